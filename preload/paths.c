@@ -1,8 +1,8 @@
 /*
  * libkiban_paths.so: pretends that the device files of RDMA devices exist (LD_PRELOAD, ld.so(8)).
  *
- * Purpose   UCX uses a device only if access(2) and stat(2) find /dev/infiniband/uverbsN. It never opens the file, which is
- *           the library's task, and kiban's library needs no device file.
+ * Purpose   UCX uses a device only if access(2) and stat(2) find /dev/infiniband/uverbsN. UCX itself never opens the file,
+ *           and kiban's library needs no device file.
  * How       for such a path that does not exist, access() and stat() return the result for /dev/null; all other calls go to
  *           the C library.
  * Limits    only access() and stat() of current C libraries. Nothing is provided for /sys/class/infiniband.
@@ -41,7 +41,7 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 }
 
-/* Returns whether the call was for a device file that does not exist; then restores errno. */
+/* Returns whether the call was for a device file that does not exist. If so, restores errno. */
 static int answer_for(const char *path, int answer, int before)
 {
 	if (!answer || errno != ENOENT || !is_device(path))

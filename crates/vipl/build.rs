@@ -1,4 +1,4 @@
-//! Sets the SONAME of libvipl.so; its version changes with incompatible changes of the ABI.
+//! Sets the SONAME of libvipl.so; its version changes whenever the ABI changes incompatibly.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

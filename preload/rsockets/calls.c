@@ -1,9 +1,9 @@
 /* librspreload.so: runs unmodified socket programs over rsockets (rsocket(7)).
  *
- * Purpose   LD_PRELOAD=librspreload.so PROGRAM: its TCP connections use the RDMA NIC if the peer uses rsockets too.
+ * Purpose   with LD_PRELOAD=librspreload.so, a program's TCP connections use the RDMA NIC if the peer also uses rsockets.
  * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a copy of
  *           the rsocket's, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
- * Fallback  to plain TCP, for families and types that rsockets do not support, and if the peer does not answer as an
+ * Fallback  plain TCP is used for families and types that rsockets do not support, and if the peer does not answer as an
  *           rsocket within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer first gets a connection that it does not
  *           understand. A listener is only an rsocket: it does not accept plain TCP peers.
  * connect   waits until the peer is known to be an rsocket or not, even for a non-blocking socket.
@@ -17,7 +17,7 @@
  *           (2.4.3) on rsockets, unless it may have interrupted malloc(), because they allocate. Calls on other
  *           descriptors neither lock nor allocate. close() and shutdown() of an rsocket block signals while it lingers,
  *           at most 10 s.
- * Recursion the libraries below call the same functions: calls from within them go to the system.
+ * Recursion the libraries below this one call the same functions; their calls go to the system.
  * Not implemented  stdio on sockets (libc does not call the exported read() there), io_uring, passing descriptors. */
 #include "rsockets.h"
 #include <stdarg.h>

@@ -95,7 +95,7 @@ static ssize_t transmit(int rs, const void *at, size_t length, int flags) {
     }
 }
 
-/* Returns the parts that remain after a number of bytes was sent. */
+/* Returns the parts that remain after this number of bytes has been sent. */
 static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags) {
     if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
         return gone;

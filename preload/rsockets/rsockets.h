@@ -19,11 +19,11 @@ ssize_t rrecvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 ssize_t rrecvmsg(int, struct msghdr *, int), rsendmsg(int, const struct msghdr *, int);
 ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec *, int);
 
-/* The rsocket of each descriptor, plus one; 0 means that the descriptor is not an rsocket. */
+/* For each descriptor, the number of its rsocket plus one; 0 means that the descriptor is not an rsocket. */
 extern _Atomic int rsocket_of[FILES];
-/* The number of descriptors of an rsocket. */
+/* The number of descriptors that refer to an rsocket. */
 extern _Atomic int numbers_of[FILES];
-/* Edges that have been reported, by descriptor, as EPOLLIN and EPOLLOUT. */
+/* For each descriptor, the edges that have been reported, as EPOLLIN and EPOLLOUT. */
 extern _Atomic unsigned edges_reported[FILES];
 
 /* Whether the program's calls on an rsocket block; the rsocket itself is non-blocking. */
@@ -56,8 +56,8 @@ bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before);
         result_;                          \
     })
 
-/* How long a blocking call spins before it sleeps, us; and its longest sleep, ns, because another thread may consume
- * the wake-up. */
+/* How long a blocking call spins before it sleeps, in us; and its longest sleep, in ns, which is limited because another
+ * thread may consume the wake-up. */
 #define SPIN_MICROS 60
 #define SLEEP_NANOS 100000000
 

@@ -7,7 +7,7 @@ _Atomic int rsocket_of[FILES];
 _Atomic int numbers_of[FILES];
 _Atomic unsigned edges_reported[FILES];
 
-/* The address ranges of the libraries that this one calls, and whose own calls go to the system. */
+/* The address ranges of the libraries that this one calls. Their own calls go to the system. */
 static struct { uintptr_t from, to; } below[2];
 int timeout_ms = 3000;
 _Atomic bool waits[FILES];
@@ -107,7 +107,7 @@ void unname(int file) {
     }
 }
 
-/* Turns the program's descriptor into one of an rsocket. */
+/* Makes the program's descriptor refer to an rsocket. */
 bool adopt(int file, int rs) {
     if (file >= FILES || rs >= FILES || replace_by_copy(file, rs))
         return false;

@@ -143,7 +143,7 @@ int rs_pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const 
 
 /* ---- epoll */
 
-/* The rsockets of an epoll set. */
+/* The rsockets in an epoll set. */
 struct watch {
     int epoll, file;
     struct epoll_event event;
@@ -257,7 +257,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
                 wanted &= ~atomic_load(&edges_reported[watches[i].file]);
             own[used] = watches[i];
             /* Skip rsockets that have reported all edges, or are one-shot: after the end they would be
-             * ready for ever. */
+             * ready forever. */
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
@@ -269,7 +269,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             return -1;
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* Edges that a call of another thread re-enables are found by the next check. */
+        /* The next check finds edges that another thread's call has re-enabled. */
         int64_t left = end == INT64_MAX ? 200 : end - microseconds() / 1000;
         int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)

@@ -1,4 +1,4 @@
-//! The client side of an attachment: slots, requests and indications.
+//! The client's side of an attachment: slots, requests and indications.
 
 use super::entry::{ENTRY_BYTES, Indication, Request};
 use super::{BELLS_BYTES, CLIENT_BELL, Layout, PIPE_FRONT_BYTES};
@@ -20,7 +20,7 @@ pub enum Read {
     End,
 }
 
-/// The client's sides of the two pipes of a slot.
+/// The client's ends of a slot's two pipes.
 struct Ends {
     out: Writer,
     into: Reader,
@@ -32,13 +32,14 @@ pub struct Client {
     region: Region,
     work: Producer,
     done: Consumer,
-    /// Requests that did not fit into the ring.
+    /// Requests that did not fit into the ring and are still to be sent.
     waiting: VecDeque<Request>,
     slots: Vec<Option<Ends>>,
     free: Vec<u32>,
-    /// Indications that the client has taken since it last told the board that the ring has room.
+    /// Number of indications that the client has taken since it last notified the board that the ring has
+    /// room.
     taken: usize,
-    /// Whether the board has to be woken (its bell rung).
+    /// Whether the board must be woken by ringing its bell.
     ring_pending: bool,
 }
 
@@ -49,7 +50,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Creates a client; its memory must be new, that is, all zero.
+    /// Creates a client. Its memory must be new, that is, all bytes must be zero.
     ///
     /// # Panics
     /// If the memory is smaller than the layout requires.
@@ -83,7 +84,7 @@ impl Client {
                 .write(at as u64, [0; BELLS_BYTES][..bytes].into())
                 .expect("the slot lies in the memory");
         };
-        // Clear what the slot's previous stream left behind.
+        // Clear the state that the slot's previous stream left behind.
         blank(self.layout.slot_at(slot as usize), BELLS_BYTES);
         blank(out, PIPE_FRONT_BYTES);
         blank(into, PIPE_FRONT_BYTES);
@@ -94,7 +95,7 @@ impl Client {
         Some(slot)
     }
 
-    /// Sends a request; if the ring is full, it is queued until there is room.
+    /// Sends a request. If the ring is full, the request is queued until there is room.
     ///
     /// # Errors
     /// [`Poisoned`] if the board violated the protocol of the ring.
@@ -129,7 +130,7 @@ impl Client {
         self.done.release();
         self.taken += 1;
         if self.taken >= self.layout.shape().slots() / 4 {
-            // The board may have found the ring full; tell it that there is room again.
+            // The board may have found the ring full, so notify it that there is room again.
             self.taken = 0;
             self.ring_pending = true;
         }
@@ -147,7 +148,7 @@ impl Client {
         self.done.is_ready()
     }
 
-    /// Returns whether the board has to be woken, and clears the flag.
+    /// Returns whether the board must be woken, and clears the flag.
     pub fn take_ring_pending(&mut self) -> bool {
         core::mem::take(&mut self.ring_pending)
     }
@@ -158,7 +159,7 @@ impl Client {
 
     /// Sends [`Request::Notify`] if the board is waiting for this slot.
     fn notify_board(&mut self, slot: u32) -> Result<(), Poisoned> {
-        // The channel's bell records the time of ringing; this one does not need it.
+        // The channel's bell records the time at which it was rung; this bell does not need it.
         if self.bell(slot, 0).ring(|| 0) { self.request(Request::Notify { slot }) } else { Ok(()) }
     }
 
@@ -202,7 +203,8 @@ impl Client {
         self.ends(slot).is_ok_and(|ends| ends.into.has_ended() || ends.into.readable() != Ok(0))
     }
 
-    /// Returns whether the board has ended the stream, so that no more data will follow what is available.
+    /// Returns whether the board has ended the stream, so that no data will follow the data already
+    /// available.
     pub fn has_ended(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.into.has_ended())
     }
@@ -212,7 +214,7 @@ impl Client {
         self.ends(slot).is_ok_and(|ends| ends.out.room(1) != Ok(0))
     }
 
-    /// Returns whether the board has taken everything written.
+    /// Returns whether the board has taken all written data.
     pub fn is_drained(&mut self, slot: u32) -> bool {
         self.ends(slot).is_ok_and(|ends| ends.out.is_drained())
     }

@@ -12,14 +12,15 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Size of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
 
-/// A request of a client. The client chooses the numbers of slots and listeners.
+/// A request from a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     /// Opens a stream in a free slot; answered by [`Indication::Opened`] or [`Indication::Ended`].
     Connect {
         /// The slot.
         slot: u32,
-        /// The local address and port on the board; `None` lets the board choose both, port 0 only the port.
+        /// The local address and port on the board; `None` lets the board choose both; port 0 lets it choose
+        /// only the port.
         local: Option<SocketAddr>,
         /// The remote address and port.
         remote: SocketAddr,
@@ -28,8 +29,8 @@ pub enum Request {
     Listen {
         /// A listener number that is not in use.
         listener: u16,
-        /// The local address. An unspecified address means all of the board's addresses, and `::` those of
-        /// both families. Port 0 lets the board choose a port.
+        /// The local address. An unspecified address means all of the board's addresses; `::` includes both
+        /// families. Port 0 lets the board choose a port.
         local: SocketAddr,
     },
     /// Stops listening. Connections that wait for a slot are reset, and offered slots become free.
@@ -60,16 +61,16 @@ pub enum Request {
         /// The slot.
         slot: u32,
     },
-    /// Enables or disables the Nagle algorithm (RFC 9293 §3.7.4), with which short segments may wait for
-    /// ACKs.
+    /// Enables or disables the Nagle algorithm (RFC 9293 §3.7.4), which may delay short segments until ACKs
+    /// arrive.
     Nagle {
         /// The slot.
         slot: u32,
         /// Whether it is on.
         is_on: bool,
     },
-    /// Requests the reason why a stream ended; answered by [`Indication::Ended`]. For clients without slots
-    /// (`kiban run`).
+    /// Requests the reason why a stream ended; answered by [`Indication::Ended`]. Used by clients that have
+    /// no slots (`kiban run`).
     QueryEnd {
         /// The stream's local address, on the board.
         local: SocketAddr,
@@ -141,9 +142,9 @@ pub enum EndReason {
     Aborted = 5,
     /// There is no route to that address.
     NoRoute = 6,
-    /// The local address is not the board's, or the remote address cannot be connected to.
+    /// The local address is not one of the board's, or the remote address is not valid for a connection.
     BadAddress = 7,
-    /// The address and port are in use.
+    /// The local address and port are in use.
     InUse = 8,
     /// A limit of the board is reached.
     TooMany = 9,

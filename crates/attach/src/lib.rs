@@ -1,6 +1,6 @@
 //! TCP streams on a board in another process, through shared memory.
 //!
-//! Purpose    a process without a board opens TCP streams on another process's board, and transfers data
+//! Purpose    lets a process without a board open TCP streams on another process's board and transfer data
 //!            without system calls.
 //! Memory     two rings, and the requested number of slots. A slot holds one stream: a pipe for each
 //!            direction, and two bells.
@@ -15,21 +15,24 @@
 //!           slot 1 …
 //! ```
 //!
-//! Slots      belong to the client: it chooses the slot for a connection, and offers slots to its listeners
-//!            in advance. From then on, a slot belongs to the board until [`Indication::Free`].
-//! Notify     a side that is about to wait for a slot arms its bell in the slot, and checks the slot once
-//!            more. A side that has moved data rings the other's bell; only if that was armed, it also sends
-//!            a notify entry through the ring. So a ring holds at most one notify entry per slot, however
-//!            much data moves. A client that waits for room is notified when half of the buffer is free.
+//! Slots      belong to the client, which chooses the slot for each connection and offers slots for incoming
+//!            connections in advance. From then on, the slot belongs to the board until
+//!            [`Indication::Free`].
+//! Notify     a side that is about to wait for a slot arms its bell in the slot and then checks the slot
+//!            once more. A side that has moved data rings the other side's bell. Only if that bell was armed
+//!            does it also send a notify entry through the ring, so a ring holds at most one notify entry
+//!            per slot, no matter how much data is moved. A client that waits for room is notified when half
+//!            of the buffer is free.
 //! End        the end of a pipe corresponds to a FIN, and [`Request::Abort`] to a reset. When a client exits,
 //!            its streams are closed: data already written is still sent.
 //! Isolation  each client has its own rings, slots and listeners; its slot numbers cannot refer to another
-//!            client's slots. If it writes invalid data, the request is rejected, or the memory counts as
-//!            poisoned and all streams of this client (but of no other) are reset.
-//! Sharing    all streams of a client have one owner: packet memory and the number of sessions are divided
-//!            among clients, not among streams.
-//! Limits     slots; [`LISTENERS_MAX`]; per listener, [`BACKLOG_MAX`] connections that wait for an offered
-//!            slot. Besides its pipes, a slot uses one page of the board's memory.
+//!            client's slots. If it writes invalid data, either the request is rejected, or the memory is
+//!            considered poisoned and all streams of this client (but of no other client) are reset.
+//! Sharing    all streams of a client count as one owner: packet memory and sessions are shared out among
+//!            clients, not among streams.
+//! Limits     the number of slots; at most [`LISTENERS_MAX`] listeners; per listener, at most
+//!            [`BACKLOG_MAX`] connections that wait for an offered slot. Besides its pipes, a slot uses one
+//!            page of the board's memory.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -48,13 +51,13 @@ use kiban_base::ring::Shape;
 
 /// Maximum listeners per client.
 pub const LISTENERS_MAX: usize = 256;
-/// Maximum incoming connections per listener that wait for a slot.
+/// Maximum number of incoming connections per listener that wait for a slot.
 pub const BACKLOG_MAX: usize = 256;
 /// Maximum slots per client.
 pub const SLOTS_MAX: usize = 16 << 10;
 /// Allowed buffer sizes of a pipe in bytes.
 pub const ROOM_BYTES: RangeInclusive<usize> = (4 << 10)..=(16 << 20);
-/// Size of both sides' bells in bytes.
+/// Total size in bytes of the two sides' bells in a slot.
 pub const BELLS_BYTES: usize = 128;
 /// Offset of the client's bell in a slot, in bytes.
 pub const CLIENT_BELL: usize = 64;
@@ -70,8 +73,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Creates a layout of `slots` slots with `room` bytes in each pipe. It begins at offset `at` of the
-    /// memory, rounded up to 64; `None` if an argument is out of bounds.
+    /// Creates a layout of `slots` slots with `room` bytes in each pipe. It begins at offset `at` in the
+    /// memory, rounded up to a multiple of 64. Returns `None` if an argument is out of bounds.
     pub fn new(at: usize, slots: usize, room: usize) -> Option<Layout> {
         let good = (1..=SLOTS_MAX).contains(&slots) && ROOM_BYTES.contains(&room) && room.is_power_of_two();
         good.then_some(Layout { at: at.next_multiple_of(64), slots, room })

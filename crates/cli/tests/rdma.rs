@@ -67,8 +67,8 @@ fn a_server_of_another_process_is_measured_by_its_address() {
 fn usage_errors_name_a_remedy() {
     for (arguments, words) in [
         (&["rdma", "pingpong", "127.0.0.1:1"][..], "connection refused"),
-        (&["rdma", "pingpong", "--over", "pigeons"], "say tcp, tcp:ADDRESS"),
-        (&["rdma", "pingpong", "--over", "board:"], "say tcp, tcp:ADDRESS, board, board:NAME"),
+        (&["rdma", "pingpong", "--over", "pigeons"], "use tcp, tcp:ADDRESS"),
+        (&["rdma", "pingpong", "--over", "board:"], "use tcp, tcp:ADDRESS, board, board:NAME"),
         (&["rdma", "pingpong", "nowhere"], "use IP:PORT or MAC/SERVICE"),
         (&["rdma", "pingpong", "--over", "efe-raw:lo"], "specify SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),

@@ -100,7 +100,7 @@ fn usage_errors_name_a_remedy() {
     for (arguments, words) in [
         (&["vi", "pingpong", "shm:nobody-here-at-all"][..], "start the other side first"),
         (&["vi", "serve", "--device", "loopback"], "give shm:NAME, udp:ADDRESS or board:NAME@ADDRESS"),
-        (&["vi", "pingpong", "nic0"], "write loopback, shm, shm:NAME"),
+        (&["vi", "pingpong", "nic0"], "use loopback, shm, shm:NAME"),
         (&["vi", "pingpong", "--wait", "soon"], "hybrid:DURATION (such as hybrid:100us)"),
     ] {
         let output = kiban(arguments);

@@ -1,4 +1,4 @@
-//! A key-value store whose gets are one-sided: a client reads the server's table by RDMA Read, without
+//! A key-value store with one-sided gets: a client reads the server's table with RDMA Read, without
 //! involving the server's program.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_kv` runs a server and two clients in one
@@ -12,10 +12,10 @@
 //! ```
 //!
 //! Table     buckets of four slots. The key determines the bucket, so a get is one RDMA Read of a bucket.
-//! Put       a message to the server, which answers: only the server writes to the table.
-//! Torn      a read can overlap a put. Each slot begins with a checksum of the rest; if it is wrong, the
-//!           client reads again. A version in each slot counts its puts.
-//! Left out  deletion; tables that grow; hostile peers that hold a key to this memory.
+//! Put       a client sends a message to the server, which answers it. Only the server writes to the table.
+//! Torn      a read can overlap a put. Each slot begins with a checksum of the rest of the slot; if it is
+//!           wrong, the client repeats the read. A version number in each slot counts its puts.
+//! Left out  deletion; growing tables; protection from hostile peers that have a key for this memory.
 
 mod common;
 
@@ -40,7 +40,7 @@ const BUCKET_BYTES: usize = SLOTS * SLOT_BYTES;
 /// Bytes before the key: checksum 8, version 8, key length 2, value length 2; network byte order.
 const HEAD_BYTES: usize = 20;
 
-/// FNV-1a: the same in every program, but no protection against chosen keys.
+/// FNV-1a: gives the same hash in every program, but does not protect against maliciously chosen keys.
 fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -93,7 +93,7 @@ impl Entry {
 
 // ---- the server
 
-/// The table. Its lock is for the server's threads; clients read without it.
+/// The table. The server's threads use its lock; clients read without it.
 struct Table(Mutex<Mr>);
 
 impl Table {
@@ -131,8 +131,8 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
                 Err(Error::Closed) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
-            // A thread, a completion queue and a queue pair for each client; all in one domain, for one
-            // table.
+            // Each client gets its own thread, completion queue and queue pair. All share one protection
+            // domain and one table.
             let (table, pd) = (&table, &pd);
             threads.spawn(move || {
                 let cq = pd.context().create_cq(16)?;
@@ -199,7 +199,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads until the slots are consistent.
+    /// Repeats the read until the slots are consistent.
     fn get(&mut self, key: &[u8]) -> Result<Option<Entry>, Error> {
         let bucket = self.table.at(bucket_of(key) as u64);
         'look: loop {
@@ -255,7 +255,7 @@ fn connect(context: &Context, server: Address, words: &[String]) -> Outcome {
     Ok(())
 }
 
-/// One client puts as fast as it can while another reads the same key: each value it sees is whole, and
+/// One client puts as fast as it can while another reads the same key: each value that is read is whole, and
 /// versions never decrease.
 fn story(context: &Context, server: Address, client: Client) -> Outcome {
     const PUTS: u64 = 500;

@@ -1,11 +1,11 @@
-//! RDMA Read: a program fetches bytes from another's memory without that program's participation.
+//! RDMA Read: a program fetches bytes from another program's memory, without involving that program.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example rdma_read` runs both ends in one process. To use two
 //! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
-//! `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
+//! `--over efe:ADDRESS` replaces TCP with the EFE-like transport. See `--help`.
 //!
-//! The server registers an almanac and only waits: its NIC answers. The client reads two months at once, out
-//! of order, into two ranges of its own memory; both completions arrive on one completion queue.
+//! The server registers an almanac and only waits: its NIC answers. The client reads two months at once, not
+//! in calendar order, into two ranges of its own memory. Both completions arrive in one completion queue.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     let pd = context.alloc_pd()?;
     let cq = context.create_cq(16)?;
     let qp = pd.create_qp(&cq, &cq, QpOptions::default())?;
-    // Our NIC writes the data of a read: that is a local write.
+    // Our own NIC stores the data that is read, so this needs local write access.
     let here = pd.reg_mr(2 * ENTRY, Access::LOCAL)?;
 
     let connection = qp.connect(server, &Connect::default(), PATIENCE)?;

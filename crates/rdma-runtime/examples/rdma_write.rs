@@ -1,8 +1,9 @@
-//! RDMA Write: a program writes into another's memory, then notifies it with a message.
+//! RDMA Write: a program writes into another program's memory, and then notifies that program with a
+//! message.
 //!
-//! `cargo run --release -p kiban-rdma-runtime --example rdma_write` runs both ends in one process. To use two
-//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
-//! `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
+//! `cargo run --release -p kiban-rdma-runtime --example rdma_write` runs both ends in one process. To use
+//! two hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
+//! `--over efe:ADDRESS` replaces TCP with the EFE-like transport. See `--help`.
 //!
 //! The server registers a page for remote writes and sends its address when it accepts. The client writes
 //! there, which causes no completion at the server, then sends an empty message. A received message means
@@ -56,7 +57,7 @@ fn connect(context: &Context, server: Address, _: &[String]) -> Outcome {
     let page =
         Remote::from_bytes(connection.private_data()).ok_or("the server did not send the page's address")?;
 
-    // Only the second of the two is signalled: the work of one queue pair completes in order.
+    // Only the second of the two is signalled, because work on one queue pair completes in order.
     qp.post_send(Wr::write(1, source.slice(0, GREETING.len()), page.at(100)).unsignalled())?;
     qp.post_send(Wr::send_inline(2, b""))?;
     let done = cq.wait(PATIENCE)?;

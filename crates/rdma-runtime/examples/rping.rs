@@ -10,10 +10,11 @@
 //!
 //! A round  the client has two buffers: a source filled with letters, and a sink. It sends the source's
 //!          address; the server reads it and acknowledges; the client sends the sink's address; the server
-//!          writes what it has read there and acknowledges; the client compares. An address takes 16 bytes:
-//!          address 8, key 4, length 4, network byte order. The server's messages have the same length; their
-//!          contents are ignored.
-//! Left out several clients; lower layers other than TCP with the real program, which supports only iWARP.
+//!          writes what it has read there and acknowledges; the client compares. An address message has 16
+//!          bytes in network byte order: 8 for the address, 4 for the key, 4 for the length. The server's
+//!          messages have the same length; their contents are ignored.
+//! Left out several clients; lower layers other than TCP when the other end is the real `rping`, which
+//! supports only iWARP.
 
 mod common;
 
@@ -31,7 +32,7 @@ LOWER: tcp, tcp:ADDRESS, efe:ADDRESS, efe-raw:INTERFACE";
 
 /// Bytes of a message.
 const MESSAGE: usize = 16;
-/// The most that a server reads at once; rping uses less than 64 KiB.
+/// The maximum number of bytes that a server reads at once; rping uses less than 64 KiB.
 const BYTES_MAX: usize = 1 << 16;
 /// Ids of work: a receive, and everything else.
 const RECEIVE: u64 = 0;
@@ -88,7 +89,7 @@ impl End {
         }
     }
 
-    /// Sends a message without waiting for its completion: the peer's answer confirms it.
+    /// Sends a message without waiting for its completion, because the peer's answer confirms it.
     fn say(&self, message: &[u8; MESSAGE]) -> Result<(), Error> {
         self.qp.post_send(Wr::send_inline(WORK, message).unsignalled())
     }
@@ -129,9 +130,9 @@ fn serve(context: &Context, listener: &Listener) -> Outcome {
     Ok(())
 }
 
-/// Returns the source's contents in a round. Like rping, each round begins with another letter, so that an
-/// old round is not mistaken for a new one. A zero byte ends it, because the real server handles it as a C
-/// string.
+/// Returns the source's contents in a round. As in rping, each round begins with a different letter, so that
+/// an old round is not mistaken for a new one. The contents end with a zero byte, because the real server
+/// treats them as a C string.
 fn letters(round: usize, bytes: usize) -> Vec<u8> {
     let letters = (b'A'..=b'z').cycle().skip(round % 58);
     letters.take(bytes.saturating_sub(1)).chain([0]).take(bytes).collect()

@@ -1,8 +1,8 @@
 //! Send and receive: messages with boundaries, into memory that the receiver has posted.
 //!
 //! `cargo run --release -p kiban-rdma-runtime --example send_recv` runs both ends in one process. To use two
-//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The
-//! option `--over efe:ADDRESS` replaces TCP by the EFE-like transport. See `--help`.
+//! hosts, run it with `serve 0.0.0.0:7471` on one and with `connect HOST:7471` on the other. The option
+//! `--over efe:ADDRESS` replaces TCP with the EFE-like transport. See `--help`.
 //!
 //! The server reverses each message and sends it back. A message without a receive would end the connection,
 //! so each side posts receives early enough: the server replaces a receive before it answers, the client
@@ -21,12 +21,12 @@ LOWER: tcp, tcp:ADDRESS, efe:ADDRESS, efe-raw:INTERFACE";
 
 /// Bytes of the longest message.
 const ROOM: usize = 256;
-/// Number of posted receives: the most messages that may be in transit.
+/// Number of posted receives: the maximum number of messages that may be in transit.
 const POSTED: usize = 4;
 
 fn serve(context: &Context, listener: &Listener) -> Outcome {
     let pd = context.alloc_pd()?;
-    // Two queues, so that each has completions of one kind.
+    // Use two queues, so that each has only one kind of completion.
     let (sent, heard) = (context.create_cq(16)?, context.create_cq(16)?);
     let qp = pd.create_qp(&sent, &heard, QpOptions::default())?;
     let rooms = pd.reg_mr(POSTED * ROOM, Access::LOCAL)?;

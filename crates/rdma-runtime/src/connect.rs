@@ -26,8 +26,8 @@ pub struct Connect {
     /// Whether to request immediate data and atomics (RFC 7306). They are never sent to a peer that does not
     /// support them.
     pub extensions: bool,
-    /// For listeners: maximum number of connections not yet accepted from the socket. A board has its own
-    /// bound.
+    /// For listeners: the maximum number of connections not yet accepted from the socket. A board has its
+    /// own limit.
     pub backlog: u32,
     /// All other MPA settings.
     pub mpa: MpaConfig,
@@ -71,8 +71,8 @@ impl Drop for EndInner {
     }
 }
 
-/// A connection. Clones share it; it is aborted when the last is dropped. After [`Connection::disconnect`],
-/// posted work is still sent, as long as the queue pair lives.
+/// A connection. Clones share it. When the last clone is dropped, the connection is aborted, unless
+/// [`Connection::disconnect`] was called: then posted work is still sent, as long as the queue pair exists.
 #[derive(Clone, Debug)]
 pub struct Connection {
     inner: Arc<EndInner>,
@@ -80,7 +80,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Returns the peer's private data from its reply; empty on the accepting side.
+    /// Returns the private data in the peer's reply. It is empty on the accepting side.
     pub fn private_data(&self) -> &[u8] {
         &self.private_data
     }
@@ -90,7 +90,8 @@ impl Connection {
         self.inner.context.turn.read(|core| core.addresses(self.inner.end))
     }
 
-    /// Begins an orderly close: posted work is still sent, then the connection ends. Does not wait for that.
+    /// Begins an orderly close: posted work is still sent, then the connection ends. Does not wait for the
+    /// end.
     pub fn disconnect(&self) {
         self.inner.context.turn.work(|core, _| {
             if let Some(qp) = core.nic.qp_of(self.inner.end) {
@@ -100,7 +101,7 @@ impl Connection {
         });
     }
 
-    /// Waits until the connection has ended, by either side.
+    /// Waits until either side has ended the connection.
     ///
     /// # Errors
     /// The timeout expired.
@@ -172,7 +173,7 @@ impl Listener {
     /// Waits for the next request.
     ///
     /// # Errors
-    /// The timeout expired, or the underlying board is gone.
+    /// The timeout expired, or the underlying board has ended.
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
         let found = self.context.turn.wait(Queue::Control, None, timeout, |core| {
             let request = core.request(self.number).map(Ok);
@@ -209,7 +210,8 @@ impl ConnectionRequest {
         self.from
     }
 
-    /// Returns the maximum number of reads that the peer wants to have outstanding, and that it accepts.
+    /// Returns the maximum number of reads that the peer wants to have outstanding, and the maximum that it
+    /// accepts.
     pub fn depths(&self) -> (u16, u16) {
         self.request.depths
     }
@@ -222,7 +224,7 @@ impl ConnectionRequest {
     /// Accepts the request on a queue pair that is not connected. Post its receives first.
     ///
     /// # Errors
-    /// The peer is gone, or the private data is too long.
+    /// The peer has left, or the private data is too long.
     pub fn accept(self, qp: &Qp, options: &Connect) -> Result<Connection, Error> {
         let (end, number) = (self.inner.end, qp.number());
         let context = self.inner.context.clone();
@@ -237,7 +239,7 @@ impl ConnectionRequest {
     /// Rejects the request with private data.
     ///
     /// # Errors
-    /// The private data is too long, or the peer is gone.
+    /// The private data is too long, or the peer has left.
     pub fn reject(self, private_data: &[u8]) -> Result<(), Error> {
         let context = self.inner.context.clone();
         context.turn.work(|core, now| core.reject(self.inner.end, private_data, now))?;

@@ -1,4 +1,5 @@
-//! An RDMA NIC in real time: the value that the simulator drives, here with sockets, sleeping and threads.
+//! An RDMA NIC in real time. The NIC is the same Rust value that the simulator drives, here with sockets,
+//! threads and sleeping.
 //!
 //! ```no_run
 //! use kiban_rdma_runtime::{Access, Connect, Context, Lower, QpOptions, Remote, Status, Wr};
@@ -19,15 +20,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Purpose          safe verbs for Rust programs: memory that the NIC may access can be neither freed nor
-//!                  aliased.
+//! Purpose          provides safe verbs for Rust programs: memory that the NIC may access can be neither
+//!                  freed nor aliased.
 //! Memory           a region ([`Mr`]) owns its memory. Programs access it by copying, since peers may change
 //!                  it at any moment. Dropping it invalidates its keys at once; unsent data is copied first.
-//! Progress         made by any thread that posts, polls or waits; otherwise by a helper thread, so that
-//!                  peers' reads and writes are answered while the program computes.
+//! Progress         made by any thread that posts, polls or waits. If none does, a helper thread makes
+//!                  progress, so that peers' reads and writes are answered while the program computes.
 //! Waiting          each queue has a policy ([`kiban_base::Wait`]): poll, interrupt, hybrid, adaptive.
-//! Limits           one lock per context: programs that drive many queue pairs from many threads open several
-//!                  contexts.
+//! Limits           one lock per context. Programs that drive many queue pairs from many threads should open
+//!                  several contexts.
 //! Not implemented  fork: a child must not use its parent's context.
 
 mod connect;
@@ -118,7 +119,7 @@ impl From<WaitError> for Error {
     }
 }
 
-/// The queues for which a thread can wait. Each has a policy, and adapts separately.
+/// The queues for which a thread can wait. Each queue has its own wait policy, which adapts separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Queue {
     /// A completion queue, by its number.
@@ -127,8 +128,8 @@ pub enum Queue {
     Control,
 }
 
-/// An open device: a NIC owned by this program. Clones share it. It closes when the last clone and everything
-/// created from it are dropped.
+/// An open device: a NIC owned by this program. Clones share it. It closes when the last clone and all
+/// objects created from it have been dropped.
 #[derive(Clone)]
 pub struct Context {
     turn: Turn<Core, Queue>,
@@ -177,7 +178,7 @@ impl Context {
         Listener::new(self, at, options)
     }
 
-    /// Waits for a completion queue that was armed ([`Cq::notify`]) and has a completion, and returns its
+    /// Waits until a completion queue that was armed ([`Cq::notify`]) has a completion, and returns its
     /// number.
     ///
     /// # Errors
@@ -194,7 +195,7 @@ impl Context {
         Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.events.pop_front())?)
     }
 
-    /// Makes progress once, without waiting: for programs that make no other calls for a while.
+    /// Makes progress once, without waiting. Useful for programs that make no other calls for a while.
     pub fn progress(&self) {
         self.turn.look(|_| None::<()>);
     }
@@ -212,7 +213,7 @@ impl Context {
         })
     }
 
-    /// Sets the wait policy of queues without their own.
+    /// Sets the wait policy for queues that have no policy of their own.
     pub fn set_wait(&self, wait: Wait) {
         self.turn.set_wait(wait);
     }
@@ -222,7 +223,7 @@ impl Context {
         self.turn.set_queue_wait(queue, wait);
     }
 
-    /// Returns statistics about waiting for a queue; nothing before the first wait.
+    /// Returns statistics about waiting for a queue, or `None` before the first wait.
     pub fn wait_report(&self, queue: Queue) -> Option<Report> {
         self.turn.wait_report(queue)
     }

@@ -1,8 +1,8 @@
 //! Lower layers of an RDMA NIC in real time: their names, and the EFE link.
 //!
 //! ```text
-//! tcp[:ADDRESS]         MPA on the operating system's TCP; connections come from that address
-//! board[:NAME]          MPA on the TCP of a running board: the only one, or that with this name or path
+//! tcp[:ADDRESS]         MPA on the operating system's TCP; connections use that local address
+//! board[:NAME]          MPA on the TCP of a running board: the only one, or the one with this name or path
 //! efe:ADDRESS           EFE over UDP, at that local address
 //! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
 //! ```
@@ -21,7 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
-/// The UDP port of EFE endpoints: our own choice, equal to the EtherType for local experiments.
+/// The UDP port of EFE endpoints. It is not assigned; its value is the EtherType for local experiments.
 pub const EFE_UDP_PORT: u16 = 0x88b5;
 /// Maximum number of frames received per call.
 const TURN_FRAMES: usize = 256;
@@ -36,7 +36,8 @@ pub enum Lower {
     },
     /// iWARP: MPA on the TCP of a running board, `kiban up` with a service of kind `attach`.
     Board {
-        /// Its name, or the path of its socket, which contains a `/`; `None`: the only running board.
+        /// The board's name, or the path of its socket, which contains a `/`. `None` selects the only
+        /// running board.
         name: Option<String>,
     },
     /// EFE over UDP.
@@ -83,17 +84,18 @@ impl FromStr for Lower {
             }
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
-                "`{word}` is no lower layer: say tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
+                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
                  efe-raw:INTERFACE"
             )),
         }
     }
 }
 
-/// The address of a NIC: a host, and a service (a port) there.
+/// The address of a NIC: a host, and a service (a port) on that host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
-    /// An IP address. Over EFE, the port is the service; the UDP port is the same as the sender's.
+    /// An IP address and a port. Over EFE, the port is the service, and the UDP port is the same as the
+    /// sender's.
     Ip(SocketAddr),
     /// An Ethernet address.
     Ethernet {
@@ -147,12 +149,12 @@ pub(super) struct EfeLink {
     config: mpa::Config,
 }
 
-/// Marks the number of an IPv6 peer.
+/// The bit that marks the number of an IPv6 peer.
 const IPV6: u64 = 1 << 63;
 /// Number of known IPv6 peers above which those without a flow are forgotten.
 const PEERS_KEPT: usize = 4096;
 
-/// Numbers for IPv6 addresses and zones, which do not fit in a [`Peer`].
+/// Assigns numbers to IPv6 addresses and zones, which do not fit into a [`Peer`].
 #[derive(Default)]
 struct Peers {
     numbers: HashMap<(Ipv6Addr, u32), u32>,
@@ -166,7 +168,7 @@ impl Peers {
             return number;
         }
         if self.numbers.len() >= PEERS_KEPT {
-            // Anyone can send a frame from any address: forget peers without a flow.
+            // Any host can send frames from any address, so forget peers without a flow.
             let used: HashSet<u32> = endpoint.peers().map(|Peer(peer)| (peer >> 16) as u32).collect();
             self.places.retain(|number, _| used.contains(number));
             self.numbers.retain(|_, number| used.contains(number));
@@ -179,7 +181,7 @@ impl Peers {
 }
 
 impl EfeLink {
-    /// Opens the EFE link of a lower layer; `None` if it needs none.
+    /// Opens the EFE link for a lower layer. Returns `None` if the lower layer needs none.
     pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
         let (socket, config) = match lower {
             Lower::Tcp { .. } | Lower::Board { .. } => return Ok(None),
@@ -200,12 +202,12 @@ impl EfeLink {
         };
         let endpoint = Endpoint::new(config, key);
         let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
-        // Always announce the extensions: all EFE peers are kiban's.
+        // Always announce the extensions, because all EFE peers are kiban NICs.
         let config = mpa::Config { extensions: true, ..mpa::Config::default() };
         Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config }))
     }
 
-    /// Returns the endpoint's peer for an address, and the service there.
+    /// Returns the endpoint's peer for an address, and the service in that address.
     pub(super) fn place(&mut self, to: Address) -> io::Result<(Peer, u16)> {
         match (to, &self.socket) {
             (Address::Ip(to), Socket::Udp(udp)) => {
@@ -295,7 +297,8 @@ impl EfeLink {
         self.send(now);
     }
 
-    /// Fires due timers and allows pending acknowledgements, after the host has had its chance to send.
+    /// Fires due timers and releases pending acknowledgements. Call it after the host has had the
+    /// opportunity to send.
     pub(super) fn settle(&mut self, now: Instant) {
         self.endpoint.settle(now);
     }

@@ -14,7 +14,7 @@ pub(super) struct PdInner {
 
 impl Drop for PdInner {
     fn drop(&mut self) {
-        // Cannot fail: everything in the domain held a reference to it, so it was dropped before.
+        // This cannot fail: everything in the domain held a reference to it, so has already been dropped.
         let _ = self.context.turn.work(|core, _| core.nic.core.destroy_pd(self.number));
     }
 }
@@ -41,7 +41,7 @@ impl Pd {
     /// # Errors
     /// There are too many regions, or the access rights are inconsistent.
     pub fn reg_mr(&self, bytes: usize, access: Access) -> Result<Mr, Error> {
-        // Register the memory at its real address, as programs on other hosts expect.
+        // Register the memory at its real address, because programs on other hosts expect that.
         let region = Region::new(0, bytes);
         let address = region.raw().0.as_ptr() as u64;
         self.reg_region(region.with_address(address), access)
@@ -70,7 +70,7 @@ impl Pd {
     }
 }
 
-/// A memory region. It owns its memory; after it is dropped, the NIC does not access the memory any more.
+/// A memory region. It owns its memory; after it has been dropped, the NIC no longer accesses the memory.
 pub struct Mr {
     pd: Pd,
     region: Region,
@@ -112,11 +112,11 @@ impl Mr {
         self.region.is_empty()
     }
 
-    /// Returns the part of `length` bytes that begins at offset `at`. Bounds are checked when the work
-    /// request is executed, not here.
+    /// Returns the part of the region that begins at offset `at` and has `length` bytes. Bounds are checked
+    /// when the work request is executed, not here.
     ///
     /// # Panics
-    /// If it is longer than the maximum message: 4 GiB less one byte.
+    /// If `length` exceeds the maximum message length of 4 GiB less one byte.
     pub fn slice(&self, at: usize, length: usize) -> Slice {
         let address = self.region.address().wrapping_add(at as u64);
         let length = u32::try_from(length).expect("a slice is shorter than 4 GiB: move more in several");
@@ -177,7 +177,7 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        // Unbinds windows. After `deregister`, the key is invalid already and this does nothing.
+        // Unbinds windows. After `deregister`, the key is already invalid and this does nothing.
         let _ = self.pd.context().turn.work(|core, _| core.nic.deregister_with_windows(self.stag));
     }
 }
@@ -208,7 +208,7 @@ impl Drop for Mw {
     }
 }
 
-/// A peer's memory, as described by the peer.
+/// Memory of a peer, as described by the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Remote {
     /// The key.
@@ -221,14 +221,14 @@ impl Remote {
     /// Length of the encoding by [`Remote::to_bytes`].
     pub const BYTES: usize = 12;
 
-    /// Returns the address `bytes` bytes further on.
+    /// Returns this address advanced by `bytes` bytes.
     #[must_use]
     pub fn at(self, bytes: u64) -> Remote {
         Remote { address: self.address.wrapping_add(bytes), ..self }
     }
 
-    /// Returns key and address in network byte order: an encoding that programs may exchange, for example as
-    /// private data.
+    /// Encodes the key and the address in network byte order, so that programs can exchange them, for
+    /// example as private data.
     pub fn to_bytes(self) -> [u8; Remote::BYTES] {
         let mut bytes = [0; Remote::BYTES];
         bytes[..4].copy_from_slice(&self.rkey.to_be_bytes());
@@ -236,7 +236,8 @@ impl Remote {
         bytes
     }
 
-    /// Decodes the beginning of `bytes`, as encoded by [`Remote::to_bytes`]; `None` if it is too short.
+    /// Decodes the beginning of `bytes`, as encoded by [`Remote::to_bytes`]. Returns `None` if `bytes` is
+    /// too short.
     pub fn from_bytes(bytes: &[u8]) -> Option<Remote> {
         let (rkey, rest) = bytes.split_first_chunk()?;
         let (address, _) = rest.split_first_chunk()?;

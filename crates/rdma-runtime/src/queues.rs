@@ -18,7 +18,8 @@ pub(super) struct CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        // Cannot fail: queue pairs hold a reference to their completion queue, so none uses it any more.
+        // This cannot fail: queue pairs hold a reference to their completion queue, so no queue pair uses it
+        // any more.
         let _ = self.context.turn.work(|core, _| core.nic.core.destroy_cq(self.number));
         self.context.turn.forget_queue(Queue::Completions(self.number));
     }
@@ -36,7 +37,7 @@ impl Cq {
         Ok(Cq { inner: Arc::new(CqInner { context: context.clone(), number }) })
     }
 
-    /// Returns its number, as reported by [`Context::cq_event`].
+    /// Returns the queue's number, as reported by [`Context::cq_event`].
     pub fn number(&self) -> u32 {
         self.inner.number
     }
@@ -48,7 +49,7 @@ impl Cq {
         self.inner.context.turn.look(|core| core.nic.core.poll(number).ok().flatten())
     }
 
-    /// Appends up to `most` available completions to `done`. Returns how many.
+    /// Appends up to `most` available completions to `done`. Returns how many were appended.
     pub fn poll_into(&self, done: &mut Vec<Completion>, most: usize) -> usize {
         let (number, before) = (self.inner.number, done.len());
         self.inner.context.turn.look(|core| {
@@ -62,7 +63,7 @@ impl Cq {
         done.len() - before
     }
 
-    /// Waits for the next completion, by the queue's wait policy.
+    /// Waits for the next completion, following the queue's wait policy.
     ///
     /// # Errors
     /// The timeout expired.
@@ -81,14 +82,14 @@ impl Cq {
     /// Requests one notification, through [`Context::cq_event`], for the next completion. Poll once more
     /// after this call.
     pub fn notify(&self, what: Notify) {
-        // Cannot fail: the queue exists as long as this value.
+        // This cannot fail: the queue exists as long as this value.
         let _ = self.inner.context.turn.work(|core, _| core.nic.core.arm(self.inner.number, what));
     }
 
     /// Changes the capacity in completions.
     ///
     /// # Errors
-    /// The queue holds more completions already.
+    /// The queue already holds more completions.
     pub fn resize(&self, entries: usize) -> Result<(), Error> {
         Ok(self.inner.context.turn.work(|core, _| core.nic.core.resize_cq(self.inner.number, entries))?)
     }
@@ -116,16 +117,16 @@ impl Srq {
     /// Posts a receive that any of its queue pairs may consume.
     ///
     /// # Errors
-    /// The queue is full, or takes fewer elements.
+    /// The queue is full, or the receive has more elements than the queue allows.
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
         let turn = &self.inner.pd.context().turn;
         Ok(turn.work(|core, _| core.nic.core.post_srq_receive(self.inner.number, work))?)
     }
 
-    /// Sets the limit: one [`super::Event::SrqLimit`] is raised when fewer receives are left.
+    /// Sets the limit: one [`super::Event::SrqLimit`] is raised when fewer receives than the limit are left.
     pub fn set_limit(&self, limit: usize) {
-        // Cannot fail: the queue exists as long as this value.
+        // This cannot fail: the queue exists as long as this value.
         let turn = &self.inner.pd.context().turn;
         let _ = turn.work(|core, _| core.nic.core.set_srq_limit(self.inner.number, limit));
     }
@@ -148,8 +149,8 @@ pub struct QpOptions {
     pub max_inline_data: usize,
     /// Whether every send generates a completion.
     pub sq_sig_all: bool,
-    /// Whether a message without a posted receive waits, instead of ending the connection as the standard
-    /// requires.
+    /// Whether a message that finds no posted receive waits for one, instead of ending the connection as the
+    /// standard requires.
     pub waits_for_receives: bool,
 }
 
@@ -187,7 +188,7 @@ impl Wr {
         Wr::of(id, Operation::SEND, &[slice])
     }
 
-    /// Returns a Send of several parts.
+    /// Returns a Send whose data is in several parts.
     pub fn send_all(id: u64, slices: &[Slice]) -> Wr {
         Wr::of(id, Operation::SEND, slices)
     }
@@ -229,7 +230,7 @@ impl Wr {
         Wr::of(id, Operation::Write { remote: remote.into(), immediate: Some(data) }, &[slice])
     }
 
-    /// Returns a Read of the peer's memory.
+    /// Returns a Read from the peer's memory.
     pub fn read(id: u64, slice: Slice, remote: Remote) -> Wr {
         Wr::of(id, Operation::read(remote.into()), &[slice])
     }
@@ -239,7 +240,7 @@ impl Wr {
         Wr::of(id, Operation::read(remote.into()), slices)
     }
 
-    /// Returns an atomic addition to eight bytes of the peer's memory, whose previous value is stored in the
+    /// Returns an atomic addition to eight bytes of the peer's memory. Their previous value is stored in the
     /// slice. Both ends must support RFC 7306.
     pub fn fetch_add(id: u64, slice: Slice, remote: Remote, add: u64) -> Wr {
         Wr::of(
@@ -249,8 +250,8 @@ impl Wr {
         )
     }
 
-    /// Returns an atomic compare and swap, which stores `swap` if the value is `compare`. The previous value
-    /// is stored in the slice. Both ends must support RFC 7306.
+    /// Returns an atomic compare and swap on eight bytes of the peer's memory: it stores `swap` if the value
+    /// is `compare`. The previous value is stored in the slice. Both ends must support RFC 7306.
     pub fn compare_swap(id: u64, slice: Slice, remote: Remote, compare: u64, swap: u64) -> Wr {
         let atomic = Atomic::CompareSwap { swap, swap_mask: u64::MAX, compare, compare_mask: u64::MAX };
         Wr::of(id, Operation::Atomic { remote: remote.into(), atomic }, &[slice])
@@ -304,7 +305,7 @@ impl Drop for QpInner {
             if let Some(end) = core.nic.end_of(self.number) {
                 core.forget(end, now);
             }
-            // Cannot fail: the queue pair was not destroyed before.
+            // This cannot fail: the queue pair has not been destroyed before.
             let _ = core.nic.core.destroy_qp(self.number);
         });
     }
@@ -386,22 +387,22 @@ impl Qp {
         self.inner.pd.context()
     }
 
-    /// Posts a work request, and sends at once what can be sent.
+    /// Posts a work request, and immediately sends everything that can be sent.
     ///
     /// # Errors
-    /// The queue is full, the queue pair is not connected, or the operation was not agreed with the peer.
+    /// The queue is full, the queue pair is not connected, or the operation was not agreed on with the peer.
     #[inline]
     pub fn post_send(&self, wr: Wr) -> Result<(), Error> {
         Ok(self.context().turn.work(|core, _| core.nic.core.post_send(self.inner.number, wr.0))?)
     }
 
-    /// Posts several work requests, which are sent together: many short ones in one packet. Returns how many
-    /// were accepted before the first error.
+    /// Posts several work requests, which are sent together: many short ones fit into one packet. Returns
+    /// how many were accepted before the first error.
     ///
     /// # Errors
-    /// The reason, if the first request was refused.
+    /// The first request was refused, for the reason returned.
     pub fn post_send_all(&self, wrs: impl IntoIterator<Item = Wr>) -> Result<usize, Error> {
-        // Collected before the lock is taken, because the iterator may use this context.
+        // Collect the requests before the lock is taken, because the iterator may use this context.
         let wrs: SmallVec<[Wr; 8]> = wrs.into_iter().collect();
         let (taken, refusal) = self.context().turn.work(|core, _| {
             let mut taken = 0;
@@ -422,7 +423,7 @@ impl Qp {
     /// Posts a receive.
     ///
     /// # Errors
-    /// The queue is full, or takes fewer elements.
+    /// The queue is full, or the receive has more elements than the queue allows.
     #[inline]
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
@@ -449,13 +450,13 @@ impl Qp {
         }
     }
 
-    /// Aborts: work is flushed and the connection is cut, as after an error.
+    /// Aborts the connection: work is flushed and the connection is cut, as after an error.
     pub fn abort(&self) {
-        // Cannot fail: the queue pair exists as long as this value.
+        // This cannot fail: the queue pair exists as long as this value.
         let _ = self.context().turn.work(|core, _| core.nic.core.abort(self.inner.number));
     }
 
-    /// Resets a queue pair whose connection has ended to its initial state.
+    /// Returns a queue pair whose connection has ended to its initial state.
     ///
     /// # Errors
     /// The queue pair is connected.

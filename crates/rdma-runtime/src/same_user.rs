@@ -1,17 +1,19 @@
-//! Determines whether the peer of a connection within one host belongs to the same user.
+//! Determines whether the peer of a connection within this host belongs to the same user.
 //!
-//! Purpose     numbers that programs exchange in the clear do not keep out other users of the same host;
-//!             between users of one host, the operating system's information decides.
+//! Purpose     programs exchange their numbers in the clear, which does not keep out other users of the same
+//!             host. For connections within one host, the check therefore relies on information from the
+//!             operating system.
 //! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`). The peer's
-//!             socket is the one whose local address is our remote address, and the reverse.
-//! Local       an address is local if the system routes it to itself, whatever interface has it
-//!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check has no
-//!             socket any more; it is refused, not mistaken for a peer on another host.
-//! Closed      a socket that its program has closed has no owner, and the system reports owner zero for it. A
-//!             peer that sends everything and closes at once would then count as root, so only a socket that
-//!             is still held counts.
-//! Limits      peers on other hosts are not checked; neither are peers on systems that do not answer such
-//!             queries, such as some sandboxes, which have only one user anyway.
+//!             socket is the one whose local address is our remote address and whose remote address is our
+//!             local one.
+//! Local       an address is local if the system routes it to itself, no matter which interface has it
+//!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check no longer
+//!             has a socket; it is refused, and not mistaken for a peer on another host.
+//! Closed      a socket that its program has closed has no owner, and the system reports owner zero for it.
+//!             A peer that sends everything and closes at once would then be taken for root, so only a
+//!             socket that a program still holds counts.
+//! Limits      peers on other hosts are not checked. Nor are peers on systems that do not answer such
+//!             queries; these include some sandboxes, which have only one user anyway.
 
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netlink};
@@ -43,22 +45,22 @@ const TO: u16 = 1;
 const FROM: u16 = 2;
 const INTERFACE: u16 = 4;
 
-/// Queries the system for the owners of sockets. Its netlink sockets are opened at the start, so that peers
-/// who exhaust the program's file descriptors cannot bypass the check.
+/// Queries the system for the owners of sockets. The netlink sockets are opened at the start, so that peers
+/// cannot bypass the check by exhausting the program's file descriptors.
 #[derive(Debug)]
 pub struct SocketOwners {
     /// `None`: the system does not answer such queries.
     sockets: Option<OwnedFd>,
-    /// Whether the system reports TCP sockets; if not, it reports every socket as nonexistent.
+    /// Whether the system reports TCP sockets. If it does not, it claims that no socket exists.
     tells: bool,
-    /// For route queries; `None`: only loopback addresses are known to be local.
+    /// The socket for route queries. If it is `None`, only loopback addresses are known to be local.
     routes: Option<OwnedFd>,
 }
 
 #[derive(PartialEq, Eq, Debug)]
 enum Owner {
     User(u32),
-    /// A socket that is closed, or not accepted yet: the system reports owner zero, which does not mean root.
+    /// The socket is closed or not accepted yet: the system reports owner zero, which does not mean root.
     Nobody,
     /// No socket on this host.
     Elsewhere,
@@ -81,7 +83,7 @@ impl SocketOwners {
             }
             Err(error) if is_short(&error) => return Err(error),
             // Without a loopback interface, this cannot be tested. Assume that sockets are reported, which
-            // refuses more.
+            // is the stricter choice.
             Err(_) => {}
         }
         Ok(owners)
@@ -129,8 +131,8 @@ impl SocketOwners {
     }
 }
 
-/// Opens a netlink socket; without a protocol, for routes. `None`: the system does not support it, as in some
-/// sandboxes.
+/// Opens a netlink socket, for routes if no protocol is given. Returns `None` if the system does not support
+/// it, which is the case in some sandboxes.
 fn open(protocol: Option<net::Protocol>) -> io::Result<Option<OwnedFd>> {
     let (family, kind) = (AddressFamily::NETLINK, SocketType::DGRAM);
     match net::socket_with(family, kind, SocketFlags::CLOEXEC, protocol) {
@@ -140,7 +142,7 @@ fn open(protocol: Option<net::Protocol>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Returns whether file descriptors or memory are exhausted, which peers can bring about.
+/// Returns whether the error means that file descriptors or memory are exhausted, which peers can cause.
 fn is_short(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS))
 }
@@ -152,7 +154,8 @@ fn answered(socket: &OwnedFd, question: &[u8], room: &mut [u8]) -> Option<usize>
     Some(net::recv(socket, room, net::RecvFlags::DONTWAIT).ok()?.0)
 }
 
-/// Returns whether packets from `local` to `peer` stay on this host; `None`: the system does not answer.
+/// Returns whether packets from `local` to `peer` stay on this host, or `None` if the system does not
+/// answer.
 fn is_routed_here(routes: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<bool> {
     let mut room = [0; 1024];
     let length = answered(routes, &route_request(local, peer), &mut room)?;
@@ -204,7 +207,7 @@ fn request(local: SocketAddr, peer: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_B
     let canonical = |address: SocketAddr| address.ip().to_canonical();
     body[0] = if canonical(local).is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
     body[1] = libc::IPPROTO_TCP as u8;
-    // All states, then the socket's ports and addresses, in network order.
+    // All states, then the socket's ports and addresses in network byte order.
     body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
     body[8..10].copy_from_slice(&local.port().to_be_bytes());
     body[10..12].copy_from_slice(&peer.port().to_be_bytes());
@@ -269,7 +272,7 @@ mod tests {
     /// Returns our end and both addresses of a connection that the peer has reset.
     fn reset(from: &str, to: &str) -> (TcpStream, SocketAddr, SocketAddr) {
         let at = |address: &str| SocketAddr::new(address.parse().expect("an address"), 0);
-        // A new IPv6 address is not usable at once (RFC 4862 §5.4).
+        // A new IPv6 address is not usable immediately (RFC 4862 §5.4).
         let patience = kiban_os::Clock::new();
         let until = patience.now() + std::time::Duration::from_secs(10);
         let listener = loop {
@@ -304,7 +307,7 @@ mod tests {
             ("::1", "::1"),
         ];
         rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
-        // Test interface addresses in a new network namespace.
+        // Test with interface addresses in a new network namespace.
         let in_namespace = std::thread::spawn(move || {
             if let Err(error) = interface::enter_new_namespace() {
                 return println!("skipped in part: {error}");
@@ -326,8 +329,8 @@ mod tests {
             rows.into_iter().for_each(|(from, to)| refused(&owners, from, to));
         });
         in_namespace.join().expect("it went well");
-        // A peer on another host that is gone is allowed, because the rules of its network apply. The check
-        // sends no packets.
+        // A peer on another host is allowed even if it has left, because the rules of its network apply. The
+        // check sends no packets.
         let peer = SocketAddr::from(([198, 51, 100, 7], 2));
         let socket = UdpSocket::bind("0.0.0.0:0").expect("file descriptors are available");
         match socket.connect(peer).and_then(|()| socket.local_addr()) {

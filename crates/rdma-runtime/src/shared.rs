@@ -1,18 +1,18 @@
-//! A byte stream through shared memory between two processes of one user on one host, in place of the TCP
-//! connection through which they met.
+//! A byte stream through shared memory between two processes of the same user on the same host. It replaces
+//! the TCP connection over which they met.
 //!
-//! Purpose   carries what TCP over the loopback would, at memory-copy speed, and without a system call while
-//!           both processes are awake.
-//! Setup     before it sends anything on the TCP connection, the connecting side opens a rendezvous socket (a
-//!           [`ChannelListener`]) named after both ends of the connection. The accepting side connects to it
-//!           after it has received the first bytes. If there is no such socket or no answer, the connection
-//!           stays on TCP, and nothing on the wire differs. The name needs both ends, because a local port
-//!           can serve several destinations.
-//! Memory    a [`Channel`] with a [`pipe`] per direction after its front: first the one from the side that
-//!           connected to the rendezvous socket.
-//! Failure   a peer that closes marks the end in its pipe; one that hangs up without doing so has died.
+//! Purpose   carries the same bytes as TCP over the loopback interface, but at memory-copy speed and without
+//!           system calls while both processes are awake.
+//! Setup     before the connecting side sends anything on the TCP connection, it opens a rendezvous socket
+//!           (a [`ChannelListener`]) named after both ends of the connection. The accepting side connects to
+//!           it after it has received the first bytes. If there is no such socket or no answer, the
+//!           connection stays on TCP, with no difference on the wire. The name needs both ends, because a
+//!           local port can serve several destinations.
+//! Memory    a [`Channel`] that holds one [`pipe`] per direction after its front part. The first pipe is the
+//!           one from the side that connected to the rendezvous socket.
+//! Failure   a peer that closes marks the end in its pipe. A peer that hangs up without this mark has died.
 //! Trust     the layout is fixed by the version. The peer's indices are validated by the pipe; bytes are
-//!           copied out before they are parsed, and pass the same checks as those from a wire.
+//!           copied out before they are parsed, and undergo the same checks as bytes from the network.
 
 use kiban_base::pipe::{self, Reader, Writer};
 use kiban_base::ring::Poisoned;
@@ -24,7 +24,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
-/// Capacity of each direction in bytes: more than a core's private cache holds, so that data is read from the
+/// Capacity of each direction in bytes: larger than a core's private cache, so that data is read from the
 /// cache that the cores share.
 const ROOM_BYTES: usize = 1 << 20;
 
@@ -37,7 +37,7 @@ const LAYOUT: (usize, usize, usize) = {
 fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
     let mut name = Vec::new();
     for end in [from, to] {
-        // Use the addresses as the connecting side sees them, whatever kind of socket accepted the
+        // Use the addresses as the connecting side sees them, no matter which kind of socket accepted the
         // connection. Two IPv6 addresses as text would exceed the maximum length of a name.
         match end.ip().to_canonical() {
             IpAddr::V4(ip) => name.extend(ip.octets()),
@@ -61,7 +61,7 @@ fn letters(bytes: &[u8]) -> Vec<u8> {
     letters
 }
 
-/// Opens the rendezvous socket for the connection from our end `from` to `to`.
+/// Opens the rendezvous socket for the connection from our end, `from`, to the peer's end, `to`.
 ///
 /// # Errors
 /// The name is in use.
@@ -97,7 +97,7 @@ fn broken(_: Poisoned) -> io::Error {
 }
 
 impl SharedLink {
-    /// Completes the stream once the other side has answered; `None` before that.
+    /// Completes the stream once the other side has answered. Returns `None` before that.
     ///
     /// # Errors
     /// The other side hung up, or sent something invalid.
@@ -113,7 +113,7 @@ impl SharedLink {
     /// Writes as much of a burst as fits. Returns the number of bytes written.
     ///
     /// # Errors
-    /// The other side is gone, or corrupted the memory.
+    /// The other side has ended or has corrupted the memory.
     pub fn send<'a>(&mut self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
         if self.hung_up {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -140,8 +140,8 @@ impl SharedLink {
         Ok(sent)
     }
 
-    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
-    /// nothing is available now, zero if the peer has closed.
+    /// Reads available bytes into the memory in `places`, and then into `room`. Returns how many were read:
+    /// `None` if nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
     /// The peer has died, or corrupted the memory.
@@ -167,7 +167,7 @@ impl SharedLink {
         Ok(Some(read))
     }
 
-    /// Reads like [`SharedLink::receive`], first into a buffer of the caller's.
+    /// Like [`SharedLink::receive`], but reads into a buffer of the caller first.
     ///
     /// # Errors
     /// As for [`SharedLink::receive`].
@@ -198,7 +198,7 @@ impl SharedLink {
         self.into.take(room.len(), |run| at += run.copy_to(0, &mut room[at..]))
     }
 
-    /// Wakes a writer that may wait for room.
+    /// Wakes a writer that may be waiting for room.
     #[inline]
     fn make_room_known(&self, read: usize) {
         if read > 0 {
@@ -221,7 +221,7 @@ impl SharedLink {
         self.out.room(1) != Ok(0)
     }
 
-    /// Ends our direction: no more is sent.
+    /// Ends our direction: no more bytes are sent.
     pub fn finish(&mut self) {
         self.out.end();
         self.channel.ring(machine_nanos);
@@ -304,7 +304,7 @@ mod tests {
             assert!(listener.try_accept().is_none());
             assert!(connect(at(from), at(to)).is_ok());
         }
-        // An IPv6 socket sees an IPv4 peer's mapped address.
+        // An IPv6 socket sees the mapped address of an IPv4 peer.
         let _door = listen(at("127.0.0.1:8"), at("127.0.0.1:9")).expect("the name is free");
         assert!(connect(at("[::ffff:127.0.0.1]:8"), at("[::ffff:127.0.0.1]:9")).is_ok());
     }

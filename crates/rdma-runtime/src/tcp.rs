@@ -2,9 +2,9 @@
 //!
 //! Purpose        moves bytes between the host's memory and the socket, with one system call per burst and no
 //!                extra copy.
-//! Transmit path  [`TcpLink::send`]: a gathering write of a stream's burst.
-//! Receive path   [`TcpLink::receive`]: a scattering read, first into the memory that a long payload belongs
-//!                to, then into a buffer for what follows.
+//! Transmit path  [`TcpLink::send`]: writes a stream's burst with one gathering write.
+//! Receive path   [`TcpLink::receive`]: makes one scattering read, first into the destination of a long
+//!                payload, and then into a buffer for the bytes that follow.
 //! Limits         never blocks. Silent peers are detected by TCP keep-alive (`KEEPALIVE`).
 
 use kiban_base::Region;
@@ -37,8 +37,8 @@ impl TcpLink {
         TcpLink::connect_after(to, from, |_| {})
     }
 
-    /// Begins to connect like [`TcpLink::connect`]. Calls `first` with our address, if the system has chosen
-    /// it, before this end can send anything.
+    /// Begins to connect like [`TcpLink::connect`]. If the system has chosen our address, calls `first` with
+    /// it before this end can send anything.
     ///
     /// # Errors
     /// As for [`TcpLink::connect`].
@@ -59,7 +59,7 @@ impl TcpLink {
             Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
-        // A socket that was refused at once has no port any more.
+        // A socket that was refused at once no longer has a port.
         if let Some(own) = socket.local_addr().ok().filter(|own| own.port() != 0) {
             first(own);
         }
@@ -106,12 +106,14 @@ impl TcpLink {
         Ok((self.socket.local_addr()?, self.socket.peer_addr()?))
     }
 
-    /// Writes as much of a burst as the socket takes. Returns the number of bytes; zero if it takes none now.
+    /// Writes as much of a burst as the socket accepts. Returns the number of bytes, which is zero if it
+    /// accepts none now.
     ///
     /// # Errors
     /// The connection is lost.
     pub fn send<'a>(&self, chunks: impl Iterator<Item = Chunk<'a>>) -> io::Result<usize> {
-        // Most bursts have few parts; clearing an array for the maximum would take longer than a short write.
+        // Most bursts have few parts, and clearing an array for the maximum number would take longer than a
+        // short write.
         let mut parts: SmallVec<[libc::iovec; 32]> = SmallVec::new();
         parts.extend(chunks.take(PARTS_MAX).map(|chunk| match chunk {
             Chunk::Own(bytes) => {
@@ -144,8 +146,8 @@ impl TcpLink {
         )
     }
 
-    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
-    /// nothing is available now, zero if the peer has closed.
+    /// Reads available bytes into the memory in `places`, and then into `room`. Returns how many were read:
+    /// `None` if nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
     /// The connection is lost.
@@ -172,7 +174,7 @@ impl TcpLink {
         }
     }
 
-    /// Reads like [`TcpLink::receive`], first into a buffer of the caller's.
+    /// Like [`TcpLink::receive`], but reads into a buffer of the caller first.
     ///
     /// # Errors
     /// As for [`TcpLink::receive`].
@@ -188,13 +190,13 @@ impl TcpLink {
 
     /// Ends our direction: written bytes are still sent, then a FIN.
     pub fn finish(&self) {
-        // This fails if the connection is gone.
+        // This fails if the connection no longer exists.
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
     /// Aborts the connection with a reset.
     pub fn abort(self) {
-        // This fails if the connection is gone.
+        // This fails if the connection no longer exists.
         let _ = sockopt::set_socket_linger(&self.socket, Some(Duration::ZERO));
     }
 
@@ -207,13 +209,13 @@ impl TcpLink {
     }
 }
 
-/// Lets the system choose the port when the socket connects. A port chosen at bind could serve one
-/// destination only, and the search for it is slow after many recent connections.
+/// Lets the system choose the port when the socket connects. A port chosen in `bind` could serve only one
+/// destination, and the search for it is slow after many recent connections.
 fn port_later(socket: &TcpStream) {
     let yes: libc::c_int = 1;
     let (value, bytes) = ((&raw const yes).cast(), size_of_val(&yes) as libc::socklen_t);
-    // A system without this option chooses the port at bind.
-    // SAFETY: the option is an int, which outlives the call; IPv6 sockets have it too.
+    // A system without this option chooses the port in `bind`. SAFETY: the option is an int, which outlives
+    // the call; IPv6 sockets also have it.
     unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, value, bytes)
     };
@@ -242,7 +244,7 @@ impl AsFd for TcpLink {
     }
 }
 
-/// A bound address that does not listen yet.
+/// A bound address at which nothing listens yet.
 #[derive(Debug)]
 pub struct ReservedPort {
     socket: TcpListener,

@@ -1,5 +1,5 @@
-//! Scenarios in real time: every operation in both directions over sockets, all kinds of closes, peers that
-//! vanish or never send.
+//! Scenarios in real time: every operation in both directions over sockets, all kinds of closes, and peers
+//! that vanish or never send anything.
 
 use super::*;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -135,7 +135,7 @@ fn every_operation_goes_both_ways_over_every_lower_layer() {
             from.done();
             assert_eq!(was.to_vec(0, 16), [0u64.to_ne_bytes(), 5u64.to_ne_bytes()].concat());
             assert_eq!(word.to_vec(0, 8), 9u64.to_ne_bytes());
-            // Invalidated memory must not be written to any more.
+            // Invalidated memory must no longer be written to.
             to.qp.post_recv(9, &[]).expect("room");
             from.qp.post_send(Wr::send_with_invalidate(4, was.slice(0, 0), word.rkey())).expect("room");
             assert_eq!(to.done().invalidated, Some(word.rkey()));
@@ -171,7 +171,7 @@ fn long_payloads_are_read_directly_into_memory_unless_a_crc_must_be_checked() {
 fn a_busy_program_still_serves_its_peer() {
     for over in ALL {
         let (one, two, _connected, _accepted) = pair(over);
-        // No thread calls into the second context any more: its helper responds.
+        // No thread calls into the second context any more, so its helper thread responds.
         let target = two.pattern(100_000, Access::ALL);
         let back = one.pd.reg_mr(100_000, Access::LOCAL).expect("room");
         for _ in 0..3 {
@@ -217,7 +217,7 @@ fn posted_work_completes_before_an_orderly_close() {
             assert_eq!(side.qp.state(), QpState::Error);
             side.qp.reset().expect("over");
         }
-        // The same queue pairs could connect again.
+        // The same queue pairs can connect again.
         drop((connected, accepted));
         assert_eq!(one.qp.state(), QpState::Idle);
     }
@@ -274,7 +274,7 @@ fn silent_and_invalid_callers_leave_nothing_behind() {
     let mut silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(address).expect("taken")).collect();
     for (at, stream) in silent.iter_mut().enumerate().take(100) {
         use std::io::Write;
-        // Peers that send an incomplete request, speak another protocol, or use the wrong key.
+        // These peers send an incomplete request, speak another protocol, or use the wrong key.
         let private_data: &[u8] =
             [&b"MPA ID Req"[..], b"GET / HTTP/1.1\r\n\r\n0123456789", b"MPA ID Rep Frame\x10\x02\x00\x00"]
                 [at % 3];
@@ -377,7 +377,7 @@ fn a_queue_pair_has_one_connection_at_a_time_and_can_be_reset() {
     }
 }
 
-/// soft-iWARP's reply to a request without private data of the program: revision 2, depths of one.
+/// soft-iWARP's reply to a request without private data from the program: revision 2, depths of one.
 const REPLY: &[u8] = b"MPA ID Rep Frame\x10\x02\x00\x04\x00\x01\x00\x01";
 /// A zero-length Send, without CRC: DDP untagged and last, RDMAP's Send, queue 0, message 1, offset 0.
 const EMPTY_SEND: [u8; 24] = [0, 18, 0x41, 0x43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -1,7 +1,8 @@
-//! Runs the examples as a reader would: both ends in one process over each lower layer, and as two processes.
+//! Runs the examples as a reader would: with both ends in one process, over each lower layer, and as two
+//! processes.
 //!
-//! Each example asserts what it prints, so the test only checks that it succeeds. `cargo test` builds the
-//! examples beside this program.
+//! Each example asserts its own results, so the test only checks that it succeeds. `cargo test` also builds
+//! the examples.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -108,7 +109,7 @@ fn help_is_printed_on_request() {
         assert!(succeeds(name, &["--help"]).contains("connect ADDRESS"));
         let output = example(name).args(["--over", "pigeons"]).output().expect("it starts");
         let message = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && message.contains("say tcp, tcp:ADDRESS"), "{message}");
+        assert!(!output.status.success() && message.contains("use tcp, tcp:ADDRESS"), "{message}");
     }
 }
 

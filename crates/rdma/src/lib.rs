@@ -1,9 +1,9 @@
-//! RDMA: an RNIC as a plain value, and the transports below it.
+//! RDMA: an RNIC, held as an ordinary Rust value, and the transports below it.
 //!
 //! ```
 //! use kiban_rdma::wire::ddp::{Header, Placing};
 //!
-//! // RFC 5041 §4.2: a tagged segment names the memory that its payload goes to.
+//! // RFC 5041 §4.2: a tagged segment identifies the memory for its payload.
 //! let header = Header { last: true, ulp: 0x40, placing: Placing::Tagged { stag: 0x1234_5678, offset: 4096 } };
 //! let mut segment = [0; 14];
 //! assert_eq!(header.write(&mut segment), 14);

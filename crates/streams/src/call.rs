@@ -1,4 +1,4 @@
-//! How a client attaches to a board: by the board's name or socket path.
+//! Attaches a client to a board, given the board's name or the path of its socket.
 
 use super::{boards, greeting};
 use kiban_attach::Layout;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Timeout of a board's answer to a new client.
+/// How long a new client waits for the board's answer.
 pub const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Settings of an attachment.
@@ -24,14 +24,14 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// 64 streams with 256 KiB in each direction; 20 us of spinning.
+    /// The defaults are 64 streams with 256 KiB in each direction, and 20 us of spinning.
     fn default() -> Settings {
         Settings { streams: 64, room_bytes: 256 << 10, spin: Duration::from_micros(20) }
     }
 }
 
 impl Settings {
-    /// Connects to a board's socket in one of the users' directories, with the checks of
+    /// Connects to a board's socket in one of the users' directories, with the checks made by
     /// [`kiban_os::unix::names::call`]. Does not wait for the board's answer.
     ///
     /// # Errors
@@ -63,12 +63,12 @@ impl Settings {
     }
 }
 
-/// Returns the memory that a layout needs, in bytes, rounded up to whole pages.
+/// Returns the number of bytes of memory that a layout needs, rounded up to whole pages.
 pub fn memory_bytes(layout: Layout) -> usize {
     layout.bytes().next_multiple_of(4096)
 }
 
-/// Returns the given name, or without one the name of the only board that accepts clients.
+/// Returns the given name or, if there is none, the name of the only board that accepts clients.
 ///
 /// # Errors
 /// If no name is given, and no board or several boards accept clients.

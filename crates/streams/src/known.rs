@@ -1,6 +1,6 @@
 //! A client's state for one attachment: slots, listeners, and the tasks that wait for them.
 //!
-//! Purpose          process the board's indications; both for tasks of a runtime, which store their wakers
+//! Purpose          processes the board's indications, both for a runtime's tasks, which store their wakers
 //!                  here, and for drivers, which poll.
 
 use super::{board_gone_error, end_error};
@@ -42,9 +42,9 @@ pub struct Slot {
     pub local: Option<SocketAddr>,
     /// Why the stream has ended.
     pub ended: Option<EndReason>,
-    /// The task that waits for bytes.
+    /// The task that waits for bytes to read.
     pub reader: Option<Waker>,
-    /// The task that waits for room.
+    /// The task that waits for room to write.
     pub writer: Option<Waker>,
 }
 
@@ -58,7 +58,7 @@ impl Slot {
 /// State of a listener.
 #[derive(Default)]
 pub struct ListenerState {
-    /// The board's answer to the listen request; `None` until it arrives.
+    /// The board's answer to the listen request, or `None` until it arrives.
     result: Option<Result<SocketAddr, EndReason>>,
     offered: usize,
     /// Streams that the program has not accepted yet.
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// Starts to connect, and returns the slot; `None` if all slots are in use.
+    /// Starts to connect. Returns the slot, or `None` if all slots are in use.
     pub fn connect(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<io::Result<u32>> {
         if self.is_gone {
             return Some(Err(board_gone_error()));
@@ -180,7 +180,7 @@ impl Core {
     /// Starts to listen, and returns the listener's number.
     ///
     /// # Errors
-    /// If there are [`LISTENERS_MAX`] listeners already.
+    /// If there are already [`LISTENERS_MAX`] listeners.
     pub fn listen(&mut self, local: SocketAddr) -> io::Result<u16> {
         let number = self.next;
         self.next = self.next.wrapping_add(1);
@@ -192,8 +192,8 @@ impl Core {
         Ok(number)
     }
 
-    /// Returns the address on which the board listens, with the port that it has chosen; `None` until it has
-    /// answered.
+    /// Returns the address on which the board listens, with the port that it has chosen, or `None` until the
+    /// board has answered.
     pub fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
         match self.listeners.get(&listener)?.result {
             Some(result) => {
@@ -223,8 +223,8 @@ impl Core {
         }
     }
 
-    /// Reads at most `most` bytes from a stream, and passes them in runs to `take`. Returns their number:
-    /// zero at the end of the stream; `None` if no data is available.
+    /// Reads at most `most` bytes from a stream, and passes them in runs to `take`. Returns the number of
+    /// bytes read: zero at the end of the stream, `None` if no data is available.
     pub fn read(
         &mut self,
         slot: u32,
@@ -246,7 +246,7 @@ impl Core {
         }
     }
 
-    /// Writes to a stream, and returns the number of bytes; `None` if there is no room.
+    /// Writes to a stream. Returns the number of bytes written, or `None` if there is no room.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Option<io::Result<usize>> {
         if let Some(why) = self.slots[slot as usize].ended {
             return Some(Err(end_error(why)));
@@ -262,7 +262,7 @@ impl Core {
         }
     }
 
-    /// Writes runs of bytes, as far as there is room, and returns the number of bytes.
+    /// Writes as many bytes from several runs as there is room for, and returns their number.
     ///
     /// # Errors
     /// If the stream has ended, or the board has exited.
@@ -306,7 +306,7 @@ impl Core {
         }
     }
 
-    /// Closes a stream whose reader is gone.
+    /// Closes a stream whose reader has been dropped.
     pub fn give_up(&mut self, slot: u32) {
         self.request(Request::Close { slot });
     }
@@ -325,7 +325,7 @@ impl Core {
 /// The state of an attachment, and the channel to the board.
 pub struct Shared {
     core: Mutex<Core>,
-    /// The shared memory, and the socket beside it.
+    /// The shared memory, and the socket that belongs to it.
     pub channel: Channel,
 }
 
@@ -335,7 +335,7 @@ impl Shared {
         Shared { core: Mutex::new(Core::new(channel.region(), layout)), channel }
     }
 
-    /// Runs `work` on the state, then wakes the board if it has to handle a request.
+    /// Runs `work` on the state, and then wakes the board if it must handle a request.
     pub fn with<T>(&self, work: impl FnOnce(&mut Core) -> T) -> T {
         let mut core = lock(&self.core);
         if core.client.has_indication() {

@@ -1,10 +1,10 @@
-//! Streams on a running board for other programs of this host, through shared memory ([`kiban_attach`]).
+//! Streams on a running board for other programs on this host, through shared memory ([`kiban_attach`]).
 //!
-//! Socket           `NAME.streams` in the user's directory of sockets ([`kiban_os::unix::names`]): a Unix
-//!                  socket over which the board passes the client a memfd of the requested length.
-//! Access           the user who runs the board, and root. Root's clients search the directories of all
-//!                  users, which may contain anything, so [`names::call`] checks each socket before it
-//!                  connects, and the number of files examined is limited.
+//! Socket           `NAME.streams` in the user's socket directory ([`kiban_os::unix::names`]). It is a Unix
+//!                  socket over which the board passes a memfd of the requested length to the client.
+//! Access           only the user who runs the board, and root, have access. Root's clients search the
+//!                  directories of all users, which may contain anything. Therefore, [`names::call`] checks
+//!                  each socket before it connects, and the number of files examined is limited.
 //!
 //! ```no_run
 //! use kiban_base::SharedBytes;
@@ -39,18 +39,18 @@ use rustix::net::SocketType;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Length limit of a board's name, in bytes.
+/// Maximum length of a board's name in bytes.
 pub const NAME_BYTES_MAX: usize = 32;
-/// Limit of the files examined in one directory.
+/// Maximum number of files examined in one directory.
 const FILES_MAX: usize = 1 << 14;
 
-/// Returns whether a text is a valid name for a board, or for a part of its configuration.
+/// Returns whether a string is a valid name for a board or for an item in its configuration.
 pub fn is_name(text: &str) -> bool {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(good)
 }
 
-/// Returns whether a process listens at a socket file; a killed board leaves its file behind.
+/// Returns whether a process listens on a socket file. (A killed board leaves its file behind.)
 ///
 /// # Errors
 /// If the socket cannot be trusted ([`names::call`]).
@@ -62,7 +62,7 @@ pub fn has_listener(path: &Path) -> io::Result<bool> {
     match names::call(path, kind, false) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-        // A listener whose backlog is full is alive.
+        // If the listener's backlog is full, the listener is still alive.
         Err(error) => Ok(error.kind() == io::ErrorKind::WouldBlock),
     }
 }
@@ -83,7 +83,7 @@ pub fn boards(end: &str) -> Vec<String> {
     names
 }
 
-/// Returns the path of a board's socket for streams, in one of the directories of sockets
+/// Returns the path of a board's socket for streams, in one of the socket directories
 /// ([`kiban_os::unix::names`]).
 pub fn socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.streams"))
@@ -94,7 +94,7 @@ pub fn run_socket_path(folder: &Path, board: &str) -> PathBuf {
     folder.join(format!("{board}.sockets"))
 }
 
-/// Returns a client's greeting: two numbers that determine the layout of its memory.
+/// Returns a client's greeting, which consists of two numbers that determine the layout of its memory.
 pub fn greeting(slots: usize, room: usize) -> Vec<u8> {
     [(slots as u32).to_be_bytes(), (room as u32).to_be_bytes()].concat()
 }
@@ -116,7 +116,7 @@ pub fn parse_greeting(greeting: &[u8]) -> io::Result<Layout> {
     })
 }
 
-/// Converts the reason of a stream's end to an I/O error.
+/// Converts the reason for a stream's end to an I/O error.
 pub fn end_error(why: EndReason) -> io::Error {
     let kind = match why {
         EndReason::Closed => io::ErrorKind::BrokenPipe,
@@ -135,5 +135,5 @@ pub fn end_error(why: EndReason) -> io::Error {
 
 /// Returns the error for a board that has exited or has corrupted the shared memory.
 pub fn board_gone_error() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionAborted, "the board has gone: attach again")
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the board has exited: attach again")
 }

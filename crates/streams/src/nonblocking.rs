@@ -1,12 +1,12 @@
-//! Non-blocking streams on a board, for drivers that have a wait set of their own: the RDMA NIC and the VI
-//! NIC on a running board.
+//! Non-blocking streams on a board, for drivers that have a wait set of their own, such as an RDMA NIC or a
+//! VI NIC on a running board.
 //!
-//! Purpose          non-blocking calls, and a file descriptor to wait on, as sockets provide.
+//! Purpose          provides non-blocking calls and a file descriptor to wait on, as with sockets.
 //! Waiting          arm the bells ([`Board::arm`], and [`Stream::arm`] for each stream), check everything
 //!                  once more, wait until [`Board::file`] is readable, then [disarm](Board::disarm).
 //!                  [`Board::is_gone`] drains the file after a wake-up.
-//! Blocking         only attaching and [listening](Board::listen) block, until the board answers, for at most
-//!                  ten seconds.
+//! Blocking         only attaching and [listening](Board::listen) block: they wait for the board's answer
+//!                  for at most ten seconds.
 
 use super::call::{
     ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An attachment to a board of another process. Clones share the attachment.
+/// An attachment to a board in another process. Clones share the attachment.
 #[derive(Clone)]
 pub struct Board(Arc<Shared>);
 
@@ -38,10 +38,10 @@ impl std::fmt::Debug for Board {
 }
 
 impl Board {
-    /// Attaches to a board by its name, or without a name to the only running one.
+    /// Attaches to the board with this name or, without a name, to the only running board.
     ///
     /// # Errors
-    /// If no board of that name accepts clients, if it belongs to another user, or if the settings are
+    /// If no board with that name accepts clients, if it belongs to another user, or if the settings are
     /// invalid.
     pub fn attach(board: Option<&str>, settings: Settings) -> io::Result<Board> {
         let board = named(board)?;
@@ -60,7 +60,7 @@ impl Board {
     /// Attaches to the board whose socket has this path. Ignores the spin setting.
     ///
     /// # Errors
-    /// As [`Board::attach`].
+    /// As for [`Board::attach`].
     pub fn attach_at(door: &Path, settings: Settings) -> io::Result<Board> {
         let (half, layout) = settings.call(door)?;
         Board::attach_to(half, layout)
@@ -77,7 +77,8 @@ impl Board {
         }
     }
 
-    /// Starts to connect. `from` is a local address and port of the board; port 0 lets the board choose.
+    /// Starts to connect. `from` is a local address and port on the board; port 0 lets the board choose a
+    /// port.
     ///
     /// # Errors
     /// If all streams of this attachment are in use, or the board has exited.
@@ -89,11 +90,11 @@ impl Board {
         Ok(Stream { shared: self.0.clone(), slot, local: None, remote: to })
     }
 
-    /// Listens on an address of the board; the unspecified address means all of them. With port 0 the board
-    /// chooses one, which [`Listener::local_addr`] returns.
+    /// Listens on an address of the board; the unspecified address means all of the board's addresses. With
+    /// port 0, the board chooses a port, which [`Listener::local_addr`] returns.
     ///
     /// # Errors
-    /// If the address is in use or not the board's, or the board has exited.
+    /// If the address is in use or is not one of the board's, or if the board has exited.
     pub fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let mut listener = self.start_listen(local)?;
         let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
@@ -122,17 +123,19 @@ impl Board {
         Ok(Listener { shared: self.0.clone(), number, local })
     }
 
-    /// Returns the file, which is readable after the board rings, and hung up after it has exited.
+    /// Returns the file, which becomes readable when the board rings the bell, and hangs up when the board
+    /// exits.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.channel.socket()
     }
 
-    /// Drains the file, and processes the board's indications. Returns whether the board has exited; its
-    /// streams then return errors, too.
+    /// Drains the file, and processes the board's indications. Returns whether the board has exited; if it
+    /// has, its streams also return errors.
     pub fn is_gone(&self) -> bool {
         let hung_up = self.0.channel.is_gone();
         self.0.with(|core| {
-            // Also if there was no indication, because the ring may have room for waiting requests.
+            // Do this even if there was no indication, because the ring may now have room for waiting
+            // requests.
             core.process_indications();
             if hung_up && !core.is_gone {
                 core.end();
@@ -151,13 +154,13 @@ impl Board {
         self.0.channel.own_bell().is_armed()
     }
 
-    /// Disarms the bell after a sleep. Returns when it was first rung, if it was rung.
+    /// Disarms the bell after a sleep. If the bell was rung, returns the time at which it was first rung.
     pub fn disarm(&self) -> Option<u64> {
         self.0.channel.own_bell().disarm()
     }
 }
 
-/// Waits until a file is readable, or until a time (nanoseconds of CLOCK_MONOTONIC).
+/// Waits until a file is readable, or until the given time (CLOCK_MONOTONIC, in nanoseconds).
 fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
     match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
@@ -167,7 +170,7 @@ fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     }
 }
 
-/// A TCP stream on the board. Dropping it closes it; written data is still sent.
+/// A TCP stream on the board. Dropping the stream closes it; data already written is still sent.
 pub struct Stream {
     shared: Arc<Shared>,
     slot: u32,
@@ -212,7 +215,7 @@ impl Stream {
         self.shared.with(|core| core.read(self.slot, most, take)).transpose()
     }
 
-    /// Writes as much as there is room for, and returns the number of bytes.
+    /// Writes as many bytes as there is room for, and returns their number.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -220,10 +223,10 @@ impl Stream {
         self.write_runs([bytes])
     }
 
-    /// Writes several runs of bytes, as much as there is room for.
+    /// Writes as many bytes from several runs as there is room for, and returns their number.
     ///
     /// # Errors
-    /// As [`Stream::write`].
+    /// As for [`Stream::write`].
     pub fn write_runs<'a>(&self, runs: impl IntoIterator<Item = SharedBytes<'a>>) -> io::Result<usize> {
         self.shared.with(|core| core.write_runs(self.slot, runs))
     }
@@ -243,7 +246,7 @@ impl Stream {
         self.shared.with(|core| core.client.has_ended(self.slot))
     }
 
-    /// Returns whether the stream ended in any way but an orderly close, even if not all earlier data has
+    /// Returns whether the stream ended in any way other than an orderly close, even if earlier data has not
     /// been read.
     pub fn is_lost(&self) -> bool {
         self.shared.with(|core| {
@@ -309,8 +312,8 @@ impl Listener {
         self.local
     }
 
-    /// Returns whether the board is listening. From then on [`Listener::local_addr`] has the port that it
-    /// chose.
+    /// Returns whether the board is listening. From then on, [`Listener::local_addr`] returns the port that
+    /// the board chose.
     ///
     /// # Errors
     /// If the address is in use, or the board has exited.

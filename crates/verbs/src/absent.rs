@@ -1,12 +1,13 @@
 //! Functions that are exported but not implemented.
 //!
-//! Purpose   every program linked against rdma-core loads: programs are linked with immediate binding, so
-//!           that one missing symbol keeps them from starting. A function that is not implemented returns
-//!           what a device without the feature returns.
+//! Purpose   ensures that every program linked against rdma-core loads: programs are linked with immediate
+//!           binding, so a single missing symbol would keep them from starting. A function that is not
+//!           implemented returns the same value as on a device without the feature.
 //! Results   `number` functions return EOPNOTSUPP; `null` and `minus` functions set errno and return NULL or
 //!           -1; `quiet` functions return nothing.
-//! Changing  remove a function from here when it is implemented; the linker accepts each name once.
-//! Arguments are not declared: in the calling conventions of Linux the caller removes them.
+//! Changing  remove a function from this file when it is implemented, because the linker accepts each name
+//!           only once.
+//! Arguments are not declared, because in Linux's calling conventions the caller removes them.
 
 use crate::ffi::set_errno;
 use core::ffi::{c_int, c_uint, c_void};
@@ -46,7 +47,7 @@ macro_rules! absent {
     (@minus $prefix:literal $name:ident) => {
         const _: () = {
             #[unsafe(export_name = concat!($prefix, stringify!($name)))]
-            // As wide as ssize_t: its lower half is the -1 of an int.
+            // The result is as wide as ssize_t, and its lower half is -1 as an int.
             extern "C" fn $name() -> isize {
                 set_errno(libc::EOPNOTSUPP);
                 -1
@@ -67,11 +68,11 @@ absent! {
         quiet: ibv_unimport_pd ibv_unimport_mr;
     }
 
-    "there is no fabric: no multicast groups, no vendor options (ECE), no port speed" "" {
+    "there is no fabric, and thus no multicast groups, vendor options (ECE) or port speed" "" {
         number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
 
-    "added in newer rdma-core: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
+    "in newer rdma-core releases: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
         minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
     }
 
@@ -86,13 +87,13 @@ absent! {
         null: ibv_reg_mr_ex;
     }
 
-    "completion counters (rdma-core 65) are not implemented; completion queues report the same" "" {
+    "completion counters (rdma-core 65) are not implemented; completion queues report the same data" "" {
         null: ibv_create_comp_cntr;
         number: _ibv_query_comp_cntr_caps ibv_destroy_comp_cntr ibv_inc_comp_cntr ibv_inc_err_comp_cntr
             ibv_qp_attach_comp_cntr ibv_read_comp_cntr ibv_read_err_comp_cntr ibv_set_comp_cntr ibv_set_err_comp_cntr;
     }
 
-    "for provider libraries, which drive hardware through the kernel" "" {
+    "only for provider libraries, which drive hardware through the kernel" "" {
         minus: ibv_read_ibdev_sysfs_file;
         quiet: verbs_register_driver_34 verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64
             verbs_register_driver_65 verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;
@@ -119,7 +120,7 @@ absent! {
     }
 }
 
-/// Returns the number of attributes of an ioctl buffer chain, which never has more than one buffer here.
+/// Returns the number of attributes in an ioctl buffer chain, which never has more than one buffer here.
 #[unsafe(no_mangle)]
 extern "C" fn __ioctl_final_num_attrs(attributes: c_uint) -> c_uint {
     attributes

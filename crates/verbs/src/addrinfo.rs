@@ -1,10 +1,10 @@
-//! Resolves names of hosts and services to RDMA addresses (rdma_getaddrinfo(3)).
+//! Resolves host and service names to RDMA addresses (rdma_getaddrinfo(3)).
 //!
-//! Purpose         return the first result of getaddrinfo(3), in the form that `rdma_create_ep` takes. Each
-//!                 part is allocated separately by malloc(3), because programs replace parts before they free
-//!                 the result.
-//! Hints           the type of queue pair and the port space select streams or datagrams; the result fills in
-//!                 what the hints leave open.
+//! Purpose         returns the first result of getaddrinfo(3), in the form that `rdma_create_ep` takes. Each
+//!                 part is allocated separately with malloc(3), because programs replace parts before they
+//!                 free the result.
+//! Hints           the queue pair type and the port space select streams or datagrams. The result contains
+//!                 values for the fields that the hints leave open.
 //! Errors          -1 and errno, or the error code of getaddrinfo(3).
 //! Not implemented AF_IB fails with EAFNOSUPPORT, because there is no subnet whose GIDs could be queried.
 //!                 `RAI_NOROUTE` is always in effect.
@@ -18,7 +18,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 /// `AF_IB` of the kernel.
 const AF_IB: c_int = 27;
 
-/// Converts hints to those of getaddrinfo(3).
+/// Converts hints to hints for getaddrinfo(3).
 fn getaddrinfo_hints(hints: &rdma_addrinfo) -> addrinfo {
     let socktype = match u32::try_from(hints.ai_qp_type) {
         Ok(IBV_QPT_RC | IBV_QPT_UC | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV) => libc::SOCK_STREAM,
@@ -97,10 +97,11 @@ unsafe fn resolve(
     if code != 0 {
         return Err(code);
     }
-    // SAFETY: getaddrinfo(3) succeeded, so `found` is a list of at least one entry; it lives until it is
-    // freed below.
+    // SAFETY: getaddrinfo(3) succeeded, so `found` is a list of at least one entry, which is valid until it
+    // is freed below.
     let result = unsafe { copy_entry(&*found, hints, answer) };
-    // SAFETY: the list came from getaddrinfo(3), and `copy_entry` copied everything that it keeps.
+    // SAFETY: the list came from getaddrinfo(3), and `copy_entry` has copied everything that its result
+    // contains.
     unsafe { libc::freeaddrinfo(found) };
     result
 }
@@ -132,7 +133,7 @@ unsafe fn copy_entry(
         (&mut answer.ai_dst_canonname, (&mut answer.ai_dst_addr, &mut answer.ai_dst_len))
     };
     if !found.ai_canonname.is_null() {
-        // SAFETY: `ai_canonname` is not null, so it is a C string of the list.
+        // SAFETY: `ai_canonname` is not null, so it is a C string in the list.
         *name = unsafe { libc::strdup(found.ai_canonname) };
     }
     // SAFETY: `ai_addrlen` is the length of the address, as getaddrinfo guarantees.
@@ -140,7 +141,7 @@ unsafe fn copy_entry(
 }
 
 /// # Safety
-/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths.
+/// `node` and `service` are C strings or null; the addresses in the hints have the given lengths.
 unsafe fn answer(
     node: *const c_char,
     service: *const c_char,
@@ -172,8 +173,8 @@ unsafe fn answer(
 }
 
 /// # Safety
-/// `node` and `service` are C strings or null; the addresses of the hints have the given lengths; `result` is
-/// null or valid for a write.
+/// `node` and `service` are C strings or null; the addresses in the hints have the given lengths; `result`
+/// is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_getaddrinfo")]
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -192,7 +193,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
         }
         let mut made = rdma_addrinfo::ZERO;
         // SAFETY: the caller of `rdma_getaddrinfo` guarantees that `node` and `service` are C strings or
-        // null, and that the addresses of the hints have the given lengths.
+        // null, and that the addresses in the hints have the given lengths.
         let outcome = unsafe { answer(node, service, hints, &mut made) }.and_then(|()| {
             // SAFETY: `made` is a local variable of exactly this size.
             unsafe { copied((&raw const made).cast(), size_of::<rdma_addrinfo>()) }
@@ -236,8 +237,8 @@ unsafe fn free_parts(info: &rdma_addrinfo) {
 #[unsafe(export_name = "kiban_rdma_freeaddrinfo")]
 unsafe extern "C" fn rdma_freeaddrinfo(mut list: *mut rdma_addrinfo) {
     while !list.is_null() {
-        // SAFETY: `list` is an entry of a list from `rdma_getaddrinfo`; its parts and itself are freed
-        // exactly once.
+        // SAFETY: `list` is an entry of a list from `rdma_getaddrinfo`; its parts and the entry itself are
+        // freed exactly once.
         unsafe {
             let next = (*list).ai_next;
             free_parts(&*list);
@@ -261,7 +262,7 @@ mod tests {
     /// Reads an address, or returns `None` for a null pointer.
     ///
     /// # Safety
-    /// `at` is null or a socket address as long as its family requires.
+    /// `at` is null or a socket address of the length that its family requires.
     unsafe fn address(at: *const sockaddr, bytes: socklen_t) -> Option<SocketAddr> {
         // SAFETY: the address is as long as the struct of its family; the assertions check this.
         unsafe {

@@ -33,8 +33,8 @@ unsafe impl Object for Ah {
     }
 }
 
-/// Returns the GID to which the attributes lead: the one they name, or that of their LID. `None` if they are
-/// invalid for a device with one port and one GID.
+/// Returns the destination GID in the attributes, or the GID that belongs to their LID. Returns `None` if
+/// the attributes are invalid for a device with one port and one GID.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;
@@ -47,12 +47,12 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     pointer(|| {
-        // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain of
-        // this library and `attr` is null or valid for reads.
+        // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain
+        // created by this library and `attr` is null or valid for reads.
         let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         if transport() == Transport::Iwarp {
             return Err(libc::EOPNOTSUPP);
@@ -66,15 +66,16 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
 }
 
 /// # Safety
-/// `ah` is null or a live address handle of this library.
+/// `ah` is null or a live address handle created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_destroy_ah` guarantees that `ah` is null or a live address handle of
-        // this library.
+        // SAFETY: the caller of `ibv_destroy_ah` guarantees that `ah` is null or a live address handle
+        // created by this library.
         let handle = unsafe { given::<Ah>(ah)? };
         handle.domain.users.fetch_sub(1, Ordering::Relaxed);
-        // SAFETY: the handle came from the call that created it; posted work has copied its GID.
+        // SAFETY: the handle came from the call that created it, and posted work has its own copy of the
+        // GID.
         unsafe { take_back::<Ah>(ah) };
         Ok(())
     })
@@ -142,9 +143,9 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
 ) -> *mut ibv_ah {
     let mut route = ibv_ah_attr::ZERO;
     // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees that `pd` is null or a live protection domain
-    // of this library.
+    // created by this library.
     let context = unsafe { given::<Pd>(pd) }.map_or(core::ptr::null_mut(), |domain| domain.context.abi());
-    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees the same of `pd`, `wc` and `grh` as these two
+    // SAFETY: the caller of `ibv_create_ah_from_wc` guarantees of `pd`, `wc` and `grh` what these two
     // functions require; `context` is the domain's, or null.
     unsafe {
         if ibv_init_ah_from_wc(context, port, wc, grh, &mut route) != 0 {

@@ -1,7 +1,7 @@
 //! Open devices (ibv_open_device(3)) and asynchronous events (ibv_get_async_event(3)).
 //!
-//! State     the function tables that `verbs.h` calls through, and a file descriptor that is readable while
-//!           an event is pending.
+//! State     the function tables through which `verbs.h` makes calls, and a file descriptor that is readable
+//!           while an event is pending.
 //! Sharing   all identifiers of the connection manager that use a device share one context ([`shared`]),
 //!           which is never closed.
 //! Events    each object counts its delivered and acknowledged events; destroying it waits until all are
@@ -34,7 +34,7 @@ pub(crate) struct Context {
     born: Generation,
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
-    /// Asynchronous events of the context's objects; cookies are made by [`tag`].
+    /// Asynchronous events of the context's objects; [`tag`] makes their cookies.
     pub(crate) async_events: Arc<Channel<AsyncEvent>>,
     /// Number of live objects of the context.
     objects: AtomicUsize,
@@ -44,7 +44,7 @@ pub(crate) struct Context {
 // threads.
 unsafe impl Sync for Context {}
 
-/// Kinds of objects, in the low bits of a cookie (zero in an aligned pointer).
+/// Kinds of objects, stored in the low bits of a cookie, which are zero in an aligned pointer.
 pub(crate) const CQ: u64 = 0;
 pub(crate) const QP: u64 = 1;
 pub(crate) const SRQ: u64 = 2;
@@ -78,7 +78,7 @@ impl Context {
     }
 
     /// # Safety
-    /// `pointer` is null or an open context of this library.
+    /// `pointer` is null or an open context created by this library.
     #[inline]
     pub(crate) unsafe fn given<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
         if pointer.is_null() {
@@ -111,13 +111,15 @@ impl Context {
 /// Returns the address of an open device.
 ///
 /// # Safety
-/// The same as for [`Context::given`].
+/// As for [`Context::given`].
 pub(crate) unsafe fn address(context: *mut ibv_context) -> Result<IpAddr, c_int> {
-    // SAFETY: the caller of `address` guarantees that `context` is null or an open context of this library.
+    // SAFETY: the caller of `address` guarantees that `context` is null or an open context created by this
+    // library.
     unsafe { Context::given(context) }.map(|context| context.device.address)
 }
 
-/// Returns the shared context of the device for a local address, for identifiers of the connection manager.
+/// Returns the shared context of the device with this local address, for the connection manager's
+/// identifiers.
 pub(crate) fn shared(address: IpAddr) -> Result<*mut ibv_context, c_int> {
     shared_of(if address.is_loopback() { Device::for_loopback(address)? } else { Device::with(address)? })
 }
@@ -157,12 +159,12 @@ impl Drop for Context {
 }
 
 /// # Safety
-/// `device` is null or a device of this library.
+/// `device` is null or a device returned by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     catch_panics(null_mut(), || {
-        // SAFETY: the caller of `ibv_open_device` guarantees that `device` is null or a device of this
-        // library.
+        // SAFETY: the caller of `ibv_open_device` guarantees that `device` is null or a device returned by
+        // this library.
         let opened = unsafe { Device::given(device) }.and_then(Context::open);
         opened.map_or_else(
             |error| {
@@ -178,25 +180,25 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
 }
 
 /// # Safety
-/// `context` is null or an open context of this library.
+/// `context` is null or an open context created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     catch_panics(libc::EIO, || {
-        // SAFETY: the caller of `ibv_close_device` guarantees that `context` is null or an open context of
-        // this library.
+        // SAFETY: the caller of `ibv_close_device` guarantees that `context` is null or an open context
+        // created by this library.
         match unsafe { Context::given(context) } {
             // A shared context stays open for the next identifier.
             Ok(open) if shared_contexts(SHARED.get()).any(|shared| core::ptr::eq(shared, open)) => 0,
-            // The program has not destroyed all objects. They point to the context, so it must stay;
-            // rdma-core frees them all here.
+            // The program has not destroyed all objects. They point to the context, so it must not be freed.
+            // (rdma-core frees all these objects here.)
             Ok(open) if open.objects.load(Ordering::Relaxed) > 0 => 0,
             Ok(_) => {
                 let whole = context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>();
-                // SAFETY: `ibv_open_device` boxed it, it is open, and no object of it is left.
+                // SAFETY: `ibv_open_device` boxed it, it is open, and it has no objects left.
                 drop(unsafe { Box::from_raw(whole) });
                 0
             }
-            // A forked child closes a context of its parent: there is nothing to do.
+            // A forked child closes its parent's context, so there is nothing to do.
             Err(libc::EIO) => 0,
             Err(error) => error,
         }
@@ -215,7 +217,7 @@ fn event_type(what: AsyncEventKind) -> ibv_event_type {
     }
 }
 
-/// Counts a delivered event at its object, which exists as long as an event of it is in the channel.
+/// Counts a delivered event at its object, which exists as long as one of its events is in the channel.
 fn note(async_event: &AsyncEvent) {
     let object = core::ptr::with_exposed_provenance_mut::<c_void>((async_event.cookie & !7) as usize);
     // SAFETY: the cookie came from `tag`; an object is freed only after its events have been removed from the
@@ -231,12 +233,12 @@ fn note(async_event: &AsyncEvent) {
 }
 
 /// # Safety
-/// `context` is null or an open context of this library, and `event` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `event` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     catch_panics(-1, || {
-        // SAFETY: the caller of `ibv_get_async_event` guarantees that `context` is null or an open context of
-        // this library and `event` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_get_async_event` guarantees that `context` is null or an open context
+        // created by this library and `event` is null or valid for reads and writes.
         let (context, event) = match unsafe { (Context::given(context), event.as_mut()) } {
             (Ok(context), Some(event)) => (context, event),
             (Err(error), _) => return fail_with_errno(error),
@@ -266,8 +268,8 @@ unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     catch_panics((), || {
         // SAFETY: the caller of `ibv_ack_async_event` guarantees that `event` is null or valid for reads.
         let Some(event) = (unsafe { event.as_ref() }) else { return };
-        // SAFETY: the event's type says which member is set; the object cannot be destroyed before this event
-        // is acknowledged.
+        // SAFETY: the event's type determines which member is set; the object cannot be destroyed before
+        // this event is acknowledged.
         let events: Result<&Acknowledged, c_int> = unsafe {
             match event.event_type {
                 IBV_EVENT_CQ_ERR => given::<Cq>(event.element.cq.cast()).map(|cq| &cq.events),

@@ -1,10 +1,10 @@
 //! The process's RDMA NIC, and its behaviour across fork(2).
 //!
-//! Purpose   one [`Engine`] per process, created on first use; it ends with the process.
+//! Purpose   provides one [`Engine`] per process, which is created on first use and ends with the process.
 //! Fork      a child has copies of its parent's objects but must not use them: locks that a thread of the
 //!           parent held stay locked. Each object therefore stores the [`Generation`] in which it was
-//!           created; calls on it return EIO in a child, whose first call creates an engine of its own. The
-//!           parent is not affected.
+//!           created; in a child, calls on that object return EIO. The child's first other call creates an
+//!           engine of its own. The parent is not affected.
 //! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected.
 
 use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -49,7 +49,8 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
 
 fn make() -> Result<(Generation, Engine), c_int> {
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: `on_fork` only makes one store. The call fails if memory is short; forks then go unnoticed.
+        // SAFETY: `on_fork` only makes one store. The call fails if memory is short; in that case, forks go
+        // unnoticed.
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
     let ways = Features {
@@ -61,7 +62,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
     Ok((Generation::now(), made))
 }
 
-/// Runs `work` with all signals blocked, so that threads created meanwhile do not get the program's signals.
+/// Runs `work` with all signals blocked, so that threads created by `work` do not get the program's signals.
 fn quietly<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: signal sets are plain numbers, and the calls write only to these two local variables.
     let before = unsafe {
@@ -76,7 +77,7 @@ fn quietly<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// An object that programs see as a C struct, which is its first field.
+/// An object that programs see as a C struct. The C struct is the object's first field.
 ///
 /// # Safety
 /// The type is `repr(C)`, and its first field is an `UnsafeCell` of `Abi`.
@@ -84,7 +85,7 @@ pub(crate) unsafe trait Object: Sized {
     /// The struct of C.
     type Abi;
 
-    /// Returns the generation in which it was created.
+    /// Returns the generation in which the object was created.
     fn born(&self) -> Generation;
 
     /// Returns the C struct.
@@ -114,7 +115,7 @@ pub(crate) unsafe fn given<'a, T: Object>(pointer: *mut T::Abi) -> Result<&'a T,
 /// Frees an object that [`Object::give`] returned.
 ///
 /// # Safety
-/// The same as for [`given`]; in addition the object is not used again.
+/// As for [`given`]; in addition the object is not used again.
 pub(crate) unsafe fn take_back<T: Object>(pointer: *mut T::Abi) {
     // SAFETY: the caller guarantees that `give` boxed this object as a `T` and that it is not used again.
     drop(unsafe { Box::from_raw(pointer.cast::<T>()) });

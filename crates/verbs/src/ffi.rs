@@ -1,9 +1,9 @@
-//! The border to C: errors and panics of exported functions.
+//! The boundary to C: errors and panics in exported functions.
 //!
-//! Purpose   turn a panic into an error code, because it must not unwind through C frames.
-//! Errors    the two conventions of rdma-core: return the errno (most of `ibv_*`), or set errno and return -1
-//!           (`rdma_*`).
-//! Limits    whether a pointer that is not null is valid cannot be checked.
+//! Purpose   turns a panic into an error code, because it must not unwind through C frames.
+//! Errors    there are two conventions, as in rdma-core: most `ibv_*` functions return the errno value, and
+//!           `rdma_*` functions set errno and return -1.
+//! Limits    a pointer that is not null cannot be checked for validity.
 
 use core::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};

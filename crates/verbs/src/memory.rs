@@ -1,12 +1,12 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Purpose         registration populates memory, as if it were pinned: unmapped or read-only memory fails
-//!                 with EFAULT at registration, not when a message arrives.
+//! Purpose         registers memory. Registration populates the pages, as if they were pinned: with unmapped
+//!                 or read-only memory, it fails with EFAULT, instead of an error when a message arrives.
 //! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
 //! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
 //!                 the low bits of the key.
-//! Limits          if a program unmaps registered memory, the next access kills the process (hardware would
-//!                 have kept the pages).
+//! Limits          if a program unmaps registered memory, the NIC's next access kills the process. (Hardware
+//!                 would have kept the pages.)
 //! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
@@ -31,14 +31,14 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_OPTIONAL_RANGE;
 
-/// A protection domain, or an alias of one.
+/// A protection domain, or an alias for one.
 #[repr(C)]
 pub(crate) struct Pd {
     abi: UnsafeCell<ibv_pd>,
     born: Generation,
     pub(crate) context: &'static Context,
     pub(crate) number: u32,
-    /// The domain of which a parent domain is an alias, and its thread domain.
+    /// For a parent domain: the protection domain for which it is an alias, and its thread domain.
     parent_of: Option<(&'static Pd, Option<&'static Td>)>,
     /// Number of address handles and aliases.
     pub(crate) users: AtomicUsize,
@@ -106,7 +106,7 @@ struct Mw {
     abi: UnsafeCell<ibv_mw>,
     born: Generation,
     context: &'static Context,
-    /// The key at allocation; binding changes its low bits.
+    /// The key that the window had when it was allocated; binding changes the low bits.
     key: u32,
 }
 
@@ -142,7 +142,7 @@ fn checked(flags: c_uint) -> Result<Access, c_int> {
     Ok(access(flags))
 }
 
-/// Populates the pages, for writing if `writes`.
+/// Populates the pages, for writing if `writes` is true.
 fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
     // SAFETY: sysconf(3) takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
@@ -237,11 +237,11 @@ fn write(mr: &Mr, made: Made) {
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, flags: c_uint) -> *mut ibv_mr {
     pointer(|| {
-        // SAFETY: the caller of `make` guarantees that `pd` is null or a live protection domain of this
-        // library.
+        // SAFETY: the caller of `make` guarantees that `pd` is null or a live protection domain created by
+        // this library.
         let pd = unsafe { given::<Pd>(pd)? };
         let made = register(pd, base, bytes, address, flags, None)?;
         let mut abi = ibv_mr::ZERO;
@@ -259,12 +259,12 @@ unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, f
 }
 
 /// # Safety
-/// `context` is null or an open context of this library.
+/// `context` is null or an open context created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     pointer(|| {
-        // SAFETY: the caller of `ibv_alloc_pd` guarantees that `context` is null or an open context of this
-        // library.
+        // SAFETY: the caller of `ibv_alloc_pd` guarantees that `context` is null or an open context created
+        // by this library.
         let context = unsafe { Context::given(context)? };
         let number = context.engine.alloc_pd().map_err(refused)?;
         Ok(named(context, number, None))
@@ -291,12 +291,12 @@ fn named(
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_dealloc_pd` guarantees that `pd` is null or a live protection domain of
-        // this library.
+        // SAFETY: the caller of `ibv_dealloc_pd` guarantees that `pd` is null or a live protection domain
+        // created by this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if domain.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -324,8 +324,8 @@ pub(crate) unsafe extern "C" fn alloc_td(
     made: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
     pointer(|| {
-        // SAFETY: the caller of `ibv_alloc_td` guarantees that `context` is null or an open context of this
-        // library and `made` is null or valid for reads.
+        // SAFETY: the caller of `ibv_alloc_td` guarantees that `context` is null or an open context created
+        // by this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask != 0 {
             return Err(libc::EINVAL);
@@ -337,11 +337,11 @@ pub(crate) unsafe extern "C" fn alloc_td(
 }
 
 /// # Safety
-/// `td` is null or a live thread domain of this library.
+/// `td` is null or a live thread domain created by this library.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_dealloc_td` guarantees that `td` is null or a live thread domain of this
-        // library.
+        // SAFETY: the caller of `ibv_dealloc_td` guarantees that `td` is null or a live thread domain
+        // created by this library.
         let thread = unsafe { given::<Td>(td)? };
         if thread.users.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -361,20 +361,20 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 ) -> *mut ibv_pd {
     pointer(|| {
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `context` is null or an open
-        // context of this library and `made` is null or valid for reads.
+        // context created by this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
             // The program's allocators are never called.
             return Err(libc::EOPNOTSUPP);
         }
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
-        // protection domain of this library.
+        // protection domain created by this library.
         let of = unsafe { given::<Pd>(made.pd)? };
         let thread = if made.td.is_null() {
             None
         } else {
             // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.td` is null or a live
-            // thread domain of this library.
+            // thread domain created by this library.
             Some(unsafe { given::<Td>(made.td)? })
         };
         of.users.fetch_add(1, Ordering::Relaxed);
@@ -386,7 +386,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
@@ -400,7 +400,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova(
     pd: *mut ibv_pd,
@@ -415,7 +415,7 @@ unsafe extern "C" fn ibv_reg_mr_iova(
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
@@ -430,12 +430,12 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 }
 
 /// # Safety
-/// `mr` is null or a live memory region of this library.
+/// `mr` is null or a live memory region created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_dereg_mr` guarantees that `mr` is null or a live memory region of this
-        // library.
+        // SAFETY: the caller of `ibv_dereg_mr` guarantees that `mr` is null or a live memory region created
+        // by this library.
         let region = unsafe { given::<Mr>(mr)? };
         let key = lock(&region.made).key;
         region.context.engine.dereg_mr(key).map_err(refused)?;
@@ -447,7 +447,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
 }
 
 /// Returns 0, or a negative [`ibv_rereg_mr_err_code`] if the region is unchanged. The keys stay the same, as
-/// with the kernel's drivers, because programs do not announce them to peers again.
+/// with the kernel's drivers, because programs do not send them to their peers a second time.
 ///
 /// # Safety
 /// The arguments must satisfy ibv_rereg_mr(3).
@@ -467,8 +467,8 @@ unsafe extern "C" fn ibv_rereg_mr(
     catch_panics(IBV_REREG_MR_ERR_CMD, || {
         let flags = flags.cast_unsigned();
         let changes = |flag| flags & flag != 0;
-        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `mr` is null or a live memory region of this
-        // library.
+        // SAFETY: the caller of `ibv_rereg_mr` guarantees that `mr` is null or a live memory region created
+        // by this library.
         let region = match unsafe { given::<Mr>(mr) } {
             Ok(region) => region,
             Err(error) => return fail(IBV_REREG_MR_ERR_INPUT, error),
@@ -506,7 +506,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Checks the arguments and fails with EOPNOTSUPP: registration has populated the memory already.
+/// Checks the arguments and fails with EOPNOTSUPP: registration has already populated the memory.
 ///
 /// # Safety
 /// The arguments must satisfy ibv_advise_mr(3).
@@ -518,8 +518,8 @@ pub(crate) unsafe extern "C" fn advise_mr(
     count: u32,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_advise_mr` guarantees that `pd` is null or a live protection domain of
-        // this library.
+        // SAFETY: the caller of `ibv_advise_mr` guarantees that `pd` is null or a live protection domain
+        // created by this library.
         unsafe { given::<Pd>(pd)? };
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
             return Err(libc::EINVAL);
@@ -534,11 +534,11 @@ pub(crate) unsafe extern "C" fn advise_mr(
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
     pointer(|| {
-        // SAFETY: the caller of `ibv_alloc_mw` guarantees that `pd` is null or a live protection domain of
-        // this library.
+        // SAFETY: the caller of `ibv_alloc_mw` guarantees that `pd` is null or a live protection domain
+        // created by this library.
         let domain = unsafe { given::<Pd>(pd)? };
         if !matches!(kind, IBV_MW_TYPE_1 | IBV_MW_TYPE_2) {
             return Err(libc::EINVAL);
@@ -553,11 +553,11 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> 
 }
 
 /// # Safety
-/// `mw` is null or a live memory window of this library.
+/// `mw` is null or a live memory window created by this library.
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_dealloc_mw` guarantees that `mw` is null or a live memory window of this
-        // library.
+        // SAFETY: the caller of `ibv_dealloc_mw` guarantees that `mw` is null or a live memory window
+        // created by this library.
         let window = unsafe { given::<Mw>(mw)? };
         window.context.engine.dealloc_mw(window.key).map_err(refused)?;
         window.context.release();
@@ -570,10 +570,10 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 /// Returns a window's key as the program sees it.
 ///
 /// # Safety
-/// `mw` is null or a live memory window of this library.
+/// `mw` is null or a live memory window created by this library.
 pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c_int> {
-    // SAFETY: the caller of `window_key` guarantees that `mw` is null or a live memory window of this
-    // library.
+    // SAFETY: the caller of `window_key` guarantees that `mw` is null or a live memory window created by
+    // this library.
     let abi = unsafe { given::<Mw>(mw)? }.abi();
     // SAFETY: it points to the C struct inside this live object.
     Ok(unsafe { ((*abi).rkey, (*abi).r#type) })
@@ -582,10 +582,10 @@ pub(crate) unsafe fn window_key(mw: *mut ibv_mw) -> Result<(u32, ibv_mw_type), c
 /// Sets a window's new key.
 ///
 /// # Safety
-/// The same as for [`window_key`].
+/// As for [`window_key`].
 pub(crate) unsafe fn set_window_key(mw: *mut ibv_mw, key: u32) {
-    // SAFETY: the caller of `set_window_key` guarantees that `mw` is null or a live memory window of this
-    // library.
+    // SAFETY: the caller of `set_window_key` guarantees that `mw` is null or a live memory window created by
+    // this library.
     if let Ok(window) = unsafe { given::<Mw>(mw) } {
         // SAFETY: it points to the C struct inside this live object.
         unsafe { (*window.abi()).rkey = key };

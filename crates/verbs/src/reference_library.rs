@@ -8,7 +8,7 @@ pub(crate) const CM: &CStr = c"librdmacm.so.1";
 pub(crate) struct RealLibrary(*mut c_void);
 
 impl RealLibrary {
-    /// Loads a library that the dynamic linker finds. It is never unloaded.
+    /// Loads a library through the dynamic linker's search path. It is never unloaded.
     pub(crate) fn open(name: &CStr) -> RealLibrary {
         // SAFETY: `name` is a C string; loading this library runs no code of ours.
         let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -17,7 +17,7 @@ impl RealLibrary {
     }
 
     /// # Safety
-    /// `F` is the type of a pointer to that function.
+    /// `F` is the pointer type of that function.
     pub(crate) unsafe fn function<F: Copy>(&self, name: &CStr) -> F {
         assert_eq!(size_of::<F>(), size_of::<*mut c_void>());
         // SAFETY: the handle stays valid, because the library is never closed, and `name` is a C string.

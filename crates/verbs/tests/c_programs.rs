@@ -1,11 +1,12 @@
 //! Compiles the C programs of `tests/c` with all warnings, and runs them with our libraries instead of
 //! rdma-core's.
 //!
-//! Purpose   test the C API, through the function tables of `verbs.h` and the library's own functions.
-//! How       programs are linked to the installed libibverbs, as any program is, and find ours through
-//!           `LD_LIBRARY_PATH`; the script `link` builds the libraries from this crate's archive.
-//! Limits    a program that does not end in time is killed; the last test that it printed came before the one
-//!           that hangs.
+//! Purpose   tests the C API, both through the function tables of `verbs.h` and through the library's own
+//!           functions.
+//! How       the programs are linked against the installed libibverbs, like any other program, and find ours
+//!           through `LD_LIBRARY_PATH`. The script `link` builds the libraries from this crate's archive.
+//! Limits    a program that does not end in time is killed. The test that hung is the one after the last
+//!           that it printed.
 
 #[path = "common/libraries.rs"]
 mod libraries;

@@ -1,9 +1,9 @@
 //! Tests the symbols and versions of the libraries, and that programs load them.
 //!
-//! Purpose   every symbol has every version that a map names, and nothing else is exported; programs linked
-//!           against rdma-core load without warnings of the dynamic linker.
+//! Purpose   checks that every symbol has every version listed in a map and that nothing else is exported.
+//!           Programs linked against rdma-core must load without warnings from the dynamic linker.
 //! How       the script `link` builds the libraries from the archive that cargo builds for this test.
-//! Needs     the Debian packages that `PROGRAMS` names, and binutils.
+//! Needs     the Debian packages listed in `PROGRAMS`, and binutils.
 
 #[path = "common/libraries.rs"]
 mod libraries;
@@ -137,7 +137,7 @@ fn programs_load_the_libraries_without_linker_warnings() {
     for (program, arguments, package) in PROGRAMS {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", "60", program]).args(arguments);
-        // Bind all symbols at load time, also of libraries that are loaded later.
+        // Bind all symbols at load time, including those of libraries that are loaded later.
         command.env("LD_LIBRARY_PATH", &*FOLDER).env("LD_BIND_NOW", "1").stdin(Stdio::null());
         let output = output(&mut command);
         let stdout = [output.stdout, output.stderr].concat();

@@ -1,7 +1,7 @@
 //! Tests rsockets from C, and socket programs over rsockets.
 //!
-//! Purpose   test the API of rsocket(7) (`c/rsocket.c`), rdma-core's rsocket programs, and unmodified socket
-//!           programs.
+//! Purpose   tests the API of rsocket(7) (`c/rsocket.c`), rdma-core's rsocket programs, and unmodified
+//!           socket programs.
 //! Needs     a C compiler, Debian's rdmacm-utils, and python3 for `librspreload.so`.
 
 #[path = "common/libraries.rs"]
@@ -55,7 +55,7 @@ c_tests! {
     closed_connections_leave_no_files "again"
 }
 
-/// Returns a free port outside of the ephemeral range (ip_local_port_range).
+/// Returns a free port outside the ephemeral range (ip_local_port_range).
 fn port() -> String {
     static STEPS: AtomicU16 = AtomicU16::new(0);
     let first = 12_000 + (std::process::id() % 8_000) as u16;
@@ -68,7 +68,7 @@ fn port() -> String {
 struct Server(Child);
 
 impl Server {
-    /// Starts a server, and waits until its port is listened on.
+    /// Starts a server, and waits until it listens on its port.
     fn start(mut command: Command, port: &str) -> Server {
         let mut server = Server(command.spawn().expect("timeout(1) is there"));
         let wanted = format!(":{:04X} 00000000:0000 0A", port.parse::<u16>().expect("a number"));
@@ -86,7 +86,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // timeout(1) passes this signal to its program and ends with it.
+        // timeout(1) forwards this signal to its program, and ends when the program does.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
@@ -141,7 +141,7 @@ fn rcopy_copies_a_hundred_megabytes() {
     assert!(same, "the copy differs");
 }
 
-/// Runs a program over rsockets that was written for sockets.
+/// Runs a program written for sockets over rsockets.
 fn preloaded(code: &str, arguments: &[&str]) -> Command {
     let arguments = [&["-c", code][..], arguments].concat();
     let mut command = program("env", &[]);
@@ -150,7 +150,8 @@ fn preloaded(code: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Echoes each connection in capitals, with poll or epoll; prints its port and the kind of listener.
+/// Echoes data on each connection in capitals, using poll or epoll. Prints its port and the kind of
+/// listener.
 const SERVER: &str = r#"
 import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
@@ -225,7 +226,7 @@ fn socket_programs_run_over_rsockets() {
     }
 }
 
-/// A handler makes async-signal-safe calls (POSIX) that interrupted the same calls on rsockets.
+/// A signal handler makes async-signal-safe calls (POSIX) on rsockets while it interrupts the same calls.
 #[test]
 fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
@@ -264,7 +265,7 @@ print(end.recv(6, socket.MSG_WAITALL).decode())
 "#;
     assert_eq!(stdout_of(&mut preloaded(code, &[&port])), "spoken\n");
     serving.join().expect("no panic");
-    // Without a listener, the error is the system's.
+    // If there is no listener, the error is the system's.
     let refused = output(&mut preloaded(code, &[&port]));
     let words = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(words.contains("ConnectionRefusedError"), "{words}");

@@ -1,7 +1,7 @@
-//! Two VIs exchange a message and its answer; then one reads the other's memory by RDMA Read.
+//! Two VIs exchange a message and its answer. Then one reads the other's memory with RDMA Read.
 //!
-//! Both ends are in one process, each with its own NIC, joined through shared memory as two processes would
-//! be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
+//! Both ends are in one process, each with its own NIC, connected through shared memory as two processes
+//! would be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
 
 use kiban_base::{Region, SharedBytes};
 use kiban_vi::{AddressSegment, DataSegment, MemoryAttributes, Reliability, ViAttributes, Work};
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let heard = server.receive_wait(server_vi, PATIENCE)?;
             let text = server_memory.read(0, heard.length as usize).ok_or("outside the memory region")?;
             println!("server: {}", String::from_utf8_lossy(&text));
-            // The answer, and elsewhere some bytes for the client to read.
+            // Store the answer and, elsewhere, some bytes for the client to read.
             server_memory
                 .write(1024, SharedBytes::from(&b"fetched, not sent"[..]))
                 .ok_or("outside the memory region")?;
@@ -78,7 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = client_memory.read(512, heard.length as usize).ok_or("outside the memory region")?;
         println!("client: {}", String::from_utf8_lossy(&text));
 
-        // RDMA Read, without the server program's participation. The memory handle came as immediate data.
+        // RDMA Read, without the server program's participation. The memory handle arrived as immediate
+        // data.
         let there = AddressSegment {
             address: 1024,
             handle: heard.immediate.ok_or("the message has no immediate data")?,

@@ -1,8 +1,8 @@
 //! Hosts in other processes that use this NIC through rings in shared memory ([`kiban_vi::queues`]).
 //!
-//! A host connects to the listener that [`super::Nic::serve`] opens, with memory that holds two rings and its
-//! arena. Its posted entries are processed whenever the NIC is driven; when it ends, for whatever reason,
-//! everything it owned is released.
+//! A host connects to the listener that [`super::Nic::serve`] opens, with memory that holds two rings and
+//! its arena. Its posted entries are processed whenever the NIC is driven; when it ends for any reason,
+//! everything that it owned is released.
 
 use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_vi::Event;
@@ -13,17 +13,17 @@ use std::collections::VecDeque;
 pub(super) struct AttachedHost {
     pub(super) attachment: Attachment,
     pub(super) channel: Channel,
-    /// It violated the ring's protocol or has gone.
+    /// The host violated the ring's protocol or has ended.
     pub(super) over: bool,
 }
 
-/// The listener for attaching hosts, and the attached hosts.
+/// The listener to which hosts attach, and the attached hosts.
 #[derive(Default)]
 pub(crate) struct HostTable {
     pub(super) listener: Option<ChannelListener>,
     pub(super) halves: Vec<PendingChannel>,
     pub(super) hosts: Vec<AttachedHost>,
-    /// Events that concern no attached host, for the program itself.
+    /// Events for the program itself, which concern no attached host.
     pub(super) events: VecDeque<Event>,
 }
 

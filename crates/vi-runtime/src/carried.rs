@@ -5,18 +5,19 @@
 //! packets   | length 4, highest byte first | packet |                  in both directions
 //! ```
 //!
-//! Purpose          provide to another host what a link through shared memory provides: packets in order,
-//!                  without loss, without a blocking call.
-//! Hello            the caller gives the address at which it can be called, since two NICs that call each
-//!                  other at once have two streams. The IP address must be that of the stream, the port is
-//!                  trusted; port 0: it cannot be called. IPv4 addresses are sent as IPv4-mapped ones.
+//! Purpose          provides the same service to another host as a link through shared memory: packets
+//!                  arrive in order and without loss, and no call blocks.
+//! Hello            the caller sends the address at which it can itself be called, since two NICs that call
+//!                  each other at the same time have two streams. The IP address must be that of the stream;
+//!                  the port is trusted. Port 0 means that the caller cannot be called. IPv4 addresses are
+//!                  sent in IPv4-mapped form.
 //! Check            each packet has a CRC-32C, as over UDP: TCP's own 16-bit checksum misses one corruption
-//!                  in 65,536. A packet that fails the check ends the link: there is no retransmission above
-//!                  TCP.
-//! Limits           [`ROOM_BYTES`] in each direction; while the stream accepts nothing, no packets are
-//!                  fetched from the NIC. A caller has [`PATIENCE`] to send its hello.
-//! End              the end of the stream, or invalid data: a wrong hello, or a length of 0 or above the
-//!                  maximum.
+//!                  in 65,536. A packet that fails the check ends the link, because there is no
+//!                  retransmission above TCP.
+//! Limits           at most [`ROOM_BYTES`] are buffered in each direction. While the stream accepts no
+//!                  bytes, no packets are fetched from the NIC. A caller has [`PATIENCE`] to send its hello.
+//! End              the link ends with the stream, or on invalid data: an invalid hello, or a length that is
+//!                  0 or exceeds the maximum.
 //! Not implemented  detecting a peer whose host disappears silently; this is left to TCP's timeout.
 
 use kiban_base::{Instant, SharedBytes};
@@ -32,7 +33,7 @@ const LENGTH_BYTES: usize = 4;
 const UNIT_BYTES: usize = LENGTH_BYTES + PACKET_BYTES;
 /// Size of the buffer between the NIC and a stream, in each direction, in bytes.
 const ROOM_BYTES: usize = 2 * UNIT_BYTES;
-/// Maximum bytes taken from one stream before the next is served.
+/// Maximum number of bytes taken from one stream before the next is served.
 const TURN_BYTES: usize = 1 << 20;
 /// How long a caller may take to send its hello.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(3);
@@ -54,7 +55,8 @@ fn hello(own: SocketAddr) -> [u8; HELLO_BYTES] {
     bytes
 }
 
-/// Decodes the hello of a caller at `peer`; `None` if it is invalid or has another's IP address.
+/// Decodes the hello from a caller at `peer`. Returns `None` if the hello is invalid or has a different IP
+/// address.
 fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAddr> {
     let (magic, rest) = bytes.split_first_chunk::<8>()?;
     let (version, rest) = rest.split_first_chunk::<2>()?;
@@ -65,7 +67,7 @@ fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAdd
         return None;
     }
     match u16::from_be_bytes(*port) {
-        // The caller is known by its source port, at which it cannot be called.
+        // Such a caller is identified by its source port, at which it cannot be called.
         0 => Some(SocketAddr::new(ip, peer.port())),
         port => Some(SocketAddr::new(ip, port)),
     }
@@ -98,7 +100,7 @@ impl Buffer {
         }
     }
 
-    /// Moves the contents to the front, so that all free room is after them.
+    /// Moves the contents to the front, so that all free room follows them.
     fn move_to_front(&mut self) {
         self.room.copy_within(self.from..self.to, 0);
         (self.from, self.to) = (0, self.to - self.from);
@@ -130,7 +132,7 @@ impl Inbox {
         self.0.take(count);
     }
 
-    /// Passes complete packets to `hand`, and makes room for the rest of the next.
+    /// Passes complete packets to `hand`, and makes room for the rest of an incomplete one.
     fn packets(&mut self, mut hand: impl FnMut(&[u8])) -> Result<(), InvalidStream> {
         while let Some((length, rest)) = self.here().split_first_chunk::<LENGTH_BYTES>() {
             let length = u32::from_be_bytes(*length) as usize;
@@ -209,7 +211,7 @@ pub(super) enum Step {
     Nothing,
     /// An outgoing call is open.
     Answered,
-    /// An incoming call is open; contains the caller's address.
+    /// An incoming call whose hello has arrived; contains the caller's address.
     CalledBy(SocketAddr),
 }
 
@@ -251,7 +253,7 @@ impl BoardLink {
         self.stream.local_addr().map(|local| local.ip())
     }
 
-    /// Returns the deadline for the hello of an incoming call.
+    /// Returns the deadline by which an incoming call's hello must arrive.
     pub(super) fn silent_until(&self) -> Option<Instant> {
         match self.stage {
             Stage::Called(until) => Some(until),
@@ -316,7 +318,7 @@ impl BoardLink {
         Ok(taken > 0)
     }
 
-    /// Returns whether fetched packets wait to be sent.
+    /// Returns whether fetched packets are waiting to be sent.
     pub(super) fn has_unsent(&self) -> bool {
         self.is_open() && !self.out.waiting().is_empty()
     }
@@ -331,7 +333,7 @@ impl BoardLink {
         self.out.put(length);
     }
 
-    /// Writes queued bytes as far as the stream accepts them; returns whether all were written.
+    /// Writes as many queued bytes as the stream accepts; returns whether all were written.
     ///
     /// # Errors
     /// The stream is lost.
@@ -377,7 +379,7 @@ mod tests {
         all
     }
 
-    /// Returns the packets taken from a stream that arrives in pieces of one length.
+    /// Returns the packets taken from a stream that arrives in pieces of this length.
     fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), InvalidStream>) {
         let (mut into, mut packets) = (Inbox::new(), Vec::new());
         let mut rest = stream;

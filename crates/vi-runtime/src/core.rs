@@ -1,4 +1,4 @@
-//! The state protected by the lock of a NIC: the NIC itself, its paths and their links.
+//! The state protected by a NIC's lock: the NIC itself, its paths and their links.
 
 use super::attached::HostTable;
 use super::carried::{self, BoardLink, Step};
@@ -20,15 +20,15 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Maximum packets taken from one link before the next is served.
+/// Maximum number of packets taken from one link before the next is served.
 const TURN_PACKETS: usize = 64;
-/// Maximum callers that have not identified themselves yet.
+/// Maximum number of callers that have not identified themselves yet.
 const UNIDENTIFIED_CALLERS_MAX: usize = 16;
 /// Maximum links.
 const LINKS_MAX: usize = 1024;
-/// Maximum packets sent on one link before the next is served, where nothing else bounds them.
+/// Maximum number of packets sent on one link before the next is served, if there is no other limit.
 const FLUSH_PACKETS: usize = 256;
-/// Traits of paths that stay within the host's memory.
+/// Traits of paths within the host's memory.
 const MEMORY: PathTraits = PathTraits { packet_bytes: shm::PACKET_BYTES, lossless: true, checked: false };
 /// Traits of paths over a board's TCP. Their links add and verify the CRC themselves.
 const CARRIED: PathTraits =
@@ -37,7 +37,7 @@ const CARRIED: PathTraits =
 const STREAMS_CALLED: usize = 32;
 /// Streams for a NIC that only makes outgoing calls.
 const STREAMS_CALLING: usize = 16;
-/// Interval at which a driver that does not sleep checks for dead peers and callers.
+/// Interval at which a driver that does not sleep checks for new callers and dead peers.
 const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A path and its link.
@@ -45,15 +45,15 @@ struct PathLink {
     path: u32,
     host: HostAddress,
     link: Link,
-    /// Two NICs that call each other at once have two links: each sends on the one it called, and this is the
-    /// other one.
+    /// Two NICs that call each other at the same time have two links. Each sends on the link that it opened;
+    /// this is the other link.
     receive_only: bool,
-    /// The link has ended or its peer violated a protocol; it is to be closed.
+    /// The link has ended or its peer violated a protocol; the link is to be closed.
     has_ended: bool,
 }
 
 enum Link {
-    /// Packets sent arrive at this NIC.
+    /// Packets sent on this link arrive at this NIC.
     Loopback,
     /// Shared memory during set-up.
     SettingUp(PendingChannel),
@@ -94,7 +94,7 @@ impl PathLink {
     }
 }
 
-/// The board that a NIC uses, and its listening address there.
+/// The board that a NIC uses, and the NIC's listening address on that board.
 struct BoardAttachment {
     board: Board,
     listener: Option<Listener>,
@@ -112,7 +112,7 @@ impl BoardAttachment {
         Ok(BoardAttachment { board, listener, at })
     }
 
-    /// Calls another NIC, from the local address at which we can be called.
+    /// Calls another NIC, from the local address at which this NIC can be called.
     fn call(&self, to: SocketAddr) -> io::Result<Stream> {
         let from = (!self.at.ip().is_unspecified()).then_some(SocketAddr::new(self.at.ip(), 0));
         self.board.connect(from, to)
@@ -131,9 +131,9 @@ pub(crate) struct Core {
     name_listener: Option<ChannelListener>,
     udp: Option<UdpLink>,
     board: Option<BoardAttachment>,
-    /// Set when the board has gone.
+    /// Set when the board has ended.
     board_is_gone: bool,
-    /// The earliest deadline for the hello of a caller.
+    /// The earliest deadline by which a caller's hello must arrive.
     silent_until: Instant,
     epoll: OwnedFd,
     room: Box<[u8]>,
@@ -141,11 +141,11 @@ pub(crate) struct Core {
     around_at: Instant,
     /// The listener for attaching hosts, and the attached hosts.
     pub(super) hosts: HostTable,
-    /// The last drive processed something: there may be more, even if no bell has been rung.
+    /// The last `drive` call processed something, so there may be more, even if no bell has been rung.
     pub(super) took: bool,
-    /// A channel was added whose bell was not armed with the others.
+    /// A channel was added whose bell has not been armed with the others.
     pub(super) rearm: bool,
-    /// Some link has ended and is to be closed once no link is being processed.
+    /// A link has ended and is to be closed once no link is being processed.
     some_over: bool,
 }
 
@@ -173,7 +173,8 @@ impl Core {
             Device::Shm(name) => {
                 let name = match name {
                     Some(name) => name.clone(),
-                    // Socket names are visible to everyone, so this random number is used for nothing else.
+                    // Socket names are visible to every process, so this random number is used for nothing
+                    // else.
                     None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
                 };
                 let name_listener = ChannelListener::open(name.as_bytes())?;
@@ -217,7 +218,7 @@ impl Core {
         }
     }
 
-    /// Returns whether the board has gone and everything received before has been processed.
+    /// Returns whether the board has ended and everything received before that has been processed.
     pub(crate) fn is_gone(&self) -> bool {
         self.board_is_gone && self.board.is_none()
     }
@@ -306,8 +307,8 @@ impl Core {
                 }
                 link.give_back();
             }
-            // A producer that found its ring full may be asleep; it has filled more than this since it was
-            // last rung.
+            // A producer that found its ring full may be asleep. It has filled more than this since its bell
+            // was last rung.
             if link.taken_since_rung() {
                 link.channel.ring(machine_nanos);
             }
@@ -344,7 +345,7 @@ impl Core {
                 nic.arrive(path_link.path, SharedBytes::from(&room[..length]), now);
                 continue;
             }
-            // An unknown sender gets a path for as long as the NIC uses it.
+            // An unknown sender gets a path, which exists as long as the NIC uses it.
             let Ok(path) = self.add_udp(from) else { continue };
             self.nic.arrive(path, SharedBytes::from(&self.room[..length]), now);
             if !self.nic.uses(path) {
@@ -368,7 +369,7 @@ impl Core {
                             link.out.publish(length);
                             sent = true;
                         }
-                        // The ring is full: the other side rings when it has taken some packets.
+                        // The ring is full. The other side rings our bell when it has taken some packets.
                         Ok(None) => break,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -401,7 +402,7 @@ impl Core {
                     }
                     match carried.write_out() {
                         Ok(true) if fetched > 0 => {}
-                        // There is nothing more to send, or the board rings when there is room.
+                        // There is nothing more to send, or the board will ring our bell when there is room.
                         Ok(_) => return,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -460,7 +461,7 @@ impl Core {
                 Link::Shm(_) => {}
                 // A path to an unknown sender is closed once the NIC no longer uses it.
                 Link::Udp(_) => *over |= !self.nic.uses(*path),
-                // The NIC has given up this call, but TCP has not.
+                // The NIC has given up this call, but TCP is still trying.
                 Link::Board(carried) => match carried.step(now) {
                     Ok(Step::Nothing) => {
                         *over |= !carried.is_open() && carried.is_ours() && !self.nic.uses(*path);
@@ -476,7 +477,7 @@ impl Core {
         }
         self.close_over();
         if again {
-            // The events that caused this are not signalled again.
+            // The events that caused this call are not signalled a second time.
             self.around_at = Instant::ZERO;
             self.took = true;
         }
@@ -488,13 +489,14 @@ impl Core {
         unidentified < UNIDENTIFIED_CALLERS_MAX && self.links.len() < LINKS_MAX
     }
 
-    /// Handles board events and incoming calls. Returns whether links remain on a board that has gone.
+    /// Handles board events and incoming calls. Returns whether links remain on a board that has ended.
     fn look_at_board(&mut self, now: Instant) -> bool {
         let callers = self.links.iter().filter_map(PathLink::carried).filter_map(BoardLink::silent_until);
         self.silent_until = callers.min().unwrap_or(Instant::NEVER);
         let Some(on) = &self.board else { return false };
         if on.board.is_gone() {
-            // Its streams have ended but still hold data, and a board that has gone sends no wake-ups.
+            // The board's streams have ended but still hold data, and a board that has ended sends no
+            // wake-ups.
             let left = self.links.iter().any(|path_link| path_link.carried().is_some());
             self.board_is_gone = true;
             if !left {
@@ -523,8 +525,8 @@ impl Core {
         let local = self.links[index].carried().and_then(BoardLink::local_ip);
         let is_same =
             |path_link: &PathLink| path_link.host == host && !path_link.has_ended && !path_link.is_gone();
-        // TCP may not know yet that a peer has gone; a peer that calls again has no other link to this
-        // address.
+        // TCP may not have detected yet that a peer has ended. A peer that calls a second time has no other
+        // link to this address.
         let is_old = |path_link: &PathLink| {
             path_link.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local)
         };
@@ -597,7 +599,7 @@ impl Machine for Core {
         self.flush(now);
     }
 
-    /// Sends packets as far as the links accept them.
+    /// Sends as many packets as the links accept.
     #[inline]
     fn flush(&mut self, now: Instant) {
         let mut index = 0;
@@ -626,7 +628,8 @@ impl Machine for Core {
 
     #[inline]
     fn has_more(&self) -> bool {
-        // If the board's file was read while another driver slept, its bell has rung already: do not sleep.
+        // If the board's file was read while another driver slept, its bell has already rung, so do not
+        // sleep.
         self.took || self.rearm || self.board.as_ref().is_some_and(|on| !on.board.is_armed())
     }
 
@@ -634,7 +637,8 @@ impl Machine for Core {
         self.rearm = false;
         if let Some(on) = &self.board {
             on.board.arm();
-            // Check callers and their hellos: the bell is not rung again for those that have already arrived.
+            // Check callers and their hellos, because the bell is not rung a second time for those that have
+            // already arrived.
             self.around_at = Instant::ZERO;
             self.links.iter().filter_map(PathLink::carried).for_each(BoardLink::arm);
         }

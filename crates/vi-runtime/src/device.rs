@@ -14,11 +14,11 @@ pub const BOARD_PORT: u16 = 4808;
 /// The device on which a NIC is opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum Device {
-    /// Only VIs of this NIC connect with each other.
+    /// VIs on this NIC connect only with each other.
     #[default]
     Loopback,
-    /// Shared memory with other processes of this user; the name at which they can call, or `None` for a
-    /// random one.
+    /// Shared memory with other processes of this user; contains the name that they can call, or `None` for
+    /// a random name.
     Shm(Option<String>),
     /// UDP on an address of this host.
     Udp(SocketAddr),
@@ -26,8 +26,8 @@ pub enum Device {
     Board {
         /// The board's name; `None` for the only board that runs.
         name: Option<String>,
-        /// The listening address on the board; an unspecified address means all of the board's, port 0 that
-        /// the NIC does not listen.
+        /// The listening address on the board. An unspecified address means all of the board's addresses;
+        /// port 0 means that the NIC does not listen.
         at: SocketAddr,
     },
 }
@@ -51,7 +51,7 @@ impl fmt::Display for Device {
 pub enum OpenError {
     /// No such device.
     Unknown(String),
-    /// The word names a device on which a NIC can be opened, but not a host to call.
+    /// The word is the name of a device on which a NIC can be opened, but not of a host to call.
     NoHost(String),
     /// A system call failed.
     System(io::Error),
@@ -62,13 +62,13 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::Unknown(word) => write!(
                 f,
-                "no VI device is called {word:?}: write loopback, shm, shm:NAME, udp:ADDRESS, udp:ADDRESS:PORT, \
-                 board:NAME@ADDRESS, board:NAME@ADDRESS:PORT, or board@ADDRESS for the only board that runs"
+                "unknown VI device {word:?}: use loopback, shm, shm:NAME, udp:ADDRESS, udp:ADDRESS:PORT, \
+                 board:NAME@ADDRESS, board:NAME@ADDRESS:PORT, or board@ADDRESS for the only running board"
             ),
             OpenError::NoHost(word) => write!(
                 f,
-                "{word:?} is no host to call: write loopback, shm:NAME, udp:ADDRESS or board@ADDRESS, the latter two with \
-                 :PORT if it is not the usual one"
+                "{word:?} is not a host to call: use loopback, shm:NAME, udp:ADDRESS or board@ADDRESS, the last two \
+                 followed by :PORT if it is not the default port"
             ),
             OpenError::System(error) => write!(f, "the device cannot be opened: {error}"),
         }
@@ -242,7 +242,7 @@ mod tests {
             "board@192.0.2.1:65536",
         ] {
             let error = word.parse::<Device>().expect_err(word).to_string();
-            assert!(error.contains("write loopback, shm") && error.contains("board:NAME@ADDRESS"), "{error}");
+            assert!(error.contains("use loopback, shm") && error.contains("board:NAME@ADDRESS"), "{error}");
         }
         for word in [
             "loopback",
@@ -258,7 +258,7 @@ mod tests {
         }
         for word in ["shm", "board:lab@192.0.2.1"] {
             let error = word.parse::<HostAddress>().expect_err(word).to_string();
-            assert!(error.contains("no host to call") && error.contains("board@ADDRESS"), "{error}");
+            assert!(error.contains("not a host to call") && error.contains("board@ADDRESS"), "{error}");
         }
         assert_eq!(HostAddress::Loopback.like(b"x"), None);
         assert_eq!(HostAddress::Udp(([0; 4], 0).into()).like(b"x"), None);

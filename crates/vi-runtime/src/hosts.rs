@@ -32,7 +32,7 @@ impl Core {
         self.hosts.events.pop_front().or_else(|| self.nic.event())
     }
 
-    /// Handles hosts that attach and hosts that have gone. Returns whether one that has gone still has
+    /// Handles hosts that attach and hosts that have ended. Returns whether a host that has ended still has
     /// entries to process.
     pub(super) fn look_for_hosts(&mut self) -> bool {
         while let Some(half) = self.hosts.listener.as_ref().and_then(ChannelListener::try_accept) {
@@ -52,7 +52,7 @@ impl Core {
         }
         let mut again = false;
         for attached in self.hosts.hosts.iter_mut().filter(|attached| attached.channel.is_gone()) {
-            // Entries that the host posted before it ended are processed first, as far as possible.
+            // As many as possible of the entries that the host posted before it ended are processed first.
             match attached.attachment.is_ready() && !attached.attachment.is_full() {
                 true => again = true,
                 false => attached.over = true,
@@ -71,13 +71,13 @@ impl Core {
         let done = Producer::new(region, done, shapes.1);
         // The socket has been watched by epoll since the call, but the bell is not armed yet.
         self.rearm = true;
-        // On failure the channel closes, and the host notices that.
+        // On failure, the channel closes, which the host notices.
         if let Ok(attachment) = Attachment::new(&mut self.nic, work, done, memory.with_address(0), VIS_MAX) {
             self.hosts.hosts.push(AttachedHost { attachment, channel, over: false });
         }
     }
 
-    /// Executes the entries that hosts have posted, and sends them indications.
+    /// Executes the entries that hosts have posted, and sends indications to the hosts.
     pub(super) fn serve_hosts(&mut self, now: Instant) {
         while let Some(event) = self.nic.event() {
             let taken = self.hosts.hosts.iter_mut().any(|attached| attached.attachment.on_event(event));

@@ -1,12 +1,13 @@
-//! A VI NIC in real time: the state machine that the simulator drives, with real links, sleeping and threads.
+//! A VI NIC in real time: the same state machine that the simulator drives, with real links, threads and
+//! sleeping.
 //!
-//! Purpose          the calls of the VI Architecture, including the blocking ones, for any thread.
+//! Purpose          provides the calls of the VI Architecture, including the blocking calls, to any thread.
 //! Threading        the NIC has no thread of its own: every call that posts, polls or waits also moves
-//!                  packets (`core.rs`), and a helper thread does so when no call has for a while (`turn`).
-//! Devices          `loopback` connects VIs of one process; `shm[:NAME]` processes of one user on one host;
-//!                  `udp[:ADDRESS[:PORT]]` hosts; `board[:NAME]@ADDRESS[:PORT]` hosts over the TCP of a
-//!                  running board.
-//! Limits           one lock per NIC: programs that drive many queues from many threads should open one NIC
+//!                  packets (`core.rs`). If no call has done so for a while, a helper thread does (`turn`).
+//! Devices          `loopback` connects VIs in one process; `shm[:NAME]` connects processes of the same user
+//!                  on the same host; `udp[:ADDRESS[:PORT]]` connects hosts; `board[:NAME]@ADDRESS[:PORT]`
+//!                  connects hosts over the TCP of a running board.
+//! Limits           one lock per NIC. Programs that drive many queues from many threads should open one NIC
 //!                  per thread.
 //! Not implemented  fork: a child must not use its parent's NIC.
 //!
@@ -82,7 +83,7 @@ pub enum Failure {
     OnCompletionQueue,
     /// The NIC has been closed.
     Closed,
-    /// The board that the NIC uses has gone.
+    /// The board that the NIC uses has ended.
     Gone,
 }
 
@@ -96,7 +97,7 @@ impl fmt::Display for Failure {
                 f.write_str("this work queue reports to a completion queue: wait on that instead")
             }
             Failure::Closed => f.write_str("the NIC has been closed: open another"),
-            Failure::Gone => f.write_str("the board has gone: open another NIC when it is running again"),
+            Failure::Gone => f.write_str("the board has exited: open another NIC when it is running again"),
         }
     }
 }
@@ -128,7 +129,7 @@ pub struct Request {
     pub remoteness: PeerAttributes,
 }
 
-/// A queue that can be waited for; each has its own wait policy and statistics.
+/// A queue for which threads can wait. Each has its own wait policy and statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Queue {
     /// The send queue of a VI.
@@ -219,12 +220,12 @@ impl Nic {
         self.turn.work(|core, _| core.nic.deregister(handle))
     }
 
-    /// Returns the attributes of a registered memory.
+    /// Returns the attributes of registered memory.
     pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
         self.turn.work(|core, _| core.nic.memory_attributes(handle))
     }
 
-    /// Changes the attributes of a registered memory.
+    /// Changes the attributes of registered memory.
     pub fn set_memory_attributes(
         &self,
         handle: u32,
@@ -310,13 +311,13 @@ impl Nic {
         self.turn.work(|core, _| core.nic.post_failed_receive(vi, cookie, segments, status))
     }
 
-    /// Dequeues the next completed descriptor of a send queue without waiting.
+    /// Dequeues the next completed descriptor from a send queue without waiting.
     #[inline]
     pub fn send_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
     }
 
-    /// Dequeues the next completed descriptor of a receive queue without waiting.
+    /// Dequeues the next completed descriptor from a receive queue without waiting.
     #[inline]
     pub fn receive_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
@@ -329,11 +330,11 @@ impl Nic {
         self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
     }
 
-    /// Waits for a completed descriptor of a send queue.
+    /// Waits for a completed descriptor on a send queue.
     ///
     /// # Errors
     /// [`Failure`] if there is no such VI, its completions go to a completion queue, the timeout expires, or
-    /// the NIC or its board has gone.
+    /// the NIC has been closed or its board has ended.
     pub fn send_wait(&self, vi: u32, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.0.is_some() {
             return Err(Failure::OnCompletionQueue);
@@ -342,7 +343,7 @@ impl Nic {
             .map_err(Failure::Refused)
     }
 
-    /// Waits for a completed descriptor of a receive queue.
+    /// Waits for a completed descriptor on a receive queue.
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].
@@ -354,9 +355,9 @@ impl Nic {
             .map_err(Failure::Refused)
     }
 
-    /// Like [`Nic::receive_wait`], with a wait policy for this call. With `Wait::Hybrid`, it is the receive
-    /// call of Murayama, Ochiai and Yamaguchi (2000). Consecutive calls with one policy share what they
-    /// learn, separately from the queue's own policy.
+    /// Like [`Nic::receive_wait`], with a wait policy for this call. With `Wait::Hybrid`, this is the
+    /// receive call described by Murayama, Ochiai and Yamaguchi (2000). Calls with the same policy share
+    /// their adaptation state, which is separate from that of the queue's own policy.
     ///
     /// # Errors
     /// As for [`Nic::send_wait`].
@@ -371,7 +372,8 @@ impl Nic {
     /// Waits for a completion in a completion queue.
     ///
     /// # Errors
-    /// [`Failure`] if there is no such queue, the timeout expires, or the NIC or its board has gone.
+    /// [`Failure`] if there is no such queue, the timeout expires, or the NIC has been closed or its board
+    /// has ended.
     pub fn queue_wait(&self, queue: u32, timeout: Duration) -> Result<(u32, bool), Failure> {
         let found =
             self.wait(Queue::Completions(queue), timeout, |core| core.nic.queue_done(queue).transpose());
@@ -386,7 +388,7 @@ impl Nic {
     /// Waits for the next asynchronous event.
     ///
     /// # Errors
-    /// [`Failure`] if the timeout expires, or the NIC or its board has gone.
+    /// [`Failure`] if the timeout expires, or the NIC has been closed or its board has ended.
     pub fn event_wait(&self, timeout: Duration) -> Result<Event, Failure> {
         self.wait(Queue::Control, timeout, |core| core.event())
     }
@@ -406,7 +408,8 @@ impl Nic {
     /// Waits for a request at a discriminator, and listens there from now on.
     ///
     /// # Errors
-    /// [`Failure`] if the discriminator is too long, the timeout expires, or the NIC or its board has gone.
+    /// [`Failure`] if the discriminator is too long, the timeout expires, or the NIC has been closed or its
+    /// board has ended.
     pub fn connect_wait(&self, discriminator: &[u8], timeout: Duration) -> Result<Request, Failure> {
         self.listen(discriminator)?;
         self.wait(Queue::Control, timeout, |core| {
@@ -417,7 +420,7 @@ impl Nic {
         })
     }
 
-    /// Accepts a request with a VI that has the same attributes as the requesting one.
+    /// Accepts a request with a VI that has the same attributes as the requesting VI.
     pub fn accept(&self, request: &Request, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, now| core.nic.accept(request.number, vi, now))
     }
@@ -443,8 +446,8 @@ impl Nic {
         self.peer_wait(vi, timeout)
     }
 
-    /// Requests a connection with a peer that requests it as well; fetch the result with [`Nic::peer_done`]
-    /// or [`Nic::peer_wait`].
+    /// Requests a connection that the peer must request as well. Fetch the result with [`Nic::peer_done`] or
+    /// [`Nic::peer_wait`].
     ///
     /// # Errors
     /// [`Failure`] if the VI is not idle, or there is no path to that host.
@@ -472,7 +475,7 @@ impl Nic {
                     Failure::Connect(ConnectError::NoMatch)
                 }
                 io::ErrorKind::InvalidInput => Failure::Refused(RequestError::BadAddress),
-                // All streams that this NIC has on the board are in use.
+                // All of this NIC's streams on the board are in use.
                 io::ErrorKind::OutOfMemory => Failure::Refused(RequestError::TooMany),
                 _ => Failure::Connect(ConnectError::Unreachable),
             })?;
@@ -481,7 +484,7 @@ impl Nic {
         })
     }
 
-    /// Returns the result of a VI's request, if it is known, without waiting.
+    /// Returns the result of a VI's request without waiting, if it is known.
     pub fn peer_done(&self, vi: u32) -> Result<Option<Result<PeerAttributes, ConnectError>>, RequestError> {
         self.turn.look(|core| core.nic.outcome(vi).transpose()).transpose()
     }
@@ -489,8 +492,8 @@ impl Nic {
     /// Waits for the result of a VI's request.
     ///
     /// # Errors
-    /// [`Failure`] if the request failed or the timeout expired, after which the VI is idle; or if there is
-    /// no request.
+    /// [`Failure`] if the request failed or the timeout expired (after either, the VI is idle), or if there
+    /// is no request.
     pub fn peer_wait(&self, vi: u32, timeout: Duration) -> Result<PeerAttributes, Failure> {
         let outcome = self.wait(Queue::Control, timeout, |core| match core.nic.outcome(vi) {
             // There is no request, so there will be no result.
@@ -521,7 +524,7 @@ impl Nic {
 
     // ---- hosts of other processes
 
-    /// Lets other processes of this user attach to this NIC by a name, through rings in shared memory
+    /// Lets other processes of this user attach to this NIC under a name, through rings in shared memory
     /// ([`crate::attach`]).
     ///
     /// # Errors
@@ -530,7 +533,7 @@ impl Nic {
         self.turn.work(|core, _| core.serve(name))
     }
 
-    /// Returns the numbers of existing VIs, registered memories and attached hosts.
+    /// Returns the numbers of existing VIs, registered memory regions and attached hosts.
     pub fn in_use(&self) -> (usize, usize, usize) {
         self.turn.work(|core, now| {
             core.drive(now);
@@ -541,7 +544,7 @@ impl Nic {
 
     // ---- waiting
 
-    /// Sets the wait policy of queues without one of their own.
+    /// Sets the wait policy for queues that have no policy of their own.
     pub fn set_wait(&self, wait: Wait) {
         self.turn.set_wait(wait);
     }
@@ -551,7 +554,7 @@ impl Nic {
         self.turn.set_queue_wait(queue, wait);
     }
 
-    /// Returns the wait statistics of a queue; `None` before the first wait.
+    /// Returns the wait statistics of a queue, or `None` before the first wait.
     pub fn wait_report(&self, queue: Queue) -> Option<Report> {
         self.turn.wait_report(queue)
     }
@@ -577,7 +580,7 @@ impl Nic {
         timeout: Duration,
         mut look: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<T, Failure> {
-        // Deliver what is still there before reporting that the board has gone.
+        // Deliver everything that is still available before reporting that the board has ended.
         self.turn.wait(queue, once, timeout, |core| {
             look(core).map(Ok).or_else(|| core.is_gone().then_some(Err(Failure::Gone)))
         })?

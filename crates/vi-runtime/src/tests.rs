@@ -1,4 +1,4 @@
-//! NICs in real time, in one process and in two.
+//! NICs in real time, in one process and in two processes.
 
 use super::*;
 use kiban_base::SharedBytes;
@@ -71,7 +71,7 @@ impl End {
     }
 }
 
-/// Both ends of a connection over a kind of device, in one process.
+/// Both ends of a connection over one kind of device, in one process.
 fn pair(devices: [&str; 2], reliability: Reliability) -> [End; 2] {
     let server = open(devices[0]);
     let client = if devices[0] == "loopback" { server.clone() } else { open(devices[1]) };
@@ -244,7 +244,7 @@ impl Drop for Peer {
     }
 }
 
-/// Runs this test in a process of its own, with a role.
+/// Runs this test in a process of its own that plays this role.
 fn spawn(story: &str, role: &str) -> Peer {
     let own = std::env::current_exe().expect("a test is a program");
     let mut child = Command::new(own);
@@ -257,7 +257,7 @@ fn spawn(story: &str, role: &str) -> Peer {
 fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
     let story = "a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does";
     if let Ok(name) = std::env::var("KIBAN_TEST_ROLE") {
-        // The peer: connects, sends one message, and floods until it is killed.
+        // The peer's role: connects, sends one message, and then keeps sending until it is killed.
         let one = end(&open("shm"), Reliability::Delivery);
         one.connect(name.parse().expect("an address")).expect("there is a listener");
         loop {
@@ -422,8 +422,8 @@ fn peers_that_call_each_other_at_once_are_connected_once() {
     for [one, two] in kinds("peers") {
         for round in 0..20 {
             // With shared memory, each side calls the other by name, so both sides have names. Each round
-            // uses new names, because a process that another test is just starting may hold a copy of a
-            // closed listener for a moment.
+            // uses new names, because a process that another test is starting may briefly hold a copy of a
+            // closed listener.
             let is_named = one.starts_with("shm:");
             let one = if is_named { format!("{one}-{round}") } else { one.clone() };
             let two = if is_named { format!("{one}-too") } else { two.clone() };

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 kiban_base::settings! {
-    /// Settings of a VI NIC. Bounds are counts; a host that asks for more gets an error.
+    /// Settings of a VI NIC. Most are limits on numbers of objects; a host that exceeds a limit gets an
+    /// error.
     pub struct Config {
         /// Maximum number of VIs.
         vis_max: usize = 1024,
@@ -22,30 +23,32 @@ kiban_base::settings! {
         transfer_bytes_max: usize = 1 << 30,
         /// Maximum length of a discriminator in an address, in bytes.
         discriminator_bytes_max: usize = 64,
-        /// Maximum number of incoming connection requests that await the host's decision, and of listeners.
+        /// Maximum number of incoming connection requests that await the host's decision, and maximum number
+        /// of listeners.
         requests_max: usize = 64,
         /// Maximum number of outstanding RDMA Reads per connection, in each direction.
         reads_max: usize = 16,
         /// Maximum number of unacknowledged packets on a lossless link.
         window_packets: u32 = 256,
-        /// Maximum number of unacknowledged packets on a link that may lose packets; halved on a loss (RFC
-        /// 8085 §3.1.1 requires no less).
+        /// Maximum number of unacknowledged packets on a link that may lose packets; the number is halved on
+        /// each loss (RFC 8085 §3.1.1 requires at least this reduction).
         lossy_window_packets: u32 = 64,
-        /// Initial retransmission timeout (RTO); later the measured round-trip time determines it.
+        /// Initial retransmission timeout (RTO). Later, the RTO is derived from the measured round-trip
+        /// time.
         resend_after: Duration = Duration::from_millis(30),
-        /// Minimum retransmission timeout, because a busy host answers late.
+        /// Minimum retransmission timeout, which allows for the late answers of a busy host.
         resend_after_min: Duration = Duration::from_millis(10),
-        /// How often the same packet is retransmitted before the connection is lost; the timeout doubles each
-        /// time, up to `probe_after`.
+        /// How many times the same packet is retransmitted before the connection is lost. The timeout
+        /// doubles each time, up to `probe_after`.
         resends_max: u32 = 6,
         /// Idle time after which the peer is probed, on a link that may lose packets.
         probe_after: Duration = Duration::from_millis(250),
         /// Number of unanswered probes, a quarter of `probe_after` apart, before the connection is lost: 0.9
-        /// s in all.
+        /// s in total.
         probes_max: u32 = 10,
-        /// How long reliable delivery waits for a peer with an empty receive queue before the connection is
-        /// lost. The VI Architecture loses it at once (0). (Reliable reception waits without limit;
-        /// unreliable delivery drops the message.)
+        /// How long reliable delivery waits for a peer whose receive queue is empty before the connection is
+        /// lost. In the VI Architecture, it is lost at once (0). Reliable reception waits without limit;
+        /// unreliable delivery drops the message.
         dry_patience: Duration = Duration::ZERO,
         /// Interval at which a sender that waits for a receive descriptor probes the peer.
         dry_retry: Duration = Duration::from_millis(5),

@@ -1,10 +1,10 @@
 //! State of a connection between two VIs, for both directions.
 //!
 //! Flights       a message whose transmission has started is a flight of packets with sequence numbers. A
-//!               cursor marks the next packet; going back to the first missing packet means moving the
-//!               cursor. Flights of an unreliable VI are dropped once sent.
-//! Window        limits the unacknowledged packets. On a path that may lose packets it is halved on loss and
-//!               grows by one per round trip.
+//!               cursor marks the next packet to send; to go back to the first missing packet, the cursor is
+//!               moved. Flights on an unreliable VI are dropped once they have been sent.
+//! Window        limits the number of unacknowledged packets. On a path that may lose packets, it is halved
+//!               on each loss and grows by one packet per round trip.
 //! Flow control  a peer whose receive queue is empty reports it; the sender waits for a report that a
 //!               descriptor was posted, or probes.
 
@@ -19,7 +19,7 @@ use kiban_base::Instant;
 /// The contents of a flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FlightContents {
-    /// A descriptor of the send queue, by its number.
+    /// A descriptor in the send queue, identified by its number.
     Work(u64),
     /// The response to a peer's RDMA Read.
     Response(RemoteRange),
@@ -33,7 +33,7 @@ pub(super) struct Flight {
     pub cargo: FlightContents,
 }
 
-/// An outstanding RDMA Read of this side.
+/// An outstanding RDMA Read requested by this side.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutstandingRead {
     pub work: u64,
@@ -44,20 +44,21 @@ pub(super) struct OutstandingRead {
 pub(super) struct Connection {
     pub path: u32,
     pub traits: PathTraits,
-    /// The key in packets from the peer; `peer_key` is the one in packets to it.
+    /// The key in packets from the peer; `peer_key` is the key in packets to the peer.
     pub key: u32,
     pub peer_vi: u32,
     pub peer_key: u32,
-    /// Whether the peer is known to be connected too.
+    /// Whether the peer is known to be connected as well.
     pub confirmed: bool,
 
     // Sending.
     pub flights: VecDeque<Flight>,
     /// The next packet to send: index of its flight, and its index within the flight.
     pub cursor: (usize, u32),
-    /// The sequence of the next flight's first packet.
+    /// The sequence number of the next flight's first packet.
     pub next_sequence: u32,
-    /// Everything before `acknowledged` has been acknowledged; `snd_max` and later have never been sent.
+    /// Every packet before `acknowledged` has been acknowledged; packets from `snd_max` on have never been
+    /// sent.
     pub acknowledged: u32,
     pub snd_max: u32,
     /// The next descriptor to start.
@@ -68,7 +69,7 @@ pub(super) struct Connection {
     window_max: u32,
     /// Packets acknowledged since the window last grew.
     grown: u32,
-    /// Since when the peer's receive queue is empty.
+    /// The time at which the peer's receive queue was first reported empty.
     pub peer_queue_empty_since: Option<Instant>,
 
     // Receiving.
@@ -77,7 +78,7 @@ pub(super) struct Connection {
     pub message: Option<u32>,
     /// Bytes received so far of the current RDMA Write.
     pub writing: Option<u32>,
-    /// Packets accepted and not yet acknowledged.
+    /// Number of packets accepted but not yet acknowledged.
     pub unacked_packets: u32,
     pub ack_now: bool,
     pub gap_reported: bool,
@@ -89,7 +90,7 @@ pub(super) struct Connection {
     pub(crate) rto: Duration,
     pub(crate) retransmits: u32,
     round_trip: Option<Duration>,
-    /// The packet used for the current RTT sample, and when it was sent.
+    /// The packet used for the current RTT sample, and the time at which it was sent.
     timed: Option<(u32, Instant)>,
     /// Unanswered probes.
     pub(crate) probes: u32,
@@ -179,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Records the departure of a packet with a sequence.
+    /// Records that a packet with a sequence number has been sent.
     #[inline]
     pub(super) fn on_departure(&mut self, sequence: u32, outputs: &mut Outputs, now: Instant) {
         if sequence == self.snd_max {
@@ -194,8 +195,8 @@ impl Connection {
         }
     }
 
-    /// Handles an acknowledgement of everything before `sequence`. Returns whether it is new, or `None` if it
-    /// is impossible.
+    /// Handles an acknowledgement of every packet before `sequence`. Returns whether it is new, or `None` if
+    /// it is invalid.
     #[inline]
     pub(super) fn on_acknowledged(
         &mut self,
@@ -209,7 +210,7 @@ impl Connection {
             return Some(false);
         }
         if advance > self.snd_max.wrapping_sub(self.acknowledged) {
-            // An old acknowledgement, or one for a packet never sent.
+            // The acknowledgement is old, or covers a packet that was never sent.
             return if (advance as i32) < 0 { Some(false) } else { None };
         }
         self.acknowledged = sequence;

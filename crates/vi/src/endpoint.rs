@@ -1,4 +1,4 @@
-//! Events at a VI: descriptors are posted and completed, the connection breaks, timers expire.
+//! Events at a VI: descriptors are posted and completed, connections break, and timers expire.
 
 use crate::config::Config;
 use crate::connection::{Connection, FlightContents};
@@ -11,7 +11,8 @@ use crate::work::{CompletionKind, DataSegment, Operation, Status, Work};
 use kiban_base::Instant;
 
 impl Vi {
-    /// Returns the status of the first rule that a descriptor violates by itself, or [`Status::OK`].
+    /// Returns the status for the first rule that a descriptor violates, judged by its contents alone, or
+    /// [`Status::OK`].
     fn validate(&self, operation: Option<Operation>, segments: &[DataSegment], config: &Config) -> Status {
         let bytes = segments.iter().fold(0u64, |sum, segment| sum + u64::from(segment.length));
         let is_unreliable_read = matches!(operation, Some(Operation::Read(_))) && !self.is_reliable();
@@ -71,15 +72,15 @@ impl Vi {
         } else if let Some(connection) = &mut self.connection
             && core::mem::take(&mut connection.queue_empty_reported)
         {
-            // The peer waits for a receive descriptor. Announce it in a separate control packet, because a
-            // plain acknowledgement does not.
+            // The peer waits for a receive descriptor. Announce the new one in a separate control packet,
+            // because a plain acknowledgement does not announce it.
             outputs
                 .control_packets
                 .push((connection.path, connection.control_packet(Kind::Ack, 0, ACK_RECEIVE_POSTED)));
         }
     }
 
-    /// Completes a descriptor of the send queue with an error of its own.
+    /// Completes a descriptor in the send queue with an error that it caused itself.
     pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, outputs: &mut Outputs) {
         self.send.end_with(work, status, 0);
         self.report_completions(number, outputs);
@@ -88,7 +89,7 @@ impl Vi {
         }
     }
 
-    /// Completes a descriptor of the send queue without an error.
+    /// Completes a descriptor in the send queue without an error.
     #[inline]
     pub(super) fn finish_send(&mut self, number: u32, work: u64, outputs: &mut Outputs) {
         let bytes = self.send.get(work).map_or(0, |posted| posted.bytes);
@@ -121,8 +122,8 @@ impl Vi {
             let status = Status::PARTIAL.and(Status::FLUSHED);
             self.receive.finish(work, status, connection.message.unwrap_or(0), CompletionKind::Receive, None);
         }
-        // Descriptors in progress when the path failed complete with a transport error; those not started are
-        // flushed (VI Architecture 1.0).
+        // Descriptors that were in progress when the path failed complete with a transport error; those not
+        // started yet are flushed (VI Architecture 1.0).
         if why == fault::TRANSPORT {
             for flight in &connection.flights {
                 if let FlightContents::Work(work) = flight.cargo {
@@ -152,8 +153,9 @@ impl Vi {
         }
     }
 
-    /// Sends an acknowledgement that was delayed for the host's answer. On a lossless path it can wait
-    /// longer: an answer will carry it, or the half-full window will request it.
+    /// Sends an acknowledgement that was delayed so that the host's answer could carry it. On a lossless
+    /// path, it can wait longer: an answer will carry it, or the sender will request it when its window is
+    /// half full.
     pub(super) fn send_pending_ack(&mut self, number: u32, outputs: &mut Outputs) {
         if let Some(connection) = &mut self.connection
             && connection.unacked_packets > 0

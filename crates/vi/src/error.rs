@@ -3,7 +3,7 @@
 use crate::traits::ViState;
 use core::fmt;
 
-/// Why the NIC rejected a call of the host. Nothing has changed.
+/// Why the NIC rejected a call from the host. A rejected call changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -21,7 +21,7 @@ pub enum RequestError {
     UnknownPath,
     /// The object is still in use.
     InUse,
-    /// A bound of [`Config`](crate::Config) is reached.
+    /// A limit in [`Config`](crate::Config) is reached.
     TooMany,
     /// The VI's state does not allow the call.
     BadState(ViState),

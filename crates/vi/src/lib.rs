@@ -23,21 +23,22 @@
 //! # let _ = (handle, vi);
 //! ```
 //!
-//! Purpose           programs move data between their memories without the operating system in between; the
-//!                   reliability level determines how a loss is reported.
-//! Host              VIs with a send and a receive queue each, registered memory with protection tags,
-//!                   completion queues, client-server and peer-to-peer connections. Descriptors are posted
-//!                   and dequeued; no call blocks.
-//! Transmit path     [`Nic::fetch`]: a link that can send a packet requests one and provides a buffer;
-//!                   payload is copied once, from host memory into the link's buffer. VIs are served round
-//!                   robin, one packet each.
-//! Receive path      [`Nic::arrive`]: payload is copied once, into the descriptor's memory or the target of
-//!                   an RDMA Write. Headers from shared memory are copied before they are validated.
-//! Acknowledgements  [`Nic::settle`] sends pending ones, after the host could send an answer that carries
-//!                   them.
+//! Purpose           lets programs move data between their memories without involving the operating system.
+//!                   The reliability level determines how a loss is reported.
+//! Host              has VIs, each with a send queue and a receive queue; registered memory with protection
+//!                   tags; completion queues; and client-server and peer-to-peer connections. Descriptors
+//!                   are posted and dequeued; no call blocks.
+//! Transmit path     a link that can send a packet requests one with [`Nic::fetch`] and provides a buffer.
+//!                   The payload is copied once, from host memory into the link's buffer. VIs are served
+//!                   round robin, one packet each.
+//! Receive path      a link passes each packet to [`Nic::arrive`]. The payload is copied once, into the
+//!                   descriptor's memory or the target of an RDMA Write. Headers in shared memory are copied
+//!                   before they are validated.
+//! Acknowledgements  [`Nic::settle`] sends pending acknowledgements, after the host has had the opportunity
+//!                   to send an answer that carries them.
 //! Paths             a path leads to one other NIC. A *lossless* path (a ring, a cLAN-like link) needs no
-//!                   timers. On other paths packets are retransmitted from the first missing one (go-back-N),
-//!                   within a window that is halved on loss.
+//!                   timers. On other paths, packets are retransmitted from the first missing one on
+//!                   (go-back-N), within a window that is halved on each loss.
 //! Levels
 //!
 //! ```text
@@ -49,12 +50,12 @@
 //! RDMA Read                 no                    yes                        yes
 //! ```
 //!
-//! (*) if the path may lose packets, since the data may have to be retransmitted. (**) after
-//! [`Config::dry_patience`], which is zero as in the VI Architecture.
+//! (*) The latter if the path may lose packets, since the data may have to be retransmitted. (**) After
+//! [`Config::dry_patience`], which is zero by default, as in the VI Architecture.
 //!
-//! Limits            every table and queue has a bound in [`Config`]; errors say which bound was reached.
-//! Not implemented   quality of service is compared, not provided. Transfer sizes are compared as the
-//!                   architecture requires.
+//! Limits            every table and queue has a limit in [`Config`]; a call that would exceed it fails.
+//! Not implemented   quality of service: the two ends' values are compared, as the architecture requires,
+//!                   but no quality of service is provided.
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! Registered memory and protection tags.
 //!
-//! A VI and a memory have one tag each. A VI's descriptors may refer to memory with the VI's own tag. A
-//! peer's RDMA operation may access memory with the target VI's tag, if both the memory and the VI allow the
-//! operation (VI Architecture 1.0).
+//! Each VI and each registered memory region has one tag. A VI's descriptors may refer to memory that has
+//! the VI's own tag. A peer's RDMA operation may access memory that has the target VI's tag, if both the
+//! memory and the VI allow the operation (VI Architecture 1.0).
 
 use crate::error::RequestError;
 use kiban_base::{Region, Slab};
@@ -12,7 +12,7 @@ use kiban_base::{Region, Slab};
 pub struct MemoryAttributes {
     /// The protection tag.
     pub tag: u32,
-    /// Whether peers may write to it.
+    /// Whether peers may write to the memory.
     pub rdma_write: bool,
     /// Whether peers may read it.
     pub rdma_read: bool,
@@ -24,11 +24,11 @@ struct Registered {
     attributes: MemoryAttributes,
 }
 
-/// All memories and tags of a NIC.
+/// All registered memory regions and tags of a NIC.
 #[derive(Debug)]
 pub(super) struct Registry {
     memories: Slab<Registered>,
-    /// Each tag with its number of users.
+    /// The number of users of each tag.
     tags: Slab<u32>,
 }
 
@@ -37,7 +37,7 @@ impl Registry {
         Registry { memories: Slab::new(memories_max, salt), tags: Slab::new(tags_max, salt ^ 0x5a5) }
     }
 
-    /// Returns the number of registered memories.
+    /// Returns the number of registered memory regions.
     pub(super) fn len(&self) -> usize {
         self.memories.len()
     }

@@ -1,4 +1,4 @@
-//! The NIC: the calls of the host, and the packets that links fetch.
+//! The NIC: the host's calls, and the packets that links fetch.
 
 use crate::config::Config;
 use crate::counters::ViCounters;
@@ -28,7 +28,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Creates a NIC whose connection keys come from a generator seeded with `key`.
+    /// Creates a NIC whose connection keys come from a random number generator seeded with `key`.
     pub fn new(config: Config, key: RngKey) -> Nic {
         let mut rng = SecureRng::new(key);
         let mut salt = || rng.draw_u32();
@@ -69,7 +69,7 @@ impl Nic {
         self.incoming.get(request).is_some()
     }
 
-    /// Returns the numbers of existing VIs and registered memories.
+    /// Returns the numbers of existing VIs and registered memory regions.
     pub fn in_use(&self) -> (usize, usize) {
         (self.vis.len(), self.memory.len())
     }
@@ -79,7 +79,7 @@ impl Nic {
     /// Creates a protection tag.
     ///
     /// # Errors
-    /// [`RequestError::TooMany`] if the limit of the NIC is reached.
+    /// [`RequestError::TooMany`] if the NIC's limit is reached.
     pub fn create_tag(&mut self) -> Result<u32, RequestError> {
         self.memory.create_tag()
     }
@@ -87,7 +87,7 @@ impl Nic {
     /// Destroys a protection tag.
     ///
     /// # Errors
-    /// [`RequestError::UnknownTag`], or [`RequestError::InUse`] while a VI or a memory has it.
+    /// [`RequestError::UnknownTag`], or [`RequestError::InUse`] while a VI or registered memory has it.
     pub fn destroy_tag(&mut self, tag: u32) -> Result<(), RequestError> {
         self.memory.destroy_tag(tag)
     }
@@ -108,7 +108,7 @@ impl Nic {
         self.memory.deregister(handle)
     }
 
-    /// Returns the attributes of a registered memory.
+    /// Returns the attributes of registered memory.
     ///
     /// # Errors
     /// [`RequestError::UnknownMemory`].
@@ -116,7 +116,7 @@ impl Nic {
         self.memory.attributes(handle)
     }
 
-    /// Changes the attributes of a registered memory.
+    /// Changes the attributes of registered memory.
     ///
     /// # Errors
     /// [`RequestError::UnknownMemory`], or [`RequestError::UnknownTag`].
@@ -177,7 +177,7 @@ impl Nic {
 
     // ---- VIs
 
-    /// Creates an idle VI and returns its number; its completions are also put on the given completion
+    /// Creates an idle VI and returns its number. Its completions are also added to the given completion
     /// queues.
     ///
     /// # Errors
@@ -277,8 +277,8 @@ impl Nic {
 
     // ---- work
 
-    /// Posts a descriptor to a send queue. If the VI is in the error state the descriptor is flushed at once.
-    /// An invalid descriptor is accepted and completes with an error status.
+    /// Posts a descriptor to a send queue. If the VI is in the error state, the descriptor is flushed at
+    /// once. An invalid descriptor is accepted and completes with an error status.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`]; [`RequestError::BadState`] if the VI is idle or connecting;
@@ -288,7 +288,8 @@ impl Nic {
     }
 
     /// Like [`Nic::post_send`], for a descriptor in which the host interface has already found an error (a
-    /// reserved bit, for example): it keeps its position in the queue and completes with `status`.
+    /// reserved bit, for example): the descriptor keeps its position in the queue and completes with
+    /// `status`.
     pub fn post_failed_send(
         &mut self,
         number: u32,
@@ -307,8 +308,8 @@ impl Nic {
         Ok(())
     }
 
-    /// Posts a descriptor to a receive queue, in any state; if the VI is in the error state it is flushed at
-    /// once.
+    /// Posts a descriptor to a receive queue, in any state. If the VI is in the error state, the descriptor
+    /// is flushed at once.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`], or [`RequestError::TooMany`] if the queue is full.
@@ -338,7 +339,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Dequeues the next completed descriptor of a send queue.
+    /// Dequeues the next completed descriptor from a send queue.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`].
@@ -347,7 +348,7 @@ impl Nic {
         Ok(self.vis.get_mut(vi).ok_or(RequestError::UnknownVi)?.send.dequeue())
     }
 
-    /// Dequeues the next completed descriptor of a receive queue.
+    /// Dequeues the next completed descriptor from a receive queue.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`].
@@ -361,7 +362,8 @@ impl Nic {
         self.outputs.events.pop_front()
     }
 
-    /// Returns whether there is anything new for the host since the last call, and resets the flag.
+    /// Returns whether something has happened since the last call that the host should look at, and resets
+    /// the flag.
     #[inline]
     pub fn take_progress(&mut self) -> bool {
         core::mem::take(&mut self.outputs.progress)
@@ -369,7 +371,7 @@ impl Nic {
 
     // ---- paths
 
-    /// Opens a path to another NIC and returns its number. With `packet_bytes` of at least 256 every set-up
+    /// Opens a path to another NIC and returns its number. If `packet_bytes` is at least 256, every set-up
     /// packet fits.
     ///
     /// # Errors
@@ -410,10 +412,10 @@ impl Nic {
     /// Writes the next packet of a path into `room` and returns its length, or `None` if there is none.
     ///
     /// # Panics
-    /// If `room` is shorter than the path's packets.
+    /// If `room` is shorter than the path's maximum packet length.
     pub fn fetch(&mut self, number: u32, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
         let Some((length, checked)) = self.fill_from(number, room, now) else {
-            // A descriptor in error may have queued control packets instead of a packet.
+            // A descriptor in error may have queued control packets instead of producing a packet.
             self.deliver();
             return self.has_control_packet(number).then(|| self.fetch(number, room, now)).flatten();
         };
@@ -457,14 +459,15 @@ impl Nic {
 
     // ---- time
 
-    /// Returns the time at which the NIC next needs [`Nic::settle`]. May be early, never late.
+    /// Returns the time at which the NIC next needs [`Nic::settle`]. The time may be early, but is never
+    /// late.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.outputs.due
     }
 
-    /// Ends a burst, after the host could send an answer: queues pending acknowledgements and handles expired
-    /// timers.
+    /// Ends a burst: queues pending acknowledgements and handles expired timers. Call it after the host has
+    /// had the opportunity to send an answer.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
         if !self.outputs.pending_acks.is_empty() {
@@ -498,7 +501,7 @@ impl Nic {
         self.deliver();
     }
 
-    /// Moves control packets and ready VIs from the outputs to their paths.
+    /// Moves control packets and ready VIs from `Outputs` to their paths.
     #[inline]
     pub(crate) fn deliver(&mut self) {
         let Nic { outputs, vis, paths, .. } = self;

@@ -18,8 +18,8 @@ pub(crate) struct Path {
     pub(crate) ready: VecDeque<u32>,
 }
 
-/// Maximum control packets queued on a path; more come only from peers that send requests faster than they
-/// receive the answers, and are dropped.
+/// Maximum number of control packets queued on a path. Only a peer that sends requests faster than it
+/// receives the answers can cause more; these are dropped.
 pub(crate) const CONTROL_PACKETS_MAX: usize = 256;
 
 /// A control packet: header and set-up.

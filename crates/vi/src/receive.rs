@@ -14,11 +14,11 @@ use crate::wire::{
 use crate::work::{CompletionKind, Status};
 use kiban_base::{Instant, SharedBytes};
 
-/// The outcome of a packet with a sequence.
+/// The outcome of receiving a packet that has a sequence number.
 enum Verdict {
     /// Accepted.
     Taken,
-    /// The message is lost, the connection continues (unreliable delivery).
+    /// The message is lost, but the connection continues (unreliable delivery).
     Lost,
     /// No receive descriptor is posted.
     ReceiveQueueEmpty,
@@ -32,7 +32,8 @@ impl Nic {
         let Nic { config, memory, vis, paths, outputs, .. } = self;
         let Some(its_path) = paths.get(path) else { return };
         outputs.counters.packets_in += 1;
-        // The header is copied before validation: the packet may lie in memory that others write to.
+        // The header is copied before validation, because the packet may be in memory that other processes
+        // can write to.
         let mut front = [0; HEADER_BYTES + REMOTE_RANGE_BYTES];
         let copied = packet.copy_to(0, &mut front);
         let is_intact =
@@ -77,7 +78,7 @@ impl Nic {
 }
 
 impl Vi {
-    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of the NIC that a VI needs for one packet")]
     fn on_packet(
         &mut self,
         number: u32,
@@ -119,7 +120,7 @@ impl Vi {
         }
     }
 
-    /// Handles an acknowledgement of everything before `sequence`. Returns false if it is impossible.
+    /// Handles an acknowledgement of every packet before `sequence`. Returns false if it is invalid.
     #[inline]
     fn on_acknowledged(
         &mut self,
@@ -146,7 +147,8 @@ impl Vi {
             return false;
         };
         if acknowledges_new {
-            // If a peer with an empty queue has accepted a packet after all, a descriptor was available.
+            // If a peer that reported an empty queue has accepted a packet after all, a descriptor was
+            // available.
             connection.release(now);
             outputs.due_at(connection.retransmit_deadline());
             outputs.ready.push(number);
@@ -155,8 +157,8 @@ impl Vi {
         true
     }
 
-    /// Returns whether a packet is the next expected one. Acknowledges a duplicate again and requests
-    /// retransmission at a gap.
+    /// Returns whether a packet is the next expected one. Repeats the acknowledgement for a duplicate, and
+    /// requests retransmission at a gap.
     #[inline]
     fn is_next(&mut self, number: u32, header: &Header, outputs: &mut Outputs) -> bool {
         let reliable = self.is_reliable();
@@ -175,7 +177,8 @@ impl Vi {
         }
         outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
-            // The refusal has answered the peer; it will retransmit the packets after the refused one.
+            // The refusal has been sent to the peer, which will retransmit the packets after the refused
+            // one.
             connection.ack_now = false;
         }
         if !reliable {
@@ -255,7 +258,7 @@ impl Vi {
     }
 
     /// Processes the next expected packet.
-    #[expect(clippy::too_many_arguments, reason = "what a NIC lends a VI for one packet")]
+    #[expect(clippy::too_many_arguments, reason = "the parts of the NIC that a VI needs for one packet")]
     #[inline]
     fn take(
         &mut self,
@@ -275,7 +278,7 @@ impl Vi {
         }
     }
 
-    /// Gives up a message: on an unreliable VI the message is lost, otherwise `fault` ends the connection.
+    /// Gives up a message: on an unreliable VI, the message is lost; otherwise, `fault` ends the connection.
     fn lost(&mut self, fault: u32) -> Verdict {
         if self.is_reliable() {
             return Verdict::Fault(fault);
@@ -298,7 +301,7 @@ impl Vi {
         if header.has(flag::FIRST) {
             connection.message = Some(0);
         }
-        // Earlier packets of the message were lost, or this one does not continue them.
+        // Earlier packets of the message were lost, or this packet does not continue the message.
         if connection.message != Some(header.offset) {
             return self.lost(fault::PROTOCOL);
         }
@@ -403,7 +406,8 @@ impl Vi {
             outputs.event(Event::RdmaProtection { vi: number, write: false });
             return self.lost(fault::RDMA_PROTECTION);
         }
-        // Up to `reads_max` responses may be in flight, and as many may be unacknowledged in addition.
+        // Up to `reads_max` responses may be in flight, and the same number may additionally be
+        // unacknowledged.
         if connection.responses.len() >= config.reads_max || in_flight > 2 * config.reads_max + 1 {
             return self.lost(fault::PROTOCOL);
         }
@@ -466,7 +470,7 @@ impl Vi {
             }
             fault::NO_RECEIVE_DESCRIPTOR => self.on_peer_queue_empty(number, config, outputs, now),
             code => {
-                // The descriptor of that packet, if it still exists, completes with the error.
+                // The descriptor to which that packet belongs completes with the error, if it still exists.
                 let flight = connection
                     .flights
                     .iter()

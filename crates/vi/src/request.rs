@@ -58,7 +58,7 @@ pub(crate) type Outcome = Result<PeerAttributes, ConnectError>;
 /// The peer's attributes, as exchanged at set-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PeerAttributes {
-    /// Reliability level; the same as the local one.
+    /// The peer's reliability level, which is the same as the local one.
     pub reliability: Reliability,
     /// Maximum transfer size in bytes.
     pub transfer_bytes_max: u32,
@@ -81,7 +81,7 @@ impl PeerAttributes {
         }
     }
 
-    /// Returns the refusal code of the first attribute in which the ends differ.
+    /// Returns the refusal code for the first attribute in which the ends differ.
     pub(crate) fn differs(&self, own: &ViAttributes) -> Option<u32> {
         if self.reliability != own.reliability {
             Some(refusal::RELIABILITY)
@@ -116,16 +116,17 @@ pub(crate) struct Incoming {
     pub(crate) peer_vi: u32,
     pub(crate) peer_key: u32,
     pub(crate) remoteness: PeerAttributes,
-    /// The discriminators: the peer's, and the local one.
+    /// The peer's discriminator and the local one.
     pub(crate) source: Vec<u8>,
     pub(crate) target: Vec<u8>,
     pub(crate) reported: bool,
 }
 
-/// An incoming connection request, as shown to the host.
+/// An incoming connection request, as reported to the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// Its number, for [`Nic::accept`](crate::Nic::accept) and [`Nic::reject`](crate::Nic::reject).
+    /// The request's number, for [`Nic::accept`](crate::Nic::accept) and
+    /// [`Nic::reject`](crate::Nic::reject).
     pub number: u32,
     /// The path to the requesting NIC.
     pub path: u32,

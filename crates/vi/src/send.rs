@@ -1,4 +1,4 @@
-//! Transmit path: from descriptors to packets, one at a time, into the buffer that a link lends.
+//! Transmit path: makes packets from descriptors, one at a time, in a buffer that the link provides.
 
 use crate::config::Config;
 use crate::connection::{Flight, FlightContents, OutstandingRead};
@@ -14,7 +14,7 @@ struct Content {
     kind: Kind,
     flags: u8,
     immediate: u32,
-    /// Offset of the payload in the message, and its length.
+    /// The offset of the payload in the message, and the payload's length.
     offset: usize,
     length: usize,
     /// Precedes the payload.
@@ -58,7 +58,7 @@ impl Vi {
                             self.on_left(number, flight, sequence, config, outputs, now);
                             return Some(length);
                         }
-                        // The memory was deregistered or changed meanwhile.
+                        // The memory was deregistered or changed in the meantime.
                         Err(()) => {
                             if self.is_reliable() {
                                 self.fail_flight(number, flight, Status::PROTECTION, outputs);
@@ -83,7 +83,7 @@ impl Vi {
         }
     }
 
-    /// Builds the header of a packet that leaves now; it carries any pending acknowledgement.
+    /// Builds the header of a packet to be sent now, which carries any pending acknowledgement.
     #[inline]
     fn header(
         &mut self,
@@ -109,7 +109,7 @@ impl Vi {
         }
     }
 
-    /// Returns the maximum data bytes in one packet of an operation.
+    /// Returns the maximum number of data bytes in one packet of this operation.
     fn grain(&self, place: bool) -> usize {
         let traits = self.connection.as_ref().expect("packets leave on a connection").traits;
         let most = traits.packet_bytes - HEADER_BYTES - if place { REMOTE_RANGE_BYTES } else { 0 };
@@ -117,7 +117,7 @@ impl Vi {
     }
 
     /// Starts the next flight, if there is one: responses first, then descriptors. Returns false if the
-    /// caller must try again.
+    /// caller must call it once more.
     fn begin_flight(
         &mut self,
         number: u32,
@@ -139,7 +139,7 @@ impl Vi {
                 return false;
             }
             let is_read = work.is_read();
-            // Queue fence: RDMA Reads posted before complete first.
+            // Queue fence: RDMA Reads posted earlier must complete first.
             if work.fence && !connection.reads.is_empty()
                 || is_read && connection.reads.len() >= config.reads_max
             {
@@ -218,7 +218,8 @@ impl Vi {
         let reliable = self.is_reliable();
         let connection = self.connection.as_mut().expect("packets leave on a connection");
         let waits = !connection.completes_at_departure(self.attributes.reliability, config);
-        // Request an acknowledgement if the descriptor completes with it, or when the window is half full.
+        // Request an acknowledgement if the descriptor's completion depends on it, or when the window is
+        // half full.
         let asks = core::mem::take(&mut connection.ack_request_due);
         let half = reliable && in_flight.wrapping_add(1).is_multiple_of(connection.window.div_ceil(2));
         if asks || half || (waits && flags & flag::LAST != 0) {
@@ -245,7 +246,8 @@ impl Vi {
         Ok(front_bytes + length)
     }
 
-    /// Advances the cursor after a packet has left, and completes the descriptor if departure completes it.
+    /// Advances the cursor after a packet has been sent, and completes the descriptor if sending completes
+    /// it.
     #[inline]
     fn on_left(
         &mut self,
@@ -296,7 +298,8 @@ impl Vi {
         if let Some(connection) = &mut self.connection {
             connection.flights.clear();
             connection.cursor = (0, 0);
-            // Skip the sequences of the packets that were not sent, so that the receiver takes them for lost.
+            // Skip the sequence numbers of the packets that were not sent, so that the receiver treats them
+            // as lost.
             connection.next_sequence = flight.first_sequence.wrapping_add(flight.packets);
         }
         if let FlightContents::Work(work) = flight.cargo {

@@ -8,10 +8,10 @@
 //!   Ack             ─────────▶  confirmed                          ◀──  Ack             confirmed
 //! ```
 //!
-//! Retransmission  on a path that may lose packets, requests and answers are retransmitted until the peer is
-//!                 heard.
+//! Retransmission  on a path that may lose packets, requests and answers are retransmitted until the peer
+//!                 answers.
 //! Identifiers     each end gives the other the number of its VI and a random 32-bit key that cannot be
-//!                 derived from earlier keys; packets without them are dropped.
+//!                 derived from earlier keys; packets that do not carry both are dropped.
 
 use super::nic::Nic;
 use crate::config::Config;
@@ -119,7 +119,7 @@ impl Vi {
         setup_packet(Kind::Accept, (connection.peer_vi, connection.peer_key), &words)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and what a NIC lends")]
+    #[expect(clippy::too_many_arguments, reason = "both ends of a connection, and the NIC's shared state")]
     fn connect(
         &mut self,
         number: u32,
@@ -163,7 +163,7 @@ impl Nic {
         self.listeners.iter().any(|known| known == local)
     }
 
-    /// Stops listening; rejects requests that the host has not seen.
+    /// Stops listening, and rejects requests that have not yet been reported to the host.
     pub fn unlisten(&mut self, local: &[u8]) {
         self.listeners.retain(|known| known != local);
         let theirs = |request: &Incoming| !request.reported && request.target == local;
@@ -174,7 +174,7 @@ impl Nic {
         }
     }
 
-    /// Returns the next request at a discriminator that the host has not seen.
+    /// Returns the next request at a discriminator that has not yet been reported to the host.
     pub fn request_at(&mut self, local: &[u8]) -> Option<Request> {
         let (number, request) =
             self.incoming.iter_mut().find(|(_, request)| !request.reported && request.target == local)?;
@@ -230,8 +230,8 @@ impl Nic {
     }
 
     /// Requests the connection of an idle VI over a path, from the local discriminator `local` to `remote`.
-    /// With `is_peer` the other side must request it as well. [`Nic::outcome`] returns the result, at the
-    /// latest at `until`.
+    /// If `is_peer` is true, the other side must request it as well. [`Nic::outcome`] returns the result by
+    /// the time `until` at the latest.
     ///
     /// # Errors
     /// [`RequestError::BadAddress`] if a discriminator is too long; [`RequestError::UnknownVi`],
@@ -255,7 +255,8 @@ impl Nic {
             return Err(RequestError::BadState(vi.state));
         }
         let traits = paths.get(path).ok_or(RequestError::UnknownPath)?.traits;
-        // A peer that has not made its request yet does not answer, so retransmit on any path.
+        // A peer that has not made its own request yet does not answer, so retransmit even on a lossless
+        // path.
         let again = if traits.lossless && !is_peer { Instant::NEVER } else { now + config.resend_after };
         let setup = Setup {
             path,
@@ -276,7 +277,7 @@ impl Nic {
         Ok(())
     }
 
-    /// Returns the result of a VI's request, once.
+    /// Returns the result of a VI's request. The result is returned only once.
     ///
     /// # Errors
     /// [`RequestError::UnknownVi`].
@@ -371,7 +372,7 @@ impl Nic {
         let from = (theirs.vi, theirs.key);
         let found = vis.iter_mut().find(|(number, vi)| {
             let asks = vi.setup.as_ref().is_some_and(|ours| {
-                // On a loopback path a VI receives its own request.
+                // On a loopback path, a VI receives its own request.
                 let is_itself = (*number, ours.key) == from;
                 ours.is_peer
                     && !is_itself
@@ -424,7 +425,7 @@ impl Nic {
                 return;
             }
         }
-        // The acceptance of a request that no longer exists is answered by a disconnect.
+        // If the accepted request no longer exists, answer with a disconnect.
         outputs
             .control_packets
             .push((path, control_packet(Kind::Disconnect, theirs.vi, theirs.key, 0, 0, fault::NONE)));

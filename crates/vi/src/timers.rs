@@ -51,7 +51,7 @@ impl Vi {
                 outputs.ready.push(number);
             }
         }
-        // A single probe may be lost: after the first unanswered one, probe more often.
+        // A single probe may be lost, so probe more often after the first unanswered one.
         if now >= connection.probe_at {
             if connection.probes >= config.probes_max {
                 return self.fail_connection(number, fault::TRANSPORT, true, outputs);
@@ -75,8 +75,8 @@ impl Vi {
         }
     }
 
-    /// Handles an empty receive queue at the peer: the refused packets wait; with reliable delivery, for at
-    /// most [`Config::dry_patience`].
+    /// Handles an empty receive queue at the peer: the refused packets wait. With reliable delivery, they
+    /// wait for at most [`Config::dry_patience`].
     pub(super) fn on_peer_queue_empty(
         &mut self,
         number: u32,

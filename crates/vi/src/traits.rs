@@ -1,6 +1,6 @@
 //! Attributes of VIs and paths, and asynchronous events.
 
-/// Reliability level. Both ends of a connection have the same.
+/// Reliability level. It must be the same at both ends of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reliability {
@@ -8,7 +8,7 @@ pub enum Reliability {
     Unreliable = 0,
     /// Messages arrive exactly once and in order, or the connection is lost.
     Delivery = 1,
-    /// As [`Reliability::Delivery`]; in addition, a send completes only when its data is in the peer's
+    /// Like [`Reliability::Delivery`]; in addition, a send completes only when its data is in the peer's
     /// memory.
     Reception = 2,
 }
@@ -21,11 +21,11 @@ impl Reliability {
 /// Attributes of a VI.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ViAttributes {
-    /// Reliability level. Both ends have the same.
+    /// Reliability level, which must be the same at both ends.
     pub reliability: Reliability,
-    /// Maximum transfer size in bytes. Both ends have the same.
+    /// Maximum transfer size in bytes, which must be the same at both ends.
     pub transfer_bytes_max: u32,
-    /// Quality of service, opaque. Both ends have the same.
+    /// Quality of service, an opaque value that must be the same at both ends.
     pub qos: u64,
     /// The protection tag.
     pub tag: u32,
@@ -44,7 +44,8 @@ pub enum ViState {
     ConnectPending,
     /// Connected.
     Connected,
-    /// The connection broke and everything was flushed; [`crate::Nic::disconnect`] leads back to idle.
+    /// The connection broke and all descriptors were flushed. [`crate::Nic::disconnect`] returns the VI to
+    /// idle.
     Error,
 }
 

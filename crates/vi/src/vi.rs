@@ -5,7 +5,7 @@ use crate::request::{Outcome, Setup};
 use crate::traits::{Reliability, ViAttributes, ViState};
 use crate::work::WorkQueue;
 
-/// The remains of a broken connection: enough to notify a peer that has not noticed yet.
+/// What is kept of a broken connection: enough to notify a peer that has not noticed the break yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokenConnection {
     pub path: u32,
@@ -25,7 +25,7 @@ pub(super) struct Vi {
     pub receive_queue: Option<u32>,
     pub connection: Option<Connection>,
     pub setup: Option<Setup>,
-    /// The result of the host's last request, until the host fetches it.
+    /// The result of the host's last request, kept until the host fetches it.
     pub outcome: Option<Outcome>,
     pub broken: Option<BrokenConnection>,
     /// Set while the VI is in its path's ready queue.

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  0  version 4 | kind 4 | flags 8 | payload bytes 16
-//!  4  VI 32              the receiver's number of the VI; 0 in a connection request
+//!  4  VI 32              the receiver's number for the VI; 0 in a connection request
 //!  8  key 32             random key that the receiver chose at set-up
-//! 12  sequence 32        of packets with data and of read requests; in a refusal, that of the refused packet
+//! 12  sequence 32        of packets with data and read requests; in a refusal, that of the refused packet
 //! 16  acknowledged 32    the sequence that the sender of this packet expects next
 //! 20  offset 32          of the payload in its message
 //! 24  immediate 32       immediate data, or the code of a refusal or an acknowledgement
@@ -43,7 +43,7 @@ pub const ACK_RECEIVE_POSTED: u32 = 1;
 pub enum Kind {
     /// A client requests a connection; the payload is a [`Setup`].
     ConnectRequest = 0,
-    /// A peer requests a connection with a peer that requests it as well.
+    /// A peer requests a connection that the other peer must request as well.
     PeerRequest = 1,
     /// The connection is accepted; the payload is a [`Setup`].
     Accept = 2,
@@ -81,7 +81,7 @@ impl Kind {
         Kind::Refuse,
     ];
 
-    /// Returns whether packets of this kind have a sequence of their own.
+    /// Returns whether each packet of this kind has a sequence number of its own.
     pub const fn is_sequenced(self) -> bool {
         matches!(self, Kind::Send | Kind::Write | Kind::ReadRequest | Kind::ReadResponse)
     }
@@ -133,7 +133,7 @@ pub mod fault {
     pub const PROTOCOL: u32 = 6;
     /// The peer did not answer, or its path was closed.
     pub const TRANSPORT: u32 = 7;
-    /// A descriptor of the sender was in error.
+    /// One of the sender's descriptors was in error.
     pub const DESCRIPTOR: u32 = 8;
 }
 
@@ -146,13 +146,13 @@ pub struct Header {
     pub flags: u8,
     /// Length of the payload in bytes.
     pub payload_bytes: u16,
-    /// The receiver's number of the VI.
+    /// The receiver's number for the VI.
     pub vi: u32,
     /// The receiver's key.
     pub key: u32,
     /// Sequence of this packet.
     pub sequence: u32,
-    /// The sequence that the sender of this packet expects next.
+    /// The sequence number that the sender of this packet expects next.
     pub acknowledged: u32,
     /// Offset of the payload in its message, in bytes.
     pub offset: u32,
@@ -165,8 +165,8 @@ impl Header {
     /// the payload; call [`verify`] for the CRC.
     ///
     /// # Errors
-    /// `Truncated`; `Version`; `Operation` for an unknown kind; `TotalLength` if the payload length is not
-    /// exactly what `packet_bytes` leaves.
+    /// `Truncated`; `Version`; `Operation` for an unknown kind; `TotalLength` if the payload does not end
+    /// exactly at `packet_bytes`.
     #[inline]
     pub fn read(bytes: &[u8], packet_bytes: usize) -> Result<(Header, usize), Malformed> {
         let Some(bytes) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(Malformed::Truncated) };
@@ -305,9 +305,9 @@ impl RemoteRange {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup<'a> {
-    /// The sender's number of the VI, which packets to it carry.
+    /// The sender's number for the VI, which packets to the sender must carry.
     pub vi: u32,
-    /// The sender's key, which packets to it carry.
+    /// The sender's key, which packets to the sender must carry.
     pub key: u32,
     /// Maximum transfer size in bytes.
     pub transfer_bytes_max: u32,

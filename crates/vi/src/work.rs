@@ -1,17 +1,17 @@
 //! Descriptors on their work queues, from posting to dequeuing.
 //!
 //! Order     a queue is first in, first out: descriptors may complete out of order, but are dequeued in the
-//!           order of posting (VI Architecture 1.0). Descriptors have running numbers, by which the rest of
-//!           the NIC refers to them.
-//! Memory    the memory of a descriptor is looked up every time bytes move, so that memory deregistered
-//!           meanwhile is not touched.
+//!           order in which they were posted (VI Architecture 1.0). Descriptors are numbered consecutively,
+//!           and the rest of the NIC refers to them by number.
+//! Memory    a descriptor's memory is looked up every time bytes are moved, so that memory deregistered in
+//!           the meantime is not accessed.
 
 use super::memory::Registry;
 use alloc::collections::VecDeque;
 use core::fmt;
 use kiban_base::{SharedBytes, SharedRoom};
 
-/// A data segment: a run of registered memory in a descriptor.
+/// A data segment: a range of registered memory in a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DataSegment {
     /// Address of the first byte, in the address range under which the memory was registered.
@@ -95,7 +95,7 @@ impl Status {
     pub const OK: Status = Status(0);
     /// The descriptor is malformed.
     pub const FORMAT: Status = Status(0x2);
-    /// It refers to memory that is not registered, or that the VI may not use.
+    /// The descriptor refers to memory that is not registered, or that the VI may not use.
     pub const PROTECTION: Status = Status(0x4);
     /// The message is longer than the descriptor or the VI's maximum transfer size.
     pub const LENGTH: Status = Status(0x8);
@@ -158,7 +158,7 @@ pub enum CompletionKind {
     Receive,
     /// An RDMA Write.
     Write,
-    /// The peer's RDMA Write with immediate data, which consumed a receive descriptor.
+    /// An RDMA Write with immediate data by the peer, which consumed a receive descriptor.
     RemoteWrite,
     /// An RDMA Read.
     Read,
@@ -187,7 +187,7 @@ pub(super) struct Posted {
     pub operation: Option<Operation>,
     pub immediate: Option<u32>,
     pub fence: bool,
-    /// Total length of its segments in bytes.
+    /// Total length of the descriptor's segments in bytes.
     pub bytes: u32,
     segments: u32,
     first_segment: u64,
@@ -195,7 +195,7 @@ pub(super) struct Posted {
 }
 
 impl Posted {
-    /// The kind reported on completion, unless an RDMA Write of the peer consumed the descriptor.
+    /// The kind reported on completion, unless an RDMA Write by the peer consumed the descriptor.
     pub(super) const fn kind(&self) -> CompletionKind {
         match self.operation {
             Some(Operation::Send) => CompletionKind::Send,
@@ -276,7 +276,7 @@ impl WorkQueue {
         (self.done < self.end()).then_some(self.done)
     }
 
-    /// Completes a descriptor. It can be dequeued once those before it have completed.
+    /// Completes a descriptor. It can be dequeued once all earlier descriptors have completed.
     #[inline]
     pub(super) fn finish(
         &mut self,
@@ -295,7 +295,7 @@ impl WorkQueue {
         }
     }
 
-    /// Completes a descriptor of a send queue with its own operation and immediate data.
+    /// Completes a descriptor in a send queue, with the descriptor's own operation and immediate data.
     #[inline]
     pub(super) fn end_with(&mut self, number: u64, status: Status, length: u32) {
         if let Some(work) = self.get(number) {
@@ -348,7 +348,7 @@ impl WorkQueue {
     }
 
     /// Calls `see` for each part of a descriptor's memory that holds `length` bytes from `offset`; returns
-    /// `None` if `see` does or if there are too few bytes.
+    /// `None` if `see` returns `None` or if there are too few bytes.
     #[inline]
     fn walk(
         &self,
@@ -390,7 +390,7 @@ impl WorkQueue {
 
     /// Copies bytes from a descriptor's memory into a packet; returns `None` if access is not permitted.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "a part of a work, whose it is, and where it goes")]
+    #[expect(clippy::too_many_arguments, reason = "part of a descriptor, its owner's tag, and the target")]
     pub(super) fn gather(
         &self,
         number: u64,

@@ -124,7 +124,7 @@ typedef struct {
     VIP_UINT32 Status;         /* 28: out: VIP_STATUS_...; set it to 0 before posting */
 } VIP_CONTROL_SEGMENT;
 
-/* Address segment, 16 bytes: memory of the peer. Used only as the first segment of an RDMA descriptor. */
+/* Address segment, 16 bytes: a range in the peer's memory. Used only as the first segment of an RDMA descriptor. */
 typedef struct {
     VIP_PVOID64 Data;      /*  0: address at the peer */
     VIP_MEM_HANDLE Handle; /*  8: its memory handle at the peer */
@@ -150,7 +150,8 @@ typedef union {
 #endif
 
 /* A descriptor with room for two segments. Further segments follow directly behind it: the NIC reads SegCount of
- * them. The parts have two names, because sources differ: CS and DS (Intel), Control and Data (Giganet 1.0). */
+ * them. The parts have two names each, because the original headers differ: CS and DS (Intel), Control and Data
+ * (Giganet 1.0). */
 VIP_ANONYMOUS_ typedef struct _VIP_DESCRIPTOR {
     union {
         VIP_CONTROL_SEGMENT CS;
@@ -198,9 +199,9 @@ VIP_ANONYMOUS_ typedef struct _VIP_DESCRIPTOR {
  * Addresses and attributes
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* The address of a VI: HostAddressLen bytes of host address, then DiscriminatorLen bytes that distinguish endpoints of
- * a host, like a port. Allocate offsetof(VIP_NET_ADDRESS, HostAddress) + both lengths; if a call *returns* an address,
- * allocate room for NicAddressLen + MaxDiscriminatorLen bytes. */
+/* The address of a VI: HostAddressLen bytes of host address, then DiscriminatorLen bytes that distinguish the
+ * endpoints on a host, like a port. Allocate offsetof(VIP_NET_ADDRESS, HostAddress) + both lengths; if a call
+ * *returns* an address, allocate room for NicAddressLen + MaxDiscriminatorLen bytes. */
 typedef struct _VIP_NET_ADDRESS {
     VIP_UINT16 HostAddressLen;
     VIP_UINT16 DiscriminatorLen;
@@ -277,45 +278,50 @@ typedef enum {
  *                              board; the default port is 4808; if that is taken, the NIC can only connect
  * An empty or unknown name ("nic0", "/dev/clanvi0") means the device that KIBAN_VI_DEVICE names, or shm. A forked child
  * must not use its parent's NIC; it opens its own.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: a null pointer, or an invalid name; VIP_ERROR_RESOURCE: no memory, or the address
- * is in use. */
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (a null pointer, or an invalid name) or VIP_ERROR_RESOURCE (no memory,
+ * or the address is in use). */
 VIP_RETURN VipOpenNic(IN const VIP_CHAR *DeviceName, OUT VIP_NIC_HANDLE *NicHandle);
 
 /* Closes a NIC and destroys its objects; peers lose their connections; waiting calls return VIP_INVALID_PARAMETER.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipCloseNic(IN VIP_NIC_HANDLE NicHandle);
 
-/* Returns limits and address of a NIC. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Returns the limits and the address of a NIC.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipQueryNic(IN VIP_NIC_HANDLE NicHandle, OUT VIP_NIC_ATTRIBUTES *NicAttribs);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Protection tags and memory
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Creates a protection tag: a VI may access memory that has the same tag. VIP_SUCCESS; VIP_INVALID_PARAMETER;
- * VIP_ERROR_RESOURCE: MaxPtags are in use. */
+/* Creates a protection tag: a VI may access memory that has the same tag.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_RESOURCE (MaxPtags are in use). */
 VIP_RETURN VipCreatePtag(IN VIP_NIC_HANDLE NicHandle, OUT VIP_PROTECTION_HANDLE *Ptag);
 
-/* Destroys a protection tag. VIP_SUCCESS; VIP_INVALID_PARAMETER: not a tag of this NIC; VIP_ERROR_RESOURCE: a VI or
- * memory still uses it. */
+/* Destroys a protection tag.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (the tag does not belong to this NIC) or VIP_ERROR_RESOURCE (a VI or
+ * memory still uses it). */
 VIP_RETURN VipDestroyPtag(IN VIP_NIC_HANDLE NicHandle, IN VIP_PROTECTION_HANDLE Ptag);
 
 /* Registers Length bytes at VirtualAddress and returns their handle. Regions may overlap. The memory must stay valid
- * until VipDeregisterMem. MemAttribs NULL: the first tag, no RDMA (as on cLAN).
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: null pointer, zero length, or beyond the address space; VIP_INVALID_PTAG;
- * VIP_ERROR_RESOURCE: MaxRegisterRegions, MaxRegisterBytes or MaxRegisterBlockBytes exceeded. */
+ * until VipDeregisterMem. If MemAttribs is NULL, the memory gets the NIC's first tag and allows no RDMA (as on cLAN).
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (null pointer, zero length, or a range beyond the address space),
+ * VIP_INVALID_PTAG or VIP_ERROR_RESOURCE (MaxRegisterRegions, MaxRegisterBytes or MaxRegisterBlockBytes exceeded). */
 VIP_RETURN VipRegisterMem(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID VirtualAddress, IN VIP_ULONG Length,
                           IN VIP_MEM_ATTRIBUTES *MemAttribs, OUT VIP_MEM_HANDLE *MemoryHandle);
 
-/* Deregisters memory. Descriptors that still refer to it fail with a protection error. VirtualAddress must be that of
- * VipRegisterMem. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Deregisters memory. Descriptors that still refer to it fail with a protection error. VirtualAddress must be the one
+ * given to VipRegisterMem.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipDeregisterMem(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID VirtualAddress, IN VIP_MEM_HANDLE MemoryHandle);
 
-/* Returns the attributes of a region; Address is any address in it. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Returns the attributes of the region that contains Address.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipQueryMem(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Address, IN VIP_MEM_HANDLE MemHandle,
                        OUT VIP_MEM_ATTRIBUTES *MemAttribs);
 
-/* Changes the attributes of a region from the next access on. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_INVALID_PTAG. */
+/* Changes the attributes of a region from the next access on.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_INVALID_PTAG. */
 VIP_RETURN VipSetMemAttributes(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Address, IN VIP_MEM_HANDLE MemHandle,
                                IN VIP_MEM_ATTRIBUTES *MemAttribs);
 
@@ -324,46 +330,49 @@ VIP_RETURN VipSetMemAttributes(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Address
  * ------------------------------------------------------------------------------------------------------------------ */
 
 /* Creates a VI in VIP_STATE_IDLE. A queue with a completion queue reports its completions there, and VipSendWait or
- * VipRecvWait cannot be used for it. MaxTransferSize 0 means the NIC's maximum.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: MaxVI exceeded; VIP_INVALID_RELIABILITY_LEVEL;
- * VIP_INVALID_MTU; VIP_INVALID_QOS; VIP_INVALID_PTAG; VIP_INVALID_RDMAREAD. */
+ * VipRecvWait cannot be used for it. A MaxTransferSize of 0 selects the NIC's maximum.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER, VIP_ERROR_RESOURCE (MaxVI exceeded), VIP_INVALID_RELIABILITY_LEVEL,
+ * VIP_INVALID_MTU, VIP_INVALID_QOS, VIP_INVALID_PTAG or VIP_INVALID_RDMAREAD. */
 VIP_RETURN VipCreateVi(IN VIP_NIC_HANDLE NicHandle, IN VIP_VI_ATTRIBUTES *ViAttribs, IN VIP_CQ_HANDLE SendCQHandle,
                        IN VIP_CQ_HANDLE RecvCQHandle, OUT VIP_VI_HANDLE *ViHandle);
 
-/* Destroys a VI. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_INVALID_STATE: not idle, call VipDisconnect first;
- * VIP_ERROR_RESOURCE: there are descriptors that were not collected. */
+/* Destroys a VI.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER, VIP_INVALID_STATE (not idle: call VipDisconnect first) or
+ * VIP_ERROR_RESOURCE (some descriptors have not been collected). */
 VIP_RETURN VipDestroyVi(IN VIP_VI_HANDLE ViHandle);
 
-/* Returns state and attributes, and whether each queue has no posted or uncollected descriptors. VIP_SUCCESS;
- * VIP_INVALID_PARAMETER. */
+/* Returns the state and the attributes, and whether each queue is free of posted and uncollected descriptors.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipQueryVi(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_STATE *State, OUT VIP_VI_ATTRIBUTES *ViAttribs,
                       OUT VIP_BOOLEAN *ViSendQEmpty, OUT VIP_BOOLEAN *ViRecvQEmpty);
 
-/* Changes the attributes of an idle VI with empty queues. Codes as VipCreateVi, and VIP_INVALID_STATE. */
+/* Changes the attributes of an idle VI with empty queues. Returns the codes of VipCreateVi or VIP_INVALID_STATE. */
 VIP_RETURN VipSetViAttributes(IN VIP_VI_HANDLE ViHandle, IN VIP_VI_ATTRIBUTES *ViAttribs);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Work
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Posts a send, RDMA Write or RDMA Read; MemoryHandle is that of the descriptor's own memory. An invalid descriptor
- * completes in order, with an error in Status. In VIP_STATE_ERROR the descriptor is flushed.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: invalid VI, or the descriptor is unaligned, not in registered memory of the VI's
- * tag, or posted already; VIP_INVALID_STATE: not connected; VIP_ERROR_RESOURCE: MaxDescriptorsPerQueue exceeded. */
+/* Posts a send, RDMA Write or RDMA Read; MemoryHandle is the handle of the memory that contains the descriptor. An
+ * invalid descriptor completes in order, with an error in Status. In VIP_STATE_ERROR, the descriptor is flushed.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (invalid VI, or the descriptor is unaligned, not in memory registered
+ * with the VI's tag, or already posted), VIP_INVALID_STATE (not connected) or VIP_ERROR_RESOURCE
+ * (MaxDescriptorsPerQueue exceeded). */
 VIP_RETURN VipPostSend(IN VIP_VI_HANDLE ViHandle, IN VIP_DESCRIPTOR *DescriptorPtr, IN VIP_MEM_HANDLE MemoryHandle);
 
-/* Posts a receive, before or after connecting; in VIP_STATE_ERROR it is flushed. Returns the codes of VipPostSend
- * except VIP_INVALID_STATE. Length of the control segment is ignored. */
+/* Posts a receive, before or after connecting. In VIP_STATE_ERROR, it is flushed. Returns the codes of VipPostSend
+ * except VIP_INVALID_STATE. Length in the control segment is ignored. */
 VIP_RETURN VipPostRecv(IN VIP_VI_HANDLE ViHandle, IN VIP_DESCRIPTOR *DescriptorPtr, IN VIP_MEM_HANDLE MemoryHandle);
 
 /* Collects the oldest descriptor if it has completed, without waiting; otherwise sets *DescriptorPtr to NULL.
- * VIP_SUCCESS; VIP_DESCRIPTOR_ERROR: collected, see Status; VIP_NOT_DONE; VIP_INVALID_PARAMETER. */
+ * Returns VIP_SUCCESS, VIP_DESCRIPTOR_ERROR (collected, see Status), VIP_NOT_DONE or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipSendDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_DESCRIPTOR **DescriptorPtr);
 
-/* Like VipSendDone and VipRecvDone, but wait up to Timeout milliseconds, by the VI's waiting policy (vipl_kiban.h;
- * adaptive by default).
- * VIP_SUCCESS; VIP_DESCRIPTOR_ERROR; VIP_TIMEOUT; VIP_INVALID_PARAMETER: also if the queue has a completion queue. */
+/* Like VipSendDone and VipRecvDone, but wait up to Timeout milliseconds, using the VI's waiting policy (see
+ * vipl_kiban.h; adaptive by default).
+ * Returns VIP_SUCCESS, VIP_DESCRIPTOR_ERROR, VIP_TIMEOUT or VIP_INVALID_PARAMETER (for example, if the queue has a
+ * completion queue). */
 VIP_RETURN VipSendWait(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvWait(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
 
@@ -371,31 +380,37 @@ VIP_RETURN VipRecvWait(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_
 typedef void (*VIP_VI_CALLBACK)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
                                 VIP_DESCRIPTOR *DescriptorPtr);
 
-/* Has Handler called once, for the next descriptor that completes. Several callbacks may be pending.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: also if the queue has a completion queue; VIP_ERROR_RESOURCE: too many. */
+/* Requests one call of Handler, for the next descriptor that completes. Several callbacks may be pending.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (for example, if the queue has a completion queue) or VIP_ERROR_RESOURCE
+ * (too many callbacks). */
 VIP_RETURN VipSendNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP_VI_CALLBACK Handler);
 VIP_RETURN VipRecvNotify(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Context, IN VIP_VI_CALLBACK Handler);
 
 /* ------------------------------------------------------------------------------------------------------------------
- * Completion queues collect the completions of many VIs. An entry names the VI and the queue; VipSendDone or
+ * Completion queues collect the completions of many VIs. An entry identifies the VI and the queue; VipSendDone or
  * VipRecvDone then collects the descriptor.
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Creates a completion queue. VIP_SUCCESS; VIP_INVALID_PARAMETER: EntryCount is 0; VIP_ERROR_RESOURCE: MaxCQ or
- * MaxCQEntries exceeded. */
+/* Creates a completion queue.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (EntryCount is 0) or VIP_ERROR_RESOURCE (MaxCQ or MaxCQEntries
+ * exceeded). */
 VIP_RETURN VipCreateCQ(IN VIP_NIC_HANDLE NicHandle, IN VIP_ULONG EntryCount, OUT VIP_CQ_HANDLE *CQHandle);
 
-/* Destroys a completion queue. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: a VI still uses it. */
+/* Destroys a completion queue.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_RESOURCE (a VI still uses it). */
 VIP_RETURN VipDestroyCQ(IN VIP_CQ_HANDLE CQHandle);
 
-/* Resizes a completion queue. VIP_SUCCESS; VIP_INVALID_PARAMETER: EntryCount is 0; VIP_ERROR_RESOURCE: MaxCQEntries
- * exceeded, or fewer entries than it holds. */
+/* Resizes a completion queue.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER (EntryCount is 0) or VIP_ERROR_RESOURCE (MaxCQEntries exceeded, or fewer
+ * entries than it holds). */
 VIP_RETURN VipResizeCQ(IN VIP_CQ_HANDLE CQHandle, IN VIP_ULONG EntryCount);
 
-/* Removes and returns the oldest entry. VIP_SUCCESS; VIP_NOT_DONE; VIP_INVALID_PARAMETER. */
+/* Removes and returns the oldest entry.
+ * Returns VIP_SUCCESS, VIP_NOT_DONE or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipCQDone(IN VIP_CQ_HANDLE CQHandle, OUT VIP_VI_HANDLE *ViHandle, OUT VIP_BOOLEAN *RecvQueue);
 
-/* Like VipCQDone, but waits up to Timeout milliseconds. VIP_SUCCESS; VIP_TIMEOUT; VIP_INVALID_PARAMETER. */
+/* Like VipCQDone, but waits up to Timeout milliseconds.
+ * Returns VIP_SUCCESS, VIP_TIMEOUT or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_ULONG Timeout, OUT VIP_VI_HANDLE *ViHandle,
                      OUT VIP_BOOLEAN *RecvQueue);
 
@@ -403,50 +418,58 @@ VIP_RETURN VipCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_ULONG Timeout, OUT VIP_VI
 typedef void (*VIP_CQ_CALLBACK)(VIP_PVOID Context, VIP_NIC_HANDLE NicHandle, VIP_VI_HANDLE ViHandle,
                                 VIP_BOOLEAN RecvQueue);
 
-/* Has Handler called once, for the next entry. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE. */
+/* Requests one call of Handler, for the next entry.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_RESOURCE. */
 VIP_RETURN VipCQNotify(IN VIP_CQ_HANDLE CQHandle, IN VIP_PVOID Context, IN VIP_CQ_CALLBACK Handler);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Connections, client and server
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Server: waits for a request to the discriminator of LocalAddr (its host part is ignored). Returns the address and
- * attributes of the client, and a handle to accept or reject the request. After the first call, requests are queued
- * between calls too, until a call times out while no other thread waits; a request is queued for at most a minute.
- * VIP_SUCCESS; VIP_TIMEOUT; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: too many requests. */
+/* Server: waits for a request to the discriminator in LocalAddr (whose host part is ignored). Returns the address and
+ * attributes of the client, and a handle to accept or reject the request. After the first call, requests are also
+ * queued between calls, until a call times out while no other thread waits. A request stays queued for at most a
+ * minute.
+ * Returns VIP_SUCCESS, VIP_TIMEOUT, VIP_INVALID_PARAMETER or VIP_ERROR_RESOURCE (too many requests). */
 VIP_RETURN VipConnectWait(IN VIP_NIC_HANDLE NicHandle, IN VIP_NET_ADDRESS *LocalAddr, IN VIP_ULONG Timeout,
                           OUT VIP_NET_ADDRESS *RemoteAddr, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs,
                           OUT VIP_CONN_HANDLE *ConnHandle);
 
 /* Server: connects the request to an idle VI. If the attributes differ, the request stays queued.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_INVALID_STATE: the VI is not idle; VIP_INVALID_RELIABILITY_LEVEL;
- * VIP_INVALID_MTU; VIP_INVALID_QOS; VIP_TIMEOUT: the client no longer waits. */
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER, VIP_INVALID_STATE (the VI is not idle), VIP_INVALID_RELIABILITY_LEVEL,
+ * VIP_INVALID_MTU, VIP_INVALID_QOS or VIP_TIMEOUT (the client no longer waits). */
 VIP_RETURN VipConnectAccept(IN VIP_CONN_HANDLE ConnHandle, IN VIP_VI_HANDLE ViHandle);
 
-/* Server: rejects the request; the client gets VIP_REJECT. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Server: rejects the request; the client gets VIP_REJECT.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipConnectReject(IN VIP_CONN_HANDLE ConnHandle);
 
-/* Client: requests a connection and waits up to Timeout milliseconds. The server sees the discriminator of LocalAddr.
- * VIP_SUCCESS; VIP_TIMEOUT: no answer; VIP_REJECT; VIP_NO_MATCH: no server waits at the discriminator;
- * VIP_NOT_REACHABLE: no such host; VIP_INVALID_PARAMETER; VIP_INVALID_STATE: the VI is not idle. */
+/* Client: requests a connection and waits up to Timeout milliseconds. The server receives the discriminator in
+ * LocalAddr.
+ * Returns VIP_SUCCESS, VIP_TIMEOUT (no answer), VIP_REJECT, VIP_NO_MATCH (no server waits at the discriminator),
+ * VIP_NOT_REACHABLE (no such host), VIP_INVALID_PARAMETER or VIP_INVALID_STATE (the VI is not idle). */
 VIP_RETURN VipConnectRequest(IN VIP_VI_HANDLE ViHandle, IN VIP_NET_ADDRESS *LocalAddr, IN VIP_NET_ADDRESS *RemoteAddr,
                              IN VIP_ULONG Timeout, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
-/* Ends a connection in any state. Posted descriptors are flushed and can be collected; the VI becomes idle. The peer's
- * VI goes to VIP_STATE_ERROR and reports VIP_ERROR_CONN_LOST. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Ends a connection in any state. Posted descriptors are flushed and can be collected; the VI becomes idle. The
+ * peer's VI goes to VIP_STATE_ERROR and reports VIP_ERROR_CONN_LOST.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipDisconnect(IN VIP_VI_HANDLE ViHandle);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Peer-to-peer connections: both sides request the connection, with each other's address
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Starts a request and returns at once. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_INVALID_STATE: the VI is not idle. */
+/* Starts a request and returns at once.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_INVALID_STATE (the VI is not idle). */
 VIP_RETURN VipConnectPeerRequest(IN VIP_VI_HANDLE ViHandle, IN VIP_NET_ADDRESS *LocalAddr,
                                  IN VIP_NET_ADDRESS *RemoteAddr, IN VIP_ULONG Timeout);
 
-/* Returns the result. VIP_SUCCESS: connected; VIP_NOT_DONE; VIP_TIMEOUT: of VipConnectPeerRequest; VIP_REJECT;
- * VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS: the attributes differ; VIP_INVALID_PARAMETER;
- * VIP_INVALID_STATE: there is no request. After codes other than VIP_SUCCESS and VIP_NOT_DONE the VI is idle. */
+/* Returns the result.
+ * Returns VIP_SUCCESS (connected), VIP_NOT_DONE, VIP_TIMEOUT (the timeout of VipConnectPeerRequest expired),
+ * VIP_REJECT, VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS (the attributes differ),
+ * VIP_INVALID_PARAMETER or VIP_INVALID_STATE (there is no request). After codes other than VIP_SUCCESS and
+ * VIP_NOT_DONE, the VI is idle. */
 VIP_RETURN VipConnectPeerDone(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_ATTRIBUTES *RemoteViAttribs);
 
 /* Like VipConnectPeerDone, but waits until the request completes or times out. */
@@ -456,25 +479,28 @@ VIP_RETURN VipConnectPeerWait(IN VIP_VI_HANDLE ViHandle, OUT VIP_VI_ATTRIBUTES *
  * Name service
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Starts the name service of a NIC. NSInitInfo: the path of a hosts file with lines "ADDRESS NAME ...", which
- * takes precedence over the system's resolver; NULL for the one that KIBAN_VI_HOSTS names, or none.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_NAMESERVICE: the file cannot be read. */
+/* Starts the name service of a NIC. NSInitInfo: the path of a hosts file with lines "ADDRESS NAME ...", which takes
+ * precedence over the system's resolver; NULL selects the file named by KIBAN_VI_HOSTS, or none if that is unset.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_NAMESERVICE (the file cannot be read). */
 VIP_RETURN VipNSInit(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID NSInitInfo);
 
-/* Returns address number NameIndex (from 0) of a name: from the hosts file; an address as text; in shared memory the
- * NAME of a NIC; over UDP from the system's resolver, with port 4808. Sets HostAddressLen and the host address, but not
+/* Returns address number NameIndex (counted from 0) of a name. The name is looked up in the hosts file, then parsed
+ * as an address in text form (in shared memory, the NAME of a NIC is its address), and then, over UDP and on a board,
+ * passed to the system's resolver, with port 4808. Sets HostAddressLen and the host address, but not
  * DiscriminatorLen.
- * VIP_SUCCESS; VIP_ERROR_NAMESERVICE: not started, or no such name or index; VIP_INVALID_PARAMETER. */
+ * Returns VIP_SUCCESS, VIP_ERROR_NAMESERVICE (not started, or no such name or index) or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipNSGetHostByName(IN VIP_NIC_HANDLE NicHandle, IN VIP_CHAR *Name, OUT VIP_NET_ADDRESS *Address,
                               IN VIP_ULONG NameIndex);
 
-/* Returns the name of a host address: from the hosts file, or the address as text. *NameLen: in, room in bytes; out,
- * bytes used or needed, with the final NUL.
- * VIP_SUCCESS; VIP_ERROR_RESOURCE: not enough room; VIP_ERROR_NAMESERVICE: not started; VIP_INVALID_PARAMETER. */
+/* Returns the name of a host address from the hosts file, or else the address as text. On input, *NameLen is the room
+ * in bytes; on output, the number of bytes used or needed, including the final NUL.
+ * Returns VIP_SUCCESS, VIP_ERROR_RESOURCE (not enough room), VIP_ERROR_NAMESERVICE (not started) or
+ * VIP_INVALID_PARAMETER. */
 VIP_RETURN VipNSGetHostByAddr(IN VIP_NIC_HANDLE NicHandle, IN VIP_NET_ADDRESS *Address, OUT VIP_CHAR *Name,
                               IN OUT VIP_ULONG *NameLen);
 
-/* Stops the name service. VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_NAMESERVICE: not started. */
+/* Stops the name service.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_NAMESERVICE (not started). */
 VIP_RETURN VipNSShutdown(IN VIP_NIC_HANDLE NicHandle);
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -512,11 +538,11 @@ typedef struct _VIP_ERROR_DESCRIPTOR {
     VIP_ERROR_CODE ErrorCode;
 } VIP_ERROR_DESCRIPTOR;
 
-/* Called on a thread of the library; ErrorDesc lives until it returns. */
+/* Called on a thread of the library. ErrorDesc is valid until it returns. */
 typedef void (*VIP_ERROR_HANDLER)(VIP_PVOID Context, VIP_ERROR_DESCRIPTOR *ErrorDesc);
 
-/* Sets the handler for asynchronous errors of this NIC; NULL removes it.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER; VIP_ERROR_RESOURCE: no thread could be started. */
+/* Sets the handler for asynchronous errors on this NIC; NULL removes it.
+ * Returns VIP_SUCCESS, VIP_INVALID_PARAMETER or VIP_ERROR_RESOURCE (no thread could be started). */
 VIP_RETURN VipErrorCallback(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Context, IN VIP_ERROR_HANDLER Handler);
 
 /* ------------------------------------------------------------------------------------------------------------------
@@ -525,8 +551,8 @@ VIP_RETURN VipErrorCallback(IN VIP_NIC_HANDLE NicHandle, IN VIP_PVOID Context, I
 
 #define VIP_SMI_AUTODISCOVERY ((VIP_ULONG)1)
 
-/* The known NICs: this NIC itself, then the hosts of the hosts file. In: ADAddrArray has NumAdAddrs pointers, each to
- * room for an address. Out: NumAdAddrs is the number of addresses. NumberOfHops is ignored. */
+/* The known NICs: first this NIC itself, then the hosts in the hosts file. On input, ADAddrArray has NumAdAddrs
+ * pointers, each to room for one address. On output, NumAdAddrs is the number of addresses. NumberOfHops is ignored. */
 typedef struct _VIP_AUTODISCOVERY_LIST {
     VIP_ULONG NumberOfHops;
     VIP_NET_ADDRESS **ADAddrArray;
@@ -534,18 +560,18 @@ typedef struct _VIP_AUTODISCOVERY_LIST {
 } VIP_AUTODISCOVERY_LIST;
 
 /* Returns information of a type; VIP_SMI_AUTODISCOVERY takes a VIP_AUTODISCOVERY_LIST.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: also for an unknown type. */
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER (for example, an unknown type). */
 VIP_RETURN VipQuerySystemManagementInfo(IN VIP_NIC_HANDLE NicHandle, IN VIP_ULONG InfoType, OUT VIP_PVOID SysManInfo);
 
 /* ------------------------------------------------------------------------------------------------------------------
  * Giganet's additions
  * ------------------------------------------------------------------------------------------------------------------ */
 
-/* Gets and sets a pointer of the program that is stored with a VI; returns NULL for an invalid VI. */
+/* Set and get a program's pointer that is stored with a VI. For an invalid VI, the result is NULL. */
 VIP_PVOID VipGetUserData(IN VIP_VI_HANDLE ViHandle);
 void VipSetUserData(IN VIP_VI_HANDLE ViHandle, IN VIP_PVOID Data);
 
-/* Tags and deferred sends are features of cLAN's hardware: VIP_ERROR_NOT_SUPPORTED, or VIP_INVALID_PARAMETER. */
+/* Tags and deferred sends are features of cLAN hardware. Returns VIP_ERROR_NOT_SUPPORTED or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipAddTagCQ(IN VIP_CQ_HANDLE CQHandle, IN OUT VIP_EVENT_HANDLE *Event, IN VIP_ULONG Tag,
                        IN VIP_ULONG Priority);
 VIP_RETURN VipRemoveTagCQ(IN VIP_CQ_HANDLE CQHandle, IN VIP_EVENT_HANDLE Event, IN VIP_ULONG Tag);

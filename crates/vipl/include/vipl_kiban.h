@@ -24,15 +24,15 @@ typedef enum {
     VIP_WAIT_HYBRID = 3     /* polls for SpinMicroseconds, then sleeps */
 } VIP_WAIT_POLICY;
 
-/* Sets the policy of VipSendWait and VipRecvWait of a VI. SpinMicroseconds is used for VIP_WAIT_HYBRID only.
- * VIP_SUCCESS; VIP_INVALID_PARAMETER: invalid VI or policy. */
+/* Sets the policy that VipSendWait and VipRecvWait use for a VI. SpinMicroseconds is used only for VIP_WAIT_HYBRID.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER (invalid VI or policy). */
 VIP_RETURN VipSetViWait(IN VIP_VI_HANDLE ViHandle, IN VIP_WAIT_POLICY Policy, IN VIP_ULONG SpinMicroseconds);
 
-/* Sets the policy of VipCQWait of a completion queue; otherwise like VipSetViWait. */
+/* Sets the policy that VipCQWait uses for a completion queue; otherwise like VipSetViWait. */
 VIP_RETURN VipSetCQWait(IN VIP_CQ_HANDLE CQHandle, IN VIP_WAIT_POLICY Policy, IN VIP_ULONG SpinMicroseconds);
 
-/* VipRecvWait with a policy for this one call: hybrid (poll for SpinMicroseconds, then sleep), or adaptive. Timeout is
- * in milliseconds and counts from the call. Returns the codes of VipRecvWait. */
+/* Like VipRecvWait, with a policy for this one call: hybrid (poll for SpinMicroseconds, then sleep), or adaptive.
+ * Timeout is in milliseconds and counts from the call. Returns the codes of VipRecvWait. */
 VIP_RETURN VipRecvWaitHybrid(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG SpinMicroseconds, IN VIP_ULONG Timeout,
                              OUT VIP_DESCRIPTOR **DescriptorPtr);
 VIP_RETURN VipRecvWaitAdaptive(IN VIP_VI_HANDLE ViHandle, IN VIP_ULONG Timeout, OUT VIP_DESCRIPTOR **DescriptorPtr);
@@ -55,7 +55,8 @@ typedef struct _VIP_WAIT_REPORT {
 
 VIP_LAYOUT_(wait_report, sizeof(VIP_WAIT_REPORT) == 88);
 
-/* Returns statistics of a VI's receive queue (RecvQueue not 0) or send queue. VIP_SUCCESS; VIP_INVALID_PARAMETER. */
+/* Returns statistics of a VI's receive queue (RecvQueue not 0) or send queue.
+ * Returns VIP_SUCCESS or VIP_INVALID_PARAMETER. */
 VIP_RETURN VipQueryViWait(IN VIP_VI_HANDLE ViHandle, IN VIP_BOOLEAN RecvQueue, OUT VIP_WAIT_REPORT *Report);
 
 /* Returns the statistics of a completion queue. */

@@ -1,9 +1,8 @@
-//! The border to C: pointers, results and panics of calls.
+//! The boundary to C: pointers, results and panics in calls.
 //!
-//! Purpose   keep unsafe code in one place: a pointer from the program is checked for null and alignment,
-//!           then read or written once.
-//! Limits    whether a pointer that is not null points to valid memory cannot be checked; `vipl.h` requires
-//!           it.
+//! Purpose   keeps unsafe code in one place: a pointer from the program is checked for null and alignment,
+//!           and then read or written once.
+//! Limits    a pointer that is not null cannot be checked for validity; `vipl.h` requires that it is valid.
 
 use crate::abi::VIP_RETURN;
 use core::ptr::NonNull;
@@ -11,7 +10,7 @@ use kiban_os::ignore_poison;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The result of a call: an error is the code that the program gets.
+/// The result of a call. An error is the code that is returned to the program.
 pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
 
 /// Runs the body of a call. A panic returns VIP_ERROR_RESOURCE, because it must not unwind through C frames.
@@ -39,7 +38,7 @@ impl<T> Out<T> {
 
     pub(crate) fn put(&self, value: T) {
         // SAFETY: the caller of `at` guarantees that the pointer is valid for writes during the call; the C
-        // value there needs no drop.
+        // value in that memory need not be dropped.
         unsafe { self.0.write(value) }
     }
 }
@@ -50,7 +49,8 @@ impl<T> Out<T> {
 /// If it is not null, `at` points to a valid `T`.
 pub(crate) unsafe fn read<T: Copy>(at: *const T) -> Answer<T> {
     match NonNull::new(at.cast_mut()) {
-        // SAFETY: the caller of `read` guarantees that it points to a valid `T`; alignment is checked here.
+        // SAFETY: the caller of `read` guarantees that `at` points to a valid `T`; alignment is checked
+        // here.
         Some(place) if place.is_aligned() => Ok(unsafe { place.read() }),
         _ => Err(VIP_RETURN::INVALID_PARAMETER),
     }

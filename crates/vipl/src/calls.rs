@@ -1,7 +1,7 @@
 //! The exported functions of `include/vipl.h` and `include/vipl_kiban.h`.
 //!
-//! Each call checks its pointers, looks up its objects and calls the module that implements it. The headers
-//! document the calls.
+//! Each function checks its pointers, looks up its objects and calls the module that implements it. The
+//! headers document the calls.
 
 use crate::abi::*;
 use crate::border::{Answer, Out, call, read};
@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering;
 
 const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
 
-/// Defines calls: C functions whose bodies run under [`border`](crate::border). Bodies that use the program's
-/// pointers are unsafe: every caller guarantees what `vipl.h` requires.
+/// Defines calls: C functions whose bodies run under [`border`](crate::border). They are unsafe
+/// because they use the program's pointers: every caller guarantees what `vipl.h` requires.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see `include/vipl.h` and `include/vipl_kiban.h`.")]
@@ -32,7 +32,7 @@ macro_rules! calls {
 /// Checks the pointer for a result.
 macro_rules! out {
     ($at:expr) => {{
-        // SAFETY: vipl.h requires of the program that the pointer is null or valid for writes.
+        // SAFETY: vipl.h requires that the pointer is null or valid for writes.
         unsafe { Out::at($at) }?
     }};
 }
@@ -40,7 +40,7 @@ macro_rules! out {
 /// Reads the value at a program's pointer.
 macro_rules! given {
     ($at:expr) => {{
-        // SAFETY: vipl.h requires of the program that the pointer is null or points to such a value.
+        // SAFETY: vipl.h requires that the pointer is null or points to such a value.
         unsafe { read($at) }?
     }};
 }
@@ -64,7 +64,7 @@ fn entry(found: Answer<queue::Entry>, vi: Out<VIP_VI_HANDLE>, receives: Out<VIP_
 calls! {
     fn VipOpenNic(DeviceName: *const VIP_CHAR, NicHandle: *mut VIP_NIC_HANDLE) {
         let out = out!(NicHandle);
-        // SAFETY: vipl.h requires of the program that the name is null or ends with NUL.
+        // SAFETY: vipl.h requires that the name is null or ends with NUL.
         unsafe { nic::open(DeviceName, out) }
     }
 
@@ -256,7 +256,7 @@ calls! {
         let remote = NonNull::new(RemoteAddr).ok_or(BAD)?;
         let (attributes, request) = (out!(RemoteViAttribs), out!(ConnHandle));
         request.put(null_mut());
-        // SAFETY: vipl.h requires of the program that the length fields of `LocalAddr` are correct, and that
+        // SAFETY: vipl.h requires that the length fields of `LocalAddr` are correct, and that
         // `RemoteAddr` has room for the longest address of this NIC.
         let (peer, handle) = unsafe { connect::wait(&nic, LocalAddr, timeout(Timeout), remote)? };
         attributes.put(peer);
@@ -278,7 +278,7 @@ calls! {
         RemoteViAttribs: *mut VIP_VI_ATTRIBUTES,
     ) {
         let (vi, out) = (handles::vi(ViHandle)?, out!(RemoteViAttribs));
-        // SAFETY: vipl.h requires of the program that the length fields of both addresses are correct.
+        // SAFETY: vipl.h requires that the length fields of both addresses are correct.
         out.put(unsafe { connect::request(&vi, LocalAddr, RemoteAddr, timeout(Timeout))? });
         Ok(())
     }
@@ -292,7 +292,7 @@ calls! {
         Timeout: VIP_ULONG,
     ) {
         let vi = handles::vi(ViHandle)?;
-        // SAFETY: vipl.h requires of the program that the length fields of both addresses are correct.
+        // SAFETY: vipl.h requires that the length fields of both addresses are correct.
         unsafe { connect::request_peer(&vi, LocalAddr, RemoteAddr, timeout(Timeout)) }
     }
 
@@ -312,7 +312,7 @@ calls! {
 // Names, errors, management.
 calls! {
     fn VipNSInit(NicHandle: VIP_NIC_HANDLE, NSInitInfo: VIP_PVOID) {
-        // SAFETY: vipl.h requires of the program that `NSInitInfo` is null or a path that ends with NUL.
+        // SAFETY: vipl.h requires that `NSInitInfo` is null or a path that ends with NUL.
         unsafe { names::start(&*handles::nic(NicHandle)?, NSInitInfo.cast()) }
     }
 
@@ -324,7 +324,7 @@ calls! {
     ) {
         let nic = handles::nic(NicHandle)?;
         let address = NonNull::new(Address).ok_or(BAD)?;
-        // SAFETY: vipl.h requires of the program that the name is null or ends with NUL, and that `Address`
+        // SAFETY: vipl.h requires that the name is null or ends with NUL, and that `Address`
         // has room for an address of this NIC.
         unsafe { names::by_name(&nic, Name, address, NameIndex) }
     }
@@ -336,7 +336,7 @@ calls! {
         NameLen: *mut VIP_ULONG,
     ) {
         let nic = handles::nic(NicHandle)?;
-        // SAFETY: vipl.h requires of the program that the length fields of the address are correct, and that
+        // SAFETY: vipl.h requires that the length fields of the address are correct, and that
         // `Name` has room for `*NameLen` bytes.
         unsafe { names::by_address(&nic, Address, Name, NameLen) }
     }
@@ -350,7 +350,7 @@ calls! {
     fn VipQuerySystemManagementInfo(NicHandle: VIP_NIC_HANDLE, InfoType: VIP_ULONG, SysManInfo: VIP_PVOID) {
         let nic = handles::nic(NicHandle)?;
         match InfoType {
-            // SAFETY: vipl.h requires of the program that the array of the list has `NumAdAddrs` elements.
+            // SAFETY: vipl.h requires that the list's array has `NumAdAddrs` elements.
             VIP_SMI_AUTODISCOVERY => unsafe { names::discover(&nic, SysManInfo.cast()) },
             _ => Err(BAD),
         }
@@ -399,7 +399,7 @@ pub extern "C" fn VipSetUserData(ViHandle: VIP_VI_HANDLE, Data: VIP_PVOID) {
     });
 }
 
-// Extensions of kiban: waiting policies.
+// kiban's extensions: waiting policies.
 calls! {
     fn VipSetViWait(ViHandle: VIP_VI_HANDLE, Policy: u32, SpinMicroseconds: VIP_ULONG) {
         let (vi, wait) = (handles::vi(ViHandle)?, waiting::named(Policy, SpinMicroseconds)?);

@@ -1,7 +1,8 @@
 //! Connections: addresses in the program's memory, and connect requests.
 //!
-//! Listening  a server listens at a discriminator from its first `VipConnectWait` on, also between two calls,
-//!            so that clients are queued meanwhile. It stops when a wait times out and no other thread waits.
+//! Listening  a server listens at a discriminator from its first call of `VipConnectWait` on, even between
+//!            calls, so that clients are queued in the meantime. It stops listening when a wait times out
+//!            and no other thread is waiting.
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
 use crate::border::Answer;
@@ -43,7 +44,7 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
 /// Reads the address of another NIC, and parses its host.
 ///
 /// # Safety
-/// The same as for [`read`].
+/// As for [`read`].
 unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> {
     // SAFETY: the caller guarantees what `read` requires.
     let (host, discriminator) = unsafe { read(nic, at)? };
@@ -54,13 +55,14 @@ unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> 
 /// Reads the host of an address.
 ///
 /// # Safety
-/// The same as for [`read`].
+/// As for [`read`].
 pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<HostAddress> {
     // SAFETY: the caller guarantees what `read` requires.
     Ok(unsafe { read_remote(nic, at)? }.host)
 }
 
-/// Writes an address to the program's memory; `None` leaves the discriminator there unchanged.
+/// Writes an address to the program's memory. If the discriminator is `None`, the one in that memory is left
+/// unchanged.
 ///
 /// # Safety
 /// `at` has room for the address.
@@ -128,7 +130,7 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let accepted = request.nic.core.accept(&request.incoming, vi.number).map_err(VIP_RETURN::from);
-    // A request whose attributes differ from this VI's stays queued for another VI.
+    // A request whose attributes differ from those of this VI stays queued for another VI.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
         handles::disown_request(&request.nic, Handle::of(pointer));
     }
@@ -159,7 +161,7 @@ pub(crate) unsafe fn request(
 }
 
 /// # Safety
-/// The same as for [`request`].
+/// As for [`request`].
 pub(crate) unsafe fn request_peer(
     vi: &Vi,
     local: *const VIP_NET_ADDRESS,
@@ -182,7 +184,7 @@ pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
 }
 
 pub(crate) fn peer_wait(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
-    // The request's own timeout ends the wait.
+    // The request's own timeout ends this wait.
     Ok(peer_to_c(&vi.nic.core.peer_wait(vi.number, Duration::MAX)?))
 }
 

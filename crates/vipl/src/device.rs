@@ -8,20 +8,21 @@
 //! board[:NAME]@ADDRESS[:PORT]                        the same, on the running board NAME, or the only one
 //! ```
 //!
-//! A NAME is 1 to 16 letters, digits, `-`, `_` and `.`. Programs of the 1990s copy addresses with the length
-//! of their own NIC's address, many into 40 bytes. So all addresses of a device have the same, short length.
+//! A NAME is 1 to 16 letters, digits, `-`, `_` and `.`. Programs from the 1990s copy addresses using the
+//! length of their own NIC's address, and many have room for only 40 bytes. Therefore, all addresses of a
+//! device have the same, short length.
 //!
-//! Any other name comes from an old program ("nic0", "/dev/clanvi0") and means the device that
-//! `KIBAN_VI_DEVICE` names, or `shm` if it is unset.
+//! Any other name is assumed to come from an old program ("nic0", "/dev/clanvi0"). It selects the device
+//! named by `KIBAN_VI_DEVICE`, or `shm` if that is unset.
 
 use kiban_vi_runtime::{BOARD_PORT, Device, HostAddress, UDP_PORT};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Bytes of a host address in shared memory.
+/// Length in bytes of a host address in shared memory.
 const NAME_BYTES: usize = 16;
 
-/// Returns the devices of a name, to be tried in turn; `otherwise` is the value of `KIBAN_VI_DEVICE`, and
-/// `number` names a NIC without a name. Returns `None` if the name cannot be parsed.
+/// Returns the devices for a name, to be tried in turn. `otherwise` is the value of `KIBAN_VI_DEVICE`, and
+/// `number` identifies a NIC without a name. Returns `None` if the name cannot be parsed.
 pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<Vec<Device>> {
     if is_board(name) {
         return on_board(name);
@@ -42,7 +43,7 @@ pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<
         }
         ("udp", Some(place)) => socket(place).map(|place| vec![Device::Udp(place)]),
         _ => match otherwise {
-            // `KIBAN_VI_DEVICE` must be a known device.
+            // `KIBAN_VI_DEVICE` must name a known device.
             Some(other)
                 if is_board(other)
                     || ["loopback", "shm", "udp"].contains(&other.split(':').next().unwrap_or("")) =>
@@ -59,8 +60,8 @@ fn is_board(name: &str) -> bool {
     name == "board" || name.starts_with("board:") || name.starts_with("board@")
 }
 
-/// Returns the devices on a board's TCP. The first NIC at an address listens on the usual port; the others
-/// only connect.
+/// Returns the devices on a board's TCP. The first NIC at an address listens on the default port; the others
+/// can only connect.
 fn on_board(name: &str) -> Option<Vec<Device>> {
     let Ok(Device::Board { name: board, at }) = name.parse() else { return None };
     let has_port = name.split_once('@').is_some_and(|(_, place)| place.parse::<SocketAddr>().is_ok());
@@ -74,18 +75,18 @@ fn is_name(name: &str) -> bool {
     (1..=NAME_BYTES).contains(&name.len()) && name.bytes().all(is_plain)
 }
 
-/// Parses `PORT`, `ADDRESS` or `ADDRESS:PORT`; without a port any free one is used.
+/// Parses `PORT`, `ADDRESS` or `ADDRESS:PORT`. Without a port, any free port is used.
 fn socket(place: &str) -> Option<SocketAddr> {
     let port = place.parse::<u16>().ok().map(|port| SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)));
     let address = || place.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 0));
     port.or_else(|| place.parse().ok()).or_else(address)
 }
 
-/// Returns a host address in the form that programs use.
+/// Returns a host address in the format that programs use.
 pub(crate) fn to_bytes(host: &HostAddress, own: &HostAddress) -> Vec<u8> {
     let mut bytes = host.to_bytes();
     if matches!(own, HostAddress::Name(_)) {
-        // The peer is a VI of the same NIC: return the NIC's own address.
+        // The peer is a VI on the same NIC, so return the NIC's own address.
         if *host == HostAddress::Loopback {
             bytes = own.to_bytes();
         }
@@ -112,7 +113,7 @@ pub(crate) fn from_bytes(bytes: &[u8], own: &HostAddress) -> Option<HostAddress>
     }
 }
 
-/// Parses a host that a user has named: in the form of a device name, or as hexadecimal bytes separated by
+/// Parses a host given by a user, either in the form of a device name or as hexadecimal bytes separated by
 /// colons.
 pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     let hexadecimal = || {
@@ -134,7 +135,7 @@ pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     }
 }
 
-/// Parses `ADDRESS:PORT`, or `ADDRESS` with the usual port, of the same family as ours.
+/// Parses `ADDRESS:PORT`, or `ADDRESS` with the default port. The family must be the same as ours.
 fn place(word: &str, usual: u16, local: &SocketAddr) -> Option<SocketAddr> {
     let with_port = || word.parse().ok();
     let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, usual));

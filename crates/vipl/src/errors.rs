@@ -31,8 +31,8 @@ pub(crate) fn set(nic: &Arc<Nic>, context: Context, handler: Option<VIP_ERROR_HA
 fn report(nic: &Nic, mut error: VIP_ERROR_DESCRIPTOR) {
     let callback = lock(&nic.callbacks.errors).callback;
     if let Some((context, handler)) = callback {
-        // SAFETY: the program registered a function of this type (vipl.h); the error descriptor outlives the
-        // call.
+        // SAFETY: the program registered a function of this type (vipl.h), and the error descriptor outlives
+        // the call.
         unsafe { handler(context.0, &raw mut error) };
     }
 }
@@ -72,8 +72,8 @@ pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
     let callbacks = nic.clone();
-    // If no thread can be started, there is no callback; the program still gets the descriptor with its error
-    // code.
+    // If no thread can be started, the handler is not called; the program still gets the descriptor with its
+    // error code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;
         report(

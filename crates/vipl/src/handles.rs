@@ -1,9 +1,9 @@
-//! Handles: the program's names for the library's objects.
+//! Handles, by which programs refer to the library's objects.
 //!
-//! Purpose   detect invalid handles and handles of destroyed objects.
-//! How       a handle is a number, which is looked up and never dereferenced: 32 bits are an index and
-//!           generation (`kiban_base::Slab`); on 64-bit machines, 32 more bits are a serial number that is
-//!           unique in the process.
+//! Purpose   detects invalid handles and handles of destroyed objects.
+//! How       a handle is a number, which is looked up and never dereferenced. 32 bits contain an index and a
+//!           generation (`kiban_base::Slab`); on 64-bit machines, 32 more bits contain a serial number that
+//!           is unique in the process.
 //! Limits    a million objects; the serial number wraps after 2^31 handles.
 
 use crate::abi::{VIP_PVOID, VIP_RETURN};
@@ -62,7 +62,7 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
 
 macro_rules! finders {
     ($($find:ident: $kind:ident),* $(,)?) => {$(
-        /// Returns the object of this kind that a handle names, or `VIP_INVALID_PARAMETER`.
+        /// Returns the object of this kind to which a handle refers, or `VIP_INVALID_PARAMETER`.
         #[inline]
         pub(crate) fn $find(pointer: VIP_PVOID) -> Answer<Arc<$kind>> {
             let handle = Handle::of(pointer);
@@ -77,28 +77,28 @@ macro_rules! finders {
 }
 finders!(nic: Nic, tag: Tag, vi: Vi, queue: Queue, request: Request);
 
-/// Adds an object of a NIC to the table. Returns its handle.
+/// Adds one of a NIC's objects to the table. Returns its handle.
 pub(crate) fn adopt(nic: &Nic, kind: Kind, number: u32, object: Object) -> Answer<Handle> {
     let handle = insert(object)?;
     lock(&nic.numbers).of(kind).insert(number, handle);
     Ok(handle)
 }
 
-/// Removes an object of a NIC from the table.
+/// Removes one of a NIC's objects from the table.
 pub(crate) fn disown(nic: &Nic, kind: Kind, number: u32) {
     if let Some(handle) = lock(&nic.numbers).of(kind).remove(&number) {
         remove(handle);
     }
 }
 
-/// Adds a connect request of a NIC to the table. Returns its handle.
+/// Adds a connect request at a NIC to the table. Returns its handle.
 pub(crate) fn adopt_request(nic: &Nic, object: Object) -> Answer<Handle> {
     let handle = insert(object)?;
     lock(&nic.numbers).requests.push(handle);
     Ok(handle)
 }
 
-/// Removes a connect request that was answered.
+/// Removes a connect request that has been answered.
 pub(crate) fn disown_request(nic: &Nic, handle: Handle) -> Option<Object> {
     lock(&nic.numbers).requests.retain(|known| *known != handle);
     remove(handle)

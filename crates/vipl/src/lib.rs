@@ -1,7 +1,7 @@
 //! VIPL: the C interface of the VI Architecture, as `libvipl.so`.
 //!
-//! Purpose         programs written for the VI Architecture of 1998 compile against `include/vipl.h` and run
-//!                 on kiban's NIC.
+//! Purpose         lets programs that were written in 1998 for the VI Architecture compile against
+//!                 `include/vipl.h` and run on kiban's NIC.
 //! Requests        a call checks its arguments, copies what it needs from the program's memory once, and
 //!                 passes plain values to the NIC (`kiban_vi`, driven by `kiban_vi_runtime`).
 //! Completions     are written to the program's memory just before a call returns them, and only while that

@@ -1,10 +1,12 @@
 //! Registered memory and protection tags.
 //!
-//! Purpose   descriptors are read and completed only in memory that is registered under the VI's tag.
-//! State     the NIC has a table of regions for data transfer; a second table here, by address, checks the
-//!           arguments of calls and keeps memory registered while a descriptor in it is accessed.
-//! NULL tag  means the first tag of the NIC, as on cLAN. So programs work that use no tags, or that register
-//!           memory under their only tag and create VIs without one (ARMCI).
+//! Purpose   ensures that descriptors are read and completed only in memory that is registered with the VI's
+//!           tag.
+//! State     the NIC has a table of regions for data transfer. A second table here, indexed by address, is
+//!           used to check the arguments of calls and to keep memory registered while a descriptor in it is
+//!           accessed.
+//! NULL tag  means the NIC's first tag, as on cLAN. This supports programs that use no tags, and programs
+//!           such as ARMCI that register memory with their only tag and create VIs without a tag.
 
 use crate::abi::{VIP_BOOLEAN, VIP_MEM_ATTRIBUTES, VIP_PROTECTION_HANDLE, VIP_PVOID, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, reading, writing};
@@ -17,14 +19,14 @@ use kiban_base::Region;
 use kiban_vi::MemoryAttributes;
 use std::sync::Arc;
 
-/// The largest region, and the largest sum of all regions: as much as the address space has.
+/// The maximum size of a region, and of all regions together: the size of the address space.
 pub(crate) const BLOCK_BYTES_MAX: usize = isize::MAX as usize / 2;
 pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
     let number = match &mut memories.first_tag {
-        // The tag was created for a NULL tag, and the program does not have its handle yet.
+        // The tag was created for a NULL tag, and the program has not received its handle yet.
         Some((number, given @ false)) => {
             *given = true;
             *number
@@ -51,7 +53,7 @@ pub(crate) fn destroy_tag(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Ans
     Ok(())
 }
 
-/// Returns the NIC's number of a tag that a program names.
+/// Returns the NIC's number for the tag to which a program's handle refers.
 pub(crate) fn tag_of(nic: &Arc<Nic>, pointer: VIP_PROTECTION_HANDLE) -> Answer<u32> {
     if !pointer.is_null() {
         let tag = handles::tag(pointer).map_err(|_| VIP_RETURN::INVALID_PTAG)?;
@@ -93,8 +95,8 @@ pub(crate) fn register(
     if length > BLOCK_BYTES_MAX || memories.bytes.checked_add(length).is_none_or(|bytes| bytes > BYTES_MAX) {
         return Err(VIP_RETURN::ERROR_RESOURCE);
     }
-    // SAFETY: vipl.h requires of the program that the memory stays valid until `VipDeregisterMem`, where the
-    // NIC drops the region; there is no Rust reference to the program's memory.
+    // SAFETY: vipl.h requires that the memory stays valid until `VipDeregisterMem`, in which the NIC drops
+    // the region. There is no Rust reference to the program's memory.
     let region = unsafe { Region::foreign(base, length, None) };
     let handle = nic.core.register(region, attributes)?;
     memories.by_handle.insert(handle, Memory { address, length, tag: attributes.tag });

@@ -1,11 +1,12 @@
-//! Name service: names of hosts, and autodiscovery.
+//! Name service: host names, and autodiscovery.
 //!
-//! Order           a hosts file (the program's, otherwise the one that `KIBAN_VI_HOSTS` names), then the name
-//!                 as a literal address (in shared memory the name of a NIC *is* its address), then, over UDP
-//!                 and on a board, the system's resolver.
+//! Order           a name is first looked up in a hosts file (the program's, or else the one named by
+//!                 `KIBAN_VI_HOSTS`). It is then tried as a literal address (in shared memory, the name of a
+//!                 NIC *is* its address). Last, over UDP and on a board, it is passed to the system's
+//!                 resolver.
 //! Hosts file      lines `ADDRESS NAME ...`; `#` starts a comment; addresses of other kinds of device are
 //!                 ignored.
-//! Not implemented reverse lookup by the system: a host that is not in the hosts file is named by its
+//! Not implemented reverse lookup by the system: the name of a host that is not in the hosts file is its
 //! address.
 
 use crate::abi::{VIP_AUTODISCOVERY_LIST, VIP_CHAR, VIP_NET_ADDRESS, VIP_RETURN, VIP_ULONG};
@@ -44,12 +45,12 @@ pub(crate) fn stop(nic: &Nic) -> Answer {
     lock(&nic.hosts).take().map(|_| ()).ok_or(VIP_RETURN::ERROR_NAMESERVICE)
 }
 
-/// Resolves a name by the system's resolver, for the address family of the NIC.
+/// Resolves a name with the system's resolver, for the NIC's address family.
 fn of_the_system(name: &str, port: u16, own: &SocketAddr) -> impl Iterator<Item = SocketAddr> {
     (name, port).to_socket_addrs().into_iter().flatten().filter(|place| place.is_ipv4() == own.is_ipv4())
 }
 
-/// Returns the addresses of a name, without duplicates.
+/// Returns the addresses for a name, without duplicates.
 fn addresses(nic: &Nic, name: &str) -> Answer<Vec<HostAddress>> {
     let mut found: Vec<HostAddress> = match &*lock(&nic.hosts) {
         None => return Err(VIP_RETURN::ERROR_NAMESERVICE),

@@ -15,13 +15,13 @@ use std::ffi::CStr;
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Duration;
 
-/// Returns the configuration of a NIC. Many requests may be queued, because servers of the 1990s accepted all
-/// clients at one discriminator.
+/// Returns the configuration of a NIC. Many requests may be queued, because servers in the 1990s accepted
+/// all clients at one discriminator.
 fn config() -> Config {
     Config { requests_max: 4096, ..Config::default() }
 }
 
-/// Converts a program's timeout: milliseconds, or no limit.
+/// Converts a program's timeout, which is a number of milliseconds or means no limit.
 pub(crate) fn timeout(milliseconds: VIP_ULONG) -> Duration {
     match milliseconds {
         crate::abi::VIP_INFINITE | VIP_ULONG::MAX => Duration::MAX,
@@ -46,7 +46,7 @@ impl From<RequestError> for VIP_RETURN {
             RequestError::TransferBytes => VIP_RETURN::INVALID_MTU,
             RequestError::Qos => VIP_RETURN::INVALID_QOS,
             RequestError::RdmaRead => VIP_RETURN::INVALID_RDMAREAD,
-            // Errors without a code of their own in this VIPL.
+            // Errors that have no code of their own in this VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -62,7 +62,7 @@ impl From<ConnectError> for VIP_RETURN {
             ConnectError::Qos => VIP_RETURN::INVALID_QOS,
             ConnectError::Timeout => VIP_RETURN::TIMEOUT,
             ConnectError::Unreachable => VIP_RETURN::NOT_REACHABLE,
-            // Errors without a code of their own in this VIPL.
+            // Errors that have no code of their own in this VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -74,9 +74,10 @@ impl From<Failure> for VIP_RETURN {
             Failure::Refused(refusal) => refusal.into(),
             Failure::Timeout => VIP_RETURN::TIMEOUT,
             Failure::Connect(error) => error.into(),
-            // A queue with a completion queue cannot be waited for; the handle of a closed NIC is invalid.
+            // It is not possible to wait for a queue that has a completion queue; the handle of a closed NIC
+            // is invalid.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
-            // `Gone`, if the device has disappeared, and errors without a code of their own in VIPL.
+            // `Gone`, if the device has disappeared, and errors that have no code of their own in VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -100,7 +101,7 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
     // SAFETY: the caller guarantees that `name`, which is not null here, ends with NUL.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| VIP_RETURN::INVALID_PARAMETER)?;
     let otherwise = std::env::var("KIBAN_VI_DEVICE").ok();
-    // A random name; opening fails if another NIC has the same.
+    // The name is random. Opening fails if another NIC has the same name.
     let number = random::bytes().map(u64::from_ne_bytes).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
     let devices = device::named(name, otherwise.as_deref(), number).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     let core = open_first(&devices).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
@@ -131,7 +132,7 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
 
 pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
     handles::nic(pointer)?;
-    // If two threads close the NIC, only one finds it here.
+    // If two threads close the NIC, only one of them finds it here.
     let Some(Object::Nic(nic)) = handles::remove(Handle::of(pointer)) else {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     };
@@ -141,8 +142,7 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // Deregister all memory, which then belongs to the program, even if another thread has not returned from
-    // its call yet.
+    // Deregister all memory, which then belongs to the program, even if another thread is still in a call.
     for handle in writing(&nic.memories).take_all() {
         nic.core.deregister(handle).expect("it was registered, and only this thread deregisters it");
     }

@@ -8,7 +8,7 @@ use crate::objects::nic::{Kind, Nic};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest number of entries of a queue.
+/// The maximum number of entries in a queue.
 pub(crate) const ENTRIES_MAX: usize = 1 << 20;
 
 fn entries(count: VIP_ULONG) -> Answer<usize> {
@@ -43,7 +43,7 @@ pub(crate) fn resize(queue: &Queue, count: VIP_ULONG) -> Answer {
     Ok(queue.nic.core.resize_queue(queue.number, count)?)
 }
 
-/// A VI and whether its receive queue has something to collect.
+/// A VI, and whether the completed descriptor is on its receive queue.
 pub(crate) type Entry = (VIP_PVOID, VIP_BOOLEAN);
 
 /// Converts an entry for the program; `None` if its VI has been destroyed.

@@ -74,7 +74,7 @@ pub(crate) fn peer_to_c(remote: &PeerAttributes) -> VIP_VI_ATTRIBUTES {
     }
 }
 
-/// Returns the NIC's number of a completion queue, if one is named.
+/// Returns the NIC's number for a completion queue, if a handle is given.
 fn queue_of(nic: &Arc<Nic>, pointer: VIP_CQ_HANDLE) -> Answer<Option<u32>> {
     if pointer.is_null() {
         return Ok(None);
@@ -115,7 +115,7 @@ pub(crate) fn destroy(vi: &Vi) -> Answer {
     Ok(())
 }
 
-/// Returns state, attributes, and whether the send queue and the receive queue are empty.
+/// Returns the state, the attributes, and whether the send queue and the receive queue are empty.
 pub(crate) fn query(vi: &Vi) -> Answer<(VIP_VI_STATE, VIP_VI_ATTRIBUTES, bool, bool)> {
     let (state, attributes, sends, receives) = vi.nic.core.vi(vi.number)?;
     let state = match state {
@@ -129,7 +129,7 @@ pub(crate) fn query(vi: &Vi) -> Answer<(VIP_VI_STATE, VIP_VI_ATTRIBUTES, bool, b
 
 pub(crate) fn set(vi: &Vi, given: &VIP_VI_ATTRIBUTES) -> Answer {
     let attributes = attributes_of(&vi.nic, given)?;
-    // Posted descriptors were checked against the old attributes.
+    // Posted descriptors have been checked against the old attributes.
     let (_, _, sends, receives) = vi.nic.core.vi(vi.number)?;
     if !(sends && receives) {
         return Err(VIP_RETURN::INVALID_STATE);

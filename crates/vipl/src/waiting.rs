@@ -1,4 +1,4 @@
-//! Extensions of kiban: waiting policies of queues, and statistics of waiting (`vipl_kiban.h`).
+//! kiban's extensions: waiting policies for queues, and wait statistics (`vipl_kiban.h`).
 
 use crate::abi::{VIP_RETURN, VIP_ULONG, VIP_WAIT_REPORT, policy, wide};
 use crate::border::Answer;
@@ -18,7 +18,7 @@ pub(crate) fn named(number: u32, spin: VIP_ULONG) -> Answer<Wait> {
     }
 }
 
-/// Returns the policy that polls for this many microseconds, then sleeps.
+/// Returns the policy that polls for this many microseconds and then sleeps.
 pub(crate) fn hybrid(spin: VIP_ULONG) -> Wait {
     Wait::Hybrid { spin: Duration::from_micros(wide(spin)) }
 }

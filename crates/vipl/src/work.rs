@@ -1,14 +1,17 @@
 //! Posting and completing descriptors in the program's memory.
 //!
-//! Posting      a descriptor is read once, when it is posted; later changes by the program have no effect.
-//!              The result is written once, before the program gets the descriptor back.
-//! Refused      a descriptor that is unaligned, outside registered memory of the VI's tag, or posted already.
+//! Posting      a descriptor is read once, when it is posted. Later changes by the program have no effect.
+//!              The result is written once, before the descriptor is returned to the program.
+//! Refused      a descriptor that is unaligned, outside memory registered with the VI's tag, or already
+//!              posted.
 //! Errors       a descriptor that is queued but cannot be executed completes in order, with an error status.
-//!              For sends: reserved bits of `Control`, an invalid operation, a missing address segment,
-//!              immediate data with a read, a `Length` that is not the sum of the segments. For receives,
-//!              `Length` is ignored, because programs post descriptors again without clearing it.
-//! Deregistered if the descriptor's memory was deregistered meanwhile, the result is not written. The error
-//!              is reported asynchronously (VIP_ERROR_COMP_PROT), and the program still gets the pointer.
+//!              For sends, the errors are reserved bits set in `Control`, an invalid operation, a missing
+//!              address segment, immediate data with a read, and a `Length` that is not the sum of the
+//!              segments. For receives, `Length` is ignored, because programs reuse descriptors without
+//!              clearing it.
+//! Deregistered if the descriptor's memory was deregistered in the meantime, the result is not written. The
+//!              error is reported asynchronously (VIP_ERROR_COMP_PROT), and the program still gets the
+//!              pointer.
 
 use crate::abi::{VIP_CONTROL_SEGMENT, VIP_DESCRIPTOR, VIP_DESCRIPTOR_ALIGNMENT, VIP_RETURN, VIP_SEGMENT};
 use crate::abi::{control, status};
@@ -27,17 +30,18 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The largest number of segments of a descriptor: the data segments that the NIC supports, and an address
+/// The maximum number of segments in a descriptor: the data segments that the NIC supports, plus one address
 /// segment.
 const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// A copy of the segments of a descriptor. It is filled in place, because moving the array would cost more
-/// than the call.
+/// A copy of a descriptor's segments. It is filled in place, because moving the array would cost more than
+/// the call.
 type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
-/// Copies a descriptor from registered memory. Returns its control segment; appends the others to `segments`.
+/// Copies a descriptor from registered memory. Returns its control segment, and appends the other segments
+/// to `segments`.
 fn copy(
     memories: &Memories,
     handle: u32,
@@ -55,8 +59,8 @@ fn copy(
         return Err(BAD);
     }
     // SAFETY: the bytes are aligned and in registered memory, which the program keeps valid until it
-    // deregisters it; that takes the lock that our caller holds. If another thread of the program writes to
-    // it, the volatile copy is a mixture of old and new bytes, and every value is valid.
+    // deregisters it; deregistration takes the lock that our caller holds. If another thread of the program
+    // writes to the memory, the volatile copy is a mixture of old and new bytes, and any value is valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
     let count = usize::from(control.SegCount);
     if count <= SEGMENTS_MAX {
@@ -78,7 +82,7 @@ fn copy(
     Ok(control)
 }
 
-/// Decodes a descriptor. The status names the first error, if there is one.
+/// Decodes a descriptor. The status indicates the first error, if there is one.
 fn decode<'a>(
     control: &VIP_CONTROL_SEGMENT,
     segments: &'a [DataSegment],
@@ -200,7 +204,7 @@ pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<C
     Ok(answer(&vi.nic, done?))
 }
 
-/// Returns the next completed receive, waiting with the policy of this call.
+/// Returns the next completed receive, waiting with the policy given in this call.
 pub(crate) fn wait_by(vi: &Vi, policy: Wait, timeout: Duration) -> Answer<Collected> {
     Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, policy, timeout)?))
 }

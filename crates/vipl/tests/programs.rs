@@ -1,9 +1,9 @@
 //! Compiles the C programs of `tests/c` and `examples/c` with all warnings, links them to the library, and
 //! runs them.
 //!
-//! Purpose   test the library through `vipl.h`, from C and from C++.
-//! How       `cc` and `c++` (or `CC` and `CXX`), with warnings as errors; every program runs its test cases
-//!           and exits with 0.
+//! Purpose   tests the library through `vipl.h`, from C and from C++.
+//! How       programs are compiled with `cc` and `c++` (or `CC` and `CXX`), with warnings as errors. Every
+//!           program must run its test cases and exit with 0.
 //! Limits    a program that does not end in time is killed, and the last test case that it printed is the one
 //!           that hangs.
 
@@ -60,9 +60,9 @@ fn succeeds(command: Command) {
     );
 }
 
-/// A folder with the library under the names that linkers look for.
+/// A directory that contains the library under the names that linkers look for.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    // Cargo puts the library beside the tests that depend on it.
+    // Cargo puts the library into the same directory as the tests that depend on it.
     let test = std::env::current_exe().expect("a test is a file");
     let library = test.parent().expect("in a folder").join("libvipl.so");
     assert!(library.exists(), "{} is missing: run this through cargo", library.display());
@@ -276,7 +276,7 @@ fn headers_are_self_contained_and_may_be_included_twice() {
 fn a_changed_layout_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // The macro makes fields of type uint16_t wider: the layout checks must fail.
+    // The macro makes fields of type uint16_t wider, so the layout checks must fail.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());

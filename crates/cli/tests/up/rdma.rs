@@ -171,7 +171,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     for (qp, ..) in &pairs {
         assert_eq!(qp.state(), QpState::Error);
     }
-    let told = |error: Error| assert!(error.to_string().contains("the board has gone"), "{error}");
+    let told = |error: Error| assert!(error.to_string().contains("the board has exited"), "{error}");
     told(own.request(LONG).map(|_| ()).expect_err("no client can connect"));
     let options = Connect::default();
     told(one.qp().connect(at("10.1.0.2", 7471).into(), &options, LONG).map(|_| ()).expect_err("no way"));

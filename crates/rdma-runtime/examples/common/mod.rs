@@ -1,13 +1,13 @@
 //! Code shared by the RDMA examples: selects which ends run in this process, and over which lower layer.
 //!
 //! ```text
-//! EXAMPLE [--over LOWER]                        both ends in this process, a NIC each
+//! EXAMPLE [--over LOWER]                        both ends in this process, each with its own NIC
 //! EXAMPLE serve ADDRESS [--over LOWER]          one end; port 0: one is chosen, and printed
 //! EXAMPLE connect ADDRESS [WORD ...] [--over LOWER]
 //! ```
 //!
 //! LOWER is `tcp` (by default), `tcp:ADDRESS`, `board`, `board:NAME`, `efe:ADDRESS` or `efe-raw:INTERFACE`,
-//! where ADDRESS is one of this host's own.
+//! where ADDRESS is an address of this host.
 
 use kiban_rdma_runtime::{Address, Connect, Context, Listener, Lower};
 use std::error::Error;
@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The result of an example: any error ends it.
 pub(crate) type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// Runs the end that the arguments name, or both. `connect` receives the arguments after the address.
+/// Runs the end given in the arguments, or both ends. `connect` receives the arguments after the address.
 pub(crate) fn run(
     usage: &str,
     serve: fn(&Context, &Listener) -> Outcome,

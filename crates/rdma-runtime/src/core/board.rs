@@ -11,13 +11,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// Maximum number of streams, including those reserved for incoming connections. By default a board has 1024
-/// for all of its clients.
+/// Maximum number of streams, including those reserved for incoming connections. By default, a board has
+/// 1024 streams for all its clients.
 const STREAMS: usize = 128;
 /// Buffer size of a stream per direction. Memory is allocated on first use.
 const ROOM_BYTES: usize = 256 << 10;
 
-/// The board, and the end at which the last poll of its streams stopped.
+/// The board, and the end at which the last poll of the board's streams stopped.
 pub(super) struct BoardLink {
     pub(super) board: Board,
     pub(super) has_gone: bool,
@@ -25,7 +25,7 @@ pub(super) struct BoardLink {
 }
 
 impl BoardLink {
-    /// Attaches to the board of a lower layer; `None` if the layer needs none.
+    /// Attaches to the board that a lower layer names, or returns `None` if the layer needs no board.
     pub(super) fn attach(lower: &Lower) -> io::Result<Option<BoardLink>> {
         let Lower::Board { name } = lower else { return Ok(None) };
         let settings = Settings { streams: STREAMS, room_bytes: ROOM_BYTES, ..Settings::default() };

@@ -1,15 +1,15 @@
-//! A running board below an RDMA NIC: MPA on streams of its TCP, through shared memory.
+//! A running board below an RDMA NIC: MPA over the board's TCP streams, accessed through shared memory.
 //!
 //! Purpose  provides the same operations as sockets, without a system call while both sides are awake.
-//! Polling  a stream has no file: the driver polls listeners and streams, a limited number per drive. Before
-//!          it sleeps, a driver arms the doorbells of the board and of all streams, and polls everything once
-//!          more. Later events ring the doorbells.
-//! File     one file for all streams, by which the board wakes a sleeper, and which hangs up when the board
-//!          is gone.
-//! Limits   `STREAMS` connections at a time; each listener reserves sixteen of them for incoming connections.
-//!          Each poll takes an uncontended lock or two.
-//! Failure  a board that ends takes its streams and listeners with it, like a card that is pulled out:
-//!          another board needs another context.
+//! Polling  a stream has no file, so the driver polls listeners and a limited number of streams per `drive`
+//!          call. Before it sleeps, a driver arms the doorbells of the board and of all streams, and polls
+//!          everything once more. Later events ring the doorbells.
+//! File     one file serves all streams: the board wakes a sleeping driver through it, and it hangs up when
+//!          the board ends.
+//! Limits   `STREAMS` connections at a time; each listener reserves sixteen of them for incoming
+//!          connections. Each poll takes one or two uncontended locks.
+//! Failure  when a board ends, its streams and listeners end too, as when a network card is removed. Another
+//!          board needs a new context.
 
 use super::board::BoardLink;
 use super::carrier::Transport;
@@ -24,7 +24,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Bound;
 
-/// Maximum number of streams polled per drive, unless a driver is about to sleep.
+/// Maximum number of streams polled per `drive` call, unless a driver is about to sleep.
 const LOOKS_MAX: usize = 64;
 
 impl Core {
@@ -62,7 +62,7 @@ impl Core {
         }
     }
 
-    /// Returns whether the NIC was attached to a board that is gone.
+    /// Returns whether the NIC was attached to a board that has ended.
     pub(crate) fn board_has_gone(&self) -> bool {
         self.board.as_ref().is_some_and(|link| link.has_gone)
     }
@@ -74,11 +74,11 @@ impl Core {
         }
     }
 
-    /// Handles the loss of the board. Its streams report their own loss.
+    /// Handles the loss of the board. Its streams report their loss separately.
     pub(super) fn lose_board(&mut self) {
         let Some(link) = &mut self.board else { return };
         link.has_gone = true;
-        // A file that has hung up would be reported for ever. This fails if the file is not watched any more.
+        // epoll would keep reporting a file that has hung up. This fails if the file is no longer watched.
         let _ = epoll::delete(&self.epoll, link.board.file());
         (self.progress, self.more) = (true, true);
     }
@@ -135,7 +135,7 @@ impl Core {
         }
     }
 
-    /// Arms the doorbells of the board and its streams before a driver sleeps, and schedules a last poll.
+    /// Arms the doorbells of the board and its streams before a driver sleeps, and schedules one last poll.
     pub(super) fn arm_board(&mut self) {
         let Some(link) = &self.board else { return };
         link.board.arm();
@@ -148,7 +148,7 @@ impl Core {
         self.drives = ASK_EVERY - 1;
     }
 
-    /// Arms a new stream if a driver sleeps or is about to, and schedules a poll of it.
+    /// If a driver sleeps or is about to sleep, arms a new stream and schedules a poll of it.
     pub(super) fn arm_new(&mut self, end: u32) {
         if let Some(Connection { transport: Transport::Board(stream), .. }) = self.connections.get(&end) {
             if self.armed {

@@ -1,7 +1,7 @@
-//! Transport of an end's bytes: a socket, or a stream of a board.
+//! The transport of an end's bytes: a socket, or a stream of a board.
 //!
-//! Purpose      the core moves bytes through one interface.
-//! Differences  a socket has a file, watched by the epoll. A stream of a board has none and is polled
+//! Purpose      gives the core one interface through which to move bytes.
+//! Differences  a socket has a file, which epoll watches. A board's stream has no file and is polled
 //!              (`board_streams.rs`).
 
 use crate::shared::SharedLink;
@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 pub(super) enum Transport {
     Socket {
         link: TcpLink,
-        /// Shared memory that has replaced the socket.
+        /// The shared memory that has replaced the socket.
         shared: Option<SharedLink>,
     },
     Board(Stream),
@@ -56,7 +56,7 @@ impl Transport {
         matches!(self, Transport::Socket { shared: None, .. })
     }
 
-    /// Returns whether there is an end of stream, or more data, that no event will report.
+    /// Returns whether there is more data, or an end of stream, that no event will report.
     pub(super) fn has_more_unsaid(&self) -> bool {
         match self {
             Transport::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),
@@ -102,8 +102,8 @@ impl Transport {
         }
     }
 
-    /// Reads available bytes into the memory of `places`, then into `room`. Returns how many; `None` if
-    /// nothing is available now, zero if the peer has closed.
+    /// Reads available bytes into the memory in `places`, and then into `room`. Returns how many were read:
+    /// `None` if nothing is available now, zero if the peer has closed.
     pub(super) fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Transport::Socket { shared: Some(shared), .. } => shared.receive(places, room),
@@ -131,7 +131,7 @@ impl Transport {
         }
     }
 
-    /// Reads like [`Carrier::receive`], first into a buffer of the caller's.
+    /// Like [`Carrier::receive`], but reads into a buffer of the caller first.
     pub(super) fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Transport::Socket { shared: Some(shared), .. } => shared.receive_into(first, room),
@@ -147,8 +147,8 @@ impl Transport {
         }
     }
 
-    /// Returns whether the peer has closed its direction, though received data may be unread. For a plain
-    /// socket, epoll reports that instead.
+    /// Returns whether the peer has closed its direction, even if received data is still unread. For a plain
+    /// socket, epoll reports this instead.
     pub(super) fn has_ended(&self) -> bool {
         match self {
             Transport::Socket { shared, .. } => shared.as_ref().is_some_and(SharedLink::has_ended),

@@ -25,12 +25,12 @@ pub(crate) struct Route {
     pub(crate) from: Option<IpAddr>,
 }
 
-/// The state of an end, for its owner.
+/// The state of an end, as reported to its owner.
 #[derive(Default)]
 pub(crate) struct EndState {
     pub(crate) connected: Option<Vec<u8>>,
     pub(crate) failed: Option<ConnectError>,
-    /// The peer has closed its direction; data received before waits for receives.
+    /// The peer has closed its direction, and data received before that waits for receives.
     pub(crate) left: bool,
     pub(crate) gone: bool,
 }
@@ -100,8 +100,8 @@ impl Core {
         Ok(())
     }
 
-    /// Listens. Returns the listener's number and its address. On a board, the address is known only later
-    /// ([`Core::listening`]).
+    /// Starts listening. Returns the listener's number and its address. On a board, the address is known
+    /// only later ([`Core::listening`]).
     pub(crate) fn listen(
         &mut self,
         at: Address,
@@ -160,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Returns the next request at a listener, and the peer's address if there is a stream.
+    /// Returns the next request at a listener, and the peer's address if the request arrived on a stream.
     pub(crate) fn request(&mut self, listener: u32) -> Option<(Request, Option<SocketAddr>)> {
         let at = self.requests.iter().position(|request| request.listener == listener)?;
         let request = self.requests.remove(at)?;
@@ -190,8 +190,8 @@ impl Core {
         self.nic.reject(endpoint, end, private_data, now)
     }
 
-    /// Releases an end from its owner. An end that is closing in order continues, as long as its queue pair
-    /// lives; it closes when everything is sent ([`Core::write`]).
+    /// Releases an end from its owner. An end that is closing in order continues as long as its queue pair
+    /// exists, and closes when everything has been sent ([`Core::write`]).
     pub(crate) fn release(&mut self, end: u32, now: Instant) {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);
@@ -206,7 +206,7 @@ impl Core {
         self.end_states.remove(&end);
         self.orphans.retain(|&orphan| orphan != end);
         match self.remove_line(end) {
-            // Our direction is closed already: the system completes the close.
+            // Our direction is already closed; the system completes the close.
             Some(line) if line.finished => {}
             Some(line) => line.transport.abort(),
             None => {}
@@ -216,9 +216,9 @@ impl Core {
         self.nic.forget(endpoint, end, now);
     }
 
-    /// Removes an end at once, but lets data that its socket has taken still arrive: for a queue pair that is
-    /// destroyed when its work is complete. If a frame is partly sent, it cannot be completed and the stream
-    /// is aborted.
+    /// Removes an end at once, but still delivers the data that its socket has accepted. This is for a queue
+    /// pair that is destroyed after its work is complete. A partly sent frame cannot be completed, so in
+    /// that case the stream is aborted.
     pub(crate) fn remove_after_flush(&mut self, end: u32, now: Instant) {
         let is_whole = self.nic.is_established(end)
             && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
@@ -257,7 +257,7 @@ impl Core {
         self.connections.get(&end)?.transport.addresses()
     }
 
-    /// Returns our address of an end's stream, which may still be connecting.
+    /// Returns the local address of an end's stream, which may still be connecting.
     pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
         self.connections.get(&end)?.transport.local_address()
     }
@@ -289,7 +289,7 @@ impl Core {
     }
 }
 
-/// Returns the IP address, since TCP has no other.
+/// Returns the IP address of a remote end; TCP supports no other kind of address.
 fn tcp_address(address: Address) -> io::Result<SocketAddr> {
     match address {
         Address::Ip(address) => Ok(address),
@@ -301,7 +301,7 @@ fn tcp_address(address: Address) -> io::Result<SocketAddr> {
 }
 
 impl Lower {
-    /// Returns the configured local address of outgoing connections.
+    /// Returns the configured local address for outgoing connections.
     fn from(&self) -> Option<IpAddr> {
         match self {
             Lower::Tcp { from } => *from,

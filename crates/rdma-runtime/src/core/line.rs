@@ -1,4 +1,4 @@
-//! A line: the transport of an end and its state; and the listeners that accept lines.
+//! A line: the transport of an end and the state of that transport. Also the listeners that accept lines.
 
 use super::carrier::Transport;
 use crate::shared::SharedLink;
@@ -17,8 +17,8 @@ pub(super) enum SharedMemoryOffer {
     Open(ChannelListener),
     /// The peer has connected to our rendezvous socket; the handshake is incomplete.
     Called(PendingChannel),
-    /// We accepted the TCP connection and have received nothing yet. When the first data arrives, the peer
-    /// has opened its rendezvous socket, if it ever does.
+    /// We accepted the TCP connection and have received nothing yet. By the time the first data arrives, the
+    /// peer has opened its rendezvous socket if it uses one.
     Awaited,
     /// We accepted the TCP connection and have connected to the peer's rendezvous socket. Nothing is read
     /// from the TCP socket until the peer answers.
@@ -31,7 +31,7 @@ pub(super) struct Connection {
     pub(super) transport: Transport,
     pub(super) offer: SharedMemoryOffer,
     pub(super) connected: bool,
-    /// The transport accepts nothing now; for a socket, an event reports when it does.
+    /// The transport accepts no more bytes now. For a socket, an event reports when it can accept more.
     pub(super) blocked: bool,
     /// Our direction is closed.
     pub(super) finished: bool,
@@ -39,8 +39,9 @@ pub(super) struct Connection {
     pub(super) left: bool,
     /// The end has finished.
     pub(super) leaving: bool,
-    /// Deadline for sending the Terminate and for the peer to close. The timer alone cannot identify its
-    /// line: within five seconds, a program can connect so often that the number of a removed end is reused.
+    /// Deadline for sending the Terminate and for the peer to close. It is stored here because a timer alone
+    /// cannot identify its line: within five seconds, a program can connect so often that the number of a
+    /// removed end is reused.
     pub(super) farewell: Option<Instant>,
     /// The current epoll interests.
     pub(super) interest: EventFlags,

@@ -1,12 +1,12 @@
 //! The state behind an RDMA NIC's lock: the NIC and its links. This file moves the bytes.
 //!
-//! Purpose  few system calls: one read and one write per burst. One or two connections are tried directly;
-//!          with more, an epoll reports which are ready.
-//! Files    sockets are watched, level-triggered, by the NIC's own epoll, which the turn's epoll watches. So
-//!          a sleeping and a polling driver do not consume each other's events. Streams in memory have no
-//!          file of their own and are polled (`offer.rs`, `board_streams.rs`).
-//! Budget   a connection moves a limited number of bytes per drive, then the next has its turn; remaining
-//!          work is recorded.
+//! Purpose  needs few system calls: one read and one write per burst. One or two connections are tried
+//!          directly; with more, epoll reports which are ready.
+//! Files    sockets are watched, level-triggered, by the NIC's own epoll, which the turn's epoll watches. A
+//!          sleeping and a polling driver therefore do not consume each other's events. Streams in memory
+//!          have no file of their own and are polled (`offer.rs`, `board_streams.rs`).
+//! Budget   a connection moves a limited number of bytes per `drive` call, and then it is the next
+//!          connection's turn. Remaining work is recorded.
 
 mod board;
 mod board_streams;
@@ -39,28 +39,28 @@ use std::time::Duration;
 
 /// Size of the receive buffer in bytes.
 const ROOM_BYTES: usize = 256 << 10;
-/// Maximum number of bytes that a connection reads or writes before the next has its turn.
+/// Maximum number of bytes that a connection reads or writes before it is the next connection's turn.
 const BUDGET_BYTES: usize = 4 << 20;
 /// Maximum number of connections that are tried directly, without epoll.
 const DIRECT_MAX: usize = 2;
-/// A connection that was tried this often in vain, while another received something, is not tried until epoll
-/// reports it. Otherwise programs that keep an idle connection beside the active one (perftest) would pay for
-/// both.
+/// Number of failed tries, while another connection received something, after which a connection is not
+/// tried until epoll reports it. Otherwise, programs that keep an idle connection beside the active one
+/// (such as perftest) would pay for both.
 const QUIET_TRIES: u32 = 64;
-/// Number of drives after which a driver that tries directly calls epoll as well.
+/// Number of `drive` calls after which a driver that tries connections directly also calls epoll.
 const ASK_EVERY: u32 = 32;
 /// How long a listener is paused when the process is out of file descriptors.
 const LISTENER_PAUSE: Duration = Duration::from_millis(100);
-/// How long to wait for the peer to close its direction of a stream that was closed in order.
+/// How long to wait for the peer to close its direction after this side closed a stream in order.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Timer {
-    /// Checks whether a responder's reply has arrived, so that it may send; with the number of earlier
-    /// checks.
+    /// Checks whether a responder's reply has arrived, so that the responder may send. Holds the number of
+    /// earlier checks.
     Hold(u32, u32),
-    /// Nudges an initiator's peer, which may have missed the first message; with the number of earlier
+    /// Nudges an initiator's peer, which may have missed the first message. Holds the number of earlier
     /// nudges.
     Nudge(u32, u32),
     /// The time for the orderly close of a connection has expired.
@@ -80,7 +80,7 @@ pub(crate) struct Core {
     efe: Option<EfeLink>,
     board: Option<BoardLink>,
     epoll: OwnedFd,
-    /// Looked up several times per drive: for a few entries, a tree is faster than a hash.
+    /// Looked up several times per `drive` call. For a few entries, a tree is faster than a hash table.
     connections: BTreeMap<u32, Connection>,
     /// The ends that are tried directly.
     direct: Vec<u32>,
@@ -95,12 +95,13 @@ pub(crate) struct Core {
     requests: VecDeque<Request>,
     /// The end that received something last.
     busy: u32,
-    /// Ends whose streams use shared memory, and whether shared memory is offered.
+    /// The ends whose streams use shared memory, and whether this NIC offers shared memory.
     shared: Vec<u32>,
     shares: bool,
-    /// Index in `shared` where the last drive stopped.
+    /// Index in `shared` at which the last `drive` call stopped.
     shared_at: usize,
-    /// Ends whose state changed, for a host that follows all ends rather than each.
+    /// Ends whose state has changed, for a host that follows all ends collectively instead of polling each
+    /// one.
     changed: Option<Vec<u32>>,
     /// Streams detached from their ends, which wait for the peer to close.
     closing_streams: BTreeMap<u32, Transport>,
@@ -112,7 +113,7 @@ pub(crate) struct Core {
     completions_seen: u64,
     progress: bool,
     more: bool,
-    /// A driver sleeps or is about to: epoll interests must be up to date.
+    /// A driver sleeps or is about to sleep, so epoll interests must be up to date.
     armed: bool,
     /// Ends without an owner that are still closing.
     orphans: Vec<u32>,
@@ -179,7 +180,8 @@ impl Core {
         }
     }
 
-    /// Returns whether to try reading a directly tried connection. A pending write is retried in any case.
+    /// Returns whether to try to read from a directly tried connection. A pending write is retried in any
+    /// case.
     fn is_worth_a_try(&mut self, end: u32) -> bool {
         let Some(line) = self.connections.get_mut(&end) else { return false };
         if line.connected && mem::take(&mut line.blocked) {
@@ -193,7 +195,7 @@ impl Core {
         !is_quiet
     }
 
-    /// Discards what the peer of a detached stream sends, until it closes.
+    /// Discards data from the peer of a detached stream until the peer closes.
     fn drain_closing_stream(&mut self, number: u32) {
         let Some(carrier) = self.closing_streams.get_mut(&number) else { return };
         for _ in 0..BUDGET_BYTES / ROOM_BYTES {
@@ -250,7 +252,8 @@ impl Core {
                 (Ok(Some(carrier)), _) => carrier,
                 (Ok(None), _) => return,
                 (Err(_), ListenSocket::Board(_)) => return self.lose_board(),
-                // Out of file descriptors: give up a waiting connection, or pause the listener.
+                // The process is out of file descriptors: give up a waiting connection, or pause the
+                // listener.
                 (Err(_), _) if self.nic.evict_oldest() => {
                     self.more = true;
                     return;
@@ -263,7 +266,7 @@ impl Core {
                     return;
                 }
             };
-            // The NIC refuses another incoming connection: close this one.
+            // The NIC accepts no further incoming connection, so close this one.
             let Some(end) = self.nic.incoming(config, number, now) else { continue };
             let offer = if self.shares { SharedMemoryOffer::Awaited } else { SharedMemoryOffer::None };
             if self.add_line(end, carrier, true, offer).is_err() {
@@ -290,7 +293,7 @@ impl Core {
         self.write(end, now);
     }
 
-    /// Reads available bytes for an end. `over`: its stream is closed in both directions or lost.
+    /// Reads available bytes for an end. `over`: whether its stream is closed in both directions or lost.
     fn read(&mut self, end: u32, over: bool, now: Instant) {
         let is_awaited = |line: &Connection| matches!(line.offer, SharedMemoryOffer::Awaited);
         if self.connections.get(&end).is_some_and(is_awaited) && !self.call_peer(end, now) {
@@ -306,8 +309,8 @@ impl Core {
             let Some((stream, core)) = nic.stream(end) else { return };
             if !stream.wants_bytes() {
                 let has_ended = line.transport.has_ended();
-                // EPOLLHUP is reported whatever the interest, and would repeat for ever: a closed stream
-                // cannot wait for a receive.
+                // epoll reports EPOLLHUP regardless of the interest and would keep reporting it, so a closed
+                // stream cannot wait for a receive.
                 return match (over, has_ended) {
                     (true, _) => self.on_stream_end(end, false, now),
                     (_, true) => self.peer_left(end),
@@ -317,7 +320,8 @@ impl Core {
             let landing = stream.placement_buffers(core, places);
             let most = stream.read_ahead(ROOM_BYTES);
             let rest = if landing > 0 { &mut [] } else { stream.frame_remainder() };
-            // The bytes that go to their final place, and how many more may be read after them.
+            // The number of bytes to store at their final destination, and how many more may be read after
+            // them.
             let first = landing + rest.len();
             let read = match rest {
                 [] => line.transport.receive(places, &mut room[..most]),
@@ -346,7 +350,8 @@ impl Core {
                 }
             }
             budget = budget.saturating_sub(read);
-            // A short read: nothing more is available, except an end of stream that is not reported again.
+            // After a short read, nothing more is available, except perhaps an end of stream that epoll will
+            // not report separately.
             if read < first + most {
                 self.more |= self.connections.get(&end).is_some_and(|line| line.transport.has_more_unsaid());
                 return;
@@ -360,7 +365,8 @@ impl Core {
 
     /// Handles the end of a stream. `in_order`: the peer has closed its direction.
     fn on_stream_end(&mut self, end: u32, in_order: bool, now: Instant) {
-        // Work finished by the end of the stream could cause more to be sent, but nobody would read it.
+        // Work finished by the end of the stream could cause more data to be sent, but no peer would read
+        // it.
         self.nic.on_stream_closed(end, in_order);
         if let Some(at) = self.orphans.iter().position(|&orphan| orphan == end) {
             self.orphans.swap_remove(at);
@@ -377,7 +383,7 @@ impl Core {
 
     /// Sends an end's pending bytes.
     fn write(&mut self, end: u32, now: Instant) {
-        // Abort even if the socket could take more.
+        // Abort even if the socket could accept more bytes.
         if self.connections.contains_key(&end) && self.nic.stream_action(end) == StreamAction::Abort {
             return self.on_stream_end(end, false, now);
         }
@@ -386,7 +392,7 @@ impl Core {
             let Core { nic, connections: lines, .. } = self;
             let Some(line) = lines.get_mut(&end) else { return };
             if !line.leaving && nic.is_over(end) {
-                // Bound the wait for a slow reader.
+                // Limit the wait for a slow reader.
                 line.leaving = true;
                 line.farewell.get_or_insert(now + CLOSE_TIMEOUT);
                 self.timers.push(Reverse((now + CLOSE_TIMEOUT, Timer::Farewell(end))));
@@ -443,8 +449,8 @@ impl Core {
         }
     }
 
-    /// Reports that the peer has closed its direction while a message before the close waits for a receive.
-    /// The host learns it now, as in InfiniBand, where such a message would not delay the event.
+    /// Reports that the peer has closed its direction although an earlier message still waits for a receive.
+    /// The host is notified now, as in InfiniBand, where such a message would not delay the event.
     fn peer_left(&mut self, end: u32) {
         let stands_still = self.nic.stream(end).is_some_and(|(stream, _)| !stream.wants_bytes());
         let Some(line) = self.connections.get_mut(&end).filter(|line| stands_still && !line.left) else {
@@ -478,7 +484,7 @@ impl Core {
         wanted.set(EventFlags::RDHUP, !stream.wants_bytes() && !line.left);
         if wanted != line.interest {
             line.interest = wanted;
-            // This fails if the socket is gone, which the next read reports.
+            // This fails if the socket is closed, which the next read reports.
             let _ = epoll::modify(&*epoll, link.as_fd(), File::Link(end).data(), wanted);
         }
     }
@@ -491,10 +497,10 @@ impl Core {
             while let Some(end) = self.nic.next_resumed() {
                 self.set_interest(end);
                 self.nic.schedule(end);
-                // Data that arrived earlier is not reported again.
+                // Data that arrived earlier is not reported a second time.
                 self.more |= self.connections.get(&end).is_some_and(|line| !line.transport.is_announced());
             }
-            // Ends that have used up their budget are queued again and wait for the next drive.
+            // Ends that have used up their budget are queued again and wait for the next `drive` call.
             let more = mem::take(&mut self.more);
             while let Some(end) = self.nic.next_to_serve() {
                 self.write(end, now);
@@ -519,7 +525,7 @@ impl Core {
         true
     }
 
-    /// Dispatches the NIC's events to their readers.
+    /// Dispatches the NIC's events to their recipients.
     fn dispatch_events(&mut self, now: Instant) {
         while let Some(event) = self.nic.poll() {
             self.progress = true;
@@ -627,7 +633,8 @@ impl Machine for Core {
         self.drives = self.drives.wrapping_add(1);
         let is_due = self.drives.is_multiple_of(ASK_EVERY);
         if self.direct.is_empty() || is_due {
-            // While the driver is awake, it polls the board: the board's file carries wake-ups only.
+            // While the driver is awake, it polls the board. The board's file only serves to wake the
+            // driver.
             if is_due || self.board.is_none() {
                 self.ask(now);
             }

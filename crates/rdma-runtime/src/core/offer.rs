@@ -1,8 +1,8 @@
-//! Shared memory in place of a socket, where both ends are processes of one user on one host.
+//! Shared memory instead of a socket, if both ends are processes of the same user on the same host.
 //!
 //! Setup    the connecting side opens a rendezvous socket, and the accepting side connects to it
-//!          ([`shared`]). Meanwhile both exchange the start frames over TCP. After these, the connection
-//!          continues in shared memory if both sides have it by then.
+//!          ([`shared`]). Meanwhile, both exchange the start frames over TCP. If both sides have the shared
+//!          memory by the time the start frames are complete, the connection continues there.
 //! Polling  shared memory raises no events while the driver is awake, so the driver polls a limited number of
 //!          streams each time it runs.
 
@@ -21,18 +21,18 @@ use std::time::Duration;
 
 /// How long a peer on this host may take to answer an offer of shared memory.
 const OFFER: Duration = Duration::from_secs(1);
-/// Maximum number of shared-memory streams polled in one call of `drive`, except before sleeping, when all
-/// are polled.
+/// Maximum number of shared-memory streams polled in one `drive` call. Before the driver sleeps, all are
+/// polled.
 const SHARED_MAX: usize = 64;
 
 impl Core {
-    /// Enables shared memory for streams between processes of one user on one host.
+    /// Enables shared memory for streams between processes of the same user on the same host.
     pub(crate) fn share_memory(&mut self) {
         self.shares = true;
     }
 
-    /// Connects to the rendezvous socket of an end's peer, if data has arrived and the peer can share memory.
-    /// Returns whether to read from the TCP socket now.
+    /// If data has arrived and the peer can share memory, connects to the rendezvous socket of an end's
+    /// peer. Returns whether to read from the TCP socket now.
     pub(super) fn call_peer(&mut self, end: u32, now: Instant) -> bool {
         let Some(line) = self.connections.get_mut(&end) else { return false };
         let Some(link) = line.transport.socket() else { return true };
@@ -59,8 +59,8 @@ impl Core {
                 Some(half) => {
                     let data = File::Offer(end).data();
                     if epoll::add(&self.epoll, half.as_fd(), data, EventFlags::IN).is_err() {
-                        // Without epoll, the handshake would never be completed. Drop it: both sides then
-                        // keep the TCP socket.
+                        // Without epoll, the handshake could never be completed. Drop the offer; both sides
+                        // then keep the TCP socket.
                         drop(half);
                         self.set_interest(end);
                         self.nic.schedule(end);
@@ -89,7 +89,7 @@ impl Core {
         self.more = true;
     }
 
-    /// Gives up an offer that the peer did not answer: the socket stays in use.
+    /// Gives up an offer that the peer did not answer; the socket stays in use.
     pub(super) fn withdraw_offer(&mut self, end: u32) {
         let Some(line) = self.connections.get_mut(&end) else { return };
         if matches!(line.offer, SharedMemoryOffer::Calling(_)) {
@@ -99,7 +99,7 @@ impl Core {
         }
     }
 
-    /// Replaces an end's socket by shared memory, if both ends have it. Returns whether it did.
+    /// Replaces an end's socket with shared memory, if both ends have it. Returns whether it did.
     pub(super) fn change_over(&mut self, end: u32) -> bool {
         if !self.shares || !self.nic.is_established(end) {
             return false;

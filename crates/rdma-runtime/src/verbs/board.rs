@@ -1,7 +1,7 @@
 //! The state behind the engine's lock: the NIC, and the program's names for its objects.
 //!
-//! Purpose  deliver every event of the NIC to the channel, queue pair or connection that it concerns before a
-//!          caller can look for it.
+//! Purpose  delivers every event of the NIC to the channel, queue pair or connection that it concerns before
+//!          a caller can look for it.
 
 use super::channel::Channel;
 use super::datagrams::Datagrams;
@@ -76,7 +76,8 @@ impl EngineState {
         self.hear_connections(now)
     }
 
-    /// Delivers events and sends what they cause, which would otherwise wait until the next drive.
+    /// Delivers events and sends the messages that they cause, which would otherwise wait until the next
+    /// `drive` call.
     fn go_on(&mut self, now: Instant) {
         while self.dispatch_events(now) {
             self.core.flush(now);
@@ -96,7 +97,7 @@ impl EngineState {
                     events.tell(AsyncEvent { cookie: *cookie, kind: AsyncEventKind::SrqLimit });
                 }
             }
-            // For a queue pair that lost its peer, the connection manager and the completions report it.
+            // If a queue pair lost its peer, the connection manager and the completions report that.
             Event::QpFailed { reason: None, .. } | Event::PeerTerminated { .. } => {}
             Event::QpFailed { qp, reason: Some(reason) } => {
                 let what = match reason {

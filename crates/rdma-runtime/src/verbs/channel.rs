@@ -1,6 +1,6 @@
 //! Channels: queues of events for a program that may wait on a file.
 //!
-//! Purpose    provide a file that `poll`, `select` and `epoll` find readable exactly while an event is
+//! Purpose    provides a file that `poll`, `select` and `epoll` find readable exactly while an event is
 //!            queued.
 //! Mechanism  an eventfd used as a semaphore: adding an event adds one, taking an event takes one. Programs
 //!            may make it non-blocking and use it in any event loop; they never read it themselves.
@@ -20,7 +20,7 @@ pub struct Channel<T> {
 }
 
 impl<T> Channel<T> {
-    /// Creates an empty channel. Its file is blocking until the program changes it, like the kernel's.
+    /// Creates an empty channel. Like the kernel's, its file is blocking until the program changes that.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -46,8 +46,8 @@ impl<T> Channel<T> {
         self.take_noting(&mut |_| ())
     }
 
-    /// Takes an event like [`Channel::take`]. Calls `note` with it while the channel is locked, so that each
-    /// event is seen either by `note` or by [`Channel::forget`].
+    /// Takes an event like [`Channel::take`]. Calls `note` with the event while the channel is locked, so
+    /// that each event is seen either by `note` or by [`Channel::forget`].
     pub fn take_noting(&self, note: &mut impl FnMut(&T)) -> Option<T> {
         let mut events = self.events();
         let event = events.pop_front()?;
@@ -64,7 +64,8 @@ impl<T> Channel<T> {
         (events.len()..before).for_each(|_| self.uncount());
     }
 
-    /// Decrements the eventfd's counter. This does not block, because the counter holds one per event.
+    /// Decrements the eventfd's counter. This does not block, because the counter equals the number of
+    /// queued events.
     fn uncount(&self) {
         let _ = rustix::io::read(&self.file, &mut [0; 8]);
     }

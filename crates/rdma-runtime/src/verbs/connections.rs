@@ -1,7 +1,9 @@
 //! The connection manager's part of the engine: listen, connect, answer, disconnect.
 //!
-//! Purpose  each connection, from its request on, has an owner that receives its events ([`CmEventHandler`]).
-//! Locking  owners are called while the NIC is locked: they record the event, and call the engine later.
+//! Purpose  gives each connection, from its request on, an owner that receives its events
+//!          ([`CmEventHandler`]).
+//! Locking  owners are called while the NIC is locked, so they must record the event and call the engine
+//!          later.
 
 use super::Engine;
 use super::board::EngineState;
@@ -61,7 +63,7 @@ impl Engine {
     /// Begins to connect a queue pair. Returns the end. `from`: the address of the device.
     ///
     /// # Errors
-    /// The address is unreachable; the queue pair is connected already; the private data is too long.
+    /// The address is unreachable; the queue pair is already connected; the private data is too long.
     pub fn connect(
         &self,
         qp: u32,
@@ -95,7 +97,7 @@ impl Engine {
     /// Accepts a request on a queue pair that is not connected.
     ///
     /// # Errors
-    /// The request is gone; the queue pair is connected already; the private data is too long.
+    /// The request is no longer valid; the queue pair is already connected; the private data is too long.
     pub fn accept(
         &self,
         end: u32,
@@ -106,10 +108,10 @@ impl Engine {
         self.turn.work(|board, now| board.core.accept(end, qp, depths, private_data, now))
     }
 
-    /// Rejects a request with private data. Its end is not valid any more.
+    /// Rejects a request with private data. Its end is then no longer valid.
     ///
     /// # Errors
-    /// The request is gone; the private data is too long.
+    /// The request is no longer valid; the private data is too long.
     pub fn reject(&self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
         self.turn.work(|board, now| board.refuse_request(end, private_data, now))
     }
@@ -118,7 +120,7 @@ impl Engine {
     pub fn disconnect(&self, end: u32) {
         self.turn.work(|board, _| {
             let Some(qp) = board.core.nic.qp_of(end) else { return };
-            // This fails if the connection has ended. If the peer has closed already, do not wait for its
+            // This fails if the connection has ended. If the peer has already closed, do not wait for its
             // remaining messages.
             let _ = match board.core.has_left(end) {
                 true => board.core.nic.core.abort(qp),
@@ -180,7 +182,7 @@ impl EngineState {
             };
             match listens.on_event(CmEvent::ConnectRequest(request)) {
                 Some(listens) => drop(self.ends.of.insert(end, EndUse::Manager(listens, None))),
-                // This fails if the peer is gone.
+                // This fails if the peer has left.
                 None => drop(self.refuse_request(end, &[], now)),
             }
         }
@@ -282,8 +284,8 @@ impl EngineState {
         }
     }
 
-    /// Handles the destruction of a connection's queue pair: the owner gets an event that the connection has
-    /// ended.
+    /// Handles the destruction of a connection's queue pair: the owner receives the event that the
+    /// connection has ended.
     pub(super) fn end_without_qp(&mut self, end: u32, now: Instant) {
         self.core.remove_after_flush(end, now);
         if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {

@@ -3,8 +3,8 @@
 //! Purpose  any queue pair can send to any other whose GID, number and Q_Key it knows.
 //! Ports    a queue pair's number contains its port ([`super::ports`]); the number in the datagram selects
 //!          one of the port's 256 queue pairs.
-//! GRH      in front of the payload, receives get the 40 bytes of a global route header, in IPv6's format,
-//!          with the GIDs of both ends.
+//! GRH      in a receive, the payload is preceded by the 40 bytes of a global route header (GRH). It has the
+//!          format of an IPv6 header and contains the GIDs of both ends.
 //! Limits   lost datagrams are not retransmitted. Q_Keys are sent in the clear, as in every implementation.
 
 use super::pairs::QueuePairs;
@@ -17,11 +17,12 @@ use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Maximum number of datagrams received from one port before the next has its turn.
+/// Maximum number of datagrams received from one port before it is the next port's turn.
 const TURN_DATAGRAMS: usize = 64;
-/// Receive buffer of a port in bytes, including the system's overhead: some thousands of datagrams.
+/// Size in bytes of a port's socket receive buffer, including the system's overhead: enough for some
+/// thousands of datagrams.
 const QUEUE_BYTES: usize = 8 << 20;
-/// Size of the receive buffer in bytes: larger than the longest datagram.
+/// Size in bytes of the buffer for one datagram: larger than the longest.
 const ROOM_BYTES: usize = 8192;
 
 /// The ports with datagram queue pairs.
@@ -88,7 +89,7 @@ impl Datagrams {
                     break;
                 }
                 let Some((length, from)) = port.udp.receive(&mut self.room) else { break };
-                // Ignore anything that is not one of our datagrams.
+                // Ignore everything that is not one of our datagrams.
                 let Ok((header, at)) = Header::read(&self.room[..length]) else { continue };
                 // The source queue pair's number must match the port.
                 if port_of(header.source) != from.port() {
@@ -120,7 +121,7 @@ impl Datagrams {
     }
 }
 
-/// Returns the GID of an address; IPv4 in mapped form (RFC 4291 §2.5.5.2).
+/// Returns the GID of an address. IPv4 addresses are in mapped form (RFC 4291 §2.5.5.2).
 pub fn gid(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -128,7 +129,8 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Builds a global route header (IBTA 8.3): version 6, payload length, IBA's next header, one hop.
+/// Builds a global route header (IBTA 8.3) with version 6, the payload length, IBA's next-header value, and
+/// a hop limit of 1.
 fn route_header(from: IpAddr, to: IpAddr, payload_bytes: usize) -> [u8; 40] {
     let mut header = [0; 40];
     header[0] = 6 << 4;

@@ -1,4 +1,4 @@
-//! Ends of connections: their uses, and the owners of their events.
+//! Ends of connections: what they are used for, and the owners of their events.
 
 use crate::core::Route;
 use kiban_rdma::nic::ConnectError;
@@ -19,7 +19,8 @@ pub struct ConnectRequest {
     pub peer: SocketAddr,
     /// The peer's private data.
     pub private_data: Vec<u8>,
-    /// Reads that the peer wants to have outstanding, and that it accepts: the maxima for our (`ird`, `ord`).
+    /// The maximum number of reads that the peer wants to have outstanding, and the maximum that it accepts.
+    /// They limit our (`ird`, `ord`).
     pub depths: (u16, u16),
 }
 
@@ -45,8 +46,8 @@ pub enum CmEvent {
         error: ConnectError,
     },
     /// The connection is retried with a new end, because the peer refused the stream or closed it without an
-    /// answer. The last retry uses the plain standard, if kiban's own extensions were offered: the peer may
-    /// not tolerate the offer, although it should ignore the bit (RFC 5044 §7.1.1).
+    /// answer. If kiban's own extensions were offered, the last retry does not offer them: the peer may not
+    /// tolerate the offer, although it should ignore the bit (RFC 5044 §7.1.1).
     Retried {
         /// The old end.
         end: u32,
@@ -64,14 +65,14 @@ pub enum CmEvent {
 
 /// A receiver of connection events. It is called while the NIC is locked, and must not call the engine.
 pub trait CmEventHandler: Send + Sync {
-    /// Receives an event. For [`CmEvent::ConnectRequest`], returns the owner of the connection's further
-    /// events; `None` refuses the request.
+    /// Handles an event. For [`CmEvent::ConnectRequest`], returns the owner of the connection's further
+    /// events, or `None` to refuse the request.
     fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>>;
 }
 
 /// The use of an end.
 pub(super) enum EndUse {
-    /// A connection of the connection manager, and, on the initiating side, how to retry it.
+    /// A connection of the connection manager. On the initiating side, contains the data for retrying it.
     Manager(Arc<dyn CmEventHandler>, Option<Box<Retry>>),
     /// An out-of-band connection of a queue pair.
     Meeting(u32),
@@ -88,7 +89,7 @@ pub(super) struct Retry {
     pub(super) offers: bool,
     /// Number of retries after pauses.
     pub(super) refused: usize,
-    /// In a pause: no events are reported.
+    /// The connection waits for its retry, and no events are reported.
     pub(super) pauses: bool,
     pub(super) qp: u32,
     pub(super) route: Route,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Whether a NIC uses kiban's own features with kiban peers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Features {
-    /// Whether the connection manager offers and accepts kiban's extensions (immediate data, atomics);
-    /// otherwise it follows the plain standard.
+    /// Whether the connection manager offers and accepts kiban's extensions (immediate data, atomics). If
+    /// not, it follows the plain standard.
     pub extensions: bool,
     /// Whether streams to processes of the same user on the same host use shared memory.
     pub shared_memory: bool,
@@ -16,7 +16,7 @@ pub struct Features {
 /// An asynchronous event of one of the program's objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AsyncEvent {
-    /// The program's identifier of the object.
+    /// The program's identifier for the object.
     pub cookie: u64,
     /// The event.
     pub kind: AsyncEventKind,
@@ -31,7 +31,7 @@ pub enum AsyncEventKind {
     QpRequestError,
     /// A queue pair failed because the peer's memory access was denied.
     QpAccessError,
-    /// A queue pair will take no more receives from its shared receive queue.
+    /// A queue pair will take no further receives from its shared receive queue.
     QpLastReceive,
     /// The first message arrived before the program made the queue pair ready to send.
     QpEstablished,
@@ -44,10 +44,10 @@ pub enum AsyncEventKind {
 /// The destinations of a completion queue's events.
 #[derive(Clone)]
 pub struct CqChannels {
-    /// For completion notifications, when the queue is armed.
+    /// The channel for completion notifications, which are sent when the queue is armed.
     pub completions: Option<Arc<Channel<u64>>>,
     /// For overruns.
     pub async_events: Arc<Channel<AsyncEvent>>,
-    /// The program's identifier of the queue.
+    /// The program's identifier for the queue.
     pub cookie: u64,
 }

@@ -1,15 +1,17 @@
-//! The engine of drop-in verbs: one RDMA NIC for all devices that a process opens.
+//! The engine behind the drop-in verbs libraries: one RDMA NIC for all devices that a process opens.
 //!
-//! Purpose          provides the semantics of `libibverbs` and `librdmacm`, below their C ABI (crates/verbs):
-//!                  numbers instead of pointers, no errno, no structures visible to a program.
+//! Purpose          provides the semantics of `libibverbs` and `librdmacm`, below their C ABI
+//!                  (crates/verbs). It uses numbers instead of pointers, no errno, and no structures that a
+//!                  program can see.
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
 //! Events           are reported through [`Channel`]s, whose files programs poll, and for connections through
 //!                  [`CmEventHandler`]. These are called while the NIC is locked: they must record the event
 //!                  and return.
-//! Progress         made by any thread that posts, polls or waits, and within microseconds by the helper
-//!                  otherwise: programs wait on files, and on memory that peers write to.
+//! Progress         made by any thread that posts, polls or waits. If none does, the helper thread makes
+//!                  progress within microseconds, because programs also wait on files and on memory that
+//!                  peers write to.
 //! Limits           one lock for all objects of a process.
 //! Not implemented  fork: a child's first call creates an engine of its own.
 
@@ -56,8 +58,8 @@ fn files_max() -> usize {
     most.map_or(usize::MAX, |most| most as usize)
 }
 
-/// Returns the NIC's settings for a process with at most `files_max` open files: connections not yet accepted
-/// hold at most a quarter of them.
+/// Returns the NIC's settings for a process with at most `files_max` open files: connections not yet
+/// accepted use at most a quarter of them.
 fn config(files_max: usize) -> Config {
     let config = Config::default();
     Config { waiting_max: config.waiting_max.min(files_max / 4), ..config }
@@ -76,7 +78,7 @@ pub struct InUse {
     pub shared: usize,
 }
 
-/// The NIC of a process. Clones share it; it closes with the last.
+/// The NIC of a process. Clones share it; it closes when the last clone is dropped.
 #[derive(Clone)]
 pub struct Engine {
     turn: Turn<EngineState, Queue>,
@@ -126,7 +128,7 @@ impl Engine {
     /// Deallocates a protection domain.
     ///
     /// # Errors
-    /// The domain is unknown, or something belongs to it.
+    /// The domain is unknown, or objects still belong to it.
     pub fn dealloc_pd(&self, pd: u32) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.destroy_pd(pd))
     }
@@ -135,15 +137,15 @@ impl Engine {
     /// peers.
     ///
     /// # Errors
-    /// There are too many regions; the access rights are inconsistent; the addresses wrap.
+    /// There are too many regions; the access rights are inconsistent; the addresses wrap around.
     pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, RequestError> {
         self.turn.work(|board, _| board.core.nic.core.register_blocks(pd, address, vec![memory], access))
     }
 
-    /// Changes the memory, the access rights or the domain of a key. The old memory is not accessed any more.
+    /// Changes the memory, the access rights or the domain of a key. The old memory is no longer accessed.
     ///
     /// # Errors
-    /// As for [`Engine::reg_mr`] and [`Engine::dereg_mr`]; nothing has changed then.
+    /// As for [`Engine::reg_mr`] and [`Engine::dereg_mr`]; in that case, nothing has changed.
     pub fn rereg_mr(
         &self,
         key: u32,
@@ -156,13 +158,13 @@ impl Engine {
             let nic = &mut board.core.nic;
             let other = nic.core.register_blocks(pd, address, vec![memory], access)?;
             let exchanged = nic.core.swap_memory(key, other);
-            // `other` now names the old memory, or the new memory if the exchange failed.
+            // `other` is now the key of the old memory, or of the new memory if the exchange failed.
             nic.deregister(other)?;
             exchanged
         })
     }
 
-    /// Deregisters memory. It is not accessed any more.
+    /// Deregisters memory, which is then no longer accessed.
     ///
     /// # Errors
     /// The key is unknown, or windows are bound to the memory.
@@ -207,7 +209,7 @@ impl Engine {
     /// Changes the capacity of a completion queue.
     ///
     /// # Errors
-    /// The queue is unknown, holds more completions already, or `entries` is too large.
+    /// The queue is unknown, it already holds more completions, or `entries` is too large.
     pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), RequestError> {
         self.turn.work(|board, _| board.core.nic.core.resize_cq(cq, entries))
     }
@@ -224,7 +226,7 @@ impl Engine {
         })
     }
 
-    /// Takes up to `most` completions and returns how many. If there are none, makes progress and tries once
+    /// Takes up to `most` completions and returns how many. If there are none, makes progress and polls once
     /// more.
     ///
     /// # Errors
@@ -263,14 +265,14 @@ impl Engine {
     ///
     /// # Errors
     /// The timeout expired ([`io::ErrorKind::TimedOut`]); the program has made the channel's file
-    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that does
-    /// not restart calls ([`io::ErrorKind::Interrupted`]).
+    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that was
+    /// installed without SA_RESTART ([`io::ErrorKind::Interrupted`]).
     pub fn next_event<T>(&self, channel: &Channel<T>, timeout: Duration) -> io::Result<T> {
         self.next_event_noting(channel, timeout, |_| ())
     }
 
-    /// Takes an event like [`Engine::next_event`]. Calls `note` with it while the channel is locked, so that
-    /// each event is seen either by `note` or by [`Channel::forget`].
+    /// Takes an event like [`Engine::next_event`]. Calls `note` with the event while the channel is locked,
+    /// so that each event is seen either by `note` or by [`Channel::forget`].
     ///
     /// # Errors
     /// As for [`Engine::next_event`].
@@ -284,8 +286,8 @@ impl Engine {
             return Ok(event);
         }
         if channel.is_nonblocking() {
-            // The helper makes progress for programs that wait on files; a non-blocking call makes progress
-            // itself.
+            // For programs that wait on files, the helper thread makes progress; a non-blocking call makes
+            // progress itself.
             let found = self.turn.look(|_| channel.take_noting(&mut note));
             return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
         }
@@ -313,7 +315,7 @@ impl Engine {
 
     // ---- shared receive queues
 
-    /// Creates a shared receive queue. It reports through `events` when fewer receives than its limit are
+    /// Creates a shared receive queue. `events` receives an event when fewer receives than the limit are
     /// left.
     ///
     /// # Errors
@@ -361,10 +363,10 @@ impl Engine {
         })
     }
 
-    /// Posts receives to a shared receive queue, until one is refused.
+    /// Posts receives to a shared receive queue until one is refused.
     ///
     /// # Errors
-    /// The refusal, and how many were accepted before it.
+    /// A receive was refused: returns the reason, and the number accepted before it.
     pub fn post_srq_receives(
         &self,
         srq: u32,

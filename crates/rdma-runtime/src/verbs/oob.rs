@@ -1,5 +1,5 @@
-//! Out-of-band connection of two queue pairs that are both ready: which side connects, which accepts, and
-//! which waits ([`super::queue_pairs`]).
+//! Out-of-band connection of two queue pairs that are both ready: decides which side connects, accepts or
+//! waits ([`super::queue_pairs`]).
 
 use super::board::EngineState;
 use super::ends::EndUse;
@@ -14,12 +14,13 @@ use std::time::Duration;
 
 /// The first and the longest pause before a connection attempt is retried.
 pub(super) const PAUSE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// Maximum time that work waits for a peer that has gone.
+/// Maximum time that work waits for a peer that has left.
 const ABANDONED: Duration = Duration::from_secs(1);
 /// Maximum number of incoming connections that wait for one queue pair to become ready.
 const HELD_MAX: usize = 4;
 
-/// Returns the MPA settings of out-of-band connections: either side may send first, and both are kiban's.
+/// Returns the MPA settings for out-of-band connections: either side may send first, and both are kiban
+/// NICs.
 pub(super) fn oob_config() -> mpa::Config {
     mpa::Config { extensions: true, peer_to_peer: true, ..mpa::Config::default() }
 }
@@ -145,7 +146,7 @@ impl EngineState {
         }
     }
 
-    /// Forgets an incoming connection that waited and is gone.
+    /// Forgets an incoming connection that waited and has ended.
     pub(super) fn forget_held(&mut self, end: u32) {
         self.qps.held.retain(|held| held.end != end);
     }
@@ -167,7 +168,7 @@ impl EngineState {
                 return None;
             }
         };
-        // Neither side has sent a PSN for the other to check.
+        // Neither side has sent a PSN that the other could check.
         if begins.is_none() && seat.ours.is_none() {
             return Some(held);
         }
@@ -211,7 +212,7 @@ impl EngineState {
         self.qps.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
     }
 
-    /// Schedules a retry of a connection of the connection manager.
+    /// Schedules a retry for a connection of the connection manager.
     pub(super) fn ask_at(&mut self, at: Instant, end: u32) {
         self.qps.timers.push(Reverse((at, Timer::CmRetry(end))));
     }
@@ -230,9 +231,9 @@ impl EngineState {
         }
     }
 
-    /// Handles a peer that has left while work is pending. The work is lost only after the time that the
-    /// program's retries would take, so that messages from other peers that were sent earlier complete first,
-    /// as programs written for InfiniBand expect.
+    /// Handles a peer that has left while work is pending. The work fails only after the time that the
+    /// configured retries would take. Messages that other peers sent earlier therefore complete first, as
+    /// programs written for InfiniBand expect.
     pub(super) fn on_abandoned(&mut self, qp: u32, now: Instant) {
         let seat = self.qps.entries.get(&qp).and_then(|entry| entry.oob.as_ref());
         let patience =
@@ -241,7 +242,7 @@ impl EngineState {
     }
 
     fn lose(&mut self, qp: u32) {
-        // The queue pair may have been destroyed or reset meanwhile.
+        // The queue pair may have been destroyed or reset in the meantime.
         if self.core.nic.core.has_sends(qp) && self.core.nic.core.has_outlived_peer(qp) {
             let _ = self.core.nic.core.give_up(qp);
             self.has_events = true;
@@ -258,7 +259,7 @@ impl EngineState {
         entry.state = State::Error;
         entry.oob = None;
         let end = entry.end.take();
-        // Cannot fail: the queue pair still expects its stream.
+        // This cannot fail: the queue pair still expects its stream.
         let _ = self.core.nic.core.give_up(qp);
         if let Some(end) = end {
             self.ends.of.remove(&end);

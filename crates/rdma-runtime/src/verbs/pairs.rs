@@ -31,7 +31,7 @@ pub enum State {
     Init,
     /// Ready to receive: messages are accepted.
     Rtr,
-    /// Ready to send: everything is allowed.
+    /// Ready to send: all operations are allowed.
     Rts,
     /// Error: everything is flushed.
     Error,
@@ -43,18 +43,18 @@ pub struct QueuePair {
     pub address: IpAddr,
     /// The transport service.
     pub service: Service,
-    /// Its queues and their sizes, and its protection domain.
+    /// The queue pair's queues, their sizes, and its protection domain.
     pub attributes: QpAttributes,
     /// The channel for its asynchronous events.
     pub async_events: Arc<Channel<AsyncEvent>>,
-    /// The program's identifier of the queue pair.
+    /// The program's identifier for the queue pair.
     pub cookie: u64,
 }
 
 /// The peer of an out-of-band connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Peer {
-    /// The peer's address, from its GID.
+    /// The peer's address, taken from its GID.
     pub address: IpAddr,
     /// The peer's queue pair number.
     pub qpn: u32,
@@ -69,7 +69,7 @@ pub(super) struct OobConnection {
     pub(super) peer: Peer,
     /// Our initial PSN and our maximum number of outstanding reads, once we are ready to send.
     pub(super) ours: Option<(u32, u16)>,
-    /// How long sends wait for the peer; `None`: for ever.
+    /// How long sends wait for the peer; `None` means without limit.
     pub(super) connect_timeout: Option<Duration>,
     /// Whether this side connects.
     pub(super) calls: bool,
@@ -91,7 +91,8 @@ pub(super) struct Entry {
     pub(super) end: Option<u32>,
     /// The Q_Key that incoming datagrams must have.
     pub(super) qkey: u32,
-    /// The creation attributes, from which a second half is created if the queue pair is connected to itself.
+    /// The creation attributes. If the queue pair is connected to itself, its second half is created from
+    /// them.
     pub(super) attributes: QpAttributes,
 }
 
@@ -111,13 +112,13 @@ pub(super) enum Timer {
     ConnectRetry(u32),
     /// Fails a queue pair whose peer did not connect in time.
     ConnectTimeout(u32),
-    /// Fails a queue pair's work for a peer that has left.
+    /// Fails the work that a queue pair has pending for a peer that has left.
     Abandoned(u32),
     /// Retries a connection of the connection manager.
     CmRetry(u32),
 }
 
-/// The queue pairs of the process, by the core's numbers.
+/// The queue pairs of the process, indexed by the core's numbers.
 #[derive(Default)]
 pub(super) struct QueuePairs {
     pub(super) entries: HashMap<u32, Entry>,

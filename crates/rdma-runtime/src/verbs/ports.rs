@@ -1,12 +1,12 @@
 //! Ports: how queue pairs find each other out of band.
 //!
-//! Purpose  a GID and a queue pair number (QPN) locate a queue pair; no fixed port, no directory, no
-//!          privilege.
+//! Purpose  makes a GID and a queue pair number (QPN) sufficient to locate a queue pair, without a fixed
+//!          port, a directory or special privileges.
 //! Numbers  the high 16 bits of a QPN are a port that the system assigned to this process at the device's
-//!          address, for TCP and UDP; the low 8 bits are an index. So QPNs of two processes never collide,
-//!          and 256 queue pairs share a port.
-//! Opening  TCP listens once the first queue pair of a port is ready to receive; before that, the port is
-//!          only reserved. UDP receives once there is a datagram queue pair.
+//!          address, for TCP and UDP; the low 8 bits are an index. QPNs of two processes therefore never
+//!          collide, and up to 256 queue pairs share a port.
+//! Opening  the TCP port is only reserved until the first of its queue pairs is ready to receive; then it
+//!          listens. The UDP port receives once there is a datagram queue pair.
 //! Reuse    numbers are reused as late as possible: packets in flight to an old queue pair must not reach a
 //!          new one.
 
@@ -58,7 +58,7 @@ impl Port {
                         count: 0,
                     });
                 }
-                // The port is in use for UDP: try another.
+                // The port is in use for UDP, so try another.
                 Err(error) => refused = Some(error),
             }
         }
@@ -100,7 +100,7 @@ impl Ports {
         Ok(u32::from(number) << 8 | index)
     }
 
-    /// Frees a number. Returns the listener of its port if the port has no other queue pairs.
+    /// Frees a number. If its port has no other queue pairs, returns the port's listener.
     pub(super) fn give_back(&mut self, address: IpAddr, qpn: u32) -> Option<u32> {
         let port = self.ports.get_mut(&(address, port_of(qpn)))?;
         port.count -= u32::from(std::mem::take(&mut port.used[(qpn % INDICES) as usize]));

@@ -1,33 +1,33 @@
-//! Queue pairs by their verbs states, and their out-of-band connections.
+//! Queue pairs: their verbs states, and their out-of-band connections.
 //!
 //! ```text
 //!   Reset ── ready ──▶ Init ── ready_to_receive ──▶ Rtr ── ready_to_send ──▶ Rts
-//!     ▲  any ── set_error, or something goes wrong ──▶ Error                  │
+//!     ▲  any ── set_error, or an error ──▶ Error                             │
 //!     └────────────────────────── reset, from any ───────────────────────────┘
 //! ```
 //!
-//! Direction         the end with the greater (address, number) connects to the port that the other's number
-//!                   contains, as soon as it is ready to send, or after it has been ready to receive for a
-//!                   while. The other end listens.
+//! Direction         the end with the greater (address, number) connects to the port contained in the other
+//!                   end's number. It connects as soon as it is ready to send, or after it has been ready to
+//!                   receive for a while. The other end listens.
 //! Identification    an incoming connection is accepted if it comes from the address and queue pair that the
-//!                   program named, and if each side's initial PSN is the one that the other side was to
-//!                   expect. On one host, it must also belong to the same user.
-//! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two are
-//!                   connected. If the peer does not come in time ([`Engine::ready_to_send`]), the oldest
-//!                   fails as unanswered, as after exhausted retries.
+//!                   program specified, and if each side's initial PSN is the one that the other side
+//!                   expects. On one host, it must also belong to the same user.
+//! Queued sends      sends are queued once a queue pair is ready to send, and sent when the two queue pairs
+//!                   are connected. If the peer does not connect in time ([`Engine::ready_to_send`]), the
+//!                   oldest send fails as if its retries were exhausted.
 //! Waiting           an incoming connection waits until its queue pair is ready. The number of connections
 //!                   per queue pair and the waiting time are bounded.
-//! Completion        a reliable queue pair's send completes when the peer has acknowledged its arrival, as in
-//!                   InfiniBand: a Write's bytes are in the peer's memory, and a request that the peer
-//!                   refuses completes as refused.
-//! Self-connection   a queue pair connected to itself (programs do so to move data within one process) gets a
-//!                   second, hidden half. It has the same completion queue and number, sends what is posted,
-//!                   and is the peer of the first half. A type 2 window bound through the second half does
-//!                   not belong to the first, so peers' use of it is refused.
+//! Completion        a reliable queue pair's send completes when the peer has acknowledged its arrival, as
+//!                   in InfiniBand: by then, a Write's bytes are in the peer's memory. A request that the
+//!                   peer refuses completes with an error.
+//! Self-connection   a queue pair connected to itself (programs do so to move data within one process) gets
+//!                   a second, hidden half. It has the same completion queue and number, sends what is
+//!                   posted, and is the peer of the first half. A type 2 window bound through the second
+//!                   half does not belong to the first half, so it cannot be used.
 //! Established       access rights, ordering and error recovery are those of iWARP.
-//! Limits            an unreliable queue pair (UC) loses nothing: it uses a stream too, without
-//!                   acknowledgements. If a reliable one is connected to it, it does not acknowledge the
-//!                   reliable one's messages.
+//! Limits            an unreliable queue pair (UC) loses no messages: it also uses a stream, but without
+//!                   acknowledgements. If a reliable queue pair is connected to an unreliable one, its
+//!                   messages are not acknowledged.
 
 use super::Engine;
 use super::board::EngineState;
@@ -42,7 +42,8 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long the connecting side stays ready to receive, before it connects without being ready to send.
+/// How long the connecting side waits after it is ready to receive before it connects without being ready to
+/// send.
 const ONLY_RECEIVES: Duration = Duration::from_millis(100);
 
 fn traits(reads: u16, ours: u16) -> StreamTraits {
@@ -50,8 +51,8 @@ fn traits(reads: u16, ours: u16) -> StreamTraits {
 }
 
 impl Engine {
-    /// Creates a queue pair. Returns its number for calls, and the 24-bit number by which programs and peers
-    /// know it.
+    /// Creates a queue pair. Returns its number for use in calls, and the 24-bit number that programs and
+    /// peers use.
     ///
     /// # Errors
     /// The NIC refuses, or the address is not local.
@@ -98,8 +99,8 @@ impl Engine {
         self.turn.work(|board, _| board.set_qkey(qp, qkey))
     }
 
-    /// Sets what peers may do with memory through this queue pair, in addition to the restrictions of its
-    /// tags.
+    /// Restricts peers' access to memory through this queue pair, in addition to the restrictions of the
+    /// steering tags.
     ///
     /// # Errors
     /// The queue pair is unknown.
@@ -107,8 +108,8 @@ impl Engine {
         self.turn.work(|board, _| board.core.nic.core.set_remote_access(qp, access))
     }
 
-    /// Moves a queue pair to Rtr: it accepts messages, for a datagram queue pair from anyone who knows the
-    /// Q_Key, otherwise from `peer`.
+    /// Moves a queue pair to Rtr, in which it accepts messages from `peer`. A datagram queue pair accepts
+    /// them from any sender that knows the Q_Key.
     ///
     /// # Errors
     /// The queue pair is unknown or in another state, or its port cannot listen.
@@ -116,8 +117,8 @@ impl Engine {
         self.turn.work(|board, now| board.ready_to_receive(qp, peer, now))
     }
 
-    /// Moves a queue pair to Rts, with the initial PSN `begins` and at most `reads` outstanding reads. A send
-    /// that finds no peer within `patience` fails; `None`: it waits for ever.
+    /// Moves a queue pair to Rts, with the initial PSN `begins` and at most `reads` outstanding reads. A
+    /// send fails if no peer connects within `patience`; if that is `None`, the send waits without limit.
     ///
     /// # Errors
     /// The queue pair is unknown, or in another state.
@@ -147,10 +148,10 @@ impl Engine {
         self.turn.work(|board, now| board.reset(qp, now))
     }
 
-    /// Posts sends, which are sent together.
+    /// Posts several work requests, which are sent together.
     ///
     /// # Errors
-    /// The first refusal, and how many were accepted before it.
+    /// A request was refused: returns the reason, and the number accepted before it.
     #[inline]
     pub fn post_sends(
         &self,
@@ -166,11 +167,11 @@ impl Engine {
         })
     }
 
-    /// Posts several sends, all or none.
+    /// Posts several sends: either all or none.
     ///
     /// # Errors
-    /// There is no room for all, or the first is refused. A later one can be refused only for a reason that
-    /// the caller could know.
+    /// There is no room for all of them, or the first is refused. A later one can be refused only for a
+    /// reason that the caller could have known.
     pub fn post_sends_together(
         &self,
         qp: u32,
@@ -189,7 +190,7 @@ impl Engine {
     /// Posts receives.
     ///
     /// # Errors
-    /// The first refusal, and how many were accepted before it.
+    /// A receive was refused: returns the reason, and the number accepted before it.
     #[inline]
     pub fn post_receives(
         &self,
@@ -251,8 +252,8 @@ impl EngineState {
         }
     }
 
-    /// Adds a second half to a queue pair that is to be connected to itself. Returns the half's number for
-    /// peers.
+    /// Adds a second half to a queue pair that is to be connected to itself. Returns the number by which
+    /// peers know that half.
     fn add_half(&mut self, qp: u32) -> io::Result<Result<u32, RequestError>> {
         let Some(entry) = self.qps.entries.get(&qp) else { return Ok(Err(RequestError::UnknownQp)) };
         let (qpn, events) = (entry.qpn, entry.events.clone());
@@ -298,13 +299,14 @@ impl EngineState {
         }
     }
 
-    /// Destroys the core's queue pair and closes its connection, whether out-of-band or of the connection
-    /// manager.
+    /// Destroys the core's queue pair and closes its connection, whether it was made out of band or by the
+    /// connection manager.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
         self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
-        // Destroy the queue pair first: nothing may be flushed to a program that has destroyed it.
+        // Destroy the queue pair first: a program that has destroyed it must not receive flushed
+        // completions.
         let _ = self.core.nic.core.destroy_qp(qp);
         let Some(end) = end else { return };
         match self.ends.of.get(&end) {
@@ -444,7 +446,8 @@ impl EngineState {
             self.ready_to_send(half, peer.initial_psn, reads, patience, now)?;
         }
         match theirs {
-            // The two are connected already; check only now that the peer expects our initial PSN.
+            // The two queue pairs are already connected; only now check that the peer expects our initial
+            // PSN.
             Some(theirs) if theirs.expects == begins => {}
             Some(_) => self.core.nic.core.abort(qp)?,
             None => {

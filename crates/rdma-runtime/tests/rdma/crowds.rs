@@ -1,5 +1,5 @@
-//! Many connections: thousands that never send a request, and a thousand idle queue pairs; their cost, and
-//! their effect on other peers.
+//! Many connections: measures the cost of thousands that never send a request and of a thousand idle queue
+//! pairs, and their effect on other peers.
 
 use crate::pair::{LONG, Side, Watch, is_told_elsewhere, resident_bytes};
 use kiban_rdma_runtime::tcp::TcpLink;
@@ -14,12 +14,12 @@ const GROWTH_BYTES_MAX: usize = 64 << 20;
 /// Raises the limit on open files to the maximum, and returns it.
 fn files_max() -> usize {
     let was = getrlimit(Resource::Nofile);
-    // An unprivileged process may raise the limit up to its hard limit, but not beyond.
+    // An unprivileged process may raise its soft limit up to the hard limit, but not beyond.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: was.maximum, maximum: was.maximum });
     getrlimit(Resource::Nofile).current.map_or(usize::MAX, |most| most as usize)
 }
 
-/// Returns the time that a new peer needs to connect and to have one byte written.
+/// Returns the time that a new peer needs to connect and to complete a one-byte write.
 fn time_for_a_good_peer(
     server: &Side,
     options: &Connect,
@@ -53,7 +53,7 @@ fn ten_thousand_silent_callers_block_no_others_and_are_dropped_in_time() {
     let options = Connect { backlog: 4096, ..Connect::default() };
     let listener = server.listen(&options);
     let Address::Ip(address) = listener.address() else { panic!("an IP address") };
-    // The clients' files count against this process's limit too, and so do connections not yet accepted.
+    // The clients' files also count against this process's limit, and so do connections not yet accepted.
     let crowd = 10_000.min(files_max().saturating_sub(3 * waiting_max + 200));
     if crowd < 10_000 {
         eprintln!("a crowd of {crowd}: this system allows no more files");
@@ -62,7 +62,7 @@ fn ten_thousand_silent_callers_block_no_others_and_are_dropped_in_time() {
     let mut longest = Duration::ZERO;
     let mut strangers = Vec::new();
     for at in 0..crowd {
-        // Forty connections from each address, so that no limit per source applies.
+        // Make forty connections from each address, so that no per-source limit applies.
         let from = Ipv4Addr::from_bits(Ipv4Addr::new(127, 78, 0, 1).to_bits() + at as u32 / 40);
         strangers.push(TcpLink::connect(address, Some(IpAddr::V4(from))).expect("a socket"));
         if at % 1000 == 999 {

@@ -1,8 +1,8 @@
-//! A peer that sends half a frame and falls silent: payload received so far is placed where allowed, and
-//! memory can be deregistered without the peer.
+//! A peer sends half a frame and then nothing more. Payload received so far is placed if that is allowed,
+//! and memory can be deregistered without the peer's cooperation.
 //!
-//! Without CRC, the long frame is being placed in that memory, so the connection ends as soon as the NIC
-//! processes it again; with CRC, the frame is validated when it is complete.
+//! Without a CRC, the long frame is being placed in that memory, so the connection ends as soon as the NIC
+//! next processes it. With a CRC, the frame is not validated until it is complete.
 
 use crate::pair::{LONG, Side, Watch};
 use kiban_rdma::iwarp::mpa;
@@ -47,8 +47,8 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         let long = write_frame(rkey, place, &[2; 60_000], agreed.crc);
         let (half, rest) = long.split_at(30_000);
         outsider.write_all(&[&whole[..], half].concat()).expect("room");
-        // The first frame is placed completely; of the second, everything received if there is no CRC,
-        // otherwise nothing.
+        // The first frame is placed completely. Of the second frame, all received payload is placed if there
+        // is no CRC, and otherwise none.
         let here = if agreed.crc { 100 } else { 100 + 30_000 - 2 - 14 };
         let begun = Watch::start();
         let moved = || side.context.counters().placed_bytes + side.context.counters().direct_bytes;
@@ -75,7 +75,7 @@ fn memory_deregistered_in_mid_frame_receives_no_further_byte() {
         assert_eq!(side.cq.wait(LONG).expect("told").status, Status::Flushed);
         connection.wait_disconnected(LONG).expect("over");
         assert_eq!((side.context.counters().bad_stag, moved()), (1, here), "{crc:?}");
-        // The Terminate states the reason: DDP, tagged buffer, invalid STag (RFC 5041 §7).
+        // The Terminate gives the reason: DDP, tagged buffer, invalid STag (RFC 5041 §7).
         let mut last = Vec::new();
         let _ = outsider.read_to_end(&mut last);
         assert_eq!(last.get(3), Some(&0x47), "{crc:?}: a Terminate in {last:x?}");

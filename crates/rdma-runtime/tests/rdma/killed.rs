@@ -41,7 +41,7 @@ fn be_killed(midst: Midst, address: Address) -> ! {
         match midst {
             Midst::PeerWrites => one.qp.post_send(Wr::write(1, mr.all(), remote)).expect("room"),
             Midst::PeerReads => one.qp.post_send(Wr::read(1, mr.all(), remote)).expect("room"),
-            // The NIC's helper thread does the rest.
+            // The NIC's helper thread makes all further progress.
             _ => std::thread::park(),
         }
         one.done();

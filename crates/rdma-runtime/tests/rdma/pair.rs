@@ -31,7 +31,7 @@ impl Watch {
     }
 }
 
-/// The environment variable that tells a child process its role and its argument.
+/// The environment variable that contains a child process's role and its argument.
 const ROLE: &str = "KIBAN_TEST_ROLE";
 
 /// One side of a connection.
@@ -90,17 +90,17 @@ pub(crate) fn remote_of(words: &[u8]) -> Remote {
 pub(crate) struct Peer(pub(crate) Child);
 
 impl Peer {
-    /// Sends SIGKILL: the process sends nothing more; the system closes its sockets.
+    /// Sends SIGKILL: the process sends nothing more, and the system closes its sockets.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it lives");
     }
 
-    /// Waits for the process, which must succeed.
+    /// Waits for the process, which must exit successfully.
     pub(crate) fn succeeds(mut self) {
         let mut output = String::new();
         self.0.stdout.take().expect("it was asked for").read_to_string(&mut output).expect("words");
         let status = self.0.wait().expect("it was started");
-        // The test program also succeeds if it finds no test of this name.
+        // The test program also succeeds if it has no test with this name.
         assert!(
             status.success() && output.contains("1 passed"),
             "a process of this story: {status}: {output}"
@@ -120,8 +120,8 @@ pub(crate) fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Runs one test of this program in a child process with a role; `before` precedes the program on the command
-/// line.
+/// Runs one test of this program in a child process that plays a role. `before` precedes the program on the
+/// command line.
 pub(crate) fn spawn(before: &[&str], story: &str, role: &str) -> Peer {
     let own = std::env::current_exe().expect("a test is a program");
     let mut words = before.iter().map(std::ffi::OsString::from).collect::<Vec<_>>();

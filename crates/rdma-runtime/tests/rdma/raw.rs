@@ -93,7 +93,7 @@ fn play(server: bool) {
     side.qp.post_send(Wr::write(10, ours.all(), to)).expect("room");
     side.qp.post_send(Wr::read(11, read.all(), from)).expect("room");
     side.qp.post_send(Wr::send(12, ours.all())).expect("room");
-    // A fenced message: when it arrives, the peer has completed its read.
+    // This is a fenced message: by the time it arrives, the peer has completed its read.
     side.qp.post_send(Wr::send_inline(13, b"").fenced()).expect("room");
     let mut done: Vec<u64> = (0..6).map(|_| side.done().id).collect();
     done.sort_unstable();

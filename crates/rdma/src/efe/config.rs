@@ -8,36 +8,38 @@ kiban_base::settings! {
     /// [`Config::ethernet`] for other rates, and [`Config::udp`] for hosts whose response time depends on
     /// their operating system.
     pub struct Config {
-        /// Maximum segment length in bytes, up to 1472; a flow uses the lesser of its two ends' values.
+        /// Maximum segment length in bytes, up to 1472; a flow uses the smaller of the values at its two
+        /// ends.
         segment_bytes: usize = 1472,
-        /// Whether frames carry a CRC-32C and frames without one are dropped. Not needed where an FCS covers
-        /// the whole path.
+        /// Whether sent frames carry a CRC-32C and received frames without one are dropped. A CRC is not
+        /// needed where an Ethernet FCS covers the whole path.
         checked: bool = false,
-        /// Maximum number of a flow's frames in flight or queued, and of received segments that wait for its
-        /// host: a power of two up to 64.
+        /// Maximum number of frames that a flow has in flight or queued, and maximum number of received
+        /// segments that it holds until the host takes them. Must be a power of two, at most 64.
         window_frames: u32 = 64,
-        /// Maximum number of flows, including those being set up and those that linger.
+        /// Maximum number of flows, including those being set up and those lingering.
         flows_max: usize = 4096,
-        /// Maximum number of incoming requests that are not answered or not confirmed yet.
+        /// Maximum number of incoming requests that the host has not answered or the peer has not
+        /// confirmed.
         asked_max: usize = 64,
         /// How long such a request is kept.
         asked_for: Duration = Duration::from_secs(5),
-        /// Target number of frames that a flow keeps in the queues of its path. More: less idle time; fewer:
-        /// shorter queues.
+        /// Target number of frames that a flow keeps in the queues on its path. A higher number reduces
+        /// idle time; a lower number keeps queues shorter.
         backlog_frames: u32 = 3,
-        /// Queueing delay at which a flow aims to keep no frames queued: many flows together keep queues no
-        /// longer than this.
+        /// Queueing delay at which a flow tries to keep no frames of its own queued. Even many flows
+        /// together therefore keep the queueing delay below this value.
         queue_delay_max: Duration = Duration::from_micros(50),
-        /// Interval of drain epochs, in which all senders to this endpoint pause for a moment, so that all
-        /// see an empty queue: at least 100 times `queue_delay_max`.
+        /// Interval between drain epochs, in which all senders to this endpoint pause for a moment so that
+        /// each can measure an empty queue. At least 100 times `queue_delay_max`.
         breath_every: Duration = Duration::from_millis(25),
-        /// Delay of the drain epoch after a flow has begun, because the flow may have seen only full queues.
+        /// Delay between the start of a flow and a drain epoch: a new flow may have seen only full queues.
         breath_after_join: Duration = Duration::from_millis(1),
         /// Period over which the minimum round-trip time is measured; a minimum stays valid for one to two
         /// periods.
         base_period: Duration = Duration::from_secs(10),
-        /// Number of later frames that must have arrived before a missing frame is considered lost (RFC 9002
-        /// §6.1.1 has 3).
+        /// Number of later frames that must have arrived before a missing frame is considered lost (3 in
+        /// RFC 9002 §6.1.1).
         reorder_frames: u32 = 3,
         /// Maximum delay of an acknowledgement that waits for a second frame (delayed ACK).
         ack_after: Duration = Duration::from_micros(10),
@@ -45,13 +47,14 @@ kiban_base::settings! {
         resend_after: Duration = Duration::from_millis(1),
         /// Minimum retransmission timeout.
         resend_after_min: Duration = Duration::from_micros(100),
-        /// Maximum retransmission timeout: it doubles with each timeout in a row.
+        /// Maximum retransmission timeout: the timeout doubles with each consecutive expiry.
         resend_after_max: Duration = Duration::from_millis(200),
-        /// Maximum number of retransmissions in a row without progress before the peer is given up.
+        /// Maximum number of consecutive retransmissions without progress before the flow is given up.
         resends_max: u32 = 16,
-        /// Silence after which the peer is probed (keep-alive); then every quarter of it. Zero: never.
+        /// Time without frames from the peer after which it is probed (keep-alive). Further probes follow
+        /// at a quarter of this interval. Zero disables probing.
         probe_after: Duration = Duration::from_secs(1),
-        /// Maximum number of unanswered probes before the peer is given up.
+        /// Maximum number of unanswered probes before the flow is given up.
         probes_max: u32 = 8,
         /// How long a flow that has ended is kept, to answer a peer that missed the end.
         linger: Duration = Duration::from_millis(500),
@@ -59,7 +62,7 @@ kiban_base::settings! {
 }
 
 impl Config {
-    /// Returns settings for an Ethernet of this rate. Below 10 Gbit/s, delays are longer, because a frame
+    /// Returns settings for Ethernet at this rate. Below 10 Gbit/s, the delays are longer because a frame
     /// takes longer to transmit.
     pub fn ethernet(bits_per_second: u64) -> Config {
         let settings = Config::default();
@@ -76,8 +79,8 @@ impl Config {
         }
     }
 
-    /// Returns settings for UDP over IPv4 or IPv6 in packets of 1500 bytes: with a CRC, and with times suited
-    /// to operating systems.
+    /// Returns settings for UDP over IPv4 or IPv6 in packets of 1500 bytes: with a CRC, and with timeouts
+    /// that allow for the operating system's response time.
     pub fn udp() -> Config {
         Config {
             // 1500 minus 40 bytes of IPv6, 8 of UDP, the frame header and the CRC.
@@ -94,7 +97,7 @@ impl Config {
         }
     }
 
-    /// Limits the settings to the bounds of the format.
+    /// Clamps the settings to the limits of the frame format.
     pub(super) fn bounded(mut self) -> Config {
         self.segment_bytes = self.segment_bytes.clamp(1, SEGMENT_BYTES_MAX);
         let window = self.window_frames.clamp(2, 64);

@@ -1,25 +1,30 @@
 //! Congestion control: how many frames a flow may have in flight. It reacts to delay, not to loss.
 //!
-//! Base       the minimum round-trip time (RTT) of full-size frames in the last 10 to 20 s: that of the path
-//!            with empty queues. Shorter frames are stored and forwarded faster, so they do not count.
-//! Backlog    with a window W and a measured RTT r, W·(r − base)/r frames are in queues; the rest are on the
-//!            wire.
-//! Target     b = B·(1 − q/Q), not below 0: q = r − base is the queueing delay, the same for all flows that
-//!            share a queue, B is `backlog_frames`, Q `queue_delay_max`. One flow keeps about B frames in a
-//!            queue; many together keep less than Q holds.
-//! Update     the RTT of W frames with the target backlog would be p = base·W/(W − b). A shorter RTT means
-//!            that the path has spare capacity, a longer one that it has none: once per RTT, W moves half the
-//!            distance, W ← W + (b − backlog)/2. At equilibrium all flows of a queue have the same W/r, since
-//!            b depends on nothing else (FAST TCP: Jin, Wei, Low 2004, with a target backlog that shrinks).
+//! Base       the minimum round-trip time (RTT) of full-size frames in the last 10 to 20 s. It represents
+//!            the path with empty queues. Shorter frames do not count, because switches store and forward
+//!            them faster.
+//! Backlog    with a window W and a measured RTT r, W·(r − base)/r of its frames are in queues and the rest
+//!            are on the wire.
+//! Target     the target backlog is b = B·(1 − q/Q), but at least 0. Here q = r − base is the queueing
+//!            delay, which is the same for all flows that share a queue; B is `backlog_frames` and Q is
+//!            `queue_delay_max`. A single flow keeps about B frames in a queue; many flows together keep
+//!            the queueing delay below Q.
+//! Update     with W frames in flight and the target backlog, the RTT would be p = base·W/(W − b). A
+//!            shorter measured RTT means that the path has spare capacity; a longer one means that it has
+//!            none. Once per RTT, W therefore moves half the distance to the target: W ← W + (b −
+//!            backlog)/2. At equilibrium all flows that share a queue have the same rate W/r, because b
+//!            depends only on q, which they share. This is FAST TCP (Jin, Wei, Low 2004) with a target
+//!            backlog that shrinks as the delay grows.
 //! Startup    the window doubles every RTT while the backlog is below one frame.
-//! Loss       with short queues, a loss is attributed to the wire: no reduction. With queueing delay q the
-//!            window is reduced by the fraction q/2Q, at most once per RTT. A timeout restarts from two
-//!            frames.
-//! Fractions  a window of 2.3 frames means two frames, and a third when r/2.3 has passed since the last; one
-//!            of 0.2 means a frame every five RTTs. Above `WHOLE`, fractions are rounded up.
-//! Drain      flows that began with a full queue do not know their base, and would take more than their
-//!            share. A receiver therefore requests all its senders at once to pause for Q: the first frames
-//!            afterwards see empty queues (`drain_epochs.rs`).
+//! Loss       while queues are short, a loss is attributed to the wire and the window is not reduced. With
+//!            queueing delay q, the window is reduced by the fraction q/2Q, at most once per RTT. After a
+//!            timeout, the window restarts at two frames.
+//! Fractions  a window of 2.3 frames allows two frames in flight, plus a third once r/2.3 has passed since
+//!            the last frame was sent. A window of 0.2 allows one frame every five RTTs. Windows above
+//!            `WHOLE` are rounded up to whole frames.
+//! Drain      flows that began while the queue was full have never measured their base RTT, and would take
+//!            more than their share. A receiver therefore asks all its senders at once to pause for Q, and
+//!            the first frames after the pause find the queues empty (`drain_epochs.rs`).
 
 use super::Config;
 use core::time::Duration;
@@ -27,9 +32,9 @@ use kiban_base::Instant;
 
 /// Initial window, in frames.
 const WINDOW_INITIAL: f64 = 2.0;
-/// Minimum window: a frame every 64 round trips.
+/// Minimum window: one frame every 64 round trips.
 const WINDOW_MIN: f64 = 1.0 / 64.0;
-/// Window, in frames, above which fractions are not worth a timer.
+/// Window, in frames, above which a fraction is rounded up, because pacing it is not worth a timer.
 const WHOLE: f64 = 8.0;
 
 /// Divisor of the window while all flows measure the minimum RTT.
@@ -39,7 +44,7 @@ const SHALLOW: f64 = 8.0;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Gate {
     Open,
-    /// Not before this time, unless another event allows it earlier.
+    /// Sending is not allowed before this time, unless another event allows it earlier.
     At(Instant),
     Shut,
 }
@@ -48,14 +53,14 @@ pub(super) enum Gate {
 pub(super) struct Congestion {
     window: f64,
     window_max: f64,
-    /// The window up to which slow start continues; `None` when it has ended.
+    /// The window at which slow start ends; `None` once it has ended.
     starting: Option<f64>,
-    /// Minimum RTT in nanoseconds, of this period and of the previous one.
+    /// Minimum RTT in nanoseconds in this period and in the previous one.
     base: [u64; 2],
     base_since: Instant,
-    /// Length of the longest frame whose RTT was measured.
+    /// Length in bytes of the longest frame whose RTT was measured.
     base_bytes: usize,
-    /// RTTs in this round: their sum in nanoseconds, and their number.
+    /// The sum, in nanoseconds, and the number of RTTs measured in this round.
     sum: u64,
     samples: u64,
     /// Mean RTT of the previous round, nanoseconds.
@@ -63,7 +68,8 @@ pub(super) struct Congestion {
     /// Whether a frame had to wait for the window in this round.
     was_full: bool,
     was_cut: bool,
-    /// Nothing is sent before the first of these, and little before the second: see Drain.
+    /// Nothing is sent before `silent_until`, and only a fraction of the window before `shallow_until`: see
+    /// Drain.
     silent_until: Instant,
     shallow_until: Instant,
 }
@@ -122,12 +128,12 @@ impl Congestion {
         self.sum.checked_div(self.samples)
     }
 
-    /// Ends a round: everything in flight when it began has arrived or was given up.
+    /// Ends a round: every frame that was in flight when it began has arrived or is considered lost.
     pub(super) fn on_round(&mut self, config: &Config, now: Instant) {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
         if now < self.shallow_until {
-            // Ignore this round: queues are short only because all flows hold back after a drain epoch.
+            // Ignore this round: queues are short only because all flows send less after a drain epoch.
             (self.sum, self.samples) = (0, 0);
             return;
         }
@@ -175,8 +181,8 @@ impl Congestion {
         (self.sum, self.samples) = (0, 0);
     }
 
-    /// Handles the receiver's request to pause. `spread`, below one, spreads the first frames afterwards over
-    /// a round trip.
+    /// Handles the receiver's request to pause. `spread`, a number below one, determines where within one
+    /// round trip the first frame after the pause is sent.
     pub(super) fn on_drain_epoch(&mut self, spread: f64, config: &Config, now: Instant) {
         let spread = (self.round_trip as f64 * spread) as u64;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
@@ -187,8 +193,8 @@ impl Congestion {
         self.window = window.clamp(WINDOW_MIN, self.window_max);
     }
 
-    /// Returns whether a frame may be sent with `in_flight` frames in flight, the last of which was sent at
-    /// `last`.
+    /// Returns whether a frame may be sent now, given that `in_flight` frames are in flight and that the
+    /// last one was sent at `last`.
     #[inline]
     pub(super) fn gate(&mut self, in_flight: u32, last: Instant, now: Instant) -> Gate {
         if now < self.silent_until {
@@ -221,7 +227,7 @@ mod tests {
 
     const BASE: u64 = 10_000;
 
-    /// Returns a flow after rounds with these RTTs and an always full window.
+    /// Returns the state after rounds with these RTTs, during which the window was always full.
     fn after(trips: &[u64]) -> Congestion {
         let config = Config::default();
         let mut flow = Congestion::new(&config);
@@ -237,8 +243,8 @@ mod tests {
     fn the_window_doubles_until_a_frame_waits() {
         assert_eq!(after(&[BASE]).window(), 4.0);
         assert_eq!(after(&[BASE, BASE, BASE]).window(), 16.0);
-        // 16 frames at 20 us: 8 are queued, the target is 3·(1 − 10/50) = 2.4; half of the difference is
-        // removed.
+        // 16 frames at 20 us: 8 are queued, and the target backlog is 3·(1 − 10/50) = 2.4. The window
+        // shrinks by half the difference.
         assert_eq!(after(&[BASE, BASE, BASE, 2 * BASE]).window(), 16.0 - 2.8);
     }
 

@@ -1,13 +1,14 @@
 //! Drain epochs: a receiver requests all its senders to pause for a moment at the same time.
 //!
-//! Purpose    delay-based flows share a queue fairly only if they agree on the path's round-trip time without
-//!            queueing. A flow that began while others kept the queue filled has never measured it.
+//! Purpose    delay-based flows share a queue fairly only if they agree on the path's round-trip time
+//!            without queueing delay. A flow that began while other flows kept the queue filled has never
+//!            measured that time.
 //! Mechanism  a flag in every frame; a sender that sees it change pauses for `queue_delay_max`
 //!            (`congestion.rs`).
-//! Timing     one epoch every `breath_every`. After a flow has begun or resumed, one `breath_after_join`
-//!            later and another soon after that, at most at four times the normal rate. No epoch unless at
-//!            least two flows have delivered something since the last one.
-//! Limits     flows that share a queue on their way to different receivers do not pause together.
+//! Timing     one epoch every `breath_every`. When a flow begins or resumes, an extra epoch follows after
+//!            `breath_after_join` and another soon after that, at no more than four times the normal rate.
+//!            An epoch is skipped unless at least two flows have delivered something since the last one.
+//! Limits     flows to different receivers do not pause at the same time, even if they share a queue.
 
 use super::Config;
 use kiban_base::Instant;
@@ -41,8 +42,8 @@ impl DrainEpochs {
         self.flag
     }
 
-    /// Records that a flow has delivered something new. `seen` is the number of the epoch in which it last
-    /// did.
+    /// Records that a flow has delivered something new. `seen` is the number of the epoch in which the flow
+    /// last delivered something.
     #[inline]
     pub(super) fn on_busy(&mut self, seen: &mut u32, config: &Config, now: Instant) {
         if *seen != self.number {
@@ -81,19 +82,19 @@ mod tests {
         epochs.on_busy(&mut one, &config, at(1000));
         epochs.on_busy(&mut one, &config, at(26_000));
         assert!(!epochs.flag(), "alone");
-        // (moment, whether of the other flow, the flag afterwards)
+        // (time of a delivery, whether it is by the other flow, the flag afterwards)
         let rows = [
             (27_000, true, false),
             (27_500, false, false),
             (31_000, false, false),
-            // The epoch comes a quarter of the period after the last one, since a flow has joined.
+            // A flow has joined, so this epoch follows the last one after a quarter of the period.
             (32_250, false, true),
             // And once more after that.
             (38_000, true, true),
             (38_500, false, false),
             (63_000, true, false),
             (63_500, false, true),
-            // The other flow delivers nothing any more.
+            // The other flow has stopped delivering.
             (88_500, false, true),
             (113_500, false, true),
         ];

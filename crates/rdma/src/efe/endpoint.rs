@@ -29,8 +29,8 @@ pub struct Endpoint {
     services: Vec<u16>,
     events: VecDeque<Event>,
     control_frames: VecDeque<(Peer, [u8; HEADER_BYTES])>,
-    /// The TX queue: flows that may have something to send, each at most once; and flows that owe an
-    /// acknowledgement.
+    /// The TX queue, which lists the flows that may have something to send, each at most once; and the
+    /// flows whose acknowledgement is pending.
     ready: VecDeque<u32>,
     pending_acks: Vec<u32>,
     timers: TimerWheel,
@@ -53,7 +53,7 @@ macro_rules! context {
 }
 
 impl Endpoint {
-    /// Creates an endpoint. `key` seeds the generator of its keys and numbers.
+    /// Creates an endpoint. `key` seeds the random number generator for flow keys and sequence numbers.
     pub fn new(config: Config, key: RngKey) -> Endpoint {
         let config = config.bounded();
         let mut rng = SecureRng::new(key);
@@ -74,7 +74,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the settings, limited to their bounds.
+    /// Returns the settings in effect, clamped to their limits.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -84,7 +84,7 @@ impl Endpoint {
         &self.counters
     }
 
-    /// Returns the number of flows, including those being set up and those that linger.
+    /// Returns the number of flows, including those being set up and those lingering.
     pub fn flows(&self) -> usize {
         self.flows.len()
     }
@@ -114,7 +114,7 @@ impl Endpoint {
         self.services.clear();
     }
 
-    /// Returns the peers of all flows, including those being set up and those that linger.
+    /// Returns the peers of all flows, including those being set up and those lingering.
     pub fn peers(&self) -> impl Iterator<Item = Peer> {
         self.flows.iter().map(|(_, flow)| flow.peer)
     }
@@ -124,7 +124,7 @@ impl Endpoint {
         self.services.retain(|known| *known != service);
     }
 
-    /// Requests a service of `peer`. Returns the number of the new flow.
+    /// Requests a service from `peer`. Returns the number of the new flow.
     ///
     /// # Errors
     /// `Greeting`, `TooMany`.
@@ -191,8 +191,8 @@ impl Endpoint {
         }
     }
 
-    /// Finishes sending: after all queued segments the peer learns that no more follow. The peer may
-    /// continue to send; the flow ends when both sides have finished.
+    /// Finishes sending: after all queued segments, the peer is notified that no more will follow. The peer
+    /// may continue to send; the flow ends once both sides have finished.
     ///
     /// # Errors
     /// `UnknownFlow`, `NotConnected`, `Finished`.
@@ -214,8 +214,8 @@ impl Endpoint {
         let aborted = self.flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
         match aborted.stage {
             Stage::Lingering { .. } => return Err(RequestError::UnknownFlow),
-            // The peer does not know our number yet: its reply will match no flow, and be answered with an
-            // abort.
+            // The peer does not know our flow number yet. Its reply will match no flow, and we will answer
+            // it with an abort.
             Stage::Connecting { .. } => self.forget(flow),
             Stage::RequestReceived { .. } | Stage::Refused { .. } => return self.reject(flow, &[], now),
             Stage::Open | Stage::Accepted { .. } => self.linger(flow, true, now),
@@ -249,7 +249,7 @@ impl Endpoint {
         self.flows.get(flow).map(|flow| flow.peer)
     }
 
-    /// Returns the number of segments that `send` accepts now.
+    /// Returns the number of segments that `send` can accept now.
     pub fn room(&self, flow: FlowNumber) -> usize {
         match self.flows.get(flow) {
             Some(Flow { stage: Stage::Open, halves: Some(halves), is_finishing: false, .. }) => {
@@ -259,7 +259,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the number of queued segments, including the end, that are not acknowledged.
+    /// Returns the number of queued segments that are not acknowledged. The end of the flow counts as one.
     pub fn unacknowledged(&self, flow: FlowNumber) -> usize {
         let halves = self.flows.get(flow).and_then(|flow| flow.halves.as_ref());
         halves.map_or(0, |halves| halves.sender.unacknowledged())
@@ -280,16 +280,17 @@ impl Endpoint {
     /// Queues a copy of a segment, which is retransmitted until it is acknowledged.
     ///
     /// # Errors
-    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; `Full`: an event reports when there is room.
+    /// `UnknownFlow`, `NotConnected`, `Finished`, `TooLong`; or `Full`, after which an event reports when
+    /// there is room.
     #[inline]
     pub fn send(&mut self, flow: FlowNumber, segment: &[u8], now: Instant) -> Result<(), RequestError> {
         self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
     }
 
-    /// Sends like [`Endpoint::send`] a segment that `fill` writes in place: it gets `length` zeroed bytes.
+    /// Like [`Endpoint::send`], but `fill` writes the segment in place, into `length` zeroed bytes.
     ///
     /// # Errors
-    /// As for `send`; `fill` is not called then.
+    /// As for `send`. On error, `fill` is not called.
     #[inline]
     pub fn send_with(
         &mut self,
@@ -317,7 +318,7 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Requests [`Event::Writable`] when there is room.
+    /// Requests [`Event::Writable`] for when there is room again.
     pub fn want_room(&mut self, flow: FlowNumber) {
         if let Some(flow) = self.flows.get_mut(flow) {
             flow.wants_room = true;
@@ -329,8 +330,8 @@ impl Endpoint {
         self.flows.get(flow)?.halves.as_ref()?.receiver.peek()
     }
 
-    /// Takes the next segment into `out`, whose old buffer is reused. Returns whether there was one. Taking a
-    /// segment gives the peer new credit.
+    /// Moves the next segment into `out` and reuses the old buffer of `out`. Returns whether there was a
+    /// segment. Taking a segment grants the peer new credit.
     #[inline]
     pub fn receive(&mut self, flow: FlowNumber, out: &mut Vec<u8>, now: Instant) -> bool {
         self.take(flow, Some(out), now)
@@ -402,7 +403,8 @@ impl Endpoint {
         };
         let request = (peer, setup.flow, setup.key);
         if let Some(&number) = self.flow_of_request.get(&request) {
-            // The request was repeated, because our answer was lost or the host has not decided yet.
+            // The peer has repeated its request because our answer was lost or the host has not decided
+            // yet.
             let flow = self.flows.get_mut(number).expect("askers are those of flows");
             if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
                 flow.control_frame_due = true;
@@ -435,7 +437,8 @@ impl Endpoint {
         self.set_alarm(number);
     }
 
-    /// Aborts a flow that a peer accepted after we gave it up; otherwise the peer would wait.
+    /// Aborts a flow that the peer accepted after we had given it up; otherwise the peer would keep
+    /// waiting.
     fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
         if let Ok((setup, _)) = Setup::read(payload) {
             self.post(peer, control_frame(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
@@ -448,8 +451,8 @@ impl Endpoint {
         }
     }
 
-    /// Writes the next frame for the link into `room`. Returns its peer and length. Control frames without a
-    /// flow go first; flows take turns.
+    /// Writes the next frame for the link into `room`. Returns the peer to send it to, and its length.
+    /// Control frames that belong to no flow are sent first; after them, flows take turns.
     ///
     /// # Panics
     /// If `room` is shorter than [`Endpoint::frame_bytes_max`].
@@ -490,8 +493,8 @@ impl Endpoint {
         self.timers.next_deadline()
     }
 
-    /// Fires due timers and allows pending acknowledgements, after the host could send data that carries
-    /// them.
+    /// Fires due timers and releases pending acknowledgements. Call it after the host has had the
+    /// opportunity to send data that carries them.
     #[inline]
     pub fn settle(&mut self, now: Instant) {
         while let Some((moment, number)) = self.timers.pop_expired(now) {
@@ -523,7 +526,7 @@ impl Endpoint {
 
     // ---- closing flows
 
-    /// Ends a flow and reports it to the host, unless the host knows already.
+    /// Ends a flow and reports it to the host, unless the host already knows.
     fn end(&mut self, number: u32, why: EndReason, now: Instant) {
         match why {
             EndReason::Rejected | EndReason::Forgotten => return self.forget(number),
@@ -538,7 +541,7 @@ impl Endpoint {
         }
     }
 
-    /// Lets a flow linger, to answer a peer that missed its end.
+    /// Keeps an ended flow for a while, to answer a peer that missed the end.
     fn linger(&mut self, number: u32, aborts: bool, now: Instant) {
         let flow = self.flows.get_mut(number).expect("the caller has looked");
         self.half_open -= usize::from(flow.is_half_open());
@@ -557,7 +560,7 @@ impl Endpoint {
 
     // ---- scheduling
 
-    /// Updates a flow's scheduling after a change: pending data, a pending acknowledgement, a new deadline.
+    /// Reschedules a flow after a change such as pending data, a pending acknowledgement or a new deadline.
     #[inline]
     fn after(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
@@ -568,7 +571,7 @@ impl Endpoint {
         self.schedule(number);
     }
 
-    /// Appends a flow to the TX queue, unless it is in it.
+    /// Appends a flow to the TX queue, unless it is already there.
     #[inline]
     fn schedule(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
@@ -588,7 +591,7 @@ impl Endpoint {
         }
     }
 
-    /// Draws a key and an initial sequence number.
+    /// Draws a random key and a random initial sequence number.
     fn draw_key(&mut self) -> (u32, u32) {
         (self.rng.draw_u32(), self.rng.draw_u32())
     }

@@ -1,4 +1,4 @@
-//! EFE-like frames directly in Ethernet frames: a 14-byte header in front, padding behind.
+//! EFE-like frames carried directly in Ethernet frames, with a 14-byte header before and padding after.
 //!
 //! Type             88B5, IEEE's EtherType for local experiments.
 //! Not implemented  VLAN tags; frames to group addresses are ignored.
@@ -42,7 +42,8 @@ pub fn fetch(endpoint: &mut Endpoint, own: Mac, room: &mut [u8], now: Instant) -
     Some(length.max(FRAME_BYTES_MIN))
 }
 
-/// Takes a frame received at that port with a correct FCS. Returns whether it was for the endpoint.
+/// Takes a frame that arrived at the endpoint's Ethernet port with a correct FCS. Returns whether it was
+/// for the endpoint.
 pub fn arrive(endpoint: &mut Endpoint, own: Mac, frame: &[u8], now: Instant) -> bool {
     match Header::read(frame) {
         Ok((header, length)) if header.ether_type == ether_type::EXPERIMENTAL && header.target == own => {

@@ -1,4 +1,4 @@
-//! A flow: its states, its frames in both directions, its timers.
+//! A flow: its states, its frames in both directions, and its timers.
 //!
 //! ```text
 //!                  connect                       a new request
@@ -10,9 +10,10 @@
 //!                          over (answers for a while, then is removed)
 //! ```
 //!
-//! Letters   control frames of setup and end are built from the state, and retransmitted until they are
-//!           answered.
-//! Probes    a peer that is silent for `probe_after` is probed; one whose credit is used up is probed sooner.
+//! Letters   the control frames for setup and for the end of a flow are built from its state, and
+//!           retransmitted until they are answered.
+//! Probes    a peer that is silent for `probe_after` is probed; a peer that has granted no more credit is
+//!           probed sooner.
 
 use super::config::Config;
 use super::counters::EfeCounters;
@@ -24,8 +25,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Instant, Timer};
 
-/// Maximum number of times that an accept is retransmitted by timer: a real initiator repeats its request,
-/// and a forged request must not trigger more.
+/// Maximum number of times that the timer retransmits an accept. A real initiator repeats its request,
+/// which triggers another accept; a forged request must not cause more traffic than this.
 const ACCEPTS_MAX: u32 = 4;
 
 /// The state of a flow.
@@ -35,13 +36,13 @@ pub(super) enum Stage {
     Connecting { greeting: Vec<u8> },
     /// The peer's request waits for our host's answer.
     RequestReceived { until: Instant },
-    /// Our host has accepted; the peer may not know.
+    /// Our host has accepted the request; the peer may not know it yet.
     Accepted { greeting: Vec<u8>, until: Instant },
-    /// Our host has rejected; the peer may not know.
+    /// Our host has rejected the request; the peer may not know it yet.
     Refused { greeting: Vec<u8>, until: Instant },
     /// Connected.
     Open,
-    /// Lingers for peers that missed the end; `answer` is sent to them.
+    /// The flow has ended and is kept for a while: a peer that missed the end receives `answer`.
     Lingering { until: Instant, answer: Header },
 }
 
@@ -68,7 +69,7 @@ pub(super) struct Flow {
     pub(super) stage: Stage,
     pub(super) service: u16,
     pub(super) segment_bytes: usize,
-    /// The key that frames to us carry, and our initial sequence number.
+    /// The key that frames to us must carry, and our initial sequence number.
     pub(super) key: u32,
     pub(super) initial: u32,
     /// The peer's flow number, key, initial sequence number and credit.
@@ -78,11 +79,12 @@ pub(super) struct Flow {
     pub(super) peer_credit: u8,
     pub(super) halves: Option<Halves>,
 
-    /// Whether the state's control frame is to be sent, and when it is retransmitted.
+    /// Whether the control frame for this state is to be sent now, and the time at which it is
+    /// retransmitted.
     pub(super) control_frame_due: bool,
     control_frame_at: Instant,
     control_frames_sent: u32,
-    /// The host has finished sending; whether the end still waits for a slot.
+    /// Whether the host has finished sending, and whether the end of the flow still waits for a slot.
     pub(super) is_finishing: bool,
     end_waits: bool,
     told_finished: bool,
@@ -91,19 +93,20 @@ pub(super) struct Flow {
     /// The drain flag of the peer's latest frames.
     pub(super) peer_drain_flag: bool,
 
-    /// Number of unanswered probes, when the next is due, and whether it is for credit.
+    /// The number of unanswered probes, the time at which the next is due, and whether that one is for
+    /// credit.
     probes: u32,
     probe_at: Instant,
     probes_credit: bool,
-    /// Number of probes since there was credit; whether a probe is to be sent now.
+    /// The number of probes since there was last credit, and whether a probe is to be sent now.
     credit_probes: u32,
     probe_now: bool,
-    /// When the window allows the next frame.
+    /// The time at which the congestion window allows the next frame.
     pace_at: Instant,
 
     pub(super) timer: Timer,
-    /// Whether the flow is in the TX queue; whether it is in the list of pending acknowledgements; whether it
-    /// may send an acknowledgement without a segment.
+    /// Whether the flow is in the TX queue, whether it is in the list of pending acknowledgements, and
+    /// whether it may send an acknowledgement without a segment.
     pub(super) is_queued: bool,
     pub(super) in_ack_list: bool,
     pub(super) may_send_ack: bool,
@@ -146,12 +149,13 @@ impl Flow {
         }
     }
 
-    /// Returns whether this is a peer's request that is not confirmed: unanswered, accepted or rejected.
+    /// Returns whether this is an incoming request that the peer has not confirmed yet, whether unanswered,
+    /// accepted or rejected.
     pub(super) fn is_half_open(&self) -> bool {
         matches!(self.stage, Stage::RequestReceived { .. } | Stage::Accepted { .. } | Stage::Refused { .. })
     }
 
-    /// Takes over the values of the peer's setup.
+    /// Adopts the values in the peer's setup frame.
     pub(super) fn learn(&mut self, header: &Header, setup: &Setup<'_>, config: &Config) {
         (self.peer_flow, self.peer_key) = (setup.flow, setup.key);
         (self.peer_initial, self.peer_credit) = (header.sequence, header.credit);
@@ -159,7 +163,7 @@ impl Flow {
         self.peer_drain_flag = header.has(flag::DRAIN);
     }
 
-    /// Creates both directions, once the peer's values are known.
+    /// Creates the sender and the receiver, once the peer's values are known.
     pub(super) fn make_halves(&mut self, config: &Config) {
         let mut sender = Sender::new(self.initial, config);
         sender.allow(self.peer_credit);
@@ -181,14 +185,14 @@ impl Flow {
         cx.events.push_back(Event::Connected { flow: self.number, greeting });
     }
 
-    /// Records that a frame of the peer arrived: restarts the probe timer.
+    /// Records that a frame from the peer has arrived, and restarts the probe timer.
     fn on_peer_heard(&mut self, config: &Config, now: Instant) {
         self.probes = 0;
         self.probes_credit = false;
         self.probe_at = if config.probe_after.is_zero() { Instant::NEVER } else { now + config.probe_after };
     }
 
-    /// Returns the next deadline. Never late.
+    /// Returns the next deadline, which is never late.
     #[inline]
     pub(super) fn deadline(&self) -> Instant {
         match &self.stage {
@@ -207,7 +211,7 @@ impl Flow {
 
     // ---- receive path
 
-    /// Handles a frame with our number and key. Returns why the flow has ended, if it has.
+    /// Handles a frame that carries our flow number and key. If the flow has ended, returns the reason.
     pub(super) fn on_frame(
         &mut self,
         header: &Header,
@@ -328,7 +332,7 @@ impl Flow {
         self.is_done().then_some(EndReason::Finished)
     }
 
-    /// Uses free slots for a waiting end, or reports to the host that there is room.
+    /// Queues a waiting end of the flow in a free slot, or else reports to the host that there is room.
     fn on_room(&mut self, cx: &mut Context<'_>) {
         let sender = &mut self.halves.as_mut().expect("an open flow").sender;
         if self.end_waits {
@@ -371,7 +375,7 @@ impl Flow {
 
     // ---- the host
 
-    /// Takes the next segment. After the last one, the next to arrive raises an event again.
+    /// Takes the next segment. Once all have been taken, the next segment to arrive raises a new event.
     pub(super) fn pop(&mut self, out: Option<&mut Vec<u8>>, cx: &mut Context<'_>, now: Instant) -> bool {
         let Some(halves) = &mut self.halves else { return false };
         let popped = halves.receiver.pop(out, cx.config, now);
@@ -428,8 +432,8 @@ impl Flow {
         }
     }
 
-    /// Writes the next frame into `room`. Returns its length without a CRC, or nothing if there is nothing to
-    /// send now.
+    /// Writes the next frame into `room`. Returns its length without the CRC, or `None` if no frame may be
+    /// sent now.
     #[inline]
     pub(super) fn emit(&mut self, room: &mut [u8], cx: &mut Context<'_>, now: Instant) -> Option<usize> {
         if !matches!(self.stage, Stage::Open) {
@@ -528,7 +532,7 @@ impl Flow {
 
     // ---- time
 
-    /// Fires due timers. Returns why the flow has ended, if it has.
+    /// Fires due timers. If the flow has ended, returns the reason.
     pub(super) fn on_time(&mut self, cx: &mut Context<'_>, now: Instant) -> Option<EndReason> {
         let config = cx.config;
         match &self.stage {
@@ -568,7 +572,7 @@ impl Flow {
             self.pace_at = Instant::NEVER;
         }
         if now >= self.probe_at {
-            // While frames are in flight, the retransmission timer decides instead.
+            // While frames are in flight, the retransmission timer replaces the probe timer.
             let (probes, waits) = (self.probes, sender.in_flight() > 0);
             self.probes += u32::from(!waits);
             if probes >= if self.probes_credit { config.resends_max } else { config.probes_max } {

@@ -3,26 +3,26 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A network address that a link can send to: a MAC address, or an index of UDP addresses. Each link chooses
-/// the meaning.
+/// A network address that a link can send to: a MAC address, or an index into a table of UDP addresses. Each
+/// link chooses the meaning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer(pub u64);
 
-/// The number of a flow at an endpoint. The number of a flow that has ended is not valid.
+/// The number of a flow at an endpoint. It becomes invalid when the flow ends.
 pub type FlowNumber = u32;
 
 /// Why a flow has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndReason {
-    /// Both sides have finished, and everything has arrived.
+    /// Both sides have finished sending, and everything has arrived.
     Finished,
-    /// The peer's host aborted it, or the peer has forgotten it.
+    /// The peer's host aborted the flow, or the peer no longer knows it.
     PeerAborted,
-    /// The peer does not answer any more.
+    /// The peer no longer answers.
     PeerTimeout,
     /// The peer never answered our request, or never confirmed our accept.
     NoAnswer,
-    /// Not reported, because the host knows the reason already or does not need it.
+    /// Not reported: the host already knows that the flow has ended, or need not know.
     #[doc(hidden)]
     Rejected,
     #[doc(hidden)]
@@ -43,7 +43,7 @@ pub enum Event {
         /// The peer's greeting.
         greeting: Vec<u8>,
     },
-    /// Segments may be sent. The greeting is empty on the accepting side.
+    /// The flow is connected: segments may be sent. On the accepting side, the greeting is empty.
     Connected {
         /// The flow.
         flow: FlowNumber,
@@ -59,17 +59,17 @@ pub enum Event {
         /// The peer's greeting.
         greeting: Vec<u8>,
     },
-    /// Segments were received; raised again when more arrive after all were taken.
+    /// Segments were received. Once all have been taken, the next arrival raises this event again.
     Readable {
         /// The flow.
         flow: FlowNumber,
     },
-    /// There is room to send again.
+    /// There is room again for segments to send.
     Writable {
         /// The flow.
         flow: FlowNumber,
     },
-    /// The peer has finished sending, and everything it sent has been taken.
+    /// The peer has finished sending, and the host has taken everything that it sent.
     Finished {
         /// The flow.
         flow: FlowNumber,
@@ -83,15 +83,15 @@ pub enum Event {
     },
 }
 
-/// Why an endpoint refused a request of the host. A refused request changes nothing.
+/// Why an endpoint refused a request from the host. A refused request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
     /// No such flow.
     UnknownFlow,
-    /// The flow is not connected, or no longer.
+    /// The flow is not connected yet, or no longer connected.
     NotConnected,
-    /// The flow is not waiting for an answer of the host.
+    /// The flow is not waiting for an answer from the host.
     NotRequested,
     /// Sending was finished.
     Finished,

@@ -1,12 +1,12 @@
 //! The receiving half of a flow: received segments, in order, until the host takes them.
 //!
-//! Slots   a ring of `window_frames`. Credit is the number of its free slots, so nothing that was sent within
-//!         its credit is dropped here. A slot and the host's buffer swap their memory: a segment is copied
-//!         once.
-//! ACKs    an acknowledgement is sent after every second frame, after `ack_after`, and at once when the
-//!         sender requests it, or when a frame is missing, duplicate, or fills a gap.
-//! Credit  new credit is sent when the sender may be waiting for it: after half a window, or when none was
-//!         left.
+//! Slots   a ring of `window_frames` slots. The credit granted is the number of free slots, so nothing sent
+//!         within the credit is dropped here. When the host takes a segment, the slot and the host's buffer
+//!         swap their memory, so each segment is copied only once.
+//! ACKs    an acknowledgement is sent after every second frame, after `ack_after`, and immediately if the
+//!         sender requests it, if a frame is missing or a duplicate, or if a frame fills a gap.
+//! Credit  new credit is sent when the sender may be waiting for it: after half a window has been freed, or
+//!         if no credit was left.
 
 use super::config::Config;
 use super::counters::EfeCounters;
@@ -23,22 +23,22 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Receiver {
     slots: Vec<Slot>,
-    /// The next sequence for the host, and the first that has not arrived.
+    /// The sequence number of the next segment for the host, and the first one that has not arrived.
     read: u32,
     rcv_nxt: u32,
     /// Bit n: `expected` + 1 + n has arrived.
     sack_map: u64,
-    /// The end of the credit last granted: the first sequence without room.
+    /// The end of the credit last granted: the first sequence number for which there is no room.
     credit_granted: u32,
     /// Frames since the last acknowledgement.
     unacked_frames: u32,
     pub(super) ack_now: bool,
     pub(super) ack_at: Instant,
-    /// The transmission that arrived last, and when.
+    /// The number of the transmission that arrived last, and its arrival time.
     echo: Option<(u32, Instant)>,
-    /// The peer's end has arrived in order, and everything before it was taken.
+    /// The peer's end has arrived in order, and the host has taken everything before it.
     pub(super) is_finished: bool,
-    /// The number of the drain epoch in which this half last received something.
+    /// The number of the drain epoch in which this receiver last received something.
     pub(super) drain_epoch: u32,
 }
 
@@ -64,7 +64,7 @@ impl Receiver {
         sequence as usize & (self.slots.len() - 1)
     }
 
-    /// Returns the number of frames that there is room for, starting with `expected`.
+    /// Returns the number of frames for which there is room, starting with `expected`.
     fn credit(&self) -> u32 {
         self.slots.len() as u32 - self.rcv_nxt.wrapping_sub(self.read)
     }
@@ -94,14 +94,14 @@ impl Receiver {
         if self.credit_granted == self.rcv_nxt || more >= self.slots.len() as u32 / 2 {
             self.ack_now = true;
         } else if more > 0 && self.ack_at == Instant::NEVER {
-            // Soon enough even for a sender that waits for less than half a window of credit.
+            // This is soon enough even if the sender is waiting for less than half a window of credit.
             self.ack_at = now + config.ack_after.max(config.resend_after_min / 4);
         }
         self.look_for_end();
         true
     }
 
-    /// Takes the end if it is the next in order.
+    /// Takes the end of the flow if it is next in order.
     fn look_for_end(&mut self) {
         let index = self.index(self.read);
         if self.read != self.rcv_nxt && self.slots[index].is_end {
@@ -175,7 +175,7 @@ impl Receiver {
     }
 
     /// Fills in the acknowledgement fields of a frame, and clears the pending acknowledgement. Returns the
-    /// map of out-of-order frames, for an acknowledgement frame.
+    /// bit map of out-of-order frames, which an acknowledgement frame carries.
     pub(super) fn fill_ack(&mut self, header: &mut Header, now: Instant) -> u64 {
         header.acknowledged = self.rcv_nxt;
         header.credit = self.credit() as u8;
@@ -186,7 +186,8 @@ impl Receiver {
             header.held = u16::try_from(held).unwrap_or(HELD_LONG);
         }
         self.credit_granted = self.rcv_nxt.wrapping_add(self.credit());
-        // A frame with a segment has no map: while a segment is missing, an acknowledgement follows.
+        // A frame with a segment carries no map: while a segment is missing, an acknowledgement frame
+        // follows.
         (self.unacked_frames, self.ack_at) = (0, Instant::NEVER);
         self.sack_map
     }

@@ -1,16 +1,17 @@
 //! The sending half of a flow: segments that are queued, in flight, or lost.
 //!
-//! Slots    a ring of `window_frames`; the sequence of a segment determines its slot from `send` until it is
-//!          acknowledged. Slots keep their memory.
-//! Loss     each departure has its own number, the *transmission*. A frame is considered lost when
-//!          `reorder_frames` that were sent after it have arrived; this also works for retransmitted frames,
-//!          since the echo tells which departure arrived (as with QUIC's packet numbers, RFC 9002 §2).
-//! Timer    the retransmission timer covers the last frames of a burst. At the first timeout the oldest frame
-//!          is retransmitted, as a probe; at the second, everything not known to have arrived, and the window
-//!          restarts.
-//! Credit   frames are sent up to the limit that the receiver has granted. When nothing is in flight and the
-//!          limit is reached, the receiver is probed from time to time, since the frame with a new limit may
-//!          have been lost.
+//! Slots    a ring of `window_frames` slots. A segment's sequence number determines the slot that holds it
+//!          from `send` until it is acknowledged. Slots keep their memory.
+//! Loss     every time a frame is sent it gets a new number, its *transmission*. A frame is considered lost
+//!          once `reorder_frames` frames sent after it have arrived. This also works for retransmitted
+//!          frames, because the receiver echoes the number of the transmission that arrived (like QUIC's
+//!          packet numbers, RFC 9002 §2).
+//! Timer    the retransmission timer covers the last frames of a burst. At the first timeout the oldest
+//!          frame is retransmitted, as a probe; at the second, every frame not known to have arrived is
+//!          retransmitted, and the window restarts.
+//! Credit   frames are sent up to the limit that the receiver has granted. If the limit is reached and
+//!          nothing is in flight, the receiver is probed from time to time, because the frame that raised
+//!          the limit may have been lost.
 
 use super::config::Config;
 use super::congestion::{Congestion, Gate};
@@ -22,7 +23,7 @@ use kiban_base::Instant;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Not in flight; free, if it is outside `base..tail`.
+    /// Not in flight. A slot outside `base..tail` is free.
     Waiting,
     InFlight,
     Lost,
@@ -35,7 +36,7 @@ struct Slot {
     bytes: Vec<u8>,
     is_end: bool,
     state: State,
-    /// The transmission number of the last departure.
+    /// The number of its latest transmission.
     transmission: u32,
     left: Instant,
     is_retransmitted: bool,
@@ -49,27 +50,28 @@ pub(super) enum Next {
     Nothing,
 }
 
-/// An acknowledgement of something never sent, or with more credit than possible.
+/// An acknowledgement covers something never sent, or grants more credit than possible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Impossible;
 
 #[derive(Debug)]
 pub(super) struct Sender {
     slots: Vec<Slot>,
-    /// The oldest unacknowledged sequence, the first that was never sent, and the one for the next segment.
+    /// The oldest unacknowledged sequence number, the first that was never sent, and the one that the next
+    /// queued segment will get.
     snd_una: u32,
     snd_nxt: u32,
     tail: u32,
-    /// The end of the credit: the first sequence that the receiver has no room for.
+    /// The end of the credit: the first sequence number for which the receiver has no room.
     limit: u32,
     in_flight: u32,
     lost: u32,
-    /// The transmission of the next departure, and the latest one known to have arrived.
+    /// The number of the next transmission, and the latest one known to have arrived.
     transmission: u32,
     delivered: u32,
-    /// The round ends when this transmission is known to have arrived.
+    /// The current round ends when this transmission is known to have arrived.
     round_end: u32,
-    /// When the last frame was sent, and when the retransmission timer expires.
+    /// The time at which the last frame was sent, and the time at which the retransmission timer expires.
     left: Instant,
     pub(super) rto_deadline: Instant,
     /// Consecutive timeouts without progress.
@@ -145,12 +147,12 @@ impl Sender {
         self.in_flight
     }
 
-    /// Returns the next new sequence to be sent.
+    /// Returns the next sequence number that was never sent.
     pub(super) fn next(&self) -> u32 {
         self.snd_nxt
     }
 
-    /// Adds a slot for a segment or the end, and returns its `length` zeroed bytes.
+    /// Adds a slot for a segment, or for the end of the flow, and returns its `length` zeroed bytes.
     ///
     /// # Panics
     /// If there is no free slot.
@@ -166,8 +168,8 @@ impl Sender {
         &mut slot.bytes
     }
 
-    /// Returns the retransmission timeout (RFC 6298 §2, plus the receiver's ACK delay; doubled by each
-    /// timeout).
+    /// Returns the retransmission timeout (RFC 6298 §2) plus the receiver's ACK delay, doubled after each
+    /// timeout.
     fn rto(&self, config: &Config) -> Duration {
         let once = if self.srtt.is_zero() {
             config.resend_after
@@ -202,8 +204,9 @@ impl Sender {
         Next::Frame(self.snd_nxt)
     }
 
-    /// Records the departure of `sequence`. Returns its bytes, whether it is the end, its transmission
-    /// number, and whether to request an acknowledgement at once because no later frame would cause one.
+    /// Records that `sequence` is sent. Returns its bytes, whether it is the end of the flow, its
+    /// transmission number, and whether to request an immediate acknowledgement because no later frame
+    /// would trigger one.
     pub(super) fn transmit(
         &mut self,
         sequence: u32,
@@ -235,10 +238,12 @@ impl Sender {
     }
 
     /// Processes the acknowledgement fields of a frame: everything before `acknowledged` has arrived, `map`
-    /// shows what else, and the credit sets a new limit. Returns whether slots were freed.
+    /// shows which later frames have arrived, and the credit sets a new limit. Returns whether slots were
+    /// freed.
     ///
     /// # Errors
-    /// It acknowledges what was never sent, or grants more credit than possible. Nothing has changed then.
+    /// The frame acknowledges something never sent, or grants more credit than possible. In that case,
+    /// nothing has changed.
     #[inline]
     pub(super) fn on_acknowledgement(
         &mut self,
@@ -251,7 +256,8 @@ impl Sender {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         let advance = header.acknowledged.wrapping_sub(self.snd_una);
         if advance > outstanding {
-            // The acknowledgement is old and reordered, or is for a sequence that was never sent.
+            // The acknowledgement is old and was reordered, or it covers a sequence number that was never
+            // sent.
             return if (advance as i32) < 0 && advance.wrapping_neg() <= 1 << 16 {
                 Ok(false)
             } else {
@@ -316,7 +322,7 @@ impl Sender {
             self.congestion.on_sample(trip.as_nanos() as u64, bytes, config, now);
             self.on_rtt_sample(trip);
         }
-        // For a retransmitted frame, only the echo shows which departure arrived.
+        // For a retransmitted frame, only the echo shows which transmission arrived.
         if (is_echoed || !self.slots[index].is_retransmitted)
             && transmissions_between(self.delivered, transmission) > 0
         {
@@ -362,7 +368,7 @@ impl Sender {
         }
     }
 
-    /// Handles the retransmission timer. Returns whether to give up the peer.
+    /// Handles the retransmission timer. Returns whether to give up the flow.
     pub(super) fn on_time(&mut self, config: &Config, counters: &mut EfeCounters, now: Instant) -> bool {
         if now < self.rto_deadline {
             return false;
@@ -393,8 +399,8 @@ impl Sender {
         false
     }
 
-    /// Returns whether everything sent has been acknowledged, more is queued, and the receiver has granted no
-    /// credit.
+    /// Returns whether the sender is stuck without credit: everything sent has been acknowledged, more is
+    /// queued, and the receiver has granted no credit.
     pub(super) fn waits_for_credit(&self) -> bool {
         self.snd_una == self.snd_nxt && self.snd_nxt != self.tail && !precedes(self.snd_nxt, self.limit)
     }
@@ -410,7 +416,7 @@ impl Sender {
         self.congestion.on_drain_epoch(spread, config, now);
     }
 
-    /// Returns the transmission number of a frame that is not sequenced.
+    /// Returns a transmission number for a frame that has no sequence number.
     pub(super) fn stamp(&self) -> u32 {
         self.transmission % TRANSMISSIONS
     }
@@ -421,7 +427,7 @@ impl Sender {
     }
 }
 
-/// Reads the map in an acknowledgement.
+/// Reads the bit map in an acknowledgement frame.
 pub(super) fn read_sack_map(payload: &[u8]) -> u64 {
     payload.first_chunk::<{ wire::SACK_MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
@@ -504,7 +510,7 @@ mod tests {
                 assert!(read.iter().copied().eq(0..300), "{initial:#x} {lose_every}");
                 assert_eq!(counters.sent_beyond_credit, 0);
                 assert_eq!(counters.retransmits == 0, lose_every == 0, "{counters:?}");
-                // Every loss but those at the very end is detected by later arrivals.
+                // Later arrivals reveal every loss except those at the very end.
                 assert!(lose_every != 7 || counters.timeouts <= 1, "{counters:?}");
             }
         }
@@ -521,7 +527,8 @@ mod tests {
             assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
             sender.transmit(sequence, &config, &mut counters, now);
         }
-        // (acknowledged, credit, map, expected): 100 and 101 have been sent.
+        // Rows are (acknowledged, credit, map, expected result); sequence numbers 100 and 101 have been
+        // sent.
         let rows = [
             (103, 64, 0, Err(Impossible)),
             (100u32.wrapping_sub(1 << 17), 64, 0, Err(Impossible)),

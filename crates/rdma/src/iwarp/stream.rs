@@ -2,21 +2,23 @@
 //!
 //! Purpose          the same code runs on the operating system's sockets and on kiban's own TCP, in real and
 //!                  in virtual time.
-//! State            start frames are exchanged, the queue pair is connected with the agreed traits, segments
-//!                  flow, the stream ends.
+//! State            first, start frames are exchanged; then the queue pair is connected with the agreed
+//!                  traits; then segments flow until the stream ends.
 //! Transmit path    [`Stream::fill`] builds a burst of frames when the previous one has been sent;
-//!                  [`Stream::chunks`] are its bytes, some of them in the host's memory itself. One gathering
-//!                  write sends a burst.
-//! Receive path     [`Stream::arrive`] takes received bytes. For a long frame without CRC, the header is
-//!                  validated as soon as it is complete, and [`Stream::placement_buffers`] returns where the
-//!                  next bytes of the byte stream go, so that a socket stores them there. Short frames, and
-//!                  all frames with a CRC, are copied once when they are complete and correct;
-//!                  [`Stream::frame_remainder`] reads the remainder of a long one from the socket.
-//! Limits           a stream holds at most one incomplete frame (64 KiB), and nothing between frames. The
-//!                  buffers of a burst and of a frame are passed from stream to stream; the core keeps one
-//!                  spare of each. A stream whose message waits for a receive also holds what was read after
-//!                  it.
-//! Not implemented  timers: the driver gives up on peers that do not start ([`Stream::is_starting`]).
+//!                  [`Stream::chunks`] returns its bytes, some of which are in the host's own memory. One
+//!                  gathering write sends a burst.
+//! Receive path     [`Stream::arrive`] takes received bytes. For a long frame without a CRC, the header is
+//!                  validated as soon as it is complete, and [`Stream::placement_buffers`] returns the
+//!                  memory for the next bytes of the byte stream, so that a socket stores them there
+//!                  directly. Short frames, and all frames with a CRC, are copied once, when they are
+//!                  complete and correct. [`Stream::frame_remainder`] provides the buffer into which the
+//!                  socket reads the remainder of such a frame if it is long.
+//! Limits           a stream holds at most one incomplete frame (64 KiB), and nothing between frames.
+//!                  Streams share the buffers for bursts and for frames: the core keeps one spare of each
+//!                  for the next stream that needs it. A stream with a message that waits for a receive also
+//!                  holds the bytes that were read after that message.
+//! Not implemented  timers: the driver gives up connections whose peers do not complete the start frames
+//!                  ([`Stream::is_starting`]).
 
 use super::mpa::{
     self, Agreed, Answer, Deframer, Front, Initiator, MarkerInserter, Responder, Rtr, SetupFault, Trailer,
@@ -39,21 +41,21 @@ pub const DIRECT_PLACEMENT_BYTES_MIN: usize = 16 * 1024;
 /// Maximum payload, in bytes, that is copied next to its header rather than passed to the lower layer by
 /// reference.
 pub const COPY_BYTES_MAX: usize = 1024;
-/// Read-ahead where long payloads are expected, in bytes: enough for trailers, headers and short frames, but
-/// not the next payload.
+/// Read-ahead, in bytes, while long payloads are expected: enough for trailers, headers and short frames,
+/// but not for the next payload.
 const AHEAD_BYTES: usize = 256;
 /// Number of consecutive short frames after which long ones are no longer expected.
 const SHORT_FRAMES: u8 = 4;
 /// Number of bytes at which a burst ends.
 pub const BURST_BYTES: usize = 256 * 1024;
-/// Number of parts at which a burst ends; an operating system takes 1024 at once.
+/// Number of parts at which a burst ends. Operating systems accept 1024 in one call.
 const BURST_PARTS: usize = 512;
-/// Maximum buffer capacity, in bytes, kept by a stream with nothing to send; a larger one is passed to the
-/// next stream.
+/// Maximum buffer capacity, in bytes, that a stream keeps while it has nothing to send; a larger buffer is
+/// passed to the next stream.
 const IDLE_BYTES_MAX: usize = 4096;
 
-/// Target of zero-length Writes and Reads. The tag is not zero because some peers reject zero, even though no
-/// byte is transferred.
+/// Target of zero-length Writes and Reads. The tag is not zero because some peers reject a zero tag even if
+/// no bytes are transferred.
 const NOWHERE: TaggedAddress = TaggedAddress { stag: 1, offset: 0 };
 
 /// Stream events for the connection manager.
@@ -63,7 +65,8 @@ pub enum StreamEvent {
     Asked {
         /// The peer's private data.
         private_data: Vec<u8>,
-        /// Maximum numbers of reads that the peer wants to have outstanding, and that it accepts.
+        /// The maximum number of reads that the peer wants to have outstanding, and the maximum that it
+        /// accepts.
         depths: (u16, u16),
         /// Whether the peer supports RFC 7306.
         extensions: bool,
@@ -80,7 +83,7 @@ pub enum StreamEvent {
     },
     /// The peer's start frame breaks a rule.
     Failed(SetupFault),
-    /// The queue pair cannot be connected any more.
+    /// The queue pair can no longer be connected.
     Lost,
 }
 
@@ -110,7 +113,7 @@ struct Outgoing {
     crc: bool,
     weaver: Option<MarkerInserter>,
     frame_bytes: usize,
-    /// Number of the core's segments that have been sent when this burst has.
+    /// Number of the core's segments that will have been sent once this burst has been sent.
     segments: u64,
 }
 
@@ -133,7 +136,7 @@ impl Outgoing {
         self.bytes += bytes.len();
     }
 
-    /// Turns the bytes of `own` since the last piece into a piece.
+    /// Makes a piece of the bytes that were appended to `own` after the last piece.
     fn close(&mut self) {
         if self.open < self.own.len() {
             self.pieces.push_back(OutgoingPiece::Own(self.open..self.own.len()));
@@ -199,23 +202,24 @@ pub struct Stream {
     phase: Phase,
     qp: Option<u32>,
     out: Outgoing,
-    /// Buffer whose first `held_bytes` bytes are the beginning of an incomplete frame.
+    /// Buffer whose first `partial_bytes` bytes are the beginning of an incomplete frame.
     partial_frame: Vec<u8>,
     partial_bytes: usize,
-    /// Length that `held_bytes` must reach.
+    /// Length that `partial_bytes` must reach before the frame is processed.
     wanted: usize,
     /// A long frame whose payload is being received, and its trailer's length.
     landing: Option<(Placement, usize)>,
     /// Bytes of a trailer still to be received.
     trailer: usize,
-    /// Reset by each long frame, decremented by each short one; above zero, long frames are expected.
+    /// Reset by each long frame and decremented by each short one. While it is above zero, long frames are
+    /// expected.
     long_frames: u8,
     /// A segment that waits for a receive.
     stalled: Option<Vec<u8>>,
     /// Bytes received after the stalled segment, and how many of them have been processed.
     behind: (Vec<u8>, usize),
     event: Option<StreamEvent>,
-    /// The peer broke a rule: everything more is ignored.
+    /// The peer broke a rule: all further input is ignored.
     ignores_input: bool,
     /// Something was received after the start frames.
     has_received: bool,
@@ -267,7 +271,7 @@ impl Stream {
         Stream::new(Phase::Responding(Responder::new(config)), None)
     }
 
-    /// Accepts the request for a queue pair that is not connected. (`ird`, `ord`): maximum numbers of
+    /// Accepts the request for a queue pair that is not connected. (`ird`, `ord`) are the maximum numbers of
     /// outstanding reads from the peer and to the peer. Returns whether the queue pair is now connected.
     ///
     /// # Errors
@@ -330,11 +334,11 @@ impl Stream {
     fn bind(&mut self, rnic: &mut Rnic, agreed: &Agreed, initiates: bool) -> bool {
         let Some(qp) = self.qp else { return false };
         let Agreed { crc, markers_in, markers_out, ird, ord, rtr, extensions, .. } = *agreed;
-        // A zero-length read as the ready-to-receive message needs an ORD of its own.
+        // If the ready-to-receive message is a zero-length read, it needs an ORD of at least one.
         let ord = if initiates && rtr == Some(Rtr::Read) { ord.max(1) } else { ord };
         let traits = StreamTraits { ird, ord, extensions, kiban: extensions, may_send: initiates };
         if rnic.connect(qp, traits).is_err() {
-            // The queue pair is gone, or another stream uses it.
+            // The queue pair no longer exists, or another stream uses it.
             self.fail();
             return false;
         }
@@ -466,7 +470,7 @@ impl Stream {
         count
     }
 
-    /// Keeps bytes that were not taken: the beginning of a frame, or what follows a message that waits for a
+    /// Keeps bytes that were not taken: the beginning of a frame, or bytes after a message that waits for a
     /// receive.
     fn keep(&mut self, rnic: &mut Rnic, rest: &[u8]) {
         match self.stalled {
@@ -507,8 +511,9 @@ impl Stream {
         }
     }
 
-    /// Takes the frames in `run`. Returns how many bytes were taken. The rest is the beginning of a frame,
-    /// which must be held until `wanted` bytes are there, or follows a message that waits for a receive.
+    /// Takes the frames in `run`. Returns how many bytes were taken. The rest is either the beginning of a
+    /// frame, which must be held until there are `wanted` bytes, or the bytes after a message that waits for
+    /// a receive.
     fn take_run(&mut self, rnic: &mut Rnic, qp: u32, run: &[u8]) -> usize {
         let mut used = 0;
         let Phase::Up { deframer, rtr } = &mut self.phase else { return run.len() };
@@ -600,13 +605,13 @@ impl Stream {
         }
     }
 
-    /// Returns how many bytes to read at once, given room for `most`: few where long payloads are expected,
-    /// because a payload that is read together with other data must be copied.
+    /// Returns how many bytes to read at once, given room for `most`. The number is small while long
+    /// payloads are expected, because a payload that is read together with other data must be copied.
     pub fn read_ahead(&self, most: usize) -> usize {
         if self.long_frames > 0 { most.min(AHEAD_BYTES) } else { most }
     }
 
-    /// Returns whether more bytes are wanted: not while a message waits for a receive.
+    /// Returns whether more bytes should be read. While a message waits for a receive, they should not.
     pub fn wants_bytes(&self) -> bool {
         self.stalled.is_none()
     }
@@ -631,8 +636,9 @@ impl Stream {
         }
     }
 
-    /// Finds where the next bytes of the byte stream go if they belong to a long payload, and returns how
-    /// many they are. Report how many arrived with [`Stream::on_placed`], before any other call.
+    /// If the next bytes of the byte stream belong to a long payload, finds the memory for them and returns
+    /// their number. Report the number of bytes that arrived with [`Stream::on_placed`] before any other
+    /// call.
     pub fn placement_buffers(&mut self, rnic: &mut Rnic, places: &mut PlacementBuffers) -> usize {
         places.clear();
         let (Some(qp), Some((placement, _)), false) = (self.qp, &self.landing, self.ignores_input) else {
@@ -645,7 +651,7 @@ impl Stream {
         places.iter().map(Region::len).sum()
     }
 
-    /// Records that `bytes` bytes were stored where [`Stream::placement_buffers`] said.
+    /// Records that `bytes` bytes were stored in the memory from [`Stream::placement_buffers`].
     pub fn on_placed(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let (Some(qp), Some((placement, _))) = (self.qp, &mut self.landing) {
             rnic.on_placed(qp, placement, bytes);
@@ -654,8 +660,8 @@ impl Stream {
     }
 
     /// Returns the buffer for the remainder of a long frame that must be complete before it is processed;
-    /// empty if there is none. Report how many bytes arrived with [`Stream::on_remainder_received`], before
-    /// any other call.
+    /// empty if there is none. Report the number of bytes that arrived with
+    /// [`Stream::on_remainder_received`] before any other call.
     pub fn frame_remainder(&mut self) -> &mut [u8] {
         let up = matches!(self.phase, Phase::Up { .. }) && !self.ignores_input && self.stalled.is_none();
         let between = self.landing.is_none() && self.trailer == 0;
@@ -665,14 +671,14 @@ impl Stream {
         {
             return &mut [];
         }
-        // The buffer is zeroed once, and then passed from frame to frame.
+        // The buffer is zeroed once, and then reused for later frames.
         if self.partial_frame.len() < self.wanted {
             self.partial_frame.resize(self.wanted, 0);
         }
         &mut self.partial_frame[self.partial_bytes..self.wanted]
     }
 
-    /// Records that `bytes` bytes were stored where [`Stream::frame_remainder`] said.
+    /// Records that `bytes` bytes were stored in the buffer from [`Stream::frame_remainder`].
     pub fn on_remainder_received(&mut self, rnic: &mut Rnic, bytes: usize) {
         if let Some(qp) = self.qp {
             self.partial_bytes = self.wanted.min(self.partial_bytes + bytes);
@@ -716,10 +722,10 @@ impl Stream {
         self.out.bytes > 0
     }
 
-    /// Sends a zero-length Write to a peer from which nothing has arrived yet. Linux's soft-iWARP is not
-    /// notified of bytes that arrive between its reply and its takeover of the socket (`siw_accept`, 6.1),
-    /// and processes them only when more arrive. The Write has no effect other than that. Returns whether
-    /// another nudge may be needed.
+    /// Sends a zero-length Write to a peer from which nothing has arrived yet. Linux's soft-iWARP gets no
+    /// notification of bytes that arrive after its reply but before it takes over the socket (`siw_accept`,
+    /// 6.1), and processes them only when more bytes arrive. The Write has no other effect than to trigger
+    /// that processing. Returns whether another nudge may be needed.
     pub fn nudge(&mut self, rnic: &mut Rnic) -> bool {
         if self.has_received
             || self.final_action != StreamAction::Open
@@ -727,7 +733,7 @@ impl Stream {
         {
             return false;
         }
-        // A peer that acknowledges is kiban's, and misses nothing.
+        // A peer that acknowledges messages is another kiban NIC, which does not miss data.
         if self.qp.is_some_and(|qp| rnic.acknowledges(qp)) {
             return false;
         }
@@ -785,8 +791,8 @@ impl Stream {
         }
     }
 
-    /// Copies unsent bytes out of memory that is about to be invalidated or deregistered, so that nothing
-    /// refers to it.
+    /// Copies unsent bytes out of memory that is about to be invalidated or deregistered, so that the burst
+    /// no longer refers to it.
     pub fn release_memory(&mut self, memory: &Region) {
         let out = &mut self.out;
         for piece in &mut out.pieces {
@@ -812,11 +818,11 @@ impl Stream {
     }
 }
 
-/// Indices of the spare buffers in `Rnic::spare`: for a burst, and for an incomplete frame.
+/// Indices in `Rnic::spare` of the spare buffers for a burst and for an incomplete frame.
 const BURST: usize = 0;
 const FRAME: usize = 1;
 
-/// Keeps the larger of two unused buffers for the next stream.
+/// Keeps the larger of the two unused buffers as the spare for the next stream.
 fn put_by(spare: &mut Vec<u8>, room: &mut Vec<u8>) {
     let room = mem::take(room);
     if room.capacity() > spare.capacity() {

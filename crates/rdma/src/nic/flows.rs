@@ -2,7 +2,7 @@
 //!
 //! Setup          the flow's greetings carry MPA's start frames, so depths, extensions and private data are
 //!                negotiated as over TCP.
-//! Transmit path  a segment is copied into the endpoint's ring, which releases the host's memory at once.
+//! Transmit path  a segment is copied into the endpoint's ring, so the host's memory is released at once.
 //! Receive path   a segment is placed from the endpoint's buffer. A segment that waits for a receive stays
 //!                there and keeps its credit.
 
@@ -38,7 +38,7 @@ impl Nic {
             endpoint.connect(peer, service, initiator.request(), now).map_err(|_| OpenError::TooMany)?;
         let below = Transport::Flow { flow, phase: FlowPhase::Initiating(initiator) };
         let Some(end) = self.add(below, Some(qp), None, now) else {
-            // Undo: nothing has been sent yet.
+            // Release the flow again: nothing has been sent yet.
             let _ = endpoint.abort(flow, now);
             return Err(OpenError::TooMany);
         };
@@ -46,13 +46,13 @@ impl Nic {
         Ok(end)
     }
 
-    /// Moves segments and events between the core and an endpoint. `config` configures the responses to its
+    /// Moves segments and events between the core and an endpoint. `config` determines the responses to
     /// connection requests.
     pub fn pump(&mut self, endpoint: &mut Endpoint, config: &mpa::Config, now: Instant) {
         while let Some(event) = endpoint.poll() {
             self.on_flow_event(endpoint, event, config, now);
         }
-        // A segment that waited for a receive may request a response, which is served below.
+        // A segment that waited for a receive may request a response, which the code below sends.
         let mut woken = Vec::new();
         while let Some(end) = self.next_resumed() {
             match self.flow_of(end) {
@@ -145,7 +145,8 @@ impl Nic {
                 }
             }
             efe::Event::Finished { flow } => {
-                // The peer sends no more. Finish our side too; the flow ends when that is sent.
+                // The peer has finished sending. Finish our side too; the flow ends once our end has been
+                // sent.
                 let Some(&number) = self.of_flow.get(&flow) else { return };
                 if let Some(qp) = self.qp_of(number) {
                     self.core.on_stream_closed(qp, true);
@@ -217,8 +218,8 @@ impl Nic {
     /// Takes the segments that an endpoint has received for an end.
     fn take_from_flow(&mut self, endpoint: &mut Endpoint, end: u32, flow: FlowNumber, now: Instant) {
         let Some(qp) = self.qp_of(end) else { return };
-        // A segment that waits for a receive stays and keeps its credit, so the peer waits. After a fault,
-        // the remaining segments are taken and dropped.
+        // A segment that waits for a receive stays in the endpoint and keeps its credit, so the peer must
+        // wait. After a fault, the remaining segments are taken and dropped.
         while let Some(front) = endpoint.peek(flow)
             && self.core.take(qp, front) != SegmentResult::Dry
         {
@@ -226,12 +227,12 @@ impl Nic {
         }
     }
 
-    /// Sends an end's segments through an endpoint, as far as there is room.
+    /// Sends an end's segments through an endpoint, as long as there is room.
     fn serve_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) {
         let Some(flow) = self.flow_of(number) else { return };
         let Some(qp) = self.qp_of(number) else {
-            // The queue pair was reset or the connection given up: end the flow. An end that waits for the
-            // host's answer has no queue pair yet, and stays.
+            // The queue pair was reset or the connection was given up, so end the flow. An end that waits
+            // for the host's answer has no queue pair yet; keep it.
             let failed = self.ends.get(number).is_some_and(|end| end.failed);
             if failed || self.is_established(number) {
                 self.abort_flow(endpoint, number, flow, now);
@@ -280,7 +281,7 @@ impl Nic {
 
     /// Aborts a flow.
     fn abort_flow(&mut self, endpoint: &mut Endpoint, number: u32, flow: FlowNumber, now: Instant) {
-        // A flow that has already ended needs no abort.
+        // If the flow has already ended, there is nothing to abort.
         let _ = endpoint.abort(flow, now);
         self.of_flow.remove(&flow);
         let Some(end) = self.ends.get_mut(number) else { return };

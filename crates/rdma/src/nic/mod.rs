@@ -1,7 +1,7 @@
 //! The NIC: the core, its connections, and the connection manager.
 //!
-//! Purpose    one value for every driver: the driver lends byte streams or an EFE endpoint, and the same code
-//!            sets up and closes connections in real and in virtual time.
+//! Purpose    one NIC type for every driver: the driver provides byte streams or an EFE endpoint, and the
+//!            same code sets up and closes connections in real and in virtual time.
 //! Streams    the driver owns the byte stream (a socket, a TCP session) and moves bytes between it and the
 //!            [`Stream`] of an *end*. [`Nic::open`] and [`Nic::incoming`] create an end,
 //!            [`Nic::next_to_serve`] returns one with something to send, and [`Nic::on_stream_closed`]
@@ -27,13 +27,14 @@ use core::fmt;
 use core::time::Duration;
 use kiban_base::{Instant, Region, RngKey, SecureRng, Slab};
 
-/// How long a responder waits for the initiator to send first, once its reply has arrived. After that, it
-/// sends: siw may read the reply and any data after it in one call, so data must not follow too closely.
+/// How long a responder waits for the initiator to send first, once its reply has arrived. After that, the
+/// responder may send. The wait is needed because siw may read the reply and any data after it in one call,
+/// so data must not follow the reply too closely.
 pub const HOLD: Duration = Duration::from_millis(1);
 
 /// How long an initiator that has sent data and received nothing waits before it nudges its peer.
 pub const NUDGE: Duration = Duration::from_millis(5);
-/// Maximum number of nudges, each after twice the previous wait: a third of a second in all.
+/// Maximum number of nudges. Each wait is twice the previous one, and all together take a third of a second.
 pub const NUDGES_MAX: u32 = 6;
 
 /// Why a connection could not be established.
@@ -75,8 +76,8 @@ pub struct Request {
     pub listener: u32,
     /// The peer's private data.
     pub private_data: Vec<u8>,
-    /// Reads that the peer wants to have outstanding and that it accepts: the maxima that [`Nic::accept`] can
-    /// agree on for (`ird`, `ord`).
+    /// The maximum number of reads that the peer wants to have outstanding, and the maximum that it accepts.
+    /// [`Nic::accept`] can agree on at most these values for (`ird`, `ord`).
     pub depths: (u16, u16),
     /// Whether the peer supports RFC 7306.
     pub extensions: bool,
@@ -87,7 +88,7 @@ pub struct Request {
 pub enum CmEvent {
     /// A peer requests a connection.
     ConnectRequest(Request),
-    /// A connection is established; with the peer's private data on the initiating side.
+    /// A connection is established. On the initiating side, the event contains the peer's private data.
     Connected {
         /// The end.
         end: u32,
@@ -101,8 +102,8 @@ pub enum CmEvent {
         /// The reason.
         error: ConnectError,
     },
-    /// A connection request is no longer valid, although the host may not have handled it yet. Its end can be
-    /// forgotten.
+    /// A connection request is no longer valid, although the host may not have answered it yet. The host can
+    /// discard its end.
     Withdrawn {
         /// The end.
         end: u32,
@@ -146,13 +147,13 @@ struct End {
     /// Deadline for establishing the connection.
     until: Instant,
     is_established: bool,
-    /// The failure was reported to the host.
+    /// The failure has been reported to the host.
     failed: bool,
-    /// Queued for service, since it may have to send something unknown to the core.
+    /// The end is queued for service: it may have something to send that the core does not know about.
     is_scheduled: bool,
 }
 
-/// Incoming ends that are not established, oldest first; some may have failed meanwhile.
+/// Incoming ends that were not established when queued, oldest first; some may have failed since.
 #[derive(Default, Debug)]
 struct Waiting {
     /// Ends without a request.
@@ -180,7 +181,8 @@ impl Waiting {
         }
     }
 
-    /// Removes the end to be dropped. Silent ends go first, so that they cannot displace real requests.
+    /// Removes and returns the end to be dropped. Ends that have received nothing are dropped first, so that
+    /// they cannot displace real requests.
     fn oldest(&mut self) -> Option<u32> {
         self.silent.pop_front().or_else(|| self.requested.pop_front())
     }
@@ -208,7 +210,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Creates a NIC. `key` seeds the generator of its tags and numbers.
+    /// Creates a NIC. `key` seeds the random number generator for its steering tags and numbers.
     pub fn new(config: Config, key: RngKey) -> Nic {
         let most = config.qps_max.saturating_mul(2);
         let mut rng = SecureRng::new(key);
@@ -246,12 +248,12 @@ impl Nic {
         self.ends.len()
     }
 
-    /// Returns the queue pair of an end.
+    /// Returns the queue pair that belongs to an end.
     pub fn qp_of(&self, end: u32) -> Option<u32> {
         self.ends.get(end)?.qp
     }
 
-    /// Returns the end of a queue pair.
+    /// Returns the end that belongs to a queue pair.
     pub fn end_of(&self, qp: u32) -> Option<u32> {
         self.of_qp.get(&qp).copied()
     }
@@ -302,8 +304,8 @@ impl Nic {
 
     // ---- byte streams
 
-    /// Begins a connection of a queue pair over a byte stream, and returns its end. The request is queued in
-    /// the stream.
+    /// Begins to connect a queue pair over a byte stream, and returns the connection's end. The request is
+    /// queued in the stream.
     ///
     /// # Errors
     /// The queue pair cannot be connected; the private data is too long; there are too many ends.
@@ -332,12 +334,12 @@ impl Nic {
         Some(end)
     }
 
-    /// Drops the oldest waiting ends until there is room for another.
+    /// Drops waiting ends, oldest first, until there is room for another.
     fn make_room(&mut self) {
         while self.waiting.len() >= self.waiting_max.max(1) && self.evict_oldest() {}
     }
 
-    /// Gives up one waiting end, when another resource is scarce. Returns whether there was one.
+    /// Gives up one waiting end because another resource is scarce. Returns whether there was one.
     pub fn evict_oldest(&mut self) -> bool {
         while let Some(oldest) = self.waiting.oldest() {
             if self.ends.get(oldest).is_some_and(|end| !end.is_established && end.qp.is_none()) {
@@ -348,7 +350,7 @@ impl Nic {
         false
     }
 
-    /// Returns an end's stream and the core; a driver moves bytes with both.
+    /// Returns an end's stream and the core, which a driver needs to move bytes.
     #[inline]
     pub fn stream(&mut self, end: u32) -> Option<(&mut Stream, &mut Rnic)> {
         match &mut self.ends.get_mut(end)?.below {
@@ -420,7 +422,7 @@ impl Nic {
         }
     }
 
-    /// Returns the next end to be served: it may have something to send.
+    /// Returns the next end that may have something to send.
     #[inline]
     pub fn next_to_serve(&mut self) -> Option<u32> {
         if let Some(end) = self.tx_queue.pop_front() {
@@ -437,7 +439,7 @@ impl Nic {
         None
     }
 
-    /// Returns the next end whose stream was stopped for want of a receive and can continue.
+    /// Returns the next end whose stream had stopped for lack of a posted receive and can now continue.
     pub fn next_resumed(&mut self) -> Option<u32> {
         if let Some(end) = self.resumable.pop() {
             return Some(end);
@@ -477,7 +479,7 @@ impl Nic {
     /// came through EFE.
     ///
     /// # Errors
-    /// The queue pair cannot be connected; the private data is too long; the request is gone.
+    /// The queue pair cannot be connected; the private data is too long; the request is no longer valid.
     pub fn accept(
         &mut self,
         endpoint: Option<&mut Endpoint>,
@@ -526,7 +528,7 @@ impl Nic {
     /// Rejects a request.
     ///
     /// # Errors
-    /// The private data is too long; the request is gone.
+    /// The private data is too long; the request is no longer valid.
     pub fn reject(
         &mut self,
         endpoint: Option<&mut Endpoint>,
@@ -615,7 +617,7 @@ impl Nic {
         }
     }
 
-    /// Returns whether an end's connection is closing in order: queued data is still sent.
+    /// Returns whether an end's connection is closing in order, so that queued data is still sent.
     pub fn is_ending(&self, number: u32) -> bool {
         let Some(end) = self.ends.get(number) else { return false };
         let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));
@@ -628,7 +630,8 @@ impl Nic {
         }
     }
 
-    /// Returns whether an end's queue pair or setup has failed or ended: at most a Terminate is still sent.
+    /// Returns whether an end's queue pair or setup has failed or ended, so that at most a Terminate is
+    /// still sent.
     pub fn is_over(&self, number: u32) -> bool {
         self.ends.get(number).is_some_and(|end| {
             end.failed
@@ -638,14 +641,14 @@ impl Nic {
         })
     }
 
-    /// Returns whether a responder may send once its reply has arrived, although the initiator has not sent:
-    /// yes, unless both agreed on a ready-to-receive message (RFC 6581 §9).
+    /// Returns whether a responder may send once its reply has arrived, even if the initiator has sent
+    /// nothing. It may, unless both ends agreed on a ready-to-receive message (RFC 6581 §9).
     pub fn may_responder_send_first(&mut self, end: u32) -> bool {
         self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
     }
 
     /// Returns whether the peer of an outgoing connection over a byte stream may be an implementation that
-    /// misses data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban's, and do not miss any.
+    /// misses data ([`Nic::nudge`]). Peers that agreed on RFC 7306 are kiban NICs, which do not miss data.
     pub fn peer_may_sleep(&self, end: u32) -> bool {
         let Some(end) = self.ends.get(end) else { return false };
         let initiated = end.listener.is_none() && matches!(end.below, Transport::Stream(_));
@@ -654,7 +657,7 @@ impl Nic {
     }
 
     /// Nudges a peer that may have missed the initiator's first message ([`Stream::nudge`]). Returns whether
-    /// to try again. Call it [`NUDGE`] after the reply, then after twice as long each time, at most
+    /// to try again. Call it [`NUDGE`] after the reply and then at intervals that double each time, at most
     /// [`NUDGES_MAX`] times.
     pub fn nudge(&mut self, end: u32) -> bool {
         let again = self.stream(end).is_some_and(|(stream, core)| stream.nudge(core));
@@ -693,9 +696,9 @@ pub enum OpenError {
     PrivateData(mpa::PrivateDataTooLong),
     /// There are too many connections.
     TooMany,
-    /// The request was answered, withdrawn or given up already.
+    /// The request has already been answered, withdrawn or given up.
     Gone,
-    /// The queue pair is connected or connecting, or was connected and not reset; or it is for datagrams.
+    /// The queue pair is connected or connecting, was connected and has not been reset, or is for datagrams.
     InUse,
 }
 

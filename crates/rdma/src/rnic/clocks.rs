@@ -1,7 +1,7 @@
 //! Optional log of the steps that each block of the core executes, for timing models.
 //!
-//! Purpose  run the shipped core under the clocked cost model of paper \[3\]: each block records its steps
-//!          where it executes them, and a model assigns clocks to the steps.
+//! Purpose  measures the production core with the clock-cycle model of paper \[3\]: each block records the
+//!          steps that it executes, and a model assigns clock cycles to them.
 //! Cost     recording is off by default and then costs one branch per step.
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008; the
@@ -26,8 +26,8 @@ pub enum Step {
     Accept,
     /// SM work resolver: checks the operation.
     CheckOperation,
-    /// Reads a steering tag's table entry: once per element that is sent or that receives a read response,
-    /// and once per segment received.
+    /// Reads a steering tag's table entry: once per element to be sent or to receive a read response, and
+    /// once per received segment.
     ReadStag,
     /// Checks the steering tag's entry.
     CheckStag,
@@ -39,8 +39,8 @@ pub enum Step {
     DmaLength,
     /// Segment generator: decides a segment's length.
     SegmentLength,
-    /// Segment generator: writes this many bytes of header (and of a request's body, which no DMA transfer
-    /// supplies).
+    /// Segment generator: writes this many bytes of header. They include a request's body, which is not
+    /// supplied by DMA.
     Header(u32),
     /// Segment generator: waits for the data that the DMA controller reads; omitted if there is no data.
     ReadDma,

@@ -3,7 +3,8 @@
 use core::time::Duration;
 
 kiban_base::settings! {
-    /// Settings of an RDMA NIC. Bounds are counts; a request that exceeds one is refused.
+    /// Settings of an RDMA NIC. Most are limits on numbers of objects; a request that exceeds a limit is
+    /// refused.
     pub struct Config {
         /// Maximum number of protection domains.
         pds_max: usize = 4096,
@@ -31,16 +32,17 @@ kiban_base::settings! {
         ord_max: u16 = 128,
         /// Maximum number of asynchronous events queued for the host.
         events_max: usize = 4096,
-        /// Maximum time until a new connection has exchanged its MPA start frames. siw: 10 s for a request, 5
-        /// s for a reply.
+        /// Maximum time until a new connection has exchanged its MPA start frames. siw waits 10 s for a
+        /// request and 5 s for a reply.
         start_timeout: Duration = Duration::from_secs(10),
         /// Maximum time for the host to accept or reject a connection request.
         answer_timeout: Duration = Duration::from_secs(60),
-        /// Maximum number of connections that have not sent a start frame, or wait for the host's answer.
-        /// When full, the oldest is dropped, first among those that have not sent one.
+        /// Maximum number of connections that have not sent a start frame or that wait for the host's
+        /// answer. When there are more, the oldest is dropped, preferably one that has not sent a start
+        /// frame.
         waiting_max: usize = 1024,
-        /// Whether a segment ends where a scatter/gather element ends, as in the RNIC of Uchiyama and others
-        /// (2008), whose FIFO has one mask per transfer.
+        /// Whether a segment ends where a scatter/gather element ends. This models the RNIC of Uchiyama and
+        /// others (2008), whose FIFO has one byte mask per transfer.
         cut_at_elements: bool = false,
     }
 }

@@ -1,4 +1,4 @@
-//! The NIC's registers: protection domains, memory, completion queues and shared receive queues.
+//! Creation and use of protection domains, memory, completion queues and shared receive queues.
 
 use super::clocks::StepLog;
 use super::config::Config;
@@ -29,7 +29,7 @@ pub struct Rnic {
 }
 
 impl Rnic {
-    /// Creates a NIC. `key` seeds the generator of its tags and numbers.
+    /// Creates a NIC. `key` seeds the random number generator for its steering tags and numbers.
     pub fn new(config: Config, key: RngKey) -> Rnic {
         let mut rng = SecureRng::new(key);
         Rnic {
@@ -63,12 +63,12 @@ impl Rnic {
         &self.outputs.counters
     }
 
-    /// Returns the step log, for a model of the blocks' clocks.
+    /// Returns the step log, for a model that assigns clock cycles to the blocks' steps.
     pub fn clocks(&mut self) -> &mut StepLog {
         &mut self.outputs.clocks
     }
 
-    /// Returns the number of queue pairs and of steering tags in use.
+    /// Returns the numbers of queue pairs and steering tags in use.
     pub fn in_use(&self) -> (usize, usize) {
         (self.qps.len(), self.smt.len())
     }
@@ -85,12 +85,12 @@ impl Rnic {
         self.smt.create_pd()
     }
 
-    /// Destroys a protection domain that nothing belongs to.
+    /// Destroys a protection domain to which no object belongs.
     pub fn destroy_pd(&mut self, pd: u32) -> Result<(), RequestError> {
         self.smt.destroy_pd(pd)
     }
 
-    /// Registers `region` at its own address and returns its steering tag, for the owner and for peers.
+    /// Registers `region` at its own address. Returns its steering tag, which the owner and peers use.
     pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, RequestError> {
         let address = region.address();
         self.register_blocks(pd, address, alloc::vec![region], access)
@@ -119,9 +119,9 @@ impl Rnic {
         self.smt.allocate_window(pd, type_2)
     }
 
-    /// Deregisters memory or frees a window. From now on no byte is accessed through this tag. The lower
-    /// layer must drop its own references (segments that have not been sent). Returns the memory to its
-    /// owner.
+    /// Deregisters memory or frees a window. From now on, no byte is accessed through this tag. The lower
+    /// layer must drop its own references to the memory, which belong to segments that have not been sent.
+    /// Returns the memory to its owner.
     pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         self.smt.remove(stag)
     }
@@ -172,7 +172,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Destroys a completion queue that no queue pair uses.
+    /// Destroys a completion queue, which no queue pair may use any more.
     pub fn destroy_cq(&mut self, cq: u32) -> Result<(), RequestError> {
         match self.outputs.cqs.get(cq) {
             None => Err(RequestError::UnknownCq),
@@ -196,7 +196,7 @@ impl Rnic {
         self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq).map(|queue| queue.arm(notify))
     }
 
-    /// Returns the next completion queue with a notification for its host.
+    /// Returns the next completion queue that has a notification for the host.
     #[inline]
     pub fn cq_event(&mut self) -> Option<u32> {
         self.outputs.cq_events.pop_front()
@@ -205,7 +205,7 @@ impl Rnic {
     // ---- shared receive queues
 
     /// Creates a shared receive queue. With a limit, one [`Event::SrqLimit`] is raised when fewer receives
-    /// are left.
+    /// than the limit are left.
     pub fn create_srq(&mut self, pd: u32, work_max: usize, limit: usize) -> Result<u32, RequestError> {
         if work_max > self.config.work_max {
             return Err(RequestError::TooMany);

@@ -3,7 +3,7 @@
 use super::control::state::QpState;
 use core::fmt;
 
-/// The reason why a request of the host failed. A failed request changes nothing.
+/// The reason why a request from the host failed. A failed request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
@@ -31,15 +31,15 @@ pub enum RequestError {
     BadAccess,
     /// The queue pair's state does not allow the request.
     BadState(QpState),
-    /// More scatter/gather elements than the queue was created for.
+    /// There are more scatter/gather elements than the queue was created for.
     TooManyElements,
-    /// More inline data than the queue was created for, or inline data for an operation that takes none.
+    /// There is more inline data than the queue was created for, or the operation does not take inline data.
     TooMuchInline,
     /// The peer accepts no reads, or does not support this operation.
     NotAgreed,
-    /// A datagram request on a stream queue pair, or the reverse.
+    /// The request is for datagrams but the queue pair is for a stream, or the reverse.
     OtherKind,
-    /// The number or name of a datagram queue pair exceeds 24 bits.
+    /// The number of a datagram queue pair, or the number set for it, exceeds 24 bits.
     BadNumber,
 }
 

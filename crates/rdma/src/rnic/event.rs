@@ -2,7 +2,7 @@
 
 use crate::wire::rdmap::Reason;
 
-/// An asynchronous event: anything that the host learns other than through completions.
+/// An asynchronous event: anything that is reported to the host other than through completions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A queue pair failed locally.
@@ -13,8 +13,9 @@ pub enum Event {
         reason: Option<Reason>,
     },
     /// A queue pair that stays after its peer's orderly close (see [`super::Rnic::outlive_peer_close`]) has
-    /// work that no peer will take. In InfiniBand the work stays pending while requests to the silent peer
-    /// are retried; the receiver of this event decides when to give up ([`super::Rnic::give_up`]).
+    /// work that no peer will accept. In InfiniBand, the work stays pending while requests to the silent
+    /// peer are retried. Here, the receiver of this event decides when to give up
+    /// ([`super::Rnic::give_up`]).
     Abandoned {
         /// The queue pair.
         qp: u32,
@@ -36,7 +37,7 @@ pub enum Event {
         /// The shared receive queue.
         srq: u32,
     },
-    /// A queue pair will take no more receives from its shared receive queue.
+    /// A queue pair will take no further receives from its shared receive queue.
     LastReceive {
         /// The queue pair.
         qp: u32,

@@ -14,13 +14,13 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
-/// Memory regions that receive one payload; at most `PIECES_MAX`.
+/// Memory regions that receive one payload, at most `PIECES_MAX` of them.
 pub type PlacementBuffers = ArrayVec<Region, { PIECES_MAX }>;
 
 /// An outgoing datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outgoing {
-    /// The NIC's number of the sending queue pair, not the number set by [`Rnic::set_qpn`].
+    /// The NIC's number for the sending queue pair, not the number set by [`Rnic::set_qpn`].
     pub from: u32,
     /// The destination address.
     pub gid: [u8; 16],
@@ -94,7 +94,7 @@ impl Rnic {
     }
 
     /// Records that the lower layer no longer holds the first `segments` segments of a queue pair, and
-    /// completes the work requests that end there.
+    /// completes the work requests whose segments are all among them.
     #[inline]
     pub fn confirm(&mut self, qp: u32, segments: u64) {
         if let Some(qp) = self.qps.get_mut(qp) {
@@ -130,7 +130,7 @@ impl Rnic {
         self.fail_overrun();
     }
 
-    /// Returns a queue pair whose stream was stopped for want of a receive and can continue.
+    /// Returns a queue pair whose stream had stopped for lack of a posted receive and can now continue.
     pub fn next_resumable(&mut self) -> Option<u32> {
         self.outputs.resumed.pop()
     }
@@ -139,7 +139,7 @@ impl Rnic {
     ///
     /// # Errors
     ///
-    /// The reason for the failure. The queue pair has then failed, and the stream takes nothing more.
+    /// The reason for the failure. The queue pair has then failed, and the stream accepts no more segments.
     #[inline]
     pub fn validate(&mut self, qp: u32, front: &[u8], length: usize) -> Result<Validation, Reason> {
         let judged = self.with(qp, |qp, tables| {
@@ -167,8 +167,8 @@ impl Rnic {
         placed
     }
 
-    /// Returns where the next bytes of a payload go, for a lower layer that stores them there itself and then
-    /// calls [`Rnic::on_placed`]. The result is invalid after any other call.
+    /// Returns the memory for the next bytes of a payload. The lower layer stores them there directly and
+    /// then calls [`Rnic::on_placed`]. The result is invalid after any other call.
     #[inline]
     pub fn placement_buffers(
         &mut self,
@@ -184,7 +184,7 @@ impl Rnic {
         found
     }
 
-    /// Records that `bytes` bytes were stored where [`Rnic::placement_buffers`] said.
+    /// Records that `bytes` bytes were stored in the memory from [`Rnic::placement_buffers`].
     #[inline]
     pub fn on_placed(&mut self, qp: u32, placement: &mut Placement, bytes: usize) {
         if let Ok((qp, outputs)) = self.qp(qp) {

@@ -1,9 +1,9 @@
-//! The RNIC core: an RDMA NIC as a plain value, structured like the blocks of paper \[3\].
+//! The RNIC core: an RDMA NIC, held as an ordinary Rust value and structured like the blocks in paper \[3\].
 //!
-//! Purpose          programs read and write each other's memory; no byte is touched that its owner has not
-//!                  exposed.
+//! Purpose          lets programs read and write each other's memory. No byte is accessed unless its owner
+//!                  has exposed it.
 //! Host side        the methods of [`Rnic`] are its registers and doorbells: protection domains, memory,
-//!                  queues, work requests. The host names objects by numbers that the core assigned and
+//!                  queues, work requests. The host refers to objects by numbers, which the core assigns and
 //!                  checks (the paper's address decoder).
 //! Transmit path    [`Rnic::pop_tx_queue`] returns a queue pair with something to send,
 //!                  [`Rnic::next_segment`] builds its next DDP segment; the lower layer reports segments that
@@ -15,7 +15,7 @@
 //!                  EFE. Stream setup is outside the core; [`Rnic::connect`] reports its result.
 //! Datagrams        datagram queue pairs have no stream. [`Rnic::next_datagram`] builds the next outgoing
 //!                  datagram, including its header; [`Rnic::datagram`] takes an incoming one. Both ends must
-//!                  be kiban's: no iWARP standard defines datagrams.
+//!                  be kiban NICs: no iWARP standard defines datagrams.
 //! Limits           every table and queue has a bound in [`Config`].
 //! Not implemented  PCI Express (host memory is reached by copies); multicast.
 //!

@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::Slab;
 
-/// NIC-wide outputs: completions, events, and queue pairs that want to send.
+/// NIC-wide outputs: completions, events, and queue pairs that have something to send.
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) cqs: Slab<CompletionQueue>,
@@ -23,7 +23,7 @@ pub(super) struct Outputs {
     pub(super) tx_queue: VecDeque<u32>,
     /// The TX queue of datagram queue pairs.
     pub(super) datagram_tx_queue: VecDeque<u32>,
-    /// Queue pairs whose streams waited for a receive and can continue.
+    /// Queue pairs whose streams waited for a receive and can now continue.
     pub(super) resumed: Vec<u32>,
     pub(super) counters: RnicCounters,
     pub(super) clocks: StepLog,

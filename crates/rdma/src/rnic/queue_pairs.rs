@@ -1,4 +1,4 @@
-//! The NIC's registers and doorbells for queue pairs: their life cycle, and posting work.
+//! Operations on queue pairs: their life cycle, and posting work.
 
 use super::config::Config;
 use super::control::completion;
@@ -26,7 +26,7 @@ impl Rnic {
         }
         match srq.map(|srq| self.srqs.get(srq)) {
             Some(None) => return Err(RequestError::UnknownSrq),
-            // Receives of a shared receive queue refer to memory of the queue's own protection domain.
+            // The receives in a shared receive queue refer to memory in that queue's protection domain.
             Some(Some(srq)) if srq.pd != pd => return Err(RequestError::OtherPd),
             _ => {}
         }
@@ -49,8 +49,8 @@ impl Rnic {
         Ok(number)
     }
 
-    /// Creates a datagram queue pair. It neither receives nor sends until [`Rnic::set_datagram_state`].
-    /// Incoming datagrams never wait for receives.
+    /// Creates a datagram queue pair. It neither receives nor sends until [`Rnic::set_datagram_state`]
+    /// allows it. Incoming datagrams never wait for receives.
     pub fn create_datagram_qp(&mut self, attributes: QpAttributes) -> Result<u32, RequestError> {
         let number = self.create_qp(attributes)?;
         if let Some(qp) = self.qps.get_mut(number) {
@@ -59,9 +59,9 @@ impl Rnic {
         Ok(number)
     }
 
-    /// Sets whether a datagram queue pair receives and sends, and its Q_Key; clears the stop after a send
-    /// error. Its number ([`Rnic::set_qpn`]) must fit in 24 bits before it may receive or send. Posted work
-    /// stays queued and is sent when allowed.
+    /// Sets whether a datagram queue pair receives and sends, and its Q_Key. Also restarts a send queue that
+    /// a send error stopped. Its number ([`Rnic::set_qpn`]) must fit in 24 bits before it may receive or
+    /// send. Posted work stays queued and is sent when allowed.
     pub fn set_datagram_state(
         &mut self,
         qp: u32,
@@ -89,8 +89,8 @@ impl Rnic {
         self.qps.get(qp).ok_or(RequestError::UnknownQp)?.datagram.ok_or(RequestError::OtherKind)
     }
 
-    /// Destroys a queue pair. Its work is dropped without completions; existing completions stay. The caller
-    /// must end its stream, if it has one.
+    /// Destroys a queue pair. Its work is dropped without completions, but completions already queued stay.
+    /// The caller must end its stream, if it has one.
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), RequestError> {
         let gone = self.qps.remove(qp).ok_or(RequestError::UnknownQp)?;
         gone.release(&mut self.smt, &mut self.srqs, &mut self.outputs);
@@ -101,7 +101,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Returns a queue pair's creation attributes, its state, and the traits agreed with the peer.
+    /// Returns a queue pair's creation attributes, its state, and the traits agreed on with the peer.
     pub fn query_qp(&self, qp: u32) -> Result<(QpAttributes, QpState, StreamTraits), RequestError> {
         self.qps.get(qp).ok_or(RequestError::UnknownQp).map(|qp| (qp.attributes, qp.state, qp.traits))
     }
@@ -140,9 +140,9 @@ impl Rnic {
         StreamTraits { ird: traits.ird.min(ird_max), ord: traits.ord.min(ord_max), ..traits }
     }
 
-    /// Declares that the queue pair's peer is kiban's, known by other means: kiban's own messages may be sent
-    /// and are accepted, until the queue pair is reset. Both ends must declare it before the first such
-    /// message arrives, preferably before they connect.
+    /// Declares that the queue pair's peer is a kiban NIC, which the caller knows by other means. Until the
+    /// queue pair is reset, kiban's own messages may be sent and are accepted. Both ends must declare it
+    /// before the first such message arrives, preferably before they connect.
     pub fn set_peer_is_kiban(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, _) = self.qp(qp)?;
         qp.peer_is_kiban = true;
@@ -150,10 +150,10 @@ impl Rnic {
         Ok(())
     }
 
-    /// Declares that a stream is being set up. Sends may now be posted, checked against `traits`, and wait
-    /// for the stream. [`Rnic::connect`] starts them; a send that the final traits do not allow ends with
-    /// [`Status::LocalOperation`] in its turn and fails the queue pair. [`Rnic::give_up`] and [`Rnic::reset`]
-    /// end the wait.
+    /// Declares that a stream is being set up. Sends may now be posted; they are checked against `traits`
+    /// and wait for the stream. [`Rnic::connect`] starts them. If the final traits do not allow a send, it
+    /// ends with [`Status::LocalOperation`] when its turn comes, and the queue pair fails. [`Rnic::give_up`]
+    /// and [`Rnic::reset`] end the wait.
     pub fn expect_stream(&mut self, qp: u32, traits: StreamTraits) -> Result<(), RequestError> {
         let traits = self.bounded(traits);
         let (qp, _) = self.qp(qp)?;
@@ -168,8 +168,8 @@ impl Rnic {
         Ok(())
     }
 
-    /// Gives up the expected stream, or a peer that has gone: the oldest work request ends as
-    /// [`Status::Lost`], all others as flushed.
+    /// Gives up the expected stream, or a peer that has left. The oldest work request ends as
+    /// [`Status::Lost`], and all others are flushed.
     pub fn give_up(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if !qp.is_expecting && !qp.has_outlived_peer {
@@ -183,14 +183,15 @@ impl Rnic {
         Ok(())
     }
 
-    /// Keeps a connected queue pair when the peer closes its stream in order and no message is incomplete, as
-    /// in InfiniBand, which has no such close: receives stay posted, and the next send ends as lost.
+    /// Keeps a connected queue pair alive if the peer closes its stream in order while no message is
+    /// incomplete. Receives stay posted, and the next send ends as lost. This imitates InfiniBand, where a
+    /// peer cannot close a queue pair.
     pub fn outlive_peer_close(&mut self, qp: u32) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.outlives_peer_close = true)
     }
 
-    /// Announces to a peer that receives acknowledgements that this end is leaving. Without it, the end of
-    /// the stream looks to the peer like a killed process.
+    /// Announces that this end is leaving, if the peer uses acknowledgements. Without the announcement, the
+    /// peer cannot distinguish the end of the stream from the death of this process.
     pub fn announce_leave(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if qp.acknowledges && qp.is_up() {
@@ -201,8 +202,8 @@ impl Rnic {
     }
 
     /// Completes a Write, a Send or immediate data only when the peer has acknowledged its arrival, as in
-    /// InfiniBand; acknowledges the peer's in turn. Both ends must be kiban's and enable this before the
-    /// first message.
+    /// InfiniBand, and acknowledges the peer's messages in turn. Both ends must be kiban NICs and must
+    /// enable this before the first message.
     pub fn acknowledge(&mut self, qp: u32) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.acknowledges = true)
     }
@@ -212,8 +213,8 @@ impl Rnic {
         self.qps.get(qp).is_some_and(|qp| qp.acknowledges)
     }
 
-    /// Sets what peers may do with memory through this queue pair, in addition to the restrictions of its
-    /// tags. Default: everything.
+    /// Restricts peers' access to memory through this queue pair, in addition to the restrictions of the
+    /// steering tags. By default, all access is allowed.
     pub fn set_remote_access(&mut self, qp: u32, access: Access) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.allows = access)
     }
@@ -243,7 +244,7 @@ impl Rnic {
         self.qps.get(qp).is_some_and(|qp| qp.has_outlived_peer)
     }
 
-    /// Allows sending: the peer is ready (a responder must wait for the initiator's first message).
+    /// Allows sending, because the peer is ready. (A responder must wait for the initiator's first message.)
     pub fn may_send(&mut self, qp: u32) {
         if let Ok((qp, outputs)) = self.qp(qp) {
             qp.traits.may_send = true;
@@ -267,7 +268,7 @@ impl Rnic {
         }
     }
 
-    /// Aborts: work is flushed and the stream is cut, as after an error.
+    /// Aborts the connection: work is flushed and the stream is cut, as after an error.
     pub fn abort(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         qp.state = QpState::Error;
@@ -280,8 +281,8 @@ impl Rnic {
         Ok(())
     }
 
-    /// Resets a queue pair that has ended or was never connected to its initial state. Posted receives are
-    /// dropped.
+    /// Returns a queue pair that has ended, or that was never connected, to its initial state. Posted
+    /// receives are dropped.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if !matches!(qp.state, QpState::Idle | QpState::Error) {
@@ -295,7 +296,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Posts a work request on the send queue. If the queue pair is closing or in error, the request ends as
+    /// Posts a work request on the send queue. If the queue pair is closing or in error, the request is
     /// flushed; if a stream is being set up, it waits for the stream.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
@@ -339,7 +340,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Posts the NIC's own first work request, before any of the host's.
+    /// Posts a work request of the NIC's own, before any of the host's.
     pub(crate) fn post_quietly(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         match qp.state {
@@ -352,7 +353,7 @@ impl Rnic {
         }
     }
 
-    /// Posts a receive. If the queue pair is in error, the receive ends as flushed.
+    /// Posts a receive. If the queue pair is in error, the receive is flushed.
     #[inline]
     pub fn post_receive(&mut self, qp: u32, work: ReceiveWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;

@@ -28,15 +28,15 @@ pub type Sges = SmallVec<[Sge; 4]>;
 /// Access rights of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Access {
-    /// The owner's receives and reads may write to it. (The owner may always read its memory.)
+    /// The owner's receives and reads may write to the memory. (The owner may always read it.)
     pub local_write: bool,
     /// Peers may write to it.
     pub remote_write: bool,
     /// Peers may read it.
     pub remote_read: bool,
-    /// Peers may perform atomic operations on it.
+    /// Peers may perform atomic operations on the memory.
     pub remote_atomic: bool,
-    /// Windows may be bound to it.
+    /// Windows may be bound to the memory.
     pub bind: bool,
 }
 
@@ -51,7 +51,7 @@ impl Access {
     };
     /// The owner may read and write.
     pub const LOCAL: Access = Access { local_write: true, ..Access::NONE };
-    /// Everyone in the protection domain may do everything.
+    /// Every queue pair in the protection domain has full access.
     pub const ALL: Access =
         Access { local_write: true, remote_write: true, remote_read: true, remote_atomic: true, bind: true };
 }
@@ -65,7 +65,7 @@ pub struct Binding {
     pub address: u64,
     /// Length in bytes.
     pub length: u64,
-    /// The access of peers; local rights have no effect on a window.
+    /// The peers' access rights. Local rights have no effect on a window.
     pub access: Access,
 }
 
@@ -77,16 +77,17 @@ pub enum Operation {
         /// Steering tag that the peer invalidates.
         invalidate: Option<u32>,
     },
-    /// Sends a message with 32 bits of immediate data, reported in the peer's completion. Not in any iWARP
-    /// standard: the peer must be kiban's ([`super::Rnic::set_peer_is_kiban`]). It cannot be combined with
-    /// Invalidate.
+    /// Sends a message with 32 bits of immediate data, reported in the peer's completion. No iWARP standard
+    /// defines it: the peer must be a kiban NIC ([`super::Rnic::set_peer_is_kiban`]). It cannot be combined
+    /// with Invalidate.
     SendImmediate {
         /// The immediate data.
         data: u32,
     },
-    /// Sends a datagram of at most 4096 bytes. The only operation of datagram queue pairs, and of no others.
+    /// Sends a datagram of at most 4096 bytes. This is the only operation on datagram queue pairs, and other
+    /// queue pairs do not support it.
     Datagram {
-        /// The destination address, a GID in the verbs' terms; the lower layer interprets it.
+        /// The destination address, called GID in verbs. The lower layer interprets it.
         gid: [u8; 16],
         /// The destination queue pair, 24 bits.
         qp: u32,
@@ -106,10 +107,10 @@ pub enum Operation {
     Write {
         /// Destination address.
         remote: TaggedAddress,
-        /// Delivered after all data is placed.
+        /// Immediate data, delivered after all data has been placed.
         immediate: Option<u64>,
     },
-    /// Reads the peer's memory into the elements.
+    /// Reads from the peer's memory into the elements.
     Read {
         /// Source address.
         remote: TaggedAddress,
@@ -133,16 +134,17 @@ pub enum Operation {
     Register {
         /// The steering tag. Its low eight bits may differ from the current key; they become the new key.
         stag: u32,
-        /// The address by which the first byte is named.
+        /// The address that refers to the first byte.
         address: u64,
         /// The memory, in order.
         blocks: Vec<Region>,
         /// The access rights.
         access: Access,
     },
-    /// Binds a window to a part of a region; without a binding, unbinds it.
+    /// Binds a window to a part of a region, or unbinds it if there is no binding.
     Bind {
-        /// The window's steering tag; its low eight bits may change and become the tag's new key.
+        /// The window's steering tag. Its low eight bits may differ from the current key; they become the
+        /// new key.
         window: u32,
         /// What the window exposes.
         binding: Option<Binding>,
@@ -189,7 +191,7 @@ impl Operation {
         matches!(self, Operation::SendImmediate { .. })
     }
 
-    /// Returns whether the operation sends its data, so that the data may be inline.
+    /// Returns whether the operation sends data, which may then be inline.
     pub(super) const fn takes_inline(&self) -> bool {
         matches!(
             self,
@@ -214,9 +216,9 @@ impl Operation {
 /// The data of a work request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Data {
-    /// In registered memory, which must stay registered until the work request is done.
+    /// The data is in registered memory, which must stay registered until the work request is done.
     Elements(Sges),
-    /// Inline, in the work request itself.
+    /// The data is inline, in the work request itself.
     Inline(SmallVec<[u8; 64]>),
 }
 
@@ -247,15 +249,15 @@ pub struct SendWork {
     pub id: u64,
     /// The operation.
     pub operation: Operation,
-    /// Data to send, or where to store what is read.
+    /// The data to send, or the memory in which to store the data that is read.
     pub data: Data,
     /// Whether success generates a completion. Errors always do.
     pub signalled: bool,
     /// Whether the peer's completion is a solicited event.
     pub solicited: bool,
-    /// Start only when all earlier reads and atomics are done.
+    /// Whether to start only when all earlier reads and atomics are done.
     pub fence: bool,
-    /// Start only when all earlier work is done.
+    /// Whether to start only when all earlier work is done.
     pub local_fence: bool,
 }
 
@@ -311,7 +313,7 @@ pub enum Status {
     LocalLength,
     /// The queue pair cannot perform the operation.
     LocalOperation,
-    /// An element names memory that it may not access.
+    /// A scatter/gather element refers to memory that may not be accessed in this way.
     LocalProtection,
     /// The queue pair failed before the work was done.
     Flushed,
@@ -355,15 +357,16 @@ impl fmt::Display for Status {
 pub struct Completion {
     /// Identifier of the work request.
     pub id: u64,
-    /// The result; unless it is a success, only `id`, `qp` and `kind` are valid.
+    /// The result. If the work did not succeed, the only other valid fields are `id`, `qp` and `kind`.
     pub status: Status,
     /// The kind of work.
     pub kind: Kind,
     /// Bytes received or read.
     pub bytes: u32,
-    /// The number of the queue pair: the NIC's, or the one set by [`super::Rnic::set_qpn`].
+    /// The number of the queue pair: either the NIC's number for it or the one set by
+    /// [`super::Rnic::set_qpn`].
     pub qp: u32,
-    /// Received immediate data: eight octets, or the 32 bits of a Send.
+    /// Received immediate data: eight octets, or 32 bits from a Send.
     pub immediate: Option<u64>,
     /// Steering tag that the peer invalidated.
     pub invalidated: Option<u32>,

@@ -12,8 +12,8 @@
 //! Order     network byte order.
 //! Length    UDP's length determines the end of the payload; there is no padding.
 //! Check     UDP's checksum.
-//! Fields    as in the BTH and DETH of InfiniBand's unreliable datagrams: queue pair numbers have 24 bits,
-//!           keys 32.
+//! Fields    as in the BTH and DETH of InfiniBand's unreliable datagrams: queue pair numbers have 24 bits
+//!           and keys have 32.
 //! Reserved  bits are written as zero and ignored.
 
 use kiban_base::Malformed;
@@ -39,7 +39,7 @@ pub struct Header {
     pub source: u32,
     /// The destination's Q_Key.
     pub qkey: u32,
-    /// Whether the destination's completion is a solicited event.
+    /// Whether the completion at the destination is a solicited event.
     pub solicited: bool,
     /// Immediate data.
     pub immediate: Option<u32>,

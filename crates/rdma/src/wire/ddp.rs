@@ -42,20 +42,20 @@ pub mod queue {
 /// How the payload is placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Placing {
-    /// At an address chosen by the sender, in the receiver's memory.
+    /// The payload goes to an address chosen by the sender in the receiver's memory.
     Tagged {
         /// The steering tag.
         stag: u32,
-        /// The offset of the first byte within the memory.
+        /// The offset of the payload's first byte within that memory.
         offset: u64,
     },
-    /// In the buffer that the receiver chose for a message.
+    /// The payload goes into the buffer that the receiver chose for the message.
     Untagged {
         /// RDMAP's field.
         ulp: u32,
         /// The queue.
         queue: u32,
-        /// The message sequence number (MSN) in its queue, from 1.
+        /// The message sequence number (MSN) within its queue, starting at 1.
         sequence: u32,
         /// The offset within the message.
         offset: u32,
@@ -73,13 +73,13 @@ pub struct Header {
     pub placing: Placing,
 }
 
-/// Returns whether a segment is tagged, from its first octet.
+/// Returns whether the segment with this first octet is tagged.
 #[inline]
 pub const fn is_tagged(first: u8) -> bool {
     first & TAGGED != 0
 }
 
-/// Returns the length of a header in bytes, from its first octet.
+/// Returns the length in bytes of the header with this first octet.
 #[inline]
 pub const fn header_bytes(first: u8) -> usize {
     if is_tagged(first) { TAGGED_BYTES } else { UNTAGGED_BYTES }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// Headers sent by Linux's soft-iWARP in an rping session, and their meaning.
+    /// Headers sent by Linux's soft-iWARP in an rping session, and the expected result of reading each.
     #[test]
     fn headers_of_a_real_peer() {
         let rows: [(&[u8], Header); 3] = [

@@ -1,25 +1,25 @@
-//! Frames of the EFE-like transport: kiban's own format, since that of NEC's Ether Forwarding Engine (paper
-//! \[3\]) is not public.
+//! Frames of the EFE-like transport. The format is kiban's own, since the format of NEC's Ether Forwarding
+//! Engine (paper \[3\]) is not public.
 //!
 //! ```text
 //!  0  version 4 | kind 4
 //!  1  credit 8           number of frames, from `acknowledged` on, that this frame's sender has room for
 //!  2  flags 5 | payload bytes 11
-//!  4  flow 32            the receiver's number of the flow; 0 in a connection request
+//!  4  flow 32            the receiver's number for the flow; 0 in a connection request
 //!  8  key 32             chosen by the receiver at setup, unknown to third parties
 //! 12  sequence 32        of a segment or an end; in other frames the next one to be used; or a reason
 //! 16  acknowledged 32    the sequence that this frame's sender expects next
-//! 20  transmission 24    counts departures: a retransmission keeps the sequence but has a new transmission
+//! 20  transmission 24    number of this transmission: a retransmission keeps its sequence but gets a new one
 //! 23  echo 24            the transmission that arrived last, if the flag says so
 //! 26  held 16            how long ago it arrived, in units of 64 ns; all ones: longer than that
 //! 28  payload
 //! ```
 //!
 //! Order    network byte order.
-//! Size     28 bytes and a segment of 1472 fill the 1500 bytes of an Ethernet frame.
+//! Size     a header of 28 bytes and a segment of 1472 bytes fill the 1500 bytes of an Ethernet frame.
 //! Padding  bytes after the payload are Ethernet's padding and ignored.
-//! Check    where no FCS covers the whole path, a CRC-32C of header and payload follows the payload, lowest
-//!          byte first, as in iSCSI (RFC 3720 §12.1); a flag announces it.
+//! Check    where no Ethernet FCS covers the whole path, a CRC-32C of header and payload follows the
+//!          payload, lowest byte first, as in iSCSI (RFC 3720 §12.1). A flag indicates that it is present.
 //! Setup    the payload of a connection request and of its accept is a [`Setup`].
 //! Gaps     the payload of an acknowledgement is a map of 64 bits: bit n is set if `acknowledged` + 1 + n has
 //!          arrived.
@@ -35,7 +35,7 @@ pub const SEGMENT_BYTES_MAX: usize = 1500 - HEADER_BYTES;
 pub const CHECK_BYTES: usize = 4;
 /// Length of the map in an acknowledgement in bytes.
 pub const SACK_MAP_BYTES: usize = 8;
-/// Maximum length of a greeting, private data of the upper layer at setup, in bytes.
+/// Maximum length, in bytes, of a greeting: the upper layer's private data at setup.
 pub const GREETING_BYTES_MAX: usize = 1024;
 /// Length of a [`Setup`] without its greeting in bytes.
 pub const SETUP_FIXED_BYTES: usize = 12;
@@ -55,7 +55,7 @@ const PAYLOAD_MASK: u16 = (1 << PAYLOAD_BITS) - 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Connection request; the payload is a [`Setup`].
+    /// Requests a connection; the payload is a [`Setup`].
     Ask = 0,
     /// Accepts a request; the payload is a [`Setup`].
     Accept = 1,
@@ -65,7 +65,7 @@ pub enum Kind {
     Data = 3,
     /// No more segments follow.
     End = 4,
-    /// An acknowledgement only; the payload is the map.
+    /// Only acknowledges; the payload is the map.
     Ack = 5,
     /// Ends the flow at once; the sequence is a [`reason`].
     Abort = 6,
@@ -76,7 +76,7 @@ impl Kind {
     pub const ALL: [Kind; 7] =
         [Kind::Ask, Kind::Accept, Kind::Reject, Kind::Data, Kind::End, Kind::Ack, Kind::Abort];
 
-    /// Returns whether frames of this kind have their own sequence.
+    /// Returns whether each frame of this kind has a sequence number of its own.
     pub const fn is_sequenced(self) -> bool {
         matches!(self, Kind::Data | Kind::End)
     }
@@ -101,7 +101,7 @@ pub mod flag {
     pub const ECHO: u8 = 1;
     /// The sender requests an acknowledgement.
     pub const ACK_REQUEST: u8 = 2;
-    /// When this flag changes, all senders to this receiver pause for a moment.
+    /// When this flag changes, all senders to the endpoint that sets it pause for a moment.
     pub const DRAIN: u8 = 4;
     /// A CRC follows the payload.
     pub const CHECKED: u8 = 8;
@@ -128,11 +128,11 @@ pub struct Header {
     pub credit: u8,
     /// Payload length in bytes.
     pub payload_bytes: u16,
-    /// The receiver's number of the flow.
+    /// The receiver's number for the flow.
     pub flow: u32,
     /// The receiver's key.
     pub key: u32,
-    /// The frame's sequence, the next one, or a [`reason`].
+    /// The sequence number of this frame, or the next one to be used, or a [`reason`].
     pub sequence: u32,
     /// The sequence expected next.
     pub acknowledged: u32,
@@ -145,8 +145,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Reads the header at the front of a frame. Checks that the payload, and the CRC if announced, are
-    /// complete, but not the CRC itself: see [`verify`].
+    /// Reads the header at the front of a frame. Checks that the payload is complete, as well as the CRC if
+    /// its flag is set, but does not verify the CRC: see [`verify`].
     ///
     /// # Errors
     /// `Truncated`; `Version`; `Operation` for an unknown kind; `TotalLength` if the payload is longer than
@@ -217,7 +217,7 @@ impl Header {
         self.flags & flag != 0
     }
 
-    /// Returns the payload of the frame that this header was read from.
+    /// Returns the payload of the frame from which this header was read.
     #[inline]
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[HEADER_BYTES..HEADER_BYTES + usize::from(self.payload_bytes)]
@@ -262,11 +262,11 @@ pub fn verify(header: &Header, frame: &[u8]) -> Result<(), Malformed> {
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setup<'a> {
-    /// The sender's number of the flow, to be put into frames to it.
+    /// The sender's number for the flow, which frames to the sender must carry.
     pub flow: u32,
-    /// The key to be put into frames to the sender.
+    /// The key that frames to the sender must carry.
     pub key: u32,
-    /// The requested service; the same in an accept.
+    /// The requested service. An accept repeats it.
     pub service: u16,
     /// Maximum segment length, in bytes, that the sender accepts and sends.
     pub segment_bytes: u16,
@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(Header::read(&frame), Err(Malformed::Operation));
         frame[0] = 0x23;
         assert_eq!(Header::read(&frame), Err(Malformed::Version));
-        // An announced CRC must be present.
+        // If the flag is set, the CRC must be present.
         let mut frame = of(Kind::Data, 4);
         fill(&mut frame, 32);
         assert_eq!(Header::read(&frame[..35]), Err(Malformed::TotalLength));

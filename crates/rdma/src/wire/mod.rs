@@ -1,6 +1,6 @@
-//! Packet formats: a validated, plain representation of every header of this family.
+//! Packet formats: a plain, validated struct for every header in this protocol family.
 //!
-//! One file per header, all alike:
+//! Each header has its own file, and all have the same interface:
 //!
 //! ```text
 //! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    validate once, trust afterwards

@@ -7,12 +7,13 @@
 //! marker   | reserved 16 | bytes since the FPDU's length field 16 |     every 512 bytes of the stream
 //! ```
 //!
-//! Order            network byte order, except for the CRC. The CRC covers length, ULPDU, pad, and every
-//!                  marker before it; without CRCs the field is present but has no meaning (RFC 5044 §4.4).
-//! Markers          count their own bytes: there are 508 other bytes between two of them. The first precedes
-//!                  the first FPDU. A marker between two FPDUs belongs to the second, with a pointer of zero
-//!                  (RFC 5044 §4.3).
-//! Not implemented  the content of a ULPDU, which is DDP's.
+//! Order            network byte order, except for the CRC. The CRC covers the length field, the ULPDU, the
+//!                  pad, and every marker before the CRC. Without CRCs, the field is present but has no
+//!                  meaning (RFC 5044 §4.4).
+//! Markers          the marker interval includes the marker's own four bytes, so there are 508 other bytes
+//!                  between two markers. The first marker precedes the first FPDU. A marker between two
+//!                  FPDUs belongs to the second and has a pointer of zero (RFC 5044 §4.3).
+//! Not implemented  the content of a ULPDU, which belongs to DDP.
 
 use kiban_base::Malformed;
 
@@ -22,7 +23,8 @@ pub const START_BYTES: usize = 20;
 pub const PRIVATE_DATA_BYTES_MAX: usize = 512;
 /// Length of a [`Setup`] in bytes.
 pub const SETUP_BYTES: usize = 4;
-/// The largest IRD or ORD in a [`Setup`]; this value means that the hosts negotiate the number (RFC 6581 §9).
+/// The largest IRD or ORD in a [`Setup`]. The value itself means that the hosts negotiate the number (RFC
+/// 6581 §9).
 pub const DEPTH_MAX: u16 = 0x3fff;
 /// The highest known revision (RFC 6581).
 pub const REVISION_MAX: u8 = 2;
@@ -44,7 +46,7 @@ pub const MARKER_INTERVAL_BYTES: usize = 512;
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
 
-/// Error codes in a Terminate with layer LLP, type MPA (RFC 5044 §8, RFC 6581 §8).
+/// Error codes in a Terminate message with layer LLP and error type MPA (RFC 5044 §8, RFC 6581 §8).
 pub mod error {
     /// The TCP connection is lost.
     pub const CONNECTION: u8 = 1;
@@ -82,7 +84,7 @@ impl Side {
     }
 
     /// Returns the reserved bit that carries [`Start::extensions`] in a frame of this side. Requests and
-    /// replies use different bits, because siw's reply repeats the flags of the request, whatever they are.
+    /// replies use different bits, because siw's reply repeats all flags in the request.
     const fn extensions(self) -> u8 {
         match self {
             Side::Request => 0x01,
@@ -104,9 +106,9 @@ pub struct Start {
     pub rejected: bool,
     /// S: private data begins with a [`Setup`]. A reserved bit below revision 2.
     pub enhanced: bool,
-    /// A reserved bit by which kiban's ends announce support for RFC 7306: the last reserved bit of a
-    /// request, the last but one of a reply. Other peers ignore reserved bits (RFC 5044 §7.1.1) and send this
-    /// bit of a reply as zero, so a peer without the extensions never receives them.
+    /// A reserved bit with which kiban peers announce support for RFC 7306: the last reserved bit in a
+    /// request, and the last but one in a reply. Other peers ignore reserved bits (RFC 5044 §7.1.1) and send
+    /// zero in this bit of a reply, so a peer that does not support the extensions never receives them.
     pub extensions: bool,
     /// The revision of MPA.
     pub revision: u8,
@@ -171,7 +173,8 @@ impl Start {
     }
 }
 
-/// Ready-to-receive message: an initiator's first message, after which a responder may send (RFC 6581 §9).
+/// The ready-to-receive message: the initiator's first message, after which the responder may send (RFC 6581
+/// §9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rtr {
     /// An FPDU with an empty ULPDU (B).
@@ -239,7 +242,7 @@ impl Setup {
         SETUP_BYTES
     }
 
-    /// Returns whether the setup word names this ready-to-receive message.
+    /// Returns whether the setup word includes this ready-to-receive message.
     #[inline]
     pub const fn has(&self, rtr: Rtr) -> bool {
         match rtr {
@@ -268,8 +271,8 @@ pub const fn fpdu_bytes(ulpdu_bytes: usize) -> usize {
     LENGTH_BYTES + ulpdu_bytes + trailer_bytes(ulpdu_bytes)
 }
 
-/// Returns the longest ULPDU whose FPDU fits `segment_bytes` wherever markers fall, in bytes: MULPDU of RFC
-/// 5044 §4.5 (zero if none fits).
+/// Returns the maximum ULPDU length in bytes (MULPDU of RFC 5044 §4.5): the FPDU fits into `segment_bytes`
+/// at any position of the markers. Zero if none fits.
 pub const fn ulpdu_bytes_max(segment_bytes: usize, markers: bool) -> usize {
     let markers_bytes =
         if markers { MARKER_BYTES * segment_bytes.div_ceil(MARKER_INTERVAL_BYTES) } else { 0 };
@@ -277,8 +280,8 @@ pub const fn ulpdu_bytes_max(segment_bytes: usize, markers: bool) -> usize {
     if longest < ULPDU_BYTES_MAX { longest } else { ULPDU_BYTES_MAX }
 }
 
-/// Returns the number of markers among `bytes` bytes, markers not counted, that begin at `position` of the
-/// stream. A marker due after the last byte does not count.
+/// Returns the number of markers within `bytes` bytes of other data that begin at stream position
+/// `position`. A marker due directly after the last byte does not count.
 #[inline]
 pub const fn markers(position: usize, bytes: usize) -> usize {
     let before = position.wrapping_neg() % MARKER_INTERVAL_BYTES;
@@ -440,7 +443,7 @@ mod tests {
             assert!(fpdu_bytes(longest) <= segment, "{segment}");
             assert!(fpdu_bytes(longest + 1) > segment, "{segment}");
         }
-        // An Ethernet segment with timestamps; the largest possible segment.
+        // Segment lengths: Ethernet with TCP timestamps, and the largest possible.
         assert_eq!(ulpdu_bytes_max(1448, false), 1442);
         assert_eq!(ulpdu_bytes_max(1448, true), 1430);
         assert_eq!(ulpdu_bytes_max(65535, true), 65014);

@@ -1,5 +1,6 @@
-//! Out-of-band setup: the private data of an MPA request and reply by which two queue pairs connect, using
-//! numbers that their programs exchanged themselves (docs/out-of-band.md). kiban's own format.
+//! Out-of-band setup: the private data in the MPA request and reply with which two queue pairs connect,
+//! using numbers that their programs have exchanged on their own (docs/out-of-band.md). The format is
+//! kiban's own.
 //!
 //! ```text
 //!  0  "kbn" 24 | version 8
@@ -30,7 +31,7 @@ pub struct OobSetup {
     pub source: u32,
     /// The first PSN that the sender expects.
     pub expects: u32,
-    /// The sender's initial PSN, if it sends already.
+    /// The sender's initial PSN, if the sender is already in a state in which it sends.
     pub begins: Option<u32>,
     /// The reason if a reply refuses.
     pub refusal: Option<SetupRefusal>,

@@ -1,4 +1,4 @@
-//! RDMAP: the messages carried by DDP (RFC 5040 §4, RFC 7306), and three messages of kiban's own.
+//! RDMAP: the messages carried by DDP (RFC 5040 §4, RFC 7306), and three kiban-specific messages.
 //!
 //! ```text
 //! DDP's ULP octet     version 2 | reserved 2 | opcode 4
@@ -14,13 +14,14 @@
 //!
 //! DDP's ULP word      Send with Invalidate: STag 32; Send with Immediate: data 32
 //!
-//! kiban's own  the standards have no Send with Immediate, and no acknowledgement that a Write or a Send has
-//!              arrived. Acknowledge is a tagged message without payload. Its offset is the number of Writes,
-//!              Sends and immediate data messages that have arrived, its tag is 0, or 1 from an end that is
-//!              about to leave ([`acknowledge`]). Opcodes 12 to 14 are unassigned; they are used only between
-//!              ends that know each other to be kiban's.
-//! Terminate    Linux's soft-iWARP on little-endian machines swaps the first two nibbles and has M, D, R in
-//!              the low bits of the third octet. Both forms are read; the RFC's is written.
+//! kiban's own  the standards define neither a Send with Immediate nor an acknowledgement that a Write or a
+//!              Send has arrived. Acknowledge is a tagged message without payload. Its offset is the number
+//!              of Writes, Sends and immediate data messages that have arrived; its tag is 0, or 1 if the
+//!              sender is about to leave ([`acknowledge`]). The standards do not assign opcodes 12 to 14,
+//!              which are used only between ends that both know that their peer is a kiban NIC.
+//! Terminate    on little-endian machines, Linux's soft-iWARP swaps the first two nibbles and puts M, D and
+//!              R into the low bits of the third octet. Both forms are accepted on receipt; the RFC's form
+//!              is sent.
 
 use crate::wire::ddp::{self, TAGGED_BYTES, UNTAGGED_BYTES};
 use arrayvec::ArrayVec;
@@ -146,11 +147,12 @@ impl Opcode {
         )
     }
 
-    /// Returns the maximum payload, in bytes, of a message that must fit in one segment; no bound for others.
+    /// Returns the maximum payload, in bytes, of a message that must fit in one segment, or `None` for other
+    /// messages.
     pub const fn payload_bytes_max(self) -> usize {
         match self {
             Opcode::ReadRequest => READ_REQUEST_BYTES,
-            // Peers may attach more than this crate reads.
+            // Peers may attach more bytes than this crate reads.
             Opcode::Terminate => 2 * TERMINATE_BYTES_MAX,
             Opcode::Immediate | Opcode::ImmediateSolicited => IMMEDIATE_BYTES,
             Opcode::AtomicRequest => ATOMIC_REQUEST_BYTES,
@@ -171,7 +173,7 @@ impl Opcode {
         )
     }
 
-    /// Returns whether the message invalidates a steering tag of the receiver.
+    /// Returns whether the message invalidates one of the receiver's steering tags.
     pub const fn invalidates(self) -> bool {
         matches!(self, Opcode::SendInvalidate | Opcode::SendSolicitedInvalidate)
     }
@@ -230,8 +232,8 @@ impl ReadRequest {
 /// An atomic operation on eight bytes (RFC 7306 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Atomic {
-    /// Adds. Each set mask bit is the last bit of a field; carries do not leave a field (§5.1.1). A zero mask
-    /// means one field of 64 bits.
+    /// Adds. The mask divides the value into fields: each set bit marks the most significant bit of a field,
+    /// and carries do not leave their field (§5.1.1). A zero mask means one field of 64 bits.
     FetchAdd {
         /// The addend.
         add: u64,
@@ -252,7 +254,7 @@ pub enum Atomic {
 }
 
 impl Atomic {
-    /// Returns the new value of eight bytes.
+    /// Returns the new value of the eight bytes.
     pub fn apply(self, value: u64) -> u64 {
         match self {
             Atomic::FetchAdd { add, mask: 0 } => value.wrapping_add(add),
@@ -345,7 +347,7 @@ impl AtomicResponse {
     }
 }
 
-/// Reads big-endian words from the front of bytes.
+/// Reads big-endian words from the front of a slice.
 struct Words<'a>(&'a [u8]);
 
 impl Words<'_> {
@@ -439,12 +441,12 @@ impl fmt::Display for Reason {
 /// Maximum length of a Terminate in bytes.
 pub const TERMINATE_BYTES_MAX: usize = 4 + 2 + UNTAGGED_BYTES + READ_REQUEST_BYTES;
 
-/// The last message of a stream: the reason, and the header of the segment at fault (RFC 5040 §4.8).
+/// The last message on a stream: the reason, and the header of the segment at fault (RFC 5040 §4.8).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Terminate {
     /// The reason.
     pub reason: Reason,
-    /// Length of the segment at fault, and its DDP header, if there was one.
+    /// The length and the DDP header of the segment at fault, if there was one.
     pub segment: Option<(u16, ArrayVec<u8, UNTAGGED_BYTES>)>,
     /// The read request at fault, if it was one.
     pub read_request: Option<ReadRequest>,
@@ -487,7 +489,7 @@ impl Terminate {
         Ok(terminate)
     }
 
-    /// Returns the encoded payload, in the RFC's form.
+    /// Returns the payload, encoded in the RFC's form.
     pub fn bytes(&self) -> ArrayVec<u8, TERMINATE_BYTES_MAX> {
         let Reason { layer, kind, code } = self.reason;
         let mut bytes = ArrayVec::from_iter([layer << 4 | kind & 0x0f, code, 0, 0]);
@@ -526,7 +528,7 @@ mod tests {
 
     #[test]
     fn every_opcode_has_one_class() {
-        // RFC 5040 §4.3 has 0 to 7, RFC 7306 §4.1 has 8 to 11; the rest is unassigned.
+        // RFC 5040 §4.3 assigns 0 to 7 and RFC 7306 §4.1 assigns 8 to 11; the rest are unassigned.
         let list = |of: fn(Opcode) -> bool| -> Vec<u8> {
             Opcode::ALL.into_iter().filter(|&opcode| of(opcode)).map(|opcode| opcode as u8).collect()
         };
@@ -568,7 +570,7 @@ mod tests {
     fn atomics_respect_their_masks() {
         let add = |value, add, mask| Atomic::FetchAdd { add, mask }.apply(value);
         assert_eq!(add(u64::MAX, 2, 0), 1);
-        // Two fields of 32 bits: no carry from one into the other.
+        // The mask makes two fields of 32 bits; nothing is carried from one into the other.
         assert_eq!(add(0x0000_0001_ffff_ffff, 0x0000_0001_0000_0001, 1 << 31), 0x0000_0002_0000_0000);
         let swap = |value, swap, swap_mask, compare, compare_mask| {
             Atomic::CompareSwap { swap, swap_mask, compare, compare_mask }.apply(value)

@@ -31,7 +31,8 @@ fn blamed(counters: &EfeCounters) -> u64 {
     malformed + no_flow + strangers + impossible + unexpected + doubled + beyond_credit
 }
 
-/// Creates a connected pair with one segment lost and not yet retransmitted, and one received but not read.
+/// Creates a connected pair with one segment that was lost and not yet retransmitted, and one that was
+/// received but not read.
 fn busy() -> (Pair, [FlowNumber; 2]) {
     let (mut pair, flows) = Pair::connected(&Config::default());
     pair.send(0, flows[0], b"waits to be read");
@@ -223,7 +224,7 @@ fn garbage_truncation_and_flipped_bits_are_survived() {
         assert!(blamed(pair.ends[0].counters()) > before.0 && blamed(pair.ends[1].counters()) > before.1);
         assert!(pair.ends[1].flows() <= 1 + pair.ends[1].config().asked_max);
         if checked {
-            // No modified frame is accepted, so the flow is unchanged.
+            // No modified frame was accepted, so the flow is unchanged.
             pair.run(A_WHILE);
             pair.transfer(flows, 100);
         } else {

@@ -1,4 +1,4 @@
-//! The life of flows: end, abort, silence, no credit.
+//! The life cycle of flows: end, abort, a silent peer, a peer without credit.
 
 use crate::pair::{A_WHILE, DELAY, Pair};
 use kiban_rdma::efe::{Config, EndReason, Event, RequestError};

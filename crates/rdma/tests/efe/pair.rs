@@ -11,7 +11,7 @@ pub(crate) const DELAY: Duration = Duration::from_micros(5);
 pub(crate) const SERVICE: u16 = 5;
 pub(crate) const A_WHILE: Duration = Duration::from_millis(5);
 
-/// Decides whether the path loses a frame, given the sending side and the header.
+/// Decides whether the path loses a frame, given the side that sent it and its header.
 type Loses = Box<dyn FnMut(usize, &Header) -> bool>;
 
 pub(crate) struct Pair {
@@ -125,7 +125,8 @@ impl Pair {
         self.ends[side].send(flow, segment, self.now).expect("room for a segment");
     }
 
-    /// Sends `count` numbered segments from side 0 and reads them at side 1, whatever the path loses.
+    /// Sends `count` numbered segments from side 0 and reads them at side 1, regardless of losses on the
+    /// path.
     pub(crate) fn transfer(&mut self, flows: [FlowNumber; 2], count: u32) {
         let (mut sent, mut read) = (0u32, 0u32);
         let patience = self.now + Duration::from_secs(20);
@@ -143,7 +144,7 @@ impl Pair {
         }
     }
 
-    /// Returns the number of frames of a kind that a side has sent.
+    /// Returns how many frames of this kind a side has sent.
     pub(crate) fn sent(&self, side: usize, kind: Kind) -> usize {
         self.log.iter().filter(|(from, header, _)| (*from, header.kind) == (side, kind)).count()
     }

@@ -73,7 +73,7 @@ fn a_refusal_arrives_with_its_reason() {
     let refused = Event::Rejected { flow, reason: reason::NO_SERVICE, greeting: Vec::new() };
     assert_eq!((pair.events(0), pair.events(1)), (vec![refused], vec![]));
 
-    // The host's accept is lost twice, but the host gets only one request.
+    // The host's accept is lost twice, but the request is reported to the host only once.
     let mut lose = 2;
     pair.loses = Box::new(move |from, _| {
         let loses = from == 1 && lose > 0;
@@ -135,7 +135,7 @@ fn half_open_requests_hold_bounded_memory_for_a_bounded_time() {
     assert_eq!(pair.ends[1].counters().requests_dropped, 2 * 992);
     let asked: Vec<_> = pair.events(1);
     assert_eq!(asked.len(), 8, "asked once each");
-    // Half of them are accepted, but their peers never confirm.
+    // Half of the requests are accepted, but their peers never confirm.
     for event in &asked[..4] {
         let Event::ConnectRequest { flow, .. } = event else { panic!("{event:?}") };
         pair.ends[1].accept(*flow, b"", pair.now).expect("it was asked");

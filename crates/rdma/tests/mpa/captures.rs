@@ -1,5 +1,5 @@
-//! Replays captures of siw of Linux 6.1: our encoder produces the same start frames, and our deframer finds
-//! all FPDUs.
+//! Replays captures of siw in Linux 6.1: our encoder must produce the same start frames, and our deframer
+//! must find all FPDUs.
 
 use kiban_base::ethernet;
 use kiban_capture as capture;
@@ -34,7 +34,7 @@ fn streams(file: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
                 openings.push(direction);
             }
         } else {
-            // Retransmitted and reordered segments are put in place.
+            // Retransmitted and reordered segments are put into their places.
             let at = header.sequence.0.wrapping_sub(first[&direction]) as usize;
             let payload = &segment[header_bytes..];
             let stream = bytes.entry(direction).or_default();
@@ -99,7 +99,8 @@ fn every_fpdu_of_siw_is_deframed_and_reframed_byte_for_byte() {
                 let ulpdus = ulpdus(&rest);
                 assert_eq!(ulpdus.len(), fpdus, "{name}");
                 assert_eq!(ulpdus.iter().map(|ulpdu| fpdu_bytes(ulpdu.len())).sum::<usize>(), rest.len());
-                // siw leaves old memory contents in the pad; the RFC requires zeros, but no receiver checks.
+                // siw leaves stale memory contents in the pad. The RFC requires zeros, but no receiver
+                // checks the pad.
                 let (mut at, mut again) = (0, Vec::new());
                 for ulpdu in &ulpdus {
                     let pad = &mut rest[at + 2 + ulpdu.len()..at + fpdu_bytes(ulpdu.len()) - 4];

@@ -1,4 +1,4 @@
-//! FPDUs with CRCs and markers: the RFC's examples, and random frames.
+//! FPDUs with CRCs and markers: the examples in the RFC, and random frames.
 
 use super::hex;
 use kiban_base::SimRng;
@@ -29,7 +29,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
     let first = [hex("00000000 002a"), send(1), hex("52239983")].concat();
     assert_eq!(stream, first);
 
-    // The RFC's second example begins at octet 1EC of the stream, so that a marker falls into it.
+    // The RFC's second example begins at octet 1EC of the stream, so that it contains a marker.
     let (mut weaver, mut stream) = (MarkerInserter::new(), Vec::new());
     weaver.insert_markers(&framed(&[7; 482], true), true, &mut stream);
     assert_eq!(stream.len(), 0x1ec);
@@ -51,7 +51,7 @@ fn the_annotated_dumps_of_rfc_5044_are_written_byte_for_byte() {
 
 #[test]
 fn an_fpdu_without_markers_has_a_crc_over_length_ulpdu_and_pad() {
-    // Computed bit by bit from the polynomial in RFC 3720.
+    // Expected CRC, computed bit by bit from the polynomial in RFC 3720.
     for (ulpdu, fpdu) in
         [(send(1), [hex("002a"), send(1), hex("b7243ec3")].concat()), (vec![], hex("0000 0000 c74b6748"))]
     {
@@ -88,7 +88,8 @@ fn a_frame_with_a_flipped_bit_is_rejected() {
             for bit in 0..8 * bytes.len() {
                 bytes[bit / 8] ^= 1 << (bit % 8);
                 let mut deframer = Deframer::new(true, markers);
-                // A length that has increased requires more bytes; the error is detected when they arrive.
+                // If the corruption has increased the length, more bytes are needed, and the error is
+                // detected when they arrive.
                 let verdict = deframer.front(&bytes).map(|front| matches!(front, Front::NeedMore(_)));
                 assert!(matches!(verdict, Err(Fault::Crc) | Ok(true)), "bit {bit}: {verdict:?}");
                 bytes[bit / 8] ^= 1 << (bit % 8);
@@ -120,7 +121,7 @@ fn without_crcs_the_field_is_ignored() {
 fn a_wrong_marker_is_a_fault_and_its_reserved_bits_are_ignored() {
     let mut woven = Vec::new();
     MarkerInserter::new().insert_markers(&framed(&[1; 1500], false), false, &mut woven);
-    // Markers are at 0, 512 and 1024; the length field is at 4.
+    // Markers are at positions 0, 512 and 1024; the length field is at 4.
     let rows = [
         (2, 0x01, Err(Fault::Marker)),
         (3, 0x04, Err(Fault::Marker)),

@@ -1,4 +1,4 @@
-//! MPA: vectors of RFC 5044, replays of siw, all kinds of setup, markers, and random input.
+//! MPA: vectors from RFC 5044, replays of siw captures, all kinds of setup, markers, and random input.
 
 mod captures;
 mod framing;

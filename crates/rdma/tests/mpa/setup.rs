@@ -1,5 +1,5 @@
-//! Start frames: those that siw of Linux 6.1 was observed to send, and all combinations of two of our own
-//! ends.
+//! Start frames: those that siw in Linux 6.1 was observed to send, and all combinations of settings at two
+//! ends of our own.
 
 use super::hex;
 use kiban_rdma::iwarp::mpa::{
@@ -32,8 +32,8 @@ fn agreed(answer: Result<Answer, SetupFault>) -> Result<Agreed, SetupFault> {
 
 #[test]
 fn a_responder_answers_like_siw() {
-    // The request, and the reply if the host accepts: depths of 128, or what the request asks for if that is
-    // less.
+    // The request, and the reply if the host accepts it. The depths are 128, or those in the request if they
+    // are lower.
     let rows = [
         ("rping", "1002 0004 0001 0001", "1002 0004 0001 0001"),
         ("perftest, control", "1002 0004 0000 0000", "1002 0004 0000 0000"),
@@ -89,7 +89,7 @@ fn a_responder_rejects_like_siw() {
     for (name, bytes, fault, expected) in rows {
         let refused = Responder::new(&siw()).take(&bytes).expect_err(name);
         assert_eq!((refused.fault, refused.reply), (fault, expected), "{name}");
-        // The result is the same byte by byte.
+        // The result is the same if the bytes arrive one at a time.
         let mut responder = Responder::new(&siw());
         let refused = bytes.chunks(1).find_map(|byte| responder.take(byte).err()).expect(name);
         assert_eq!(refused.fault, fault, "{name}");
@@ -115,7 +115,7 @@ fn data_before_the_reply_is_a_fault() {
     assert_eq!(responder.take(&[0]).unwrap_err().fault, SetupFault::Early);
 }
 
-/// The result of a reply at an initiator: CRC, markers out, IRD, ORD, RTR.
+/// What an initiator agrees on after a reply: CRC, markers sent, IRD, ORD, RTR.
 type View = (bool, bool, u16, u16, Option<Rtr>);
 
 #[test]

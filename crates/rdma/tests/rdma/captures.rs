@@ -1,14 +1,15 @@
-//! Replays captures of siw of Linux 6.1: each end of every recorded connection is played once by a NIC,
-//! against the recorded frames of the other end.
+//! Replays captures of siw in Linux 6.1. A NIC plays each end of every recorded connection once, against the
+//! recorded frames of the other end.
 //!
-//! Rule      the work of siw's program is derived from its FPDUs: a Send, a Write or a Read that it sent is
-//!           posted here, with the same bytes and the same remote address; a Read Response is not posted,
-//!           because the NIC sends it by itself. The output must equal siw's, byte for byte.
-//! Tags      a NIC chooses its own steering tags, so the recorded tags of the end that is played are
-//!           replaced: in received frames, those of Writes, of Read Responses and of the sources of Read
-//!           Requests; in sent frames, those of the sinks of Read Requests are changed back. Addresses are
-//!           the recorded ones.
-//! Pads      siw leaves old memory contents in its pads; here they are zero, as the RFC requires.
+//! Rule      the work requests that siw's program posted are derived from siw's FPDUs. For each Send, Write
+//!           or Read that siw sent, the test posts one with the same bytes and the same remote address. A
+//!           Read Response is not posted, because the NIC sends it on its own. The output must equal siw's
+//!           byte for byte.
+//! Tags      a NIC chooses its own steering tags, so the test translates the tags of the end that it plays.
+//!           In received frames, it replaces the recorded tags in Writes, in Read Responses and in the
+//!           sources of Read Requests. In sent frames, it changes the tags in the sinks of Read Requests
+//!           back to the recorded ones. Addresses are the recorded ones.
+//! Pads      siw leaves stale memory contents in its pads; here they are zero, as the RFC requires.
 
 use crate::station::{Host, fill};
 use kiban_base::ethernet;
@@ -40,12 +41,12 @@ struct Word {
 /// Length of the start frames in these captures: a header and a setup word.
 const START_AND_SETUP_BYTES: usize = START_BYTES + 4;
 
-/// One direction of a connection, as far as it has been reassembled.
+/// The part of one direction of a connection that has been reassembled so far.
 #[derive(Default)]
 struct Direction {
     /// Sequence number of its first byte.
     first: u32,
-    /// Bytes that are in order, and how many of them have been split into units.
+    /// The bytes received in order, and how many of them have been split into units.
     stream: Vec<u8>,
     worded: usize,
 }
@@ -140,13 +141,13 @@ impl Segment<'_> {
     }
 }
 
-/// Returns the offsets of the tags in a ULPDU: that of a tagged segment, or those of a Read Request's sink
-/// and source.
+/// Returns the offsets of the tags in a ULPDU: the offset of a tagged segment's tag, or those of the sink
+/// and source tags in a Read Request.
 const TAGGED_AT: usize = 2;
 const SINK_AT: usize = 18;
 const SOURCE_AT: usize = 34;
 
-/// The memory of the end that is played here: by recorded tag, its address and our tag.
+/// The memory of the end that is played here: the address and our tag, indexed by the recorded tag.
 struct Memories(BTreeMap<u32, (Region, u32)>);
 
 impl Memories {
@@ -202,7 +203,7 @@ impl Memories {
     }
 }
 
-/// Builds an FPDU from a ULPDU, without CRC.
+/// Builds an FPDU without a CRC from a ULPDU.
 fn framed(ulpdu: &[u8]) -> Vec<u8> {
     let mut frame = Vec::new();
     let start = mpa::begin(&mut frame, ulpdu.len());
@@ -253,7 +254,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
             assert_eq!((asked.depths, &asked.private_data[..]), (request.1, &[][..]), "{name}");
             host.accept(asked.depths, &[]);
             assert_eq!(host.pull(), reply.0.bytes, "{name}: the reply");
-            // The initiator is silent after the reply; siw's responder sends at once.
+            // The initiator sends nothing after the reply; siw's responder sends at once.
             host.nic.core.may_send(host.qp);
             host
         }
@@ -349,7 +350,7 @@ fn play(name: &str, player: Who, talk: &[Word], seed: u64) -> Seen {
     seen
 }
 
-/// Returns the frames of one end with the recorded tags.
+/// Returns one end's frames, with the recorded tags.
 fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
     let (mut deframer, mut again) = (Deframer::new(false, false), Vec::new());
     while !bytes.is_empty() {
@@ -360,7 +361,7 @@ fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
     again
 }
 
-/// Returns the Read Response to the n-th Read Request of one end. It follows the request.
+/// Returns the Read Response to the n-th Read Request of one end. The response follows its request.
 fn next_response<'a>(player: Who, later: &[Word], nth: u64, talk: &'a [Word]) -> &'a [u8] {
     let is_response =
         |word: &&Word| word.who == player && Segment::read(&word.bytes).opcode == Opcode::ReadResponse;
@@ -380,7 +381,7 @@ const fn seen(sends: (u64, u64), writes: (u64, u64), reads: (u64, u64)) -> Seen 
     }
 }
 
-/// A capture file, and what the initiator of each connection sends and receives.
+/// A capture file, and the operations that the initiator of each connection sends and receives.
 type Row = (&'static str, &'static [u8], &'static [Seen]);
 
 const ROWS: [Row; 5] = [

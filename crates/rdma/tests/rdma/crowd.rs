@@ -1,4 +1,4 @@
-//! Which connections are dropped when too many arrive at once.
+//! Tests which connections are dropped when too many arrive at once.
 
 use crate::station::NOW;
 use kiban_base::RngKey;
@@ -22,11 +22,11 @@ fn silent_connections_are_dropped_before_those_with_a_pending_request() {
     for (asking, silent, gone) in [
         // All fit.
         (3, MOST - 3, 0..0),
-        // The oldest ends without a request are dropped, one for each that exceeds the limit.
+        // The oldest ends without a request are dropped, one for each end above the limit.
         (3, MOST - 3 + 1, 3..4),
         (3, 100, 3..3 + 100 - (MOST - 3)),
         (0, MOST + 2, 0..2),
-        // If all have sent a request, the oldest request is dropped.
+        // If every end has received a request, the oldest request is dropped.
         (MOST, 1, 0..1),
         (MOST + 2, 0, 0..2),
     ] {

@@ -139,7 +139,7 @@ fn a_privileged_qkey_stands_for_the_senders_own() {
         let (bytes, _) = next(&mut one).expect("one");
         assert_eq!(bytes, front(0, TWO, ONE, sent, 0));
     }
-    // The Q_Key at the time of sending is used.
+    // The Q_Key in effect at the time of sending is used.
     let operation = Operation::Datagram { gid: gid(1), qp: TWO, qkey: 1 << 31, immediate: None };
     post(&mut one, 1, operation, Data::none()).expect("it sends");
     one.nic.set_datagram_state(one.qp, true, true, 77).expect("there");
@@ -426,7 +426,7 @@ struct Model {
     state: DatagramState,
     /// Each posted send with the expected bytes, or the expected error.
     sends: VecDeque<(SendWork, Result<Vec<u8>, Status>)>,
-    /// Identifier and buffer: ranges of the sink.
+    /// The identifier and the buffer (ranges of the sink) of each posted receive.
     receives: VecDeque<(u64, Vec<(usize, usize)>)>,
 }
 
@@ -489,7 +489,7 @@ impl Half {
     }
 
     fn post_receive(&mut self, rng: &mut SimRng) {
-        // A receive that is too short for every datagram blocks those after it until all are flushed.
+        // A receive that is too short for every datagram blocks the receives after it until all are flushed.
         let room = if rng.happens(0.05) { 39 } else { [60, 500, 4136, 5000][rng.below(4) as usize] };
         if self.sink_used + room > AREA {
             return;
@@ -563,7 +563,7 @@ impl Half {
         }
     }
 
-    /// Sends datagrams and compares them with the model. The order among queue pairs is not specified.
+    /// Sends datagrams and compares them with the model. The order between queue pairs is not specified.
     fn make(&mut self, air: &mut Vec<Vec<u8>>, most: u64) {
         for _ in 0..most {
             let made = next(&mut self.side);

@@ -1,11 +1,12 @@
-//! Our iWARP as decoded by Wireshark: an independent decoder finds every operation, and nothing malformed.
+//! Decodes our iWARP frames with Wireshark: an independent decoder must find every operation and nothing
+//! malformed.
 //!
-//! Frames    are carried in TCP segments over Ethernet, which the test builds, split at arbitrary positions,
-//!           and are written to a capture.
-//! Limits    of tshark 4.0: it knows only revision 1 of MPA, and treats the setup word of RFC 6581 as private
-//!           data and its bits as reserved; it has no names for immediate data (opcodes 8 and 9), nor for
-//!           atomics other than FetchAdd and CmpSwap; it looks for upper protocols in Sends, and reports
-//!           Sends of 4 bytes as malformed, siw's too.
+//! Frames    are split at arbitrary positions into TCP segments over Ethernet, which the test builds and
+//!           writes to a capture.
+//! Limits    tshark 4.0 decodes only revision 1 of MPA. It treats the setup word of RFC 6581 as private data
+//!           and its bits as reserved. It has no names for immediate data (opcodes 8 and 9), nor for atomics
+//!           other than FetchAdd and CmpSwap. It tries to decode the payload of Sends as upper-layer
+//!           protocols, and reports Sends of 4 bytes as malformed, even siw's.
 
 use crate::station::{Host, fill};
 use kiban_base::Sum;
@@ -21,7 +22,7 @@ use kiban_tcpip::wire::{ipv4, tcp};
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-/// Maximum payload of a TCP segment: FPDUs may begin anywhere in it.
+/// Maximum payload of a TCP segment. FPDUs may begin anywhere in a segment.
 const MSS: usize = 1448;
 
 /// A capture file of connections.
@@ -136,7 +137,7 @@ impl Taped {
         for host in [&mut taped.one, &mut taped.two] {
             assert!(matches!(host.nic.poll(), Some(CmEvent::Connected { .. })));
         }
-        // A short message of the initiator allows the responder to send.
+        // A short message from the initiator allows the responder to send.
         let (room, stag) = taped.two.memory(0x1000, 16);
         taped.two.receive(0, Some(Sge { stag, address: room.address(), length: 16 }));
         taped.one.send(0, Operation::SEND, Data::Inline((0..16).collect()));
@@ -264,7 +265,7 @@ fn wireshark_finds_every_operation_with_and_without_crc_and_nothing_malformed() 
     ] {
         assert_eq!(count_of(&lines, &format!("OpCode: {name}")), count, "{name}");
     }
-    // The two counts are of the frames of one connection each: the first with CRCs, the second without.
+    // Each row has two frame counts: one for the connection with CRCs, and one for the connection without.
     assert_eq!(count_of(&lines, "(Good CRC32)"), 16);
     assert_eq!(count_of(&lines, "CRC: 0x00000000"), 16);
     assert_eq!(tshark("operations", &tape, &["-Y", "iwarp_mpa.req || iwarp_mpa.rep"]).len(), 4);
@@ -280,8 +281,8 @@ fn count_of(lines: &[String], what: &str) -> usize {
     lines.iter().filter(|line| line.contains(what)).count()
 }
 
-/// An error made by the initiator, given the address of the responder's memory. Returned bytes, if any, are
-/// delivered to the responder directly.
+/// An error made by the initiator. The function gets the address of the responder's memory; if it returns
+/// bytes, they are delivered to the responder directly.
 type Wrong = fn(&mut Host, TaggedAddress) -> Option<Vec<u8>>;
 
 fn post(one: &mut Host, operation: Operation, bytes: usize) -> Option<Vec<u8>> {

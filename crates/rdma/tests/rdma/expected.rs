@@ -1,4 +1,4 @@
-//! Work that is posted before its stream is established; the queue pair number in completions.
+//! Tests work that is posted before its stream is established, and the queue pair number in completions.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
 use crate::station::{Host, NOW};
@@ -204,7 +204,7 @@ fn completions_carry_the_qpn_and_events_the_number() {
     pair.run();
     let names = |side: &mut Side| -> Vec<u32> { side.completions().iter().map(|done| done.qp).collect() };
     assert_eq!((names(&mut pair.one), names(&mut pair.two)), (vec![NAME], vec![NAME]));
-    // Work that fails, work that is flushed, and work that is posted after the error.
+    // The queue holds work that fails, work that is flushed, and work posted after the error.
     let bad = Data::one(Sge { stag: 1, address: 0, length: 1 });
     pair.one.send(4, Operation::SEND, bad);
     pair.one.receive(5, &[]);

@@ -159,7 +159,7 @@ fn invalid_local_work_fails_alone_and_in_order() {
 
 #[test]
 fn a_notification_request_gives_one_event_of_the_requested_kind() {
-    // The requested notification, whether the message is solicited, and whether the host is notified.
+    // Rows: the requested notification, whether the message is solicited, and whether the host is notified.
     let rows = [
         (Notify::Any, false, true),
         (Notify::Any, true, true),
@@ -176,7 +176,7 @@ fn a_notification_request_gives_one_event_of_the_requested_kind() {
         };
         send(&mut pair);
         assert_eq!(pair.two.nic.cq_event(), None, "nobody asked");
-        // Completions from before the queue was armed are found by polling and raise no notification.
+        // Completions added before the queue was armed are found by polling and raise no notification.
         pair.two.nic.arm(pair.two.cq, notify).expect("there");
         assert_eq!(pair.two.nic.cq_event(), None);
         assert_eq!(pair.two.completions().len(), 1);
@@ -317,7 +317,8 @@ fn tags_cannot_be_guessed_from_other_tags() {
     let indexes: BTreeSet<u32> = ours.iter().map(|tag| tag >> 8).collect();
     let keys: BTreeSet<u32> = ours.iter().map(|tag| tag & 0xff).collect();
     assert_eq!((indexes.len(), keys.len()), (COUNT, 256), "both parts vary");
-    // Of 10,000 random steps of 32 bits, two are equal with a chance of 1 %; five pairs do not happen.
+    // Among 10,000 random 32-bit differences, the probability that any two are equal is 1 %; five equal
+    // pairs are practically impossible.
     let steps: BTreeSet<u32> = ours.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
     assert!(steps.len() >= COUNT - 6, "{} steps: a progression", steps.len());
     let rising = ours.windows(2).filter(|pair| pair[0] < pair[1]).count();
@@ -333,6 +334,7 @@ fn tags_cannot_be_guessed_from_other_tags() {
     ours[..1000].iter().for_each(|&tag| drop(nic.deregister(tag).expect("registered")));
     let fresh: Vec<u32> =
         (0..1000).map(|_| nic.register(pd, Region::new(0, 1), Access::ALL).expect("room")).collect();
-    // The chance of a hit is one in 16: 1,000 draws, with 1,000 of 2^24 tags in use.
+    // The expected number of matches is one in 16: 1,000 tags are drawn from 2^24, of which 1,000 would
+    // match.
     assert!(fresh.iter().filter(|&tag| gone.contains(&(tag >> 8))).count() <= 1);
 }

@@ -91,7 +91,7 @@ fn send_immediate_data_needs_extensions_at_both_ends() {
     pair.one.nic.reset(pair.one.qp).expect("over");
     pair.one.nic.expect_stream(pair.one.qp, TRAITS).expect("as new");
     assert_eq!(pair.one.nic.post_send(pair.one.qp, work.clone()), Err(RequestError::NotAgreed));
-    // The peer can also be declared kiban's in advance, before a stream is expected.
+    // The peer can also be declared a kiban NIC in advance, before a stream is expected.
     pair.one.nic.set_peer_is_kiban(pair.one.qp).expect("there");
     pair.one.nic.expect_stream(pair.one.qp, StreamTraits { extensions: false, ..TRAITS }).expect("idle");
     pair.one.nic.post_send(pair.one.qp, work).expect("expected");
@@ -126,7 +126,7 @@ fn a_write_delivers_64_bits_of_immediate_data_after_its_payload() {
             let mut pair = Pair::new(300, landing);
             let source = pair.one.pattern(5000, Access::LOCAL);
             let target = pair.two.memory(5000, Access::ALL);
-            // The eight octets as peers with a verbs interface use them: the program's 32 bits and the length
+            // Peers with a verbs interface fill the eight octets with the program's 32 bits and the length
             // of the Write.
             let data = 0xdead_beef_0000_0000 | 5000;
             let remote = TaggedAddress { stag: target.stag, offset: target.region.address() };

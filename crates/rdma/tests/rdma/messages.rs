@@ -135,7 +135,7 @@ fn other_ddp_and_rdmap_versions_are_rejected() {
 }
 
 /// Returns the expected error for a segment whose ULP octet is `octet` (RFC 5040 §4.1, RFC 7306 §4), or
-/// `None` if it is valid. The rest of the segment is that of a Send or a Write.
+/// `None` if it is valid. The rest of the segment is taken from a Send or a Write.
 fn verdict(octet: u8, is_tagged: bool, extensions: bool) -> Option<&'static [Reason]> {
     const OPCODE: &[Reason] = &[Reason::OPERATION_OPCODE];
     // For a known opcode on the wrong queue, both DDP and RDMAP define an error.

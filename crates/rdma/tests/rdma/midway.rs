@@ -1,4 +1,4 @@
-//! Memory that is invalidated during a transfer, read responses that do not match their request, and
+//! Tests memory that is invalidated during a transfer, read responses that do not match their requests, and
 //! unexpected messages.
 
 use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
@@ -17,7 +17,7 @@ use kiban_rdma::wire::rdmap::{Atomic, AtomicResponse, Reason};
 enum Taken {
     Deregistered,
     InvalidatedHere,
-    /// By a Send with Invalidate on another connection of the same domain.
+    /// A Send with Invalidate on another connection in the same protection domain.
     InvalidatedByPeer,
 }
 
@@ -142,7 +142,7 @@ fn a_receive_with_memory_it_may_not_access_stores_no_byte() {
     }
 }
 
-/// The victim reads 100 bytes of the peer's memory into its receive memory; the request has been sent.
+/// Makes the victim read 100 bytes of the peer's memory into its receive memory, and sends the request.
 fn reads(stand: &mut Stand) {
     let sink = stand.sge(Slot::Receive, 16, 100);
     let source = TaggedAddress { stag: 0x99, offset: 0x5000 };

@@ -28,7 +28,7 @@ fn writes_and_reads_of_any_size_arrive_whole() {
             let end = length as usize;
             expected[3..3 + end].copy_from_slice(&source.bytes()[5..5 + end]);
             assert!(target.bytes() == expected, "{landing:?}: a write of {length}");
-            // Read it back into empty memory.
+            // Read the data back into empty memory.
             let back = pair.one.memory(6000, Access::LOCAL);
             pair.one.send(2, Operation::read(place(3)), Data::one(back.sge(9, length)));
             pair.run();
@@ -101,7 +101,7 @@ fn fences_delay_work_and_unsignalled_work_does_not_complete() {
         let target = pair.two.pattern(4096, Access::ALL);
         let place = TaggedAddress { stag: target.stag, offset: target.region.address() };
         pair.one.send(1, Operation::read(place), Data::one(memory.sge(0, 100)));
-        // The write sends what was read: without the fence it would send the old contents.
+        // The write sends the data that was read. Without the fence, it would send the old contents.
         let back = TaggedAddress { offset: place.offset + 2000, ..place };
         let work = SendWork {
             fence,
@@ -154,7 +154,7 @@ fn immediate_data_and_atomics_work_if_negotiated() {
     let swap = Atomic::CompareSwap { swap: 77, swap_mask: u64::MAX, compare: 9, compare_mask: u64::MAX };
     pair.one.send(2, Operation::Atomic { remote: place(0), atomic: swap }, Data::one(memory.sge(8, 8)));
     pair.one.send(3, Operation::Immediate { data: 0x1234 }, Data::none());
-    // With a fence: sends the data of the first read.
+    // With a fence, this sends the data from the first read.
     let write = Operation::Write { remote: place(8), immediate: Some(7) };
     let work = SendWork { fence: true, ..SendWork::new(4, write, Data::one(memory.sge(0, 8))) };
     pair.one.nic.post_send(pair.one.qp, work).expect("posted");
@@ -188,7 +188,7 @@ fn memory_is_registered_and_invalidated_by_work_requests() {
     pair.run();
     let all: Vec<u8> = blocks.iter().flat_map(|block| block.read(0, 100).expect("within")).collect();
     assert_eq!(all[25..275], source.bytes()[..]);
-    // The peer invalidates the tag, which is then unknown.
+    // The peer invalidates the tag, which is then no longer valid.
     pair.two.receive(5, &[]);
     pair.one.send(3, Operation::Send { invalidate: Some(fresh) }, Data::none());
     pair.run();

@@ -122,7 +122,7 @@ impl Side {
         std::iter::from_fn(|| self.nic.poll(self.cq).expect("a queue")).collect()
     }
 
-    /// Makes all segments that can be made.
+    /// Makes all segments that can be made now.
     pub(crate) fn make(&mut self) {
         while let Some(qp) = self.nic.pop_tx_queue() {
             while self.nic.next_segment(qp, &mut self.out) {}
@@ -130,7 +130,7 @@ impl Side {
         }
     }
 
-    /// Receives one segment; returns whether it was accepted. After a fault the queue pair has failed.
+    /// Receives one segment. Returns whether it was accepted; if not, the queue pair has failed.
     pub(crate) fn take(&mut self, segment: &[u8], landing: Landing) -> bool {
         let mut here = match landing {
             Landing::Whole => segment.len(),
@@ -202,8 +202,8 @@ impl Pair {
         Pair { one: Side::new(1, segment_bytes), two: Side::new(2, segment_bytes), landing }
     }
 
-    /// Carries segments until nothing moves. If a side wants its stream finished or aborted, it is ended on
-    /// both sides.
+    /// Carries segments until there are no more. If a side requests the end or the abort of its stream, the
+    /// stream ends on both sides.
     pub(crate) fn run(&mut self) {
         loop {
             self.one.make();

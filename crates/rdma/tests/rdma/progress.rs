@@ -24,7 +24,7 @@ fn both_sides_can_read_more_elements_than_the_read_depth() {
         side.send(1, Operation::read(place(source)), Data::Elements(elements.into_iter().collect()));
         sinks.push(sink);
     }
-    // Both sides have used up their ORD when the first request of the other arrives.
+    // Both sides have used up their ORD when the other side's first request arrives.
     pair.run();
     for side in [&mut pair.one, &mut pair.two] {
         assert_eq!(statuses(side), [(1, Status::Success)], "neither waits for the other for ever");

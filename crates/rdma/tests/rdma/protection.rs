@@ -1,5 +1,5 @@
-//! Memory protection: every segment that violates a rule of memory ends its stream with the Terminate that
-//! the standards require, and changes no byte that it may not change.
+//! Memory protection: every segment that violates a memory protection rule ends its stream with the
+//! Terminate that the standards require, and changes no byte that it is not allowed to change.
 
 use crate::rows::{Row, check, row};
 use crate::stand::{
@@ -414,7 +414,7 @@ fn zero_length_operations_do_not_check_the_tag() {
         stand.inject(&read(1, 0xdead_beef, u64::MAX, 0));
         assert_eq!(stand.state(), QpState::Rts);
         stand.pair.two.make();
-        // The response to the read is empty and names the sink tag and offset of the request.
+        // The response to the read is empty and contains the sink tag and offset from the request.
         assert_eq!(
             stand.pair.two.out.segments.pop_front(),
             Some(tagged(READ_RESPONSE, true, 0x77, 0x1000, 0))

@@ -4,8 +4,8 @@ use crate::stand::{LANDINGS, Slot, Stand, at};
 use kiban_rdma::rnic::{QpState, Status};
 use kiban_rdma::wire::rdmap::Reason;
 
-/// A test case: segments that a peer sends, of which only the last is invalid; the expected reason for the
-/// Terminate, and counter; the bytes that the earlier segments place.
+/// A test case: the segments that a peer sends, of which only the last is invalid; the expected Terminate
+/// reason and counter; and the bytes that the earlier segments place.
 pub(crate) struct Row {
     pub(crate) name: &'static str,
     pub(crate) segments: fn(&Stand) -> Vec<Vec<u8>>,

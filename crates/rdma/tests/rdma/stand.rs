@@ -1,4 +1,4 @@
-//! A victim with memory of every kind within one guarded area, and a peer that sends arbitrary segments.
+//! A victim NIC with every kind of memory inside one guarded area, and a peer that sends arbitrary segments.
 //!
 //! Segments are built and Terminates are parsed by hand, octet by octet: the core is tested against the
 //! figures of RFC 5040 and RFC 5041, not against its own code.
@@ -13,8 +13,8 @@ use kiban_rdma::wire::rdmap::{Atomic, AtomicRequest, ReadRequest, Reason};
 pub(crate) const LANDINGS: [Landing; 4] =
     [Landing::Whole, Landing::Crumbs(1), Landing::Crumbs(7), Landing::Direct(5)];
 
-/// The address of the guarded area, and the length of each kind of memory in it. Equally long gaps without a
-/// tag separate them.
+/// The address of the guarded area, and the length of each kind of memory in it. Gaps of the same length,
+/// which have no tag, separate the kinds.
 pub(crate) const BASE: u64 = 0x40_0000;
 pub(crate) const SLOT: u64 = 0x100;
 /// The byte that fills every payload.
@@ -31,7 +31,7 @@ pub(crate) const IMMEDIATE: u8 = 0x48;
 pub(crate) const ATOMIC_REQUEST: u8 = 0x4a;
 pub(crate) const ATOMIC_RESPONSE: u8 = 0x4b;
 
-/// The kinds of memory, in their order in the guarded area.
+/// The kinds of memory, in the order in which they appear in the guarded area.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Slot {
     Open,
@@ -48,7 +48,7 @@ pub(crate) enum Slot {
 
 const SLOTS: u64 = 10;
 
-/// Returns the address of a byte of a kind of memory.
+/// Returns the address of a byte in this kind of memory.
 pub(crate) fn at(slot: Slot, offset: u64) -> u64 {
     BASE + (2 * slot as u64 + 1) * SLOT + offset
 }
@@ -102,7 +102,7 @@ pub(crate) fn read_to(msn: u32, sink: u64, source: TaggedAddress, length: u32) -
     untagged(READ_REQUEST, true, Un { queue: 1, msn, ..Un::default() }, &request.bytes())
 }
 
-/// Builds an atomic addition of one.
+/// Builds an atomic request that adds one.
 pub(crate) fn add_one(msn: u32, stag: u32, offset: u64) -> Vec<u8> {
     let atomic = Atomic::FetchAdd { add: 1, mask: 0 };
     let request = AtomicRequest { identifier: 5, target: TaggedAddress { stag, offset }, atomic };
@@ -179,7 +179,7 @@ impl Stand {
         Sge { stag: self.stag(slot), address: at(slot, offset), length }
     }
 
-    /// Posts two receives of 60 and 40 bytes.
+    /// Posts two receives, of 60 and 40 bytes.
     pub(crate) fn post_receives(&mut self) {
         for (id, from) in [(20, 0), (21, 0x80)] {
             let sges = [self.sge(Slot::Receive, from, 60), self.sge(Slot::Receive, from + 64, 40)];
@@ -196,8 +196,8 @@ impl Stand {
         self.pair.two.nic.query_qp(self.pair.two.qp).expect("there").1
     }
 
-    /// Checks that nothing in the guarded area has changed except for these ranges (address and length),
-    /// which hold payload.
+    /// Checks that nothing in the guarded area has changed except these ranges (address and length), which
+    /// must hold payload.
     pub(crate) fn assert_guard(&self, placed: &[(u64, usize)], name: &str) {
         let now = self.guard.read(BASE, self.guard.len()).expect("within");
         for (n, &byte) in now.iter().enumerate() {
@@ -212,8 +212,8 @@ impl Stand {
     /// Checks that the victim has failed for `reason`: it sends one Terminate, both hosts get an event, and
     /// no more segments are accepted.
     ///
-    /// `segment`: the segment at fault. `receive`: the status of the older of the two receives, if they were
-    /// posted.
+    /// `segment` is the segment at fault. `receive` is the status of the older of the two receives, if they
+    /// were posted.
     pub(crate) fn assert_terminated(
         &mut self,
         name: &str,
@@ -270,7 +270,7 @@ impl Stand {
 
 /// Returns the initial contents of a byte of the guarded area.
 pub(crate) fn guarded(n: usize) -> u8 {
-    // The modulus keeps the result different from the byte that payloads consist of.
+    // The modulus ensures that the result differs from the byte that fills payloads.
     (n % 211) as u8
 }
 

@@ -54,7 +54,7 @@ impl Host {
         self.nic.accept(None, self.end, self.qp, depths, words, NOW).expect("it waits");
     }
 
-    /// Registers memory at the address `address`; returns it and its steering tag.
+    /// Registers memory at `address`. Returns the memory and its steering tag.
     pub(crate) fn memory(&mut self, address: u64, bytes: usize) -> (Region, u32) {
         let region = Region::new(address, bytes);
         let stag = self.nic.core.register(self.pd, region.clone(), Access::ALL).expect("room");
@@ -74,7 +74,7 @@ impl Host {
         std::iter::from_fn(|| self.nic.core.poll(self.cq).expect("a queue")).collect()
     }
 
-    /// Returns all bytes that the stream has to send now.
+    /// Returns all bytes that the stream can send now.
     pub(crate) fn pull(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         while let Some(end) = self.nic.next_to_serve() {

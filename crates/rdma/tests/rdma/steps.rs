@@ -1,11 +1,11 @@
-//! The log of the blocks' steps, which models of their clocks use.
+//! Tests the step log, which clock-cycle models of the NIC's blocks use.
 
 use crate::pair::{Landing, Pair};
 use kiban_rdma::rnic::clocks::Step;
 use kiban_rdma::rnic::{Access, Data, Operation, TaggedAddress};
 use std::collections::BTreeMap;
 
-/// Steps up to the check of an operation.
+/// Steps up to the point at which the operation is checked.
 const START: [Step; 7] = [
     Step::FetchWqe,
     Step::Fence,
@@ -15,7 +15,7 @@ const START: [Step; 7] = [
     Step::Accept,
     Step::CheckOperation,
 ];
-/// Steps for memory that is sent.
+/// Steps to send data from memory.
 const FETCH: [Step; 5] = [Step::ReadStag, Step::CheckStag, Step::ReadPbl, Step::DmaRequest, Step::DmaLength];
 
 fn sent(payload: u32) -> [Step; 4] {

@@ -1,4 +1,4 @@
-//! Queue pairs over MPA: two streams joined by a pipe that splits bytes at arbitrary positions.
+//! Queue pairs over MPA: two streams connected by a pipe that splits bytes at arbitrary positions.
 
 use crate::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};
@@ -11,15 +11,15 @@ use kiban_rdma::rnic::{
 struct End {
     side: Side,
     stream: Stream,
-    /// Whether payload is stored directly, as a socket would do, including the remainder of a long frame that
-    /// must be complete first.
+    /// Whether payload is stored directly, as a socket would store it. This includes the remainder of a long
+    /// frame that must be complete before it is processed.
     lands: bool,
     /// Number of payload bytes stored directly.
     came_direct: usize,
 }
 
 impl End {
-    /// Returns the bytes that the stream has to send now, at most `most`.
+    /// Returns the bytes that the stream can send now, at most `most`.
     fn pull(&mut self, most: usize) -> Vec<u8> {
         while let Some(qp) = self.side.nic.pop_tx_queue() {
             assert_eq!(qp, self.side.qp);
@@ -277,7 +277,7 @@ fn invalidated_memory_is_first_copied_into_the_burst() {
 fn a_message_without_a_receive_waits_if_configured() {
     let mut joined = Joined::new(&Config::default(), &Config::default(), true, 1 << 20, 5);
     let Joined { one, two, .. } = &mut joined;
-    // Replace two's queue pair by one that waits for receives.
+    // Replace the queue pair of `two` with one that waits for receives.
     let attributes = kiban_rdma::rnic::QpAttributes {
         waits_for_receives: true,
         ..crate::pair::attributes(two.side.pd, two.side.cq)

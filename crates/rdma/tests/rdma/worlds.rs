@@ -1,10 +1,12 @@
-//! Random operations of two NICs on each other, compared with a model of memory and completions.
+//! Two NICs perform random operations on each other; the results are compared with a model of memory and
+//! completions.
 //!
-//! The model    plain byte arrays and lists. What is written goes to bytes that nothing else touches, what is
-//!              read never changes, and each side has words of its own for atomics: so the outcome does not
-//!              depend on the order in which the two streams are served, which is random.
-//! Random       operations, elements, blocks of the targets, bytes of a segment, how segments reach memory,
-//!              when segments are made and confirmed, fences and signals.
+//! The model    plain byte arrays and lists. Each write goes to bytes that no other operation touches,
+//!              memory that is read never changes, and each side has words of its own for atomics. The
+//!              outcome therefore does not depend on the random order in which the two streams are served.
+//! Random       the operations and their elements, the blocks of the targets, the segment lengths, the way
+//!              in which segments reach memory, the times at which segments are made and confirmed, fences
+//!              and signals.
 
 use crate::pair::{Landing, Memory, Side, TRAITS};
 use kiban_base::{Region, SimRng};
@@ -15,7 +17,7 @@ const AREA_BYTES: usize = 300_000;
 const TARGET: u64 = 0x7000_0000;
 const WORDS: u64 = 8;
 
-/// The expected completion of a work request: its number, its kind, bytes, immediate data.
+/// The expected completion of a work request: its number, kind, length in bytes, and immediate data.
 type Told = (u64, Kind, u32, Option<u64>);
 
 /// One side, and its model.
@@ -74,7 +76,7 @@ impl Half {
         }
     }
 
-    /// Draws elements of the source; returns them and the bytes in them.
+    /// Draws random elements in the source. Returns the elements and the bytes in them.
     fn source_elements(&self, length: usize, rng: &mut SimRng) -> (Data, Vec<u8>) {
         if length <= 256 && rng.happens(0.3) {
             let bytes: Vec<u8> = (0..length).map(|_| rng.draw() as u8).collect();

@@ -1,4 +1,4 @@
-//! Addresses: GIDs, routes, address handles, and path records of the subnet (which only rdma_cm fills).
+//! Addresses: GIDs, routes, address handles, and the subnet's path records (which only rdma_cm fills in).
 
 use super::context::ibv_context;
 use super::declare::{numbers, structs};

@@ -101,7 +101,8 @@ structs! {
         opcode: ibv_wc_opcode,
         vendor_err: u32,
         byte_len: u32,
-        /// In network byte order; or, with `IBV_WC_WITH_INV`, the invalidated key in host byte order.
+        /// Immediate data in network byte order or, with `IBV_WC_WITH_INV`, the invalidated key in host byte
+        /// order.
         imm_data: u32,
         qp_num: u32,
         src_qp: u32,
@@ -139,7 +140,7 @@ structs! {
         r#priv: u32,
     }
 
-    /// Its first fields are those of [`ibv_cq`]: programs cast one to the other.
+    /// Starts with the fields of [`ibv_cq`], because programs cast one to the other.
     struct ibv_cq_ex {
         context: *mut ibv_context,
         channel: *mut ibv_comp_channel,

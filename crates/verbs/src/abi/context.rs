@@ -3,9 +3,9 @@
 //! Purpose   `verbs.h` calls `ibv_post_send`, `ibv_poll_cq` and many other functions through pointers in
 //!           these two structs.
 //! Extended  a context whose `abi_compat` is [`VERBS_ABI_IS_EXTENDED`] is the last field of a
-//!           [`verbs_context`]. That struct grew at its front from release to release: a caller uses a
-//!           pointer only if `sz`, at a fixed offset before the context, says that the pointer is there, and
-//!           if it is not null.
+//!           [`verbs_context`]. New releases added fields at the front of that struct. A caller therefore
+//!           uses a pointer only if `sz`, at a fixed offset before the context, shows that the struct
+//!           includes it and if it is not null.
 
 use super::completion::{ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_wc};
 use super::declare::structs;
@@ -19,10 +19,10 @@ use super::shared::{ibv_srq, ibv_srq_init_attr_ex};
 use super::work::{ibv_ops_wr, ibv_recv_wr, ibv_send_wr, ibv_sge};
 use core::ffi::{c_int, c_uint, c_void};
 
-/// In `abi_compat`: the context is part of a [`verbs_context`].
+/// Value of `abi_compat` if the context is part of a [`verbs_context`].
 pub const VERBS_ABI_IS_EXTENDED: *mut c_void = core::ptr::without_provenance_mut(usize::MAX);
 
-/// A function pointer that only programs from before 2006 used.
+/// A function pointer that was used only by programs from before 2006.
 type Unused = *mut c_void;
 
 structs! {

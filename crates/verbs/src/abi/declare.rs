@@ -1,8 +1,9 @@
 //! Macros that declare C types and constants, and list them for the comparison with the headers.
 //!
-//! `numbers!`   `alias: type { NAME = value, }` is an enum of C; with `_` for the alias, numbers without one.
-//! `structs!`   a struct or union with C's layout; `= "..."` gives the C name of a type or field whose name
-//! differs here. Every type has `ZERO`, all its bytes zero: null pointers, no functions.
+//! `numbers!` `alias: type { NAME = value, }` declares a C enum; with `_` for the alias, it declares
+//! constants without an alias. `structs!` declares a struct or union with C's layout; `= "..."` gives the C
+//! name of a type or field whose name differs here. Every type has a constant `ZERO`, whose bytes are all
+//! zero: null pointers, no functions.
 
 /// One struct or union, for the comparison.
 #[cfg(test)]
@@ -10,7 +11,7 @@ pub(super) struct Layout {
     pub(super) name: &'static str,
     pub(super) bytes: usize,
     pub(super) alignment: usize,
-    /// Names as C has them, and offsets.
+    /// The C names and the offsets of the fields.
     pub(super) fields: &'static [(&'static str, usize)],
 }
 

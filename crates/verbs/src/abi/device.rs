@@ -319,7 +319,7 @@ structs! {
     }
 }
 
-/// The number of bytes that the exported `ibv_query_port` writes: programs built before `port_cap_flags2` was
-/// added have no more room. Later programs call [`super::context::verbs_context::query_port`], which passes
-/// the length of their struct.
+/// The number of bytes that the exported `ibv_query_port` writes: programs built before `port_cap_flags2`
+/// was added provide no more room. Later programs call [`super::context::verbs_context::query_port`], which
+/// passes the length of their struct.
 pub const IBV_PORT_ATTR_SHORT_BYTES: usize = core::mem::offset_of!(ibv_port_attr, port_cap_flags2);

@@ -1,6 +1,6 @@
-//! Objects that kiban does not implement, as far as programs can see into them.
+//! Objects that kiban does not implement, declared as far as programs access their fields.
 //!
-//! Not implemented the types behind their pointers: flow specifications, ESP keys.
+//! Not implemented the types to which their pointers refer: flow specifications, ESP keys.
 
 use super::completion::ibv_cq;
 use super::context::ibv_context;

@@ -1,4 +1,4 @@
-//! Structs of the kernel's ABI, which rdma-core's librdmacm passes to `ibv_copy_*_kern`.
+//! Structs from the kernel's ABI, which rdma-core's librdmacm passes to `ibv_copy_*_kern`.
 
 use super::declare::structs;
 

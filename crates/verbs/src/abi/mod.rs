@@ -5,11 +5,11 @@
 //!                 only append fields (rdma-core, Documentation/versioning.md).
 //! Names           are those of the headers and manual pages.
 //! Enums           of C are integer constants here, because a program may pass any value.
-//! Unions          that are anonymous in C have a name here, or are one field if all members have the same
-//!                 size; their comments say so.
+//! Unions          that are anonymous in C have a name here, or are a single field if all members have the
+//!                 same size. Their comments say so.
 //! Tests           `tests.rs` compares every size, offset and constant with the installed headers.
-//! Not implemented types that no function here reads or writes: flow specifications, ESP keys, headers of
-//!                 other vendors.
+//! Not implemented types that no function here reads or writes: flow specifications, ESP keys, other
+//!                 vendors' headers.
 
 #![expect(missing_docs, reason = "the manual pages of rdma-core document these names")]
 #![expect(non_camel_case_types, non_snake_case, reason = "C knows them by these names")]

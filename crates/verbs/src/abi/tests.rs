@@ -34,7 +34,7 @@ const NUMBERS: [&[(&str, i128)]; 10] = [
     work::NUMBERS,
 ];
 
-/// Returns every C expression with its value here.
+/// Returns every C expression with the value that it has in this crate.
 fn ours() -> Vec<(String, i128)> {
     let number = |bytes: usize| i128::try_from(bytes).expect("a size is small");
     let mut all = Vec::new();
@@ -60,7 +60,7 @@ fn theirs(expressions: &[(String, i128)]) -> HashMap<String, i128> {
          #include <rdma/rsocket.h>\n#include <rdma/ib_user_verbs.h>\n#include <rdma/ib_user_sa.h>\nint main(void) {\n",
     );
     for (expression, value) in expressions {
-        // A mask of 64 bits is unsigned in C.
+        // A 64-bit mask is unsigned in C.
         let (format, cast) = if *value > i128::from(i64::MAX) {
             ("%llu", "unsigned long long")
         } else {

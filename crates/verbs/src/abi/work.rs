@@ -91,7 +91,7 @@ structs! {
         mss: u16,
     }
 
-    /// Anonymous in C: what `IBV_WR_BIND_MW` and `IBV_WR_TSO` add.
+    /// Anonymous in C: the fields for `IBV_WR_BIND_MW` and `IBV_WR_TSO`.
     union ibv_send_wr_more = "__typeof__(((struct ibv_send_wr *)0)->bind_mw)" {
         bind_mw = "mw": ibv_send_wr_bind_mw,
         tso = "mw": ibv_send_wr_tso,
@@ -104,7 +104,7 @@ structs! {
         num_sge: c_int,
         opcode: ibv_wr_opcode,
         send_flags: c_uint,
-        /// In network byte order; or the key to invalidate, in host byte order.
+        /// Immediate data in network byte order, or the key to invalidate in host byte order.
         imm_data: u32,
         wr: ibv_send_wr_wr,
         qp_type: ibv_send_wr_xrc,

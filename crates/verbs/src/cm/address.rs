@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Reads an IPv4 or IPv6 address.
 ///
 /// # Errors
-/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, like rdma-core and the kernel.
+/// EINVAL for a null pointer or an unknown family, EAFNOSUPPORT for `AF_IB`, as in rdma-core and the kernel.
 ///
 /// # Safety
-/// `at` is null or a socket address as long as its family requires.
+/// `at` is null or a socket address of the length that its family requires.
 pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     /// `AF_IB` of the kernel.
     const AF_IB: c_int = 27;
@@ -19,15 +19,15 @@ pub(super) unsafe fn read(at: *const sockaddr) -> Result<SocketAddr, c_int> {
     let family = unsafe { at.as_ref() }.ok_or(libc::EINVAL)?.sa_family;
     match c_int::from(family) {
         libc::AF_INET => {
-            // SAFETY: the caller guarantees that the address is as long as its family requires; a program may
-            // have stored it unaligned.
+            // SAFETY: the caller guarantees that the address has the length that its family requires; a
+            // program may have stored it unaligned.
             let at = unsafe { at.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from(u32::from_be(at.sin_addr.s_addr));
             Ok((ip, u16::from_be(at.sin_port)).into())
         }
         libc::AF_INET6 => {
-            // SAFETY: the caller guarantees that the address is as long as its family requires; it may be
-            // unaligned.
+            // SAFETY: the caller guarantees that the address has the length that its family requires; it may
+            // be unaligned.
             let at = unsafe { at.cast::<sockaddr_in6>().read_unaligned() };
             let ip = Ipv6Addr::from(at.sin6_addr.s6_addr);
             Ok(SocketAddrV6::new(ip, u16::from_be(at.sin6_port), 0, at.sin6_scope_id).into())

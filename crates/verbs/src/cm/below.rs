@@ -1,5 +1,5 @@
 //! The interfaces below the connection manager: the engine, the devices, and the functions of `libibverbs`,
-//! called by their C names as any program does.
+//! which are called by their C names as in any program.
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};
@@ -32,12 +32,13 @@ pub(super) fn engine() -> Result<&'static Engine, c_int> {
     crate::engine::engine()
 }
 
-/// Returns whether devices present themselves as InfiniBand or RoCE.
+/// Returns whether devices present themselves as InfiniBand or RoCE devices.
 pub(super) fn is_ib() -> bool {
     transport() == Transport::Ib
 }
 
-/// Returns the context of the device with an address, shared by all identifiers, or null.
+/// Returns the context, shared by all identifiers, of the device that has this address, or null if there is
+/// none.
 pub(super) fn context(address: IpAddr) -> *mut ibv_context {
     crate::context::shared(address).unwrap_or(null_mut())
 }
@@ -47,19 +48,20 @@ pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, c_int> {
     Ok(Device::all()?.into_iter().filter_map(|device| crate::context::shared_of(device).ok()).collect())
 }
 
-/// Allocates a protection domain; null on failure.
+/// Allocates a protection domain. Returns null on failure.
 pub(super) fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    // SAFETY: every caller passes a context of this library, and contexts of the connection manager are never
-    // closed.
+    // SAFETY: every caller passes a context created by this library, and contexts of the connection manager
+    // are never closed.
     unsafe { ibv_alloc_pd(context) }
 }
 
 /// Returns the function table of a context.
 ///
 /// # Safety
-/// `context` is an open context of this library.
+/// `context` is an open context created by this library.
 pub(super) unsafe fn table<'a>(context: *mut ibv_context) -> &'a verbs_context {
-    // SAFETY: the caller guarantees a context of this library, which is the last field of a `verbs_context`.
+    // SAFETY: the caller guarantees a context created by this library, which is the last field of a
+    // `verbs_context`.
     unsafe {
         &*context.wrapping_byte_sub(core::mem::offset_of!(verbs_context, context)).cast::<verbs_context>()
     }

@@ -1,15 +1,15 @@
 //! Events and their channels (rdma_create_event_channel(3), rdma_get_cm_event(3), rdma_ack_cm_event(3)).
 //!
-//! Purpose     deliver each event once and in order, through a file descriptor that programs can poll. The
-//!             data to which an event points lives until the event is acknowledged.
-//! Waiting     happens in poll(2) on the file descriptor, so that signal handlers and `pthread_cancel` work
-//!             as in rdma-core; the engine's helper thread drives the NIC meanwhile. A thread holds none of
-//!             our locks at a cancellation point.
+//! Purpose     delivers each event once and in order, through a file descriptor that programs can poll. The
+//!             data to which an event points stays valid until the event is acknowledged.
+//! Waiting     a thread waits in poll(2) on the file descriptor, so that signal handlers and
+//!             `pthread_cancel` work as in rdma-core. Meanwhile, the engine's helper thread drives the NIC.
+//!             A thread holds none of our locks at a cancellation point.
 //! Destruction if a thread destroys a channel on which another thread waits, or is about to wait, the other
-//!             thread waits for ever, as in rdma-core. Programs such as `rping` do this when they exit. A
+//!             thread waits forever, as in rdma-core. Programs such as `rping` do this when they exit. A
 //!             program that joins the waiting thread without cancelling it hangs, as with rdma-core.
-//! Limits      a signal whose handler was installed with SA_RESTART does not end the wait, as read(2) in
-//!             rdma-core restarts.
+//! Limits      a signal whose handler was installed with SA_RESTART does not end the wait. In rdma-core,
+//!             read(2) is restarted in that case.
 
 use super::id::{Id, Phase};
 use super::world::world;
@@ -33,10 +33,10 @@ const CLOSED_MAX: usize = 64;
 /// The channels of a process.
 #[derive(Default)]
 pub(super) struct Channels {
-    /// Open channels, by file descriptor rather than address, because a program may copy the struct.
+    /// Open channels, indexed by file descriptor instead of address because a program may copy the struct.
     open: HashMap<c_int, Arc<Chan>>,
-    /// Recently destroyed channels, the latest last. Their structs are kept, so that no new channel gets the
-    /// address of one that another thread may still use.
+    /// Recently destroyed channels, oldest first. Their structs are kept so that no new channel gets an
+    /// address that another thread may still use.
     closed: VecDeque<Closed>,
 }
 
@@ -60,12 +60,12 @@ pub(super) struct QueuedEvent {
     pub(super) listener: Option<Arc<Id>>,
     pub(super) event: rdma_cm_event_type,
     pub(super) status: c_int,
-    /// The parameters of an event about a connection.
+    /// The connection parameters in an event.
     pub(super) says: Option<ConnParam>,
 }
 
-/// The parameters of a connection: the private data of the peer, and the numbers of outstanding reads in both
-/// directions.
+/// The parameters of a connection: the peer's private data, and the maximum numbers of outstanding reads in
+/// both directions.
 #[derive(Default)]
 pub(super) struct ConnParam {
     pub(super) private_data: Vec<u8>,
@@ -78,14 +78,14 @@ impl QueuedEvent {
         QueuedEvent { id: id.clone(), listener: None, event, status, says: None }
     }
 
-    /// Returns the identifier to which the event belongs: it is not destroyed before the event is
+    /// Returns the identifier to which the event belongs, which is not destroyed before the event is
     /// acknowledged.
     fn owner(&self) -> &Arc<Id> {
         self.listener.as_ref().unwrap_or(&self.id)
     }
 }
 
-/// An event that was delivered and not acknowledged.
+/// An event that has been delivered but not acknowledged.
 pub(super) struct DeliveredEvent {
     event: rdma_cm_event,
     owner: Arc<Id>,
@@ -105,7 +105,7 @@ pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
     Ok((place, channel))
 }
 
-/// Finds the channel that a program names.
+/// Finds the channel to which a program's pointer refers.
 ///
 /// # Safety
 /// `channel` is null, live, or recently destroyed.
@@ -114,12 +114,12 @@ pub(super) unsafe fn find(channel: *const rdma_event_channel) -> Option<Arc<Chan
     if channel.is_null() || channels.closed(channel).is_some() {
         return None;
     }
-    // SAFETY: the caller of `find` guarantees that `channel` points to a channel; those that were destroyed
-    // recently are excluded above, and their structs still exist.
+    // SAFETY: the caller of `find` guarantees that `channel` points to a channel; recently destroyed
+    // channels are excluded above, and their structs still exist.
     channels.open.get(&unsafe { (*channel).fd }).cloned()
 }
 
-/// Destroys a channel; its file is closed with the last identifier that uses it.
+/// Destroys a channel. Its file is closed when the last identifier that uses it is destroyed.
 ///
 /// # Safety
 /// `channel` came from [`open`], and the caller does not use it again.
@@ -171,13 +171,13 @@ pub(super) unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_ev
     });
 }
 
-/// The result of looking at a channel.
+/// The result of checking a channel for events.
 enum Found {
     Event(*mut rdma_cm_event),
     Error(c_int),
     /// No event yet; the descriptor becomes readable when there is one.
     Nothing(c_int),
-    /// The channel has been destroyed: no event will come.
+    /// The channel has been destroyed, so no event will arrive.
     Gone,
 }
 
@@ -192,13 +192,14 @@ fn look(channel: &Arc<Chan>) -> Found {
     if !channel.is_nonblocking() {
         return Found::Nothing(channel.number());
     }
-    // A program that only polls drives the NIC here.
+    // If a program only polls, this call drives the NIC.
     let found = below::engine().map(|engine| engine.next_event(channel, Duration::ZERO));
     let event = found.ok().and_then(Result::ok).and_then(deliver);
     event.map_or(Found::Error(libc::EAGAIN), Found::Event)
 }
 
-/// Converts an event to its C struct and records it as delivered; `None` if it is no longer valid.
+/// Converts an event to its C struct and records it as delivered. Returns `None` if the event is no longer
+/// valid.
 fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
     let mut event =
@@ -229,7 +230,7 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             private_data_len: private_data.len() as u8,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
-            // The maximum, as InfiniBand peers request.
+            // The maximum, which InfiniBand peers request.
             retry_count: retries,
             rnr_retry_count: retries,
             ..rdma_conn_param::ZERO
@@ -312,13 +313,13 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE` of glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// Waits until the descriptor is readable. Returns true if a signal ended the wait that would also end
-/// read(2). Owns nothing that a cancelled thread would have to release.
+/// Waits until the descriptor is readable. Returns true if the wait was ended by a signal that would also
+/// end read(2). Owns nothing that a cancelled thread would have to release.
 extern "C-unwind" fn wait(fd: c_int) -> bool {
     let mut file = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: `file` is one local `pollfd`. However the wait ends, the caller checks the channel again.
     let code = unsafe { poll(&raw mut file, 1, -1) };
-    // poll(2) is never restarted after a signal; read(2), which rdma-core calls here, may be.
+    // poll(2) is never restarted after a signal, but read(2), which rdma-core calls here, may be.
     code < 0
         && std::io::Error::last_os_error().kind() == std::io::ErrorKind::Interrupted
         && kiban_rdma_runtime::verbs::ends_this_call()
@@ -360,7 +361,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_get_cm_event(
                 }
             }
             Found::Gone => {
-                // Wait until a signal comes, or for ever.
+                // Wait until a signal arrives, or forever.
                 if wait(-1) {
                     return fail_with_errno(libc::EINTR);
                 }
@@ -387,7 +388,7 @@ pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> 
 }
 
 /// Completes a call: for a synchronous identifier, waits for the next event and stores it in `id->event`.
-/// Returns 0, or -1 with the errno of the event.
+/// Returns 0, or -1 with the event's error in errno.
 pub(super) fn complete(id: &Arc<Id>) -> c_int {
     let (own, phase) = {
         let state = id.state();
@@ -413,10 +414,10 @@ pub(super) fn complete(id: &Arc<Id>) -> c_int {
 /// Waits for the next event of a synchronous identifier and stores it in `id->event`.
 pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
     let place = id.abi();
-    // SAFETY: the program does not destroy an identifier during a call on it (rdma_destroy_id(3)).
+    // SAFETY: the program does not destroy an identifier while a call uses it (rdma_destroy_id(3)).
     let (before, channel) = unsafe { ((*place).event, (*place).channel) };
     if !before.is_null() {
-        // This fails if the program has acknowledged it already.
+        // This fails if the program has already acknowledged the event.
         let _ = acknowledge(before);
         // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently
         // (rdma_cm(7)).

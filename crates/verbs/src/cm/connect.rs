@@ -1,13 +1,17 @@
 //! Connections: connecting, accepting, rejecting, disconnecting (rdma_connect(3), rdma_accept(3),
 //! rdma_reject(3), rdma_disconnect(3)).
 //!
-//! Purpose     each side gets exactly one event about the outcome and one about the end of a connection.
+//! Purpose     gives each side exactly one event about the outcome of a connection attempt and one about the
+//!             end of the connection.
 //! Events      the engine calls back under its lock; the callback only queues an event.
-//! Rejection   a connect is rejected if there is no listener, if the backlog is full, or by the program. The
-//!             peer gets REJECTED, with -ECONNREFUSED on iWARP, or the reason of IBTA table 12.6.7.2.
-//! Read depths `responder_resources` and `initiator_depth` are those on the wire (RFC 6581, section 9): an
-//!             event gives the values that its receiver may use; 255 requests the device's maximum.
-//! Withdrawal  a request whose peer has disconnected stays queued; accepting it fails with ECONNRESET.
+//! Rejection   a connection request is rejected if there is no listener, if the backlog is full, or if the
+//!             program rejects it. The peer gets the event REJECTED, with status -ECONNREFUSED on iWARP and
+//!             otherwise with a reason from IBTA table 12.6.7.2.
+//! Read depths `responder_resources` and `initiator_depth` have the values on the wire (RFC 6581, section
+//!             9). An event contains the values that its receiver may use; 255 requests the device's
+//!             maximum.
+//! Withdrawal  a request stays queued when its peer disconnects, but accepting it then fails with
+//!             ECONNRESET.
 //! Limits      a queue pair that the program created itself is found by its number on the identifier's
 //!             device.
 
@@ -21,7 +25,7 @@ use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRe
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Reject reasons of InfiniBand: invalid service ID; consumer reject.
+/// InfiniBand reject reasons: invalid service ID, and consumer reject.
 const NO_SERVICE: c_int = 8;
 const CONSUMER: c_int = 28;
 
@@ -46,7 +50,7 @@ impl CmEventHandler for Id {
 }
 
 impl Id {
-    /// Records the local address, also in the program's struct.
+    /// Records the local address, both here and in the program's struct.
     fn comes_from(&self, state: &mut State, local: Option<SocketAddr>) {
         let Some(local) = local.map(address::plain) else { return };
         state.local = Some(local);
@@ -143,10 +147,10 @@ impl Id {
 
 /// The parameters with which a program connects.
 struct Wanted {
-    /// The engine's number of the queue pair.
+    /// The engine's number for the queue pair.
     qp: u32,
     private_data: Vec<u8>,
-    /// Outstanding reads of the peer and of this side.
+    /// The maximum numbers of outstanding reads by the peer and by this side.
     depths: (u16, u16),
 }
 
@@ -180,7 +184,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
         // this call (rdma_destroy_qp(3)).
         unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
     };
-    // A depth of 255 requests the device's maximum, limited to what the peer offers.
+    // A depth of 255 requests the device's maximum, capped at the peer's offer.
     let depth = |requested: Option<u8>, most: u16, offered: u16| match requested {
         None | Some(u8::MAX) => Ok(most.min(offered)),
         Some(requested) if u16::from(requested) > most => Err(libc::EINVAL),
@@ -207,7 +211,7 @@ fn of_open_error(error: OpenError) -> c_int {
     match error {
         OpenError::TooMany => libc::ENOMEM,
         OpenError::Gone => libc::ECONNRESET,
-        // `PrivateData` and `InUse` are errors of the caller.
+        // `PrivateData` and `InUse` are the caller's errors.
         _ => libc::EINVAL,
     }
 }
@@ -222,8 +226,8 @@ fn step(state: &mut State, from: Phase, to: Phase) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier of this library; `param` is null or valid, and its private data has the length in
-/// `private_data_len`.
+/// `id` is an identifier created by this library; `param` is null or valid, and its private data has the
+/// length in `private_data_len`.
 #[unsafe(export_name = "kiban_rdma_connect")]
 pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -244,8 +248,8 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
         let engine = below::engine()?;
         match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
             Ok(Ok(end)) => {
-                // The engine may have retried already, with a new connection number that an event has
-                // recorded.
+                // The engine may already have retried the connection, with a new connection number that an
+                // event has recorded.
                 let end = *id.state().end.get_or_insert(end);
                 let local = engine.local_address(end);
                 let mut state = id.state();
@@ -260,7 +264,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
                 return Err(of_open_error(error));
             }
             Err(error) => {
-                // There is no route. This is known at once, but reported by an event like any other outcome.
+                // There is no route. This is known at once, but reported in an event like any other outcome.
                 let error = resolve::errno(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
@@ -272,18 +276,18 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_establish")]
 pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
         let state = id.state();
-        // The engine has sent the reply already.
+        // The engine has already sent the reply.
         if state.has_program_qp && state.phase == Phase::Connected { Ok(0) } else { Err(libc::EINVAL) }
     })
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_listen")]
 pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     with(id, |id| {
@@ -293,7 +297,7 @@ pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int)
 }
 
 /// # Safety
-/// `listener` is an identifier of this library, and `id` is null or valid for a write.
+/// `listener` is an identifier created by this library, and `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_request")]
 pub(super) unsafe extern "C" fn rdma_get_request(
     listener: *mut rdma_cm_id,
@@ -331,8 +335,8 @@ pub(super) unsafe extern "C" fn rdma_get_request(
 }
 
 /// # Safety
-/// `id` is an identifier of this library; `param` is null or valid, and its private data has the length in
-/// `private_data_len`.
+/// `id` is an identifier created by this library; `param` is null or valid, and its private data has the
+/// length in `private_data_len`.
 #[unsafe(export_name = "kiban_rdma_accept")]
 pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
     with(id, |id| {
@@ -362,7 +366,7 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
 }
 
 /// # Safety
-/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
+/// `id` is an identifier created by this library; the private data is null or has `bytes` bytes.
 unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) -> c_int {
     with(id, |id| {
         // SAFETY: the caller of `reject` guarantees that `private_data` is null or points to `bytes` bytes.
@@ -372,7 +376,7 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
             step(&mut state, Phase::Requested, Phase::Over)?;
             state.end.take().ok_or(libc::EINVAL)?
         };
-        // A peer that has gone needs no reply.
+        // A peer that has left needs no reply.
         if below::engine()?.reject(end, &private_data).is_err() {
             end_request(end);
         }
@@ -381,7 +385,7 @@ unsafe fn reject(id: *mut rdma_cm_id, private_data: *const c_void, bytes: u8) ->
 }
 
 /// # Safety
-/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
+/// `id` is an identifier created by this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject")]
 pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, bytes: u8) -> c_int {
     // SAFETY: the caller of `rdma_reject` guarantees that `data` is null or points to `bytes` bytes.
@@ -389,7 +393,7 @@ pub(super) unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_
 }
 
 /// # Safety
-/// `id` is an identifier of this library; the private data is null or has `bytes` bytes.
+/// `id` is an identifier created by this library; the private data is null or has `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_reject_ece")]
 pub(super) unsafe extern "C" fn rdma_reject_ece(
     id: *mut rdma_cm_id,
@@ -401,7 +405,7 @@ pub(super) unsafe extern "C" fn rdma_reject_ece(
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_disconnect")]
 pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -411,7 +415,7 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
         };
         match (phase, end) {
             (Phase::Connected, Some(end)) => below::engine()?.disconnect(end),
-            // The peer disconnected first. A synchronous identifier may still have that event to take.
+            // The peer disconnected first. On a synchronous identifier, that event may still be pending.
             (Phase::Over, Some(_)) if !waits || !channel::has_event(id) => return Ok(0),
             (Phase::Over, Some(_)) => {}
             _ => return Err(libc::EINVAL),
@@ -421,10 +425,11 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_notify")]
 pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_event_type) -> c_int {
-    // There is nothing to do: over TCP, the peer's RTU cannot be lost while its data arrives.
+    // There is nothing to do: over TCP, the peer's ready-to-use message (RTU) cannot be lost if its data
+    // arrives.
     with(id, |_| Ok(0))
 }
 

@@ -11,13 +11,13 @@ use kiban_os::lock;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Binds an identifier to the device with an address. Returns false if there is none.
+/// Binds an identifier to the device that has this address. Returns false if there is none.
 pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     let context = below::context(address.to_canonical());
     if context.is_null() {
         return false;
     }
-    // SAFETY: `context` is not null, so it is a context of this library; these are never closed.
+    // SAFETY: `context` is not null, so it is a context created by this library; these are never closed.
     id.state().device = unsafe { crate::context::address(context) }.ok();
     let domain = domain(context);
     let place = id.abi();
@@ -32,7 +32,7 @@ pub(super) fn bind_device(id: &Arc<Id>, address: IpAddr) -> bool {
     true
 }
 
-/// Returns the default protection domain of a device. It lives as long as the device is open.
+/// Returns the default protection domain of a device. It exists as long as the device is open.
 fn domain(context: *mut ibv_context) -> *mut ibv_pd {
     let mut domains = lock(&world().domains);
     let known = domains.entry(context as usize).or_insert(0);

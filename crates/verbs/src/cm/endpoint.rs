@@ -9,7 +9,7 @@ use core::ptr::null_mut;
 use std::sync::Arc;
 
 /// # Safety
-/// `found` is a result of `rdma_getaddrinfo`, and the attributes name objects of this library.
+/// `found` is a result of `rdma_getaddrinfo`, and the attributes refer to objects created by this library.
 unsafe fn prepare(
     id: &Arc<Id>,
     found: &rdma_addrinfo,
@@ -24,7 +24,7 @@ unsafe fn prepare(
         }
     }
     let kind = u32::try_from(found.ai_qp_type).unwrap_or(IBV_QPT_RC);
-    // SAFETY: the caller guarantees that each address is null or as long as its family requires.
+    // SAFETY: the caller guarantees that each address is null or has the length that its family requires.
     unsafe {
         if found.ai_flags & RAI_PASSIVE != 0 {
             resolve::bind(id, address::read(found.ai_src_addr)?)?;
@@ -56,8 +56,8 @@ unsafe fn prepare(
 }
 
 /// # Safety
-/// `place` is null or valid for a write; `found` is null or a result of `rdma_getaddrinfo`; `pd` is null or a
-/// protection domain; `attributes` is null or names objects of this library.
+/// `place` is null or valid for a write; `found` is null or a result of `rdma_getaddrinfo`; `pd` is null or
+/// a protection domain; `attributes` is null or refers to objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_ep")]
 pub(super) unsafe extern "C" fn rdma_create_ep(
     place: *mut *mut rdma_cm_id,
@@ -81,7 +81,7 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
             Err(error) => return fail_with_errno(error),
         };
         // SAFETY: the caller of `rdma_create_ep` guarantees that `found` and `pd` are valid, and that
-        // `attributes` is null or names objects of this library.
+        // `attributes` is null or refers to objects created by this library.
         match unsafe { prepare(&made, found, pd, attributes.as_mut()) } {
             Ok(()) => {
                 // SAFETY: the caller guarantees that `id` is valid for a write.
@@ -97,13 +97,13 @@ pub(super) unsafe extern "C" fn rdma_create_ep(
 }
 
 /// # Safety
-/// `id` is an identifier of this library that the caller does not use again.
+/// `id` is an identifier created by this library that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_ep")]
 pub(super) unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(found) = id::find(id) else { return };
-        // SAFETY: `find` found the identifier, and the program no longer uses it; both functions ignore
-        // objects that it does not have.
+        // SAFETY: `find` found the identifier, and the program no longer uses it. Both functions do nothing
+        // for objects that the identifier does not have.
         unsafe {
             queues::rdma_destroy_qp(id);
             queues::rdma_destroy_srq(id);

@@ -8,11 +8,11 @@
 //! ```
 //!
 //! State       the program's struct ([`rdma_cm_id`]) and our state ([`Id`]) have the same lifetime.
-//! Synchronous an identifier without a channel of the program has one of its own, and its calls wait for
-//!             their events.
+//! Synchronous an identifier for which the program passed no channel has a channel of its own, and calls on
+//!             it wait for their events.
 //! Destruction waits until the last event is acknowledged (rdma_destroy_id(3)). Requests that the program has
 //!             not received yet are rejected.
-//! Limits      a call on a freed struct fails with EINVAL, because the struct is not in the list any more.
+//! Limits      a call on a freed struct fails with EINVAL, because the struct is no longer in the list.
 
 use super::below;
 use super::channel::{self, Chan, QueuedEvent, acknowledge};
@@ -47,37 +47,38 @@ pub(super) enum Phase {
 pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) channel: Arc<Chan>,
-    /// The channel is the identifier's own, so that calls are synchronous.
+    /// The channel is the identifier's own, so calls are synchronous.
     pub(super) own: bool,
-    /// The connection's number in the engine.
+    /// The engine's number for the connection.
     pub(super) end: Option<u32>,
-    /// The listener's number in the engine.
+    /// The engine's number for the listener.
     pub(super) listener: Option<u32>,
     /// Reserves the port until the identifier listens.
     pub(super) reserved: Option<OwnedFd>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
-    /// The device that it is bound to.
+    /// The device to which the identifier is bound.
     pub(super) device: Option<IpAddr>,
-    /// The number of requests queued in the channel, and its maximum.
+    /// The number of requests queued in the channel, and the maximum number.
     pub(super) waiting: u32,
     pub(super) backlog: u32,
-    /// Outstanding reads of the peer and of this side: as offered by a request, then as negotiated.
+    /// The maximum numbers of outstanding reads by the peer and by this side: first as offered by a request,
+    /// then as negotiated.
     pub(super) depths: (u16, u16),
-    /// The program created the queue pair itself, by verbs.
+    /// The program created the queue pair itself, using verbs.
     pub(super) has_program_qp: bool,
     /// The number of events that the program has not acknowledged.
     pub(super) unacknowledged: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
-    /// The queue pair attributes of every connection of this listener (rdma_create_ep(3)).
+    /// The queue pair attributes for all connections to this listener (rdma_create_ep(3)).
     pub(super) queue_wanted: Option<ibv_qp_init_attr>,
     /// The private data to send if the program passes none (`ai_connect`).
     pub(super) says: Vec<u8>,
     pub(super) ece: ibv_ece,
 }
 
-// SAFETY: its raw pointers (in `queue_wanted`) belong to the program and are only passed back to it.
+// SAFETY: the raw pointers (in `queue_wanted`) belong to the program and are only passed back to it.
 unsafe impl Send for State {}
 
 /// An identifier.
@@ -175,19 +176,20 @@ pub(super) fn end_request(end: u32) {
     }
 }
 
-/// Finds the identifier that a program names.
+/// Finds the identifier to which a program's pointer refers.
 pub(super) fn find(id: *const rdma_cm_id) -> Result<Arc<Id>, c_int> {
     lock(&world().ids).get(&(id as usize)).cloned().ok_or(libc::EINVAL)
 }
 
-/// Finds the identifier that a program names and runs `work` on it. Returns its result, or -1 and errno.
+/// Finds the identifier to which a program's pointer refers, and runs `work` on it. Returns the result of
+/// `work`, or -1 with errno set.
 pub(super) fn with(id: *const rdma_cm_id, work: impl FnOnce(&Arc<Id>) -> Result<c_int, c_int>) -> c_int {
     catch_panics(fail_with_errno(libc::EIO), || {
         find(id).and_then(|id| work(&id)).unwrap_or_else(fail_with_errno)
     })
 }
 
-/// Creates an identifier; without a channel, it gets one of its own and is synchronous.
+/// Creates an identifier. If `channel` is null, the identifier gets a channel of its own and is synchronous.
 ///
 /// # Safety
 /// `channel` is null, live, or recently destroyed.
@@ -205,7 +207,7 @@ pub(super) unsafe fn create(
         (channel, unsafe { channel::find(channel) }.ok_or(libc::EINVAL)?)
     };
     let id = Id::new(chan, own);
-    // SAFETY: the struct is new, and no other thread knows it yet.
+    // SAFETY: the struct is new, and no other thread has a pointer to it yet.
     unsafe {
         (*id.abi()).channel = place;
         (*id.abi()).context = context;
@@ -216,7 +218,7 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Returns the kind of queue pair of a port space.
+/// Returns the kind of queue pair that belongs to a port space.
 fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
     match ps {
         RDMA_PS_IPOIB | RDMA_PS_UDP => IBV_QPT_UD,
@@ -225,7 +227,7 @@ fn qp_type(ps: rdma_port_space) -> ibv_qp_type {
 }
 
 /// # Safety
-/// `channel` is null or a channel of this library; `id` is null or valid for a write.
+/// `channel` is null or a channel created by this library; `id` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_create_id")]
 pub(super) unsafe extern "C" fn rdma_create_id(
     channel: *mut rdma_event_channel,
@@ -272,7 +274,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
         state.reserved = None;
         (state.end.take(), was_requested, state.listener.take(), state.channel.clone(), state.own)
     };
-    // From here on, no event is delivered for it.
+    // From here on, no event is delivered for the identifier.
     if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
         engine.unlisten(listener);
     }
@@ -299,7 +301,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier.
     let event = unsafe { (*id.abi()).event };
     if own && !event.is_null() {
-        // This fails if the program has acknowledged it already.
+        // This fails if the program has already acknowledged the event.
         let _ = acknowledge(event);
     }
     let mut state = id.state();
@@ -314,7 +316,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// `id` is an identifier of this library that the caller does not use again.
+/// `id` is an identifier created by this library that the caller does not use again.
 #[unsafe(export_name = "kiban_rdma_destroy_id")]
 pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     with(id, |id| {
@@ -324,7 +326,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// `id` is an identifier, and `channel` is null or a channel of this library.
+/// `id` is an identifier, and `channel` is null or a channel created by this library.
 #[unsafe(export_name = "kiban_rdma_migrate_id")]
 pub(super) unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
@@ -362,7 +364,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
         unsafe { (*id_place).channel = place };
         if was_own {
             if !event.is_null() {
-                // This fails if the program has acknowledged it already.
+                // This fails if the program has already acknowledged the event.
                 let _ = acknowledge(event);
                 // SAFETY: the struct lives as long as the identifier, which `with` found in the list.
                 unsafe { (*id_place).event = null_mut() };
@@ -370,7 +372,7 @@ pub(super) unsafe extern "C" fn rdma_migrate_id(
             // SAFETY: the channel was created for this identifier.
             unsafe { channel::close(before_place) };
         }
-        // On return, no event of this identifier is left at the old channel (rdma_migrate_id(3)).
+        // On return, no event for this identifier is left in the old channel (rdma_migrate_id(3)).
         let mut state = id.state();
         while state.unacknowledged > 0 {
             state = ignore_poison(id.acknowledged.wait(state));

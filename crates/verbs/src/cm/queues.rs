@@ -5,8 +5,8 @@
 //! State           receives can be posted as soon as the queue pair is created; the engine changes its state
 //!                 when the connection is established.
 //! Own queue pairs a program that modifies its queue pair itself calls `rdma_init_qp_attr` for the
-//!                 attributes. The destination QPN is then [`MANAGED`], by which `ibv_modify_qp` recognises
-//!                 that the connection manager makes the connection.
+//!                 attributes. These contain [`MANAGED`] as the destination QPN, from which `ibv_modify_qp`
+//!                 recognises that the connection manager makes the connection.
 //! Not implemented XRC.
 
 use super::below::*;
@@ -18,7 +18,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-/// A destination QPN that no queue pair has: the connection manager makes the connection.
+/// A destination QPN that no queue pair has. It means that the connection manager makes the connection.
 pub(crate) const MANAGED: u32 = 0;
 
 fn last() -> c_int {
@@ -68,7 +68,7 @@ fn make_cqs(id: *mut rdma_cm_id, send: Option<u32>, receive: Option<u32>) -> Res
 
 /// Destroys the CQs that [`make_cqs`] created.
 fn destroy_cqs(id: *mut rdma_cm_id) {
-    // SAFETY: the struct lives as long as the identifier; its contents were set here.
+    // SAFETY: the struct lives as long as the identifier, and its CQs were set by [`make_cqs`].
     unsafe {
         let id = &mut *id;
         for (channel, cq) in
@@ -86,11 +86,11 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
-/// Creates a queue pair; writes its domain into the attributes.
+/// Creates a queue pair and writes its protection domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; the program passes pointers to live objects of this
-    // library.
+    // SAFETY: the struct lives as long as the identifier; the program passes pointers to live objects
+    // created by this library.
     unsafe {
         if !(*place).qp.is_null() || (*place).verbs.is_null() {
             return Err(libc::EINVAL);
@@ -142,10 +142,10 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
 }
 
 /// # Safety
-/// `id` has a device, and the attributes name objects of this library.
+/// `id` has a device, and the attributes refer to objects created by this library.
 unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    // SAFETY: the caller of `make` guarantees a device and objects of this library; `ibv_qp_init_attr_ex`
-    // starts with the fields of `ibv_qp_init_attr`.
+    // SAFETY: the caller of `make` guarantees a device and objects created by this library;
+    // `ibv_qp_init_attr_ex` starts with the fields of `ibv_qp_init_attr`.
     unsafe {
         match table((*id).verbs).create_qp_ex {
             Some(create) if attributes.comp_mask != IBV_QP_INIT_ATTR_PD => create((*id).verbs, attributes),
@@ -154,10 +154,10 @@ unsafe fn make(id: *mut rdma_cm_id, attributes: &mut ibv_qp_init_attr_ex) -> *mu
     }
 }
 
-/// Moves a new queue pair to INIT, so that receives may be posted; one for datagrams to RTS.
+/// Moves a new queue pair to INIT, so that receives may be posted, or to RTS if it is for datagrams.
 ///
 /// # Safety
-/// `qp` is a new queue pair of this library.
+/// `qp` is a new queue pair created by this library.
 unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
     let mut attributes = ibv_qp_attr {
         qp_state: IBV_QPS_INIT,
@@ -166,7 +166,7 @@ unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
         qp_access_flags: ALL_ACCESS,
         ..ibv_qp_attr::ZERO
     };
-    // SAFETY: the caller of `make_ready` guarantees that `qp` is a live queue pair of this library.
+    // SAFETY: the caller of `make_ready` guarantees that `qp` is a live queue pair created by this library.
     let is_datagrams = unsafe { (*qp).qp_type } == IBV_QPT_UD;
     let mask = IBV_QP_STATE
         | IBV_QP_PKEY_INDEX
@@ -182,12 +182,13 @@ unsafe fn make_ready(qp: *mut ibv_qp) -> Result<(), c_int> {
     Ok(())
 }
 
-/// The access rights of peers at a queue pair; what they may access is limited by the memory's registration.
+/// The access rights that peers get through a queue pair. Each memory region's own rights limit their access
+/// further.
 const ALL_ACCESS: u32 =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
 fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<(), c_int> {
-    // SAFETY: `qp` is a live queue pair of this library: a new one, or the identifier's.
+    // SAFETY: `qp` is a live queue pair created by this library: a new one, or the identifier's.
     match unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) } {
         0 => Ok(()),
         -1 => Err(last()),
@@ -227,8 +228,8 @@ pub(super) fn create_qp(
 }
 
 /// # Safety
-/// `id` is an identifier, `pd` is null or a protection domain, and `attributes` is null or names objects of
-/// this library.
+/// `id` is an identifier, `pd` is null or a protection domain, and `attributes` is null or refers to objects
+/// created by this library.
 #[unsafe(export_name = "kiban_rdma_create_qp")]
 pub(super) unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
@@ -244,7 +245,7 @@ pub(super) unsafe extern "C" fn rdma_create_qp(
 }
 
 /// # Safety
-/// `id` is an identifier, and `attributes` is null or names objects of this library.
+/// `id` is an identifier, and `attributes` is null or refers to objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_qp_ex")]
 pub(super) unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
@@ -258,7 +259,7 @@ pub(super) unsafe extern "C" fn rdma_create_qp_ex(
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_destroy_qp")]
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     catch_panics((), || {
@@ -276,8 +277,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 /// # Safety
-/// `id` is an identifier, `pd` is null or a protection domain of this library, and `attributes` is null or
-/// valid.
+/// `id` is an identifier, `pd` is null or a protection domain created by this library, and `attributes` is
+/// null or valid.
 #[unsafe(export_name = "kiban_rdma_create_srq")]
 pub(super) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
@@ -294,8 +295,8 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
 
 fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; the program passes a live protection domain of this
-    // library.
+    // SAFETY: the struct lives as long as the identifier; the program passes a live protection domain
+    // created by this library.
     unsafe {
         let pd = if pd.is_null() { (*place).pd } else { pd };
         if (*place).verbs.is_null() || pd.is_null() || (*pd).context != (*place).verbs {
@@ -312,7 +313,7 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr)
 }
 
 /// # Safety
-/// `id` is an identifier, and `attributes` is null or names objects of this library.
+/// `id` is an identifier, and `attributes` is null or refers to objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_srq_ex")]
 pub(super) unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
@@ -335,7 +336,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_destroy_srq")]
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     catch_panics((), || {
@@ -348,8 +349,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 (*place).srq = null_mut();
             }
         }
-        // SAFETY: the struct lives as long as the identifier. The completion queues stay while there is a
-        // queue pair.
+        // SAFETY: the struct lives as long as the identifier. The completion queues exist as long as there
+        // is a queue pair.
         if unsafe { (*place).qp.is_null() } {
             destroy_cqs(place);
         }
@@ -362,12 +363,12 @@ pub(super) fn on_failed(id: &Arc<Id>) {
     let qp = unsafe { (*id.abi()).qp };
     if !qp.is_null() {
         let mut attributes = ibv_qp_attr { qp_state: IBV_QPS_ERR, ..ibv_qp_attr::ZERO };
-        // This fails if the queue pair is being destroyed, which flushes it too.
+        // This fails if the queue pair is being destroyed, which also flushes it.
         let _ = modify(qp, &mut attributes, IBV_QP_STATE);
     }
 }
 
-/// Handles an established connection: the queue pair's state follows.
+/// Handles an established connection: updates the queue pair's state.
 pub(super) fn on_established(id: &Arc<Id>) {
     // SAFETY: the struct lives as long as the identifier, and its queue pair with it.
     unsafe {
@@ -418,7 +419,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS
             }
-            // On iWARP the kernel sets only these two.
+            // On iWARP, the kernel sets only these two attributes.
             IBV_QPS_RTR if !below::is_ib() => {
                 attributes.qp_access_flags = ALL_ACCESS;
                 IBV_QP_STATE | IBV_QP_ACCESS_FLAGS
@@ -465,7 +466,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     })
 }
 
-/// The offset of `comp_mask`, to which a program's shorter struct extends.
+/// The offset of `comp_mask`, at which a program's shorter struct ends.
 const _: () = assert!(
     core::mem::offset_of!(ibv_qp_init_attr_ex, comp_mask)
         == core::mem::offset_of!(ibv_qp_init_attr, sq_sig_all) + 4

@@ -1,16 +1,16 @@
 //! Addresses and routes (rdma_bind_addr(3), rdma_resolve_addr(3), rdma_resolve_route(3), rdma_set_option(3)).
 //!
-//! Purpose         choose the device by the system's routing table: a UDP socket that is connected to the
+//! Purpose         chooses the device from the system's routing table: a UDP socket connected to the
 //!                 destination reports the local address from which it would send.
 //! Ports           are TCP ports. A bound port is reserved by a socket that does not listen, until the
 //!                 identifier listens. The system assigns the port of a connecting identifier, and a new one
 //!                 on each retry.
 //! Loopback        as in the kernel (cma.c): an identifier bound to a loopback address has no device yet,
-//!                 like one bound to the wildcard address. If the destination is a loopback address, or a
-//!                 request arrived at one, the identifier has the first device. libfabric relies on both.
-//! Events          the result is known when the call returns; the event reports it again, as the kernel does.
-//! Not implemented time limits, because nothing here waits. Type of service and ACK timeout are accepted and
-//!                 ignored.
+//!                 like one bound to the wildcard address. If the destination is a loopback address, or if a
+//!                 request arrives at one, the identifier gets the first device. libfabric relies on both.
+//! Events          the result is known when the call returns; an event also reports it, as with the kernel.
+//! Not implemented time limits, because nothing here waits. The type of service and the ACK timeout are
+//!                 accepted and ignored.
 
 use super::channel::{QueuedEvent, complete};
 use super::id::{Id, Phase, with};
@@ -26,7 +26,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Returns the errno of a system error.
+/// Returns the errno value of a system error.
 pub(super) fn errno(error: &io::Error) -> c_int {
     error.raw_os_error().unwrap_or(match error.kind() {
         io::ErrorKind::AddrInUse => libc::EADDRINUSE,
@@ -55,8 +55,8 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
         // SAFETY: `value` points to a local `int`, and `bytes` is its size.
         unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
     };
-    // Allow ports with connections in TIME-WAIT. Do not set this before the system chooses a port: it would
-    // then search only half of the ports, which takes long after many connections.
+    // Allow ports that have connections in TIME-WAIT. Do not set this before the system chooses a port: the
+    // system would then search only half of the ports, which takes long after many connections.
     if at.port() != 0 {
         allow_others();
     }
@@ -73,8 +73,7 @@ fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
     Ok((listener.into(), at))
 }
 
-/// Reserves an address among the identifiers of this process, because sockets with SO_REUSEADDR do not
-/// exclude each other.
+/// Reserves an address within this process, because sockets with SO_REUSEADDR do not exclude each other.
 fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
@@ -120,12 +119,12 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier, and `at` is null or a socket address as long as its family requires.
+/// `id` is an identifier, and `at` is null or a socket address of the length that its family requires.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
-        // SAFETY: the caller of `rdma_bind_addr` guarantees that `at` is null or an address as long as its
-        // family requires.
+        // SAFETY: the caller of `rdma_bind_addr` guarantees that `at` is null or an address of the length
+        // that its family requires.
         let at = unsafe { address::read(at)? };
         bind(id, at)?;
         Ok(0)
@@ -139,12 +138,12 @@ fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let socket = UdpSocket::bind(SocketAddr::new(from.unwrap_or(any), 0))?;
-    // Nothing is sent; any port except 0 will do.
+    // Nothing is sent, so any port except 0 will do.
     socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
     Ok(socket.local_addr()?.ip().to_canonical())
 }
 
-/// Maps the unspecified address to this host.
+/// Maps the unspecified address to an address of this host.
 fn destination(to: SocketAddr) -> SocketAddr {
     match to {
         SocketAddr::V4(to) if to.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, to.port()).into(),
@@ -153,7 +152,7 @@ fn destination(to: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Finds the device that leads to an address.
+/// Finds the device through which an address is reached.
 fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_int> {
     let from = from.filter(|from| !from.is_unspecified()).map(|from| from.to_canonical());
     let source = match source(from, to) {
@@ -195,7 +194,8 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// `id` is an identifier; `from` and `to` are null or socket addresses as long as their families require.
+/// `id` is an identifier; `from` and `to` are null or socket addresses of the lengths that their families
+/// require.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
@@ -204,11 +204,11 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     _timeout_ms: c_int,
 ) -> c_int {
     with(id, |id| {
-        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `to` is null or an address as long as its
-        // family requires.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `to` is null or an address of the length
+        // that its family requires.
         let to = unsafe { address::read(to)? };
-        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `from` is null or an address as long as
-        // its family requires. Family 0 means no address, as null does.
+        // SAFETY: the caller of `rdma_resolve_addr` guarantees that `from` is null or an address of the
+        // length that its family requires. Like null, family 0 means that there is no address.
         let from = unsafe {
             match from.as_ref().filter(|from| from.sa_family != 0) {
                 Some(from) => Some(address::read(from)?),
@@ -222,7 +222,7 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
     })
 }
 
-/// Fills in the route of the program's struct, with one path record.
+/// Fills in the route in the program's struct, with one path record.
 pub(super) fn fill_route(id: &Arc<Id>) {
     let (local, peer) = {
         let state = id.state();
@@ -257,7 +257,7 @@ fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
         rate_selector: EQUAL,
         rate: IBV_RATE_10_GBPS as u8,
         packet_life_time_selector: EQUAL,
-        // 4.096 us times 2^18, as the kernel sets it for RoCE.
+        // 4.096 us times 2^18, the kernel's value for RoCE.
         packet_life_time: 18,
         ..ibv_sa_path_rec::ZERO
     }
@@ -278,7 +278,7 @@ pub(super) fn resolve_route(id: &Arc<Id>) -> Result<c_int, c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_resolve_route")]
 pub(super) unsafe extern "C" fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
     with(id, resolve_route)
@@ -292,7 +292,7 @@ unsafe fn port(of: &rdma_addr_socket) -> u16 {
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_get_src_port")]
 pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
     catch_panics(0, || {
@@ -306,7 +306,7 @@ pub(super) unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
 }
 
 /// # Safety
-/// `id` is an identifier of this library.
+/// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_get_dst_port")]
 pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     // SAFETY: the struct lives as long as the identifier.
@@ -381,9 +381,9 @@ pub(super) unsafe extern "C" fn rdma_set_option(
     })
 }
 
-/// Listens where an identifier is bound.
+/// Listens at the address to which an identifier is bound.
 pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
-    /// The kernel's maximum, also for values out of range.
+    /// Use the kernel's maximum, also for values out of range.
     const BACKLOG_MAX: u32 = 1024;
     if id.state().phase == Phase::Idle {
         bind(id, (Ipv4Addr::UNSPECIFIED, 0).into())?;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 pub(super) struct Taken {
     pub(super) id: usize,
     pub(super) at: SocketAddr,
-    /// Whether other identifiers with this flag may bind it too.
+    /// Whether other identifiers with this flag may also bind it.
     pub(super) shares: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct World {
     /// Events that the program has not acknowledged.
     pub(super) events: Mutex<HashMap<usize, Box<DeliveredEvent>>>,
     pub(super) taken: Mutex<Vec<Taken>>,
-    /// The default domain of each device, by its context.
+    /// The default protection domain of each device, indexed by the device's context.
     pub(super) domains: Mutex<HashMap<usize, usize>>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct World {
 pub(super) fn world() -> &'static World {
     static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
     let process = std::process::id();
-    // Create a new one in a forked child, and leak the copy of the parent's: other threads of the parent may
+    // In a forked child, create a new set and leak the copy of the parent's: other threads in the parent may
     // have held its locks.
     let Ok(world) = WORLD.get_or_make(
         |world| world.process == process,

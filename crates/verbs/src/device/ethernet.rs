@@ -1,13 +1,14 @@
-//! The Ethernet address behind a GID (`ibv_resolve_eth_l2_from_gid`), as hardware needs it in an address
+//! The Ethernet address behind a GID (`ibv_resolve_eth_l2_from_gid`), which hardware needs in an address
 //! handle.
 //!
-//! Purpose         return the MAC address from the tables of the host.
-//! How             a local address has the MAC of its interface; a multicast group, the MAC of RFC 1112 or
-//!                 RFC 2464; a neighbour, that of the ARP table. No VLAN is reported, because the NIC sends
-//!                 through sockets and the host adds tags.
-//! Errors          negative, as in rdma-core: -EINVAL if the source is not a local address, -EHOSTUNREACH for
-//!                 an unknown neighbour.
-//! Not implemented ARP for unknown neighbours, and IPv6 neighbours: nothing here sends Ethernet frames.
+//! Purpose         returns the MAC address from the host's tables.
+//! How             a local address has the MAC address of its interface, a multicast group has the one
+//!                 defined by RFC 1112 or RFC 2464, and a neighbour has the one in the ARP table. No VLAN is
+//!                 reported, because the NIC sends through sockets and the host adds tags.
+//! Errors          negative errno values, as in rdma-core: -EINVAL if the source is not a local address,
+//!                 -EHOSTUNREACH for an unknown neighbour.
+//! Not implemented ARP for unknown neighbours, and IPv6 neighbours, because nothing here sends Ethernet
+//! frames.
 
 use crate::abi::*;
 use crate::device::interfaces::{Interfaces, Mac, parsed};
@@ -37,8 +38,8 @@ unsafe extern "C" fn ibv_resolve_eth_l2_from_gid(
         };
         let mut source = ibv_gid { raw: [0; 16] };
         let index = c_int::from(attributes.grh.sgid_index);
-        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `context` is an open context of
-        // this library; `source` is a local variable.
+        // SAFETY: the caller of `ibv_resolve_eth_l2_from_gid` guarantees that `context` is an open context
+        // created by this library; `source` is a local variable.
         let code =
             unsafe { crate::device::query::ibv_query_gid(context, attributes.port_num, index, &mut source) };
         if code != 0 {
@@ -77,7 +78,7 @@ fn resolve(source: IpAddr, target: IpAddr) -> Result<Mac, c_int> {
     neighbour(target, &from).ok_or(libc::EHOSTUNREACH)
 }
 
-/// Returns the MAC address of a group (RFC 1112, section 6.4; RFC 2464, section 7).
+/// Returns the MAC address of a multicast group (RFC 1112, section 6.4; RFC 2464, section 7).
 fn group(target: IpAddr) -> Option<Mac> {
     match target {
         IpAddr::V4(group) if group.is_multicast() => {
@@ -92,7 +93,8 @@ fn group(target: IpAddr) -> Option<Mac> {
     }
 }
 
-/// Looks a neighbour up in /proc/net/arp: address, type, flags, hardware address, mask, device.
+/// Looks up a neighbour in /proc/net/arp, whose columns are address, type, flags, hardware address, mask,
+/// device.
 fn neighbour(target: IpAddr, interface: &str) -> Option<Mac> {
     let table = std::fs::read_to_string("/proc/net/arp").ok()?;
     entry(&table, target, interface)

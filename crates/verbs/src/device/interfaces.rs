@@ -1,6 +1,7 @@
 //! The host's network interfaces and their addresses (getifaddrs(3)).
 //!
-//! Purpose         determine the addresses that become devices: those that other hosts can reach come first.
+//! Purpose         determines the addresses that become devices. Those that other hosts can reach come
+//!                 first.
 //! Not implemented link-local IPv6 addresses, which are ambiguous without an interface; interfaces that are
 //! down.
 
@@ -10,7 +11,7 @@ use std::net::IpAddr;
 
 pub(crate) type Mac = [u8; ETHERNET_LL_SIZE];
 
-/// An address, and the interface that has it.
+/// An address and its interface.
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
@@ -58,8 +59,8 @@ impl Interfaces {
         while let Some(interface) = unsafe { entry.as_ref() } {
             entry = interface.ifa_next;
             let is_up = interface.ifa_flags & libc::IFF_UP as u32 != 0;
-            // SAFETY: getifaddrs(3) gives each entry a name, and null or an address as long as its family
-            // requires.
+            // SAFETY: getifaddrs(3) gives each entry a name, and either null or an address of the length
+            // that its family requires.
             let found = unsafe {
                 let name = CStr::from_ptr(interface.ifa_name).to_string_lossy().into_owned();
                 interface.ifa_addr.as_ref().and_then(|at| ip(at)).map(|address| Interface {
@@ -112,12 +113,12 @@ pub(crate) fn parsed(mac: &str) -> Option<Mac> {
 unsafe fn ip(at: &libc::sockaddr) -> Option<IpAddr> {
     let place = core::ptr::from_ref(at);
     match c_int::from(at.sa_family) {
-        // SAFETY: the caller guarantees an address as long as its family requires.
+        // SAFETY: the caller guarantees an address of the length that its family requires.
         libc::AF_INET => unsafe {
             let address = (*place.cast::<libc::sockaddr_in>()).sin_addr.s_addr;
             Some(IpAddr::V4(u32::from_be(address).into()))
         },
-        // SAFETY: the caller guarantees an address as long as its family requires.
+        // SAFETY: the caller guarantees an address of the length that its family requires.
         libc::AF_INET6 => unsafe {
             Some(IpAddr::V6((*place.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr.into()))
         },

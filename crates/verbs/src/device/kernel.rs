@@ -62,7 +62,7 @@ unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from:
     to.sgid = ibv_gid { raw: from.sgid };
     to.raw_traffic = from.raw_traffic as c_int;
     to.reversible = from.reversible as c_int;
-    // An enum of 1 to 5, which the kernel's struct holds in 32 bits.
+    // An enum with values from 1 to 5, which the kernel's struct holds in 32 bits.
     to.mtu = from.mtu as u8;
     fields!(from => to: dlid slid flow_label hop_limit traffic_class numb_path pkey sl mtu_selector rate_selector rate
         packet_life_time_selector packet_life_time preference);
@@ -95,7 +95,7 @@ mod tests {
         unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
     }
 
-    /// Copies the same bytes into the same bytes with both libraries.
+    /// Runs both libraries' functions on the same input and compares the output bytes.
     fn check<T, F>(name: &CStr, ours: unsafe extern "C" fn(*mut T, *const F)) {
         let real = RealLibrary::open(VERBS);
         // SAFETY: the types are those of marshall.h.

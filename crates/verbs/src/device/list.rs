@@ -25,7 +25,7 @@ pub(crate) fn transport() -> Transport {
     *TRANSPORT.get_or_init(|| {
         let value = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
         named(&value.to_string_lossy()).unwrap_or_else(|| {
-            // Warn, because a typing error would be hard to notice otherwise. If the warning cannot be
+            // Warn, because a typing error would otherwise be hard to notice. If the warning cannot be
             // written, continue.
             let value = value.display();
             let _ = writeln!(
@@ -37,7 +37,7 @@ pub(crate) fn transport() -> Transport {
     })
 }
 
-/// Parses the transport; an empty word means `ib`.
+/// Parses the transport; an empty string means `ib`.
 fn named(word: &str) -> Option<Transport> {
     match word.to_ascii_lowercase().as_str() {
         "" | "ib" => Some(Transport::Ib),
@@ -84,10 +84,10 @@ impl Device {
     }
 
     /// # Safety
-    /// `pointer` is null or a device of this library.
+    /// `pointer` is null or a device returned by this library.
     pub(crate) unsafe fn given(pointer: *mut ibv_device) -> Result<&'static Device, c_int> {
-        // SAFETY: the caller of `given` guarantees that `pointer` is null or a device of this library;
-        // devices are never freed.
+        // SAFETY: the caller of `given` guarantees that `pointer` is null or a device returned by this
+        // library; devices are never freed.
         unsafe { pointer.cast::<Device>().as_ref() }.ok_or(libc::EINVAL)
     }
 
@@ -111,7 +111,7 @@ impl Device {
         Ok(Interfaces::read()?.usable().into_iter().map(Device::of).collect())
     }
 
-    /// Returns the device with an address. For loopback addresses, the connection manager uses
+    /// Returns the device that has this address. For loopback addresses, the connection manager uses
     /// [`Device::for_loopback`] instead.
     pub(crate) fn with(address: IpAddr) -> Result<&'static Device, c_int> {
         let found = Device::all()?.into_iter().find(|device| device.address == address);
@@ -119,8 +119,8 @@ impl Device {
     }
 
     /// Returns the device for connections to any loopback address: the first one, if possible of the same
-    /// family. The kernel does the same, because its loopback interface usually has no device; libfabric
-    /// relies on it and skips devices of that interface.
+    /// family. The kernel does the same, because its loopback interface usually has no device. libfabric
+    /// relies on this and skips devices on that interface.
     pub(crate) fn for_loopback(address: IpAddr) -> Result<&'static Device, c_int> {
         let all = Device::all()?;
         let is_same = |device: &&&Device| device.address.is_ipv4() == address.is_ipv4();
@@ -141,7 +141,8 @@ impl Device {
         }
     }
 
-    /// Returns the GID of a LID: the IPv4 address with the high half of this device's address.
+    /// Returns the GID for a LID: the LID is the low half of an IPv4 address, whose high half is that of
+    /// this device's address.
     pub(crate) fn gid_of(&self, lid: u16) -> Option<[u8; 16]> {
         match self.address {
             IpAddr::V4(address) if lid != 0 => {
@@ -215,11 +216,11 @@ pub(crate) unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device)
 }
 
 /// # Safety
-/// `device` is null or a device of this library.
+/// `device` is null or a device returned by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
-    // SAFETY: the caller of `ibv_get_device_name` guarantees that `device` is null or a device of this
-    // library.
+    // SAFETY: the caller of `ibv_get_device_name` guarantees that `device` is null or a device returned by
+    // this library.
     match unsafe { Device::given(device) } {
         Ok(device) => device.abi.name.as_ptr(),
         Err(error) => {
@@ -232,20 +233,20 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 /// Returns the GUID in network byte order.
 ///
 /// # Safety
-/// `device` is null or a device of this library.
+/// `device` is null or a device returned by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
-    // SAFETY: the caller of `ibv_get_device_guid` guarantees that `device` is null or a device of this
-    // library.
+    // SAFETY: the caller of `ibv_get_device_guid` guarantees that `device` is null or a device returned by
+    // this library.
     unsafe { Device::given(device) }.map_or(0, |device| u64::from_ne_bytes(device.guid))
 }
 
 /// # Safety
-/// `device` is null or a device of this library.
+/// `device` is null or a device returned by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
-    // SAFETY: the caller of `ibv_get_device_index` guarantees that `device` is null or a device of this
-    // library.
+    // SAFETY: the caller of `ibv_get_device_index` guarantees that `device` is null or a device returned by
+    // this library.
     unsafe { Device::given(device) }.map_or(-1, |device| c_int::try_from(device.index).unwrap_or(-1))
 }
 

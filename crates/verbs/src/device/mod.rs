@@ -2,7 +2,7 @@
 //!
 //! State      devices `kiban0`, `kiban1` …; their pointers stay valid for the life of the process. The list
 //!            only grows and has no lock, so that a forked child can use it. A device whose address
-//!            disappears is not listed; it keeps its name if the address returns.
+//!            disappears is no longer listed, but has the same name if the address returns.
 //! Transport  `KIBAN_TRANSPORT` selects how devices present themselves: `ib`, a channel adapter with RoCE v2
 //!            GIDs, which most programs expect; or `iwarp`, an RNIC.
 

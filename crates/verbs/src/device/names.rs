@@ -1,11 +1,12 @@
 //! Names of enum values (ibv_event_type_str(3), rdma_event_str(3)).
 //!
-//! Purpose   the same strings as rdma-core, because scripts search for them in the output of programs.
+//! Purpose   returns the same strings as rdma-core, because scripts search for them in the output of
+//!           programs.
 
 use crate::abi::*;
 use core::ffi::{CStr, c_char};
 
-/// Returns the name of a number from a table that starts at `first`.
+/// Returns the name of a number, from a table that starts at the number `first`.
 fn name<N: Into<i64>>(table: &[&'static CStr], first: N, number: N, unknown: &'static CStr) -> *const c_char {
     let place = number.into() - first.into();
     usize::try_from(place).ok().and_then(|place| table.get(place)).unwrap_or(&unknown).as_ptr()
@@ -93,7 +94,7 @@ const CM_EVENTS: [&CStr; 16] = [
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
 ];
 
-/// Opcodes up to rdma-core 55; 12 and 13 are not defined in release 44.
+/// The opcodes defined by rdma-core 55; release 44 does not define 12 and 13.
 const OPERATIONS: [&CStr; 16] = [
     c"rdma-write",
     c"rdma-write-with-imm",
@@ -185,7 +186,7 @@ mod tests {
     #[test]
     fn operations_have_names() {
         let text = |operation| {
-            // SAFETY: the result is a string of the table.
+            // SAFETY: the result is a string in the table.
             unsafe { CStr::from_ptr(ibv_wr_opcode_str(operation)) }
         };
         assert_eq!(

@@ -1,9 +1,9 @@
 //! Queries of a device, its port, its GID and its partition key.
 //!
-//! Purpose         plausible values for tools: limits of the engine, MTU of the interface, and the IP address
-//!                 as GID.
+//! Purpose         gives tools plausible values: the engine's limits, the interface's MTU, and the IP
+//!                 address as GID.
 //! Transport       reports either RoCE v2, or iWARP as the kernel's siw does ([`Transport`]).
-//! Not implemented the actual link speed, which programs only print, and port counters.
+//! Not implemented the actual link speed, which programs only print; port counters.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -14,15 +14,15 @@ use core::ffi::{c_char, c_int, c_uint};
 
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
-/// Programs require a nonzero vendor. The IEEE assigns no number whose first octet has this bit, which means
-/// "local".
+/// Programs require a nonzero vendor ID. The IEEE assigns no number with this bit in the first octet,
+/// because it means "locally administered".
 const VENDOR: u32 = 0x02_6b_62;
 /// The part ID of kiban's first software NIC.
 const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
-/// Four lanes of 25 Gbit/s, as of 100 Gbit/s Ethernet.
+/// Four lanes of 25 Gbit/s, as in 100 Gbit/s Ethernet.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
 /// Bytes of headers per packet (IP, UDP, transport), as the kernel counts them for RoCE.
@@ -78,7 +78,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr
 }
 
-/// Returns the greatest standard MTU that fits into packets of this length.
+/// Returns the largest standard MTU that fits into packets of this length.
 fn mtu(packet_bytes: u32) -> ibv_mtu {
     match packet_bytes.saturating_sub(HEADER_BYTES) {
         4096.. => IBV_MTU_4096,
@@ -112,7 +112,8 @@ fn port(context: &Context) -> ibv_port_attr {
     attr
 }
 
-/// Writes as much of a struct as the program has room for, and fills the rest with zeros.
+/// Writes as much of a struct as fits into the program's buffer, and fills the rest of the buffer with
+/// zeros.
 ///
 /// # Safety
 /// `place` has room for `bytes` bytes; the answer consists of numbers.
@@ -126,12 +127,12 @@ unsafe fn write<T>(answer: &T, place: *mut T, bytes: usize) {
 }
 
 /// # Safety
-/// `context` is null or an open context of this library, and `answer` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `answer` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, answer: *mut ibv_device_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_device` guarantees that `context` is null or an open context of
-        // this library and `answer` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_device` guarantees that `context` is null or an open context
+        // created by this library and `answer` is null or valid for reads and writes.
         let (context, answer) = unsafe { (Context::given(context)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = attributes(context);
         Ok(())
@@ -147,8 +148,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `context` is null or an open context of
-        // this library and `input` is null or valid for reads.
+        // SAFETY: the caller of `ibv_query_device_ex` guarantees that `context` is null or an open context
+        // created by this library and `input` is null or valid for reads.
         let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
         let is_known = input.is_none_or(|input| input.comp_mask == 0);
         if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
@@ -175,8 +176,8 @@ pub(crate) unsafe extern "C" fn query_port(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or an open context of this
-        // library.
+        // SAFETY: the caller of `ibv_query_port` guarantees that `context` is null or an open context
+        // created by this library.
         let context = unsafe { Context::given(context)? };
         port_is(number_of_port)?;
         if answer.is_null() {
@@ -202,7 +203,7 @@ unsafe extern "C" fn ibv_query_port(
 }
 
 /// # Safety
-/// `context` is null or an open context of this library, and `gid` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `gid` is null or valid for a write.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_query_gid(
     context: *mut ibv_context,
@@ -211,8 +212,8 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     gid: *mut ibv_gid,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: the caller of `ibv_query_gid` guarantees that `context` is null or an open context of this
-        // library and `gid` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_gid` guarantees that `context` is null or an open context created
+        // by this library and `gid` is null or valid for reads and writes.
         let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -247,8 +248,8 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     bytes: usize,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `context` is null or an open context of
-        // this library.
+        // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `context` is null or an open context
+        // created by this library.
         let context = unsafe { Context::given(context)? };
         if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
@@ -274,7 +275,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     let broken = -(libc::EIO as isize);
     catch_panics(broken, || {
         // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `context` is null or an open context
-        // of this library.
+        // created by this library.
         let context = match unsafe { Context::given(context) } {
             Ok(context) => context,
             Err(error) => return -(error as isize),
@@ -282,7 +283,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         if flags != 0 || bytes < size_of::<ibv_gid_entry>() || (entries.is_null() && most > 0) {
             return -(libc::EINVAL as isize);
         }
-        // libibverbs returns the same error if there is too little room.
+        // libibverbs also returns this error if there is too little room.
         if most == 0 {
             return -(libc::EINVAL as isize);
         }
@@ -296,7 +297,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
 /// Returns the type as in sysfs: 0 for InfiniBand and RoCE v1, 1 for RoCE v2.
 ///
 /// # Safety
-/// `context` is null or an open context of this library, and `kind` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `kind` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_gid_type(
     context: *mut ibv_context,
@@ -305,8 +306,8 @@ unsafe extern "C" fn ibv_query_gid_type(
     kind: *mut c_uint,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: the caller of `ibv_query_gid_type` guarantees that `context` is null or an open context of
-        // this library and `kind` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_gid_type` guarantees that `context` is null or an open context
+        // created by this library and `kind` is null or valid for reads and writes.
         let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 {
@@ -318,7 +319,7 @@ unsafe extern "C" fn ibv_query_gid_type(
 }
 
 /// # Safety
-/// `context` is null or an open context of this library, and `pkey` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `pkey` is null or valid for a write.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_pkey(
     context: *mut ibv_context,
@@ -327,8 +328,8 @@ unsafe extern "C" fn ibv_query_pkey(
     pkey: *mut u16,
 ) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: the caller of `ibv_query_pkey` guarantees that `context` is null or an open context of this
-        // library and `pkey` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_pkey` guarantees that `context` is null or an open context
+        // created by this library and `pkey` is null or valid for reads and writes.
         let (_, pkey) = unsafe { (Context::given(context)?, pkey.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
         if index != 0 || transport() == Transport::Iwarp {
@@ -340,12 +341,12 @@ unsafe extern "C" fn ibv_query_pkey(
 }
 
 /// # Safety
-/// `context` is null or an open context of this library.
+/// `context` is null or an open context created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     value_or_minus_one(|| {
-        // SAFETY: the caller of `ibv_get_pkey_index` guarantees that `context` is null or an open context of
-        // this library.
+        // SAFETY: the caller of `ibv_get_pkey_index` guarantees that `context` is null or an open context
+        // created by this library.
         unsafe { Context::given(context)? };
         port_is(port)?;
         if pkey != PKEY.to_be() || transport() == Transport::Iwarp {
@@ -355,24 +356,24 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     })
 }
 
-/// Returns the current time of the clock of completion timestamps.
+/// Returns the current time on the clock that completion timestamps use.
 ///
 /// # Safety
-/// `context` is null or an open context of this library, and `values` is null or valid for a write.
+/// `context` is null or an open context created by this library, and `values` is null or valid for a write.
 pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_rt_values` guarantees that `context` is null or an open context of
-        // this library and `values` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_rt_values` guarantees that `context` is null or an open context
+        // created by this library and `values` is null or valid for reads and writes.
         let (_, values) = unsafe { (Context::given(context)?, values.as_mut().ok_or(libc::EINVAL)?) };
         if values.comp_mask & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
             return Err(libc::EINVAL);
         }
         if values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK != 0 {
             let nanos = kiban_os::clock::machine_nanos();
-            // A hardware clock is one number, which is stored in the nanoseconds.
+            // A raw hardware clock value is a single number, which is stored in the nanoseconds field.
             values.raw_clock.tv_sec = 0;
             values.raw_clock.tv_nsec = nanos.cast_signed();
         }

@@ -1,14 +1,15 @@
 //! Conversion of link rates: enum values, multiples of 2.5 Gbit/s, and Mbit/s (ibv_rate_to_mult(3),
 //! ibv_rate_to_mbps(3)).
 //!
-//! Errors    -1 for an unknown rate, `IBV_RATE_MAX` for an unknown multiple or number of Mbit/s.
+//! Errors    the result is -1 for an unknown rate, and `IBV_RATE_MAX` for an unknown multiple or number of
+//!           Mbit/s.
 
 use crate::abi::*;
 use core::ffi::c_int;
 
 struct Rate {
     code: ibv_rate,
-    /// The multiple of 2.5 Gbit/s, for the rates for which rdma-core defines one.
+    /// The multiple of 2.5 Gbit/s, for each rate for which rdma-core defines one.
     multiple: Option<c_int>,
     mbps: c_int,
 }

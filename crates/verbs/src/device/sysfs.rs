@@ -1,7 +1,7 @@
-//! Reads files of sysfs for programs (ibv_read_sysfs_file).
+//! Reads sysfs files for programs (ibv_read_sysfs_file).
 //!
-//! Purpose         the same results as rdma-core: the text without its last line feed, terminated by NUL, and
-//!                 its length.
+//! Purpose         returns the same results as rdma-core: the text without its last line feed, terminated by
+//!                 NUL, and the length of the text.
 //! Not implemented `ibv_read_ibdev_sysfs_file`, which only provider libraries call.
 
 use crate::abi::IBV_SYSFS_PATH_MAX;
@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
 /// Returns the mount point of sysfs: `SYSFS_PATH` from the environment if it is set and the program does not
-/// run with another user's rights, otherwise `/sys`.
+/// run with another user's privileges, and otherwise `/sys`.
 #[unsafe(no_mangle)]
 extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
@@ -60,7 +60,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
             &mut []
         } else {
             // SAFETY: the caller guarantees room for `bytes` bytes. File::read only writes to them, and
-            // `ended` looks only at bytes that it wrote.
+            // `ended` reads only bytes that File::read has written.
             unsafe { core::slice::from_raw_parts_mut(text.cast::<u8>(), bytes) }
         };
         match File::open(OsStr::from_bytes(&path)).and_then(|mut file| file.read(room)) {
@@ -70,7 +70,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     })
 }
 
-/// Replaces the last line feed by NUL, or appends NUL. Returns `None` if there is no room for it.
+/// Replaces the last line feed with NUL, or appends NUL. Returns `None` if there is no room for it.
 fn ended(room: &mut [u8], length: usize) -> Option<usize> {
     let Some(last) = length.checked_sub(1) else { return Some(0) };
     let end = if room[last] == b'\n' { last } else { length };
@@ -90,7 +90,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("kiban-verbs-sysfs-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("there is room");
         let real = RealLibrary::open(VERBS);
-        // SAFETY: the type is that of driver.h.
+        // SAFETY: the type is the one in driver.h.
         let theirs = unsafe { real.function::<ReadFile>(c"ibv_read_sysfs_file") };
         let place = CString::new(folder.as_os_str().as_bytes()).expect("no zero in it");
         for text in ["", "\n", "1", "12345\n", "1234567", "12345678", "1234567\n", "123456789\n"] {
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(trimmed(b"/"), b"");
         assert_eq!(trimmed(&[b'a'; 400]).len(), IBV_SYSFS_PATH_MAX);
         let real = RealLibrary::open(VERBS);
-        // SAFETY: the type is that of driver.h, and both answer with strings.
+        // SAFETY: the type is the one in driver.h, and both functions return strings.
         let (ours, theirs) = unsafe {
             let theirs = real.function::<extern "C" fn() -> *const c_char>(c"ibv_get_sysfs_path")();
             (CStr::from_ptr(ibv_get_sysfs_path()), CStr::from_ptr(theirs))

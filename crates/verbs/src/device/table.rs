@@ -1,7 +1,7 @@
 //! The function tables through which `verbs.h` calls.
 //!
 //! Not implemented flows, work queues, counters, device memory, XRC, rate limits and moderation: their
-//!                 entries stay null, for which `verbs.h` returns EOPNOTSUPP.
+//!                 entries stay null, so `verbs.h` returns EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::device::query;

@@ -1,11 +1,12 @@
 //! Completion queues and their channels (ibv_create_cq(3), ibv_get_cq_event(3), ibv_create_cq_ex(3)).
 //!
-//! Purpose         completions in the format of verbs, without allocation or look-ups by pointer.
+//! Purpose         returns completions in the verbs format, without allocation or look-ups by pointer.
 //! State           every CQ is created as an extended one, whose struct starts with that of a plain one.
-//! Immediate data  RDMA Write with immediate carries eight octets on the wire: the program's 32 bits in the
-//!                 upper half, the length of the Write in the lower half. Send with immediate carries the 32
-//!                 bits only. Both keep the program's byte order.
-//! Timestamps      say when a completion was polled, on the clock of ibv_query_rt_values_ex(3).
+//! Immediate data  an RDMA Write with immediate data carries eight octets on the wire: the program's 32 bits
+//!                 in the upper half and the length of the Write in the lower half. A Send with immediate
+//!                 data carries only the 32 bits. Both keep the program's byte order.
+//! Timestamps      give the time at which a completion was polled, on the clock of
+//!                 ibv_query_rt_values_ex(3).
 //! Not implemented moderation, tag matching, VLANs and flow tags: creating such a CQ fails with EOPNOTSUPP.
 
 use crate::abi::*;
@@ -80,7 +81,7 @@ impl Cq {
     }
 }
 
-/// Maps an error of waiting for a channel to an errno.
+/// Maps an error from waiting for a channel to an errno value.
 pub(crate) fn errno_of_wait(error: &io::Error) -> c_int {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => libc::EAGAIN,
@@ -121,7 +122,7 @@ fn completion(from: &Completion) -> ibv_wc {
         Kind::CompareSwap => IBV_WC_COMP_SWAP,
         Kind::FetchAdd => IBV_WC_FETCH_ADD,
         Kind::LocalInvalidate => IBV_WC_LOCAL_INV,
-        // verbs has no opcode for registration by work request, and no way to post one.
+        // The verbs API has neither an opcode for registration by work request nor a way to post one.
         Kind::Register => IBV_WC_DRIVER1,
         Kind::Bind => IBV_WC_BIND_MW,
         Kind::Receive => IBV_WC_RECV,
@@ -153,10 +154,11 @@ fn completion(from: &Completion) -> ibv_wc {
 /// Returns the number of completions, or a negative errno.
 ///
 /// # Safety
-/// `cq` is null or a live CQ of this library, and `places` has room for `most` completions.
+/// `cq` is null or a live CQ created by this library, and `places` has room for `most` completions.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *mut ibv_wc) -> c_int {
     catch_panics(-libc::EIO, || {
-        // SAFETY: the caller of `ibv_poll_cq` guarantees that `cq` is null or a live CQ of this library.
+        // SAFETY: the caller of `ibv_poll_cq` guarantees that `cq` is null or a live CQ created by this
+        // library.
         let queue = match unsafe { given::<Cq>(cq.cast()) } {
             Ok(queue) => queue,
             Err(error) => return -error,
@@ -178,11 +180,11 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, most: c_int, places: *m
 }
 
 /// # Safety
-/// `cq` is null or a live CQ of this library.
+/// `cq` is null or a live CQ created by this library.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_req_notify_cq` guarantees that `cq` is null or a live CQ of this
-        // library.
+        // SAFETY: the caller of `ibv_req_notify_cq` guarantees that `cq` is null or a live CQ created by
+        // this library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let notify = if solicited_only == 0 { Notify::Any } else { Notify::Solicited };
         queue.context.engine.arm_cq(queue.number, notify).map_err(refused)
@@ -211,8 +213,8 @@ impl Cq {
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_start_poll` guarantees that `cq` is a live CQ of this library and
-        // `attr` is null or valid for reads.
+        // SAFETY: the caller of `ibv_start_poll` guarantees that `cq` is a live CQ created by this library
+        // and `attr` is null or valid for reads.
         let (queue, attr) = unsafe { (given::<Cq>(cq)?, attr.as_ref()) };
         if attr.is_some_and(|attr| attr.comp_mask != 0) {
             return Err(libc::EINVAL);
@@ -228,13 +230,14 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
 
 unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_next_poll` guarantees that `cq` is a live CQ of this library.
+        // SAFETY: the caller of `ibv_next_poll` guarantees that `cq` is a live CQ created by this library.
         if unsafe { given::<Cq>(cq)? }.take()? { Ok(()) } else { Err(libc::ENOENT) }
     })
 }
 
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
-    // SAFETY: the caller of `ibv_end_poll` guarantees that `cq` is null or a live CQ of this library.
+    // SAFETY: the caller of `ibv_end_poll` guarantees that `cq` is null or a live CQ created by this
+    // library.
     if let Ok(queue) = unsafe { given::<Cq>(cq) } {
         queue.polling.unlock();
     }
@@ -244,7 +247,7 @@ macro_rules! readers {
     ($($name:ident -> $kind:ty: $read:expr;)*) => {$(
         unsafe extern "C" fn $name(cq: *mut ibv_cq_ex) -> $kind {
             let read: fn(&(ibv_wc, u64)) -> $kind = $read;
-            // SAFETY: the caller guarantees that `cq` is a live CQ of this library.
+            // SAFETY: the caller guarantees that `cq` is a live CQ created by this library.
             unsafe { given::<Cq>(cq) }.map_or(0, |queue| read(&queue.taken.get()))
         }
     )*};
@@ -284,15 +287,16 @@ struct CqAttributes {
 }
 
 /// # Safety
-/// `context` and `channel` are null or live objects of this library.
+/// `context` and `channel` are null or live objects created by this library.
 unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut ibv_cq_ex, c_int> {
-    // SAFETY: the caller of `create` guarantees that `context` is null or an open context of this library.
+    // SAFETY: the caller of `create` guarantees that `context` is null or an open context created by this
+    // library.
     let context: &'static Context = unsafe { Context::given(context)? };
     let channel = if attr.channel.is_null() {
         None
     } else {
         // SAFETY: the caller of `create` guarantees that `attr.channel` is null or a live completion channel
-        // of this library.
+        // created by this library.
         Some(unsafe { given::<CompChannel>(attr.channel)? })
     };
     let most = context.engine.bounds().cq_entries_max;
@@ -337,8 +341,8 @@ unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut 
     };
     match context.engine.create_cq(attr.entries as usize, channels) {
         Ok(number) => {
-            // SAFETY: the object is new, and no other thread knows it yet; there are no events for a queue
-            // that is not in use.
+            // SAFETY: the object is new, and no other thread has a pointer to it yet; a queue that is not in
+            // use has no events.
             unsafe {
                 (*queue).number = number;
                 (*queue).abi.get_mut().handle = number;
@@ -350,7 +354,7 @@ unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut 
             Ok(queue.cast())
         }
         Err(refusal) => {
-            // SAFETY: the queue was not created, so nothing else has the box that was made above.
+            // SAFETY: the queue was not created, so nothing else refers to the box made above.
             unsafe { take_back::<Cq>(queue.cast()) };
             Err(refused(refusal))
         }
@@ -358,7 +362,7 @@ unsafe fn create(context: *mut ibv_context, attr: &CqAttributes) -> Result<*mut 
 }
 
 /// # Safety
-/// `context` and `channel` are null or live objects of this library.
+/// `context` and `channel` are null or live objects created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
@@ -371,7 +375,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
         let entries = u32::try_from(entries).map_err(|_| libc::EINVAL)?;
         let vector = u32::try_from(vector).map_err(|_| libc::EINVAL)?;
         // SAFETY: the caller of `ibv_create_cq` guarantees that `context` and `channel` are null or live
-        // objects of this library.
+        // objects created by this library.
         Ok(unsafe { create(context, &CqAttributes { entries, cookie, channel, vector })? }.cast())
     })
 }
@@ -397,23 +401,24 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         }
         if has(IBV_CQ_INIT_ATTR_MASK_PD) {
             // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr.parent_domain` is null or a
-            // live protection domain of this library.
+            // live protection domain created by this library.
             unsafe { given::<Pd>(attr.parent_domain)? };
         }
         let &ibv_cq_init_attr_ex { cqe: entries, cq_context: cookie, channel, comp_vector: vector, .. } =
             attr;
         // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `context` and `channel` are null or live
-        // objects of this library.
+        // objects created by this library.
         unsafe { create(context, &CqAttributes { entries, cookie, channel, vector }) }
     })
 }
 
 /// # Safety
-/// `cq` is null or a live CQ of this library.
+/// `cq` is null or a live CQ created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_resize_cq` guarantees that `cq` is null or a live CQ of this library.
+        // SAFETY: the caller of `ibv_resize_cq` guarantees that `cq` is null or a live CQ created by this
+        // library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         let most = queue.context.engine.bounds().cq_entries_max;
         let room =
@@ -428,11 +433,12 @@ unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int {
 }
 
 /// # Safety
-/// `cq` is null or a live CQ of this library.
+/// `cq` is null or a live CQ created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_destroy_cq` guarantees that `cq` is null or a live CQ of this library.
+        // SAFETY: the caller of `ibv_destroy_cq` guarantees that `cq` is null or a live CQ created by this
+        // library.
         let queue = unsafe { given::<Cq>(cq.cast())? };
         queue.context.engine.destroy_cq(queue.number).map_err(refused)?;
         let cookie = queue.cookie();
@@ -444,7 +450,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event refers to it any more.
         unsafe { take_back::<Cq>(cq.cast()) };
         Ok(())
     })
@@ -463,12 +469,12 @@ impl CompChannel {
 }
 
 /// # Safety
-/// `context` is null or an open context of this library.
+/// `context` is null or an open context created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     pointer(|| {
         // SAFETY: the caller of `ibv_create_comp_channel` guarantees that `context` is null or an open
-        // context of this library.
+        // context created by this library.
         let context = unsafe { Context::given(context)? };
         let channel = Channel::new().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
         context.retain();
@@ -480,12 +486,12 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_contex
 }
 
 /// # Safety
-/// `channel` is null or a live completion channel of this library.
+/// `channel` is null or a live completion channel created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_destroy_comp_channel` guarantees that `channel` is null or a live
-        // completion channel of this library.
+        // completion channel created by this library.
         let object = unsafe { given::<CompChannel>(channel)? };
         if object.queues.load(Ordering::Relaxed) > 0 {
             return Err(libc::EBUSY);
@@ -499,8 +505,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
 }
 
 /// # Safety
-/// `channel` is null or a live completion channel of this library; `cq` and `cookie` are null or valid for
-/// writes.
+/// `channel` is null or a live completion channel created by this library; `cq` and `cookie` are null or
+/// valid for writes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -509,7 +515,7 @@ unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     value_or_minus_one(|| {
         // SAFETY: the caller of `ibv_get_cq_event` guarantees that `channel` is null or a live completion
-        // channel of this library.
+        // channel created by this library.
         let channel = unsafe { given::<CompChannel>(channel)? };
         if cq.is_null() || cookie.is_null() {
             return Err(libc::EINVAL);
@@ -537,12 +543,12 @@ unsafe extern "C" fn ibv_get_cq_event(
 }
 
 /// # Safety
-/// `cq` is null or a live CQ of this library.
+/// `cq` is null or a live CQ created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
     catch_panics((), || {
-        // SAFETY: the caller of `ibv_ack_cq_events` guarantees that `cq` is null or a live CQ of this
-        // library.
+        // SAFETY: the caller of `ibv_ack_cq_events` guarantees that `cq` is null or a live CQ created by
+        // this library.
         if let Ok(queue) = unsafe { given::<Cq>(cq.cast()) } {
             let abi = queue.abi();
             // SAFETY: `abi` points to the C struct inside this live object; programs only read it.

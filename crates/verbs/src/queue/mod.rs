@@ -1,4 +1,4 @@
-//! Queue pairs, shared receive queues, completion queues, and work that is posted.
+//! Queue pairs, shared receive queues, completion queues, and posted work.
 
 pub(crate) mod cq;
 pub(crate) mod post;

@@ -79,7 +79,7 @@ pub(crate) fn compare_swap(compare: u64, swap: u64) -> Atomic {
 /// Returns the operation that binds a window, or unbinds it if the length is 0.
 ///
 /// # Safety
-/// The memory region is null or a live one of this library.
+/// The memory region is null or a live region created by this library.
 pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
     if info.length == 0 {
         return Ok(Operation::Bind { window: key, binding: None });
@@ -97,14 +97,15 @@ pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation
 /// Returns the destination of a datagram.
 ///
 /// # Safety
-/// `ah` is null or a live address handle of this library.
+/// `ah` is null or a live address handle created by this library.
 pub(crate) unsafe fn datagram(
     ah: *mut ibv_ah,
     qp: u32,
     qkey: u32,
     immediate: Option<u32>,
 ) -> Result<Operation, c_int> {
-    // SAFETY: the caller of `datagram` guarantees that `ah` is null or a live address handle of this library.
+    // SAFETY: the caller of `datagram` guarantees that `ah` is null or a live address handle created by this
+    // library.
     let gid = unsafe { given::<Ah>(ah)? }.gid;
     Ok(Operation::Datagram { gid, qp, qkey, immediate })
 }
@@ -123,7 +124,7 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
             let element = unsafe { &*wr.sg_list.add(at) };
             (element.addr, element.length as usize)
         });
-        // SAFETY: the caller of `send` guarantees that the elements of an inline send name memory of the
+        // SAFETY: the caller of `send` guarantees that the elements of an inline send refer to memory of the
         // process.
         Data::Inline(unsafe { inlined(parts, qp.inline_max)? })
     } else {
@@ -138,8 +139,8 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         };
         // SAFETY: the queue pair carries datagrams, so the program has filled in `wr.ud` (ibv_post_send(3)).
         let (ah, number, qkey) = unsafe { (wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey) };
-        // SAFETY: the caller of `send` guarantees that the address handle is null or a live one of this
-        // library.
+        // SAFETY: the caller of `send` guarantees that the address handle is null or a live handle created
+        // by this library.
         let operation = unsafe { datagram(ah, number, qkey, immediate)? };
         return Ok(finished(wr.wr_id, operation, data, wr.send_flags));
     }
@@ -149,7 +150,7 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         return Err(libc::EINVAL);
     }
     let remote = || {
-        // SAFETY: the opcode says that the program has filled in `rdma`.
+        // SAFETY: with this opcode, the program has filled in `rdma`.
         unsafe { TaggedAddress { stag: wr.wr.rdma.rkey, offset: wr.wr.rdma.remote_addr } }
     };
     // SAFETY: the members of the union consist of numbers, so that reading the one for atomics is valid for
@@ -176,16 +177,16 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         }
         IBV_WR_LOCAL_INV => Operation::LocalInvalidate { stag: wr.imm_data },
         IBV_WR_BIND_MW => {
-            // SAFETY: the opcode says that the program has filled in `bind_mw`.
+            // SAFETY: with this opcode, the program has filled in `bind_mw`.
             let mw_bind = unsafe { &wr.more.bind_mw };
-            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window of
-            // this library.
+            // SAFETY: the caller of `send` guarantees that `mw_bind.mw` is null or a live memory window
+            // created by this library.
             let (_, kind) = unsafe { window_key(mw_bind.mw)? };
             if kind != IBV_MW_TYPE_2 {
                 return Err(libc::EINVAL);
             }
-            // SAFETY: the caller of `send` guarantees that the memory region of the binding is null or a live
-            // one of this library.
+            // SAFETY: the caller of `send` guarantees that the memory region in the binding is null or a
+            // live region created by this library.
             unsafe { bind(mw_bind.rkey, &mw_bind.bind_info)? }
         }
         _ => return Err(libc::EINVAL),
@@ -193,7 +194,7 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
     Ok(finished(wr.wr_id, operation, data, wr.send_flags))
 }
 
-/// Returns the work with its flags; work without bytes ignores the list of elements.
+/// Returns the work request with its flags. Work that transfers no bytes ignores the list of elements.
 pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint) -> SendWork {
     let has = |flag| flags & flag != 0;
     let data = match operation {
@@ -211,7 +212,7 @@ pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint)
     }
 }
 
-/// Walks a C list until an element cannot be posted.
+/// Walks a C list until it reaches an element that cannot be posted.
 struct List<W, F> {
     next: *mut W,
     /// The element that was converted last.
@@ -279,8 +280,8 @@ pub(crate) unsafe extern "C" fn post_send(
     bad: *mut *mut ibv_send_wr,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_post_send` guarantees that `qp` is null or a live queue pair of this
-        // library.
+        // SAFETY: the caller of `ibv_post_send` guarantees that `qp` is null or a live queue pair created by
+        // this library.
         let qp = unsafe { given::<Qp>(qp.cast()) };
         let mut list = List::new(work, |at: *mut ibv_send_wr| {
             // SAFETY: the caller of `ibv_post_send` guarantees that `work` is a list of requests.
@@ -330,8 +331,8 @@ pub(crate) unsafe extern "C" fn post_recv(
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller of `ibv_post_recv` guarantees that `qp` is null or a live queue pair of this
-    // library.
+    // SAFETY: the caller of `ibv_post_recv` guarantees that `qp` is null or a live queue pair created by
+    // this library.
     let qp = match unsafe { given::<Qp>(qp.cast()) } {
         Ok(qp) => qp,
         Err(error) => return error,
@@ -358,23 +359,23 @@ pub(crate) unsafe extern "C" fn bind_mw(
     mw_bind: *mut ibv_mw_bind,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_bind_mw` guarantees that `qp` is null or a live queue pair of this
-        // library and `mw_bind` is null or valid for reads.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `qp` is null or a live queue pair created by
+        // this library and `mw_bind` is null or valid for reads.
         let (qp, mw_bind) = unsafe { (given::<Qp>(qp.cast())?, mw_bind.as_ref().ok_or(libc::EINVAL)?) };
-        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
-        // library.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window created
+        // by this library.
         let (key, kind) = unsafe { window_key(mw)? };
         if kind != IBV_MW_TYPE_1 || !qp.takes_sends() || mw_bind.send_flags & !FLAGS != 0 {
             return Err(libc::EINVAL);
         }
         let key = key & !0xff | (key.wrapping_add(1) & 0xff);
-        // SAFETY: the caller of `ibv_bind_mw` guarantees that the memory region of the binding is null or a
-        // live one of this library.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that the memory region in the binding is null or a
+        // live region created by this library.
         let operation = unsafe { bind(key, &mw_bind.bind_info)? };
         let work = finished(mw_bind.wr_id, operation, Data::none(), mw_bind.send_flags);
         qp.context.engine.post_sends(qp.number, [work]).map_err(|(_, refusal)| refused(refusal))?;
-        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window of this
-        // library.
+        // SAFETY: the caller of `ibv_bind_mw` guarantees that `mw` is null or a live memory window created
+        // by this library.
         unsafe { crate::memory::set_window_key(mw, key) };
         Ok(())
     })

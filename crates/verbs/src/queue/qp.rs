@@ -2,16 +2,16 @@
 //!
 //! State           the program moves a queue pair through the states of verbs; the engine acts on the
 //!                 changes.
-//! Connection      out of band: RTR names the peer, RTS starts the send queue. The destination QPN 0, which
-//!                 no queue pair has, means that the connection manager makes the connection, and the state
-//!                 changes are only recorded. On an iWARP device the connection manager makes all
-//!                 connections.
-//! Attributes      are stored and can be queried. Those without meaning over TCP (PSNs after the setup, retry
-//!                 counts beyond the timeout, MTUs, service levels) have no other effect.
-//! Peer timeout    if the peer does not appear, sends wait four times as long as the standard's retries take
-//!                 in total, but at least two seconds.
-//! Receive path    a message without a posted receive stalls its stream, where hardware would send an RNR
-//!                 NAK.
+//! Connection      for an out-of-band connection, the change to RTR specifies the peer and the change to RTS
+//!                 starts the send queue. The destination QPN 0, which no queue pair has, means that the
+//!                 connection manager makes the connection and that state changes are only recorded. On an
+//!                 iWARP device, the connection manager makes all connections.
+//! Attributes      are stored and can be queried. Attributes that have no meaning over TCP have no other
+//!                 effect: PSNs after the setup, MTUs, service levels, and retry counts except in the peer
+//!                 timeout.
+//! Peer timeout    if the peer does not connect, sends wait four times as long as the standard's retries
+//!                 would take in total, but at least two seconds.
+//! Receive path    a message that finds no posted receive stalls its stream; hardware would send an RNR NAK.
 //! Access          the access flags of a queue pair that is connected out of band limit what its peer may do.
 //! Not implemented Send Queue Drained (SQD), alternate paths, XRC and raw packets: they fail with EOPNOTSUPP
 //!                 or EINVAL.
@@ -48,7 +48,7 @@ pub(crate) struct Qp {
     abi: UnsafeCell<ibv_qp_ex>,
     born: Generation,
     pub(crate) context: &'static Context,
-    /// The queue pair's number in the engine.
+    /// The engine's number for the queue pair.
     pub(crate) number: u32,
     pub(crate) service: Service,
     pub(crate) inline_max: usize,
@@ -75,15 +75,16 @@ unsafe impl Object for Qp {
 /// Returns the engine's number of a queue pair, for the connection manager.
 ///
 /// # Safety
-/// `qp` is null or a live queue pair of this library.
+/// `qp` is null or a live queue pair created by this library.
 pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
-    // SAFETY: the caller of `number` guarantees that `qp` is null or a live queue pair of this library.
+    // SAFETY: the caller of `number` guarantees that `qp` is null or a live queue pair created by this
+    // library.
     unsafe { given::<Qp>(qp.cast()) }.ok().map(|qp| qp.number)
 }
 
 impl Qp {
-    /// Returns whether sends may be posted, according to the program's own changes; the engine checks the
-    /// rest.
+    /// Returns whether the program's own state changes allow sends to be posted. The engine checks
+    /// everything else.
     #[inline]
     pub(crate) fn takes_sends(&self) -> bool {
         self.state.load(Ordering::Relaxed) != IBV_QPS_RTR || self.state() == IBV_QPS_ERR
@@ -99,8 +100,8 @@ impl Qp {
         kiban_os::lock(&self.kept)
     }
 
-    /// Returns the state that the program has set, unless the engine reports an error or a connection that
-    /// the connection manager made.
+    /// Returns the state that the program has set, unless the engine reports an error, or a connection made
+    /// by the connection manager.
     fn state(&self) -> ibv_qp_state {
         let recorded = self.state.load(Ordering::Relaxed);
         match self.context.engine.state(self.number) {
@@ -125,14 +126,14 @@ fn of_io(error: &io::Error) -> c_int {
 // ---- creating
 
 /// # Safety
-/// Each object that the attributes name is null or a live one of this library.
+/// Each object to which the attributes refer is null or a live object created by this library.
 unsafe fn create(
     pd: *mut ibv_pd,
     attr: &mut ibv_qp_init_attr,
     ops: Option<u64>,
 ) -> Result<*mut ibv_qp, c_int> {
-    // SAFETY: the caller of `create` guarantees that `pd` is null or a live protection domain of this
-    // library.
+    // SAFETY: the caller of `create` guarantees that `pd` is null or a live protection domain created by
+    // this library.
     let domain = unsafe { given::<Pd>(pd)? };
     let context = domain.context;
     let service = match attr.qp_type {
@@ -149,14 +150,15 @@ unsafe fn create(
         Some(ops) if ops & !wr::supported(service) != 0 => return Err(libc::EOPNOTSUPP),
         ops => ops,
     };
-    // SAFETY: the caller of `create` guarantees that `attr.send_cq` is null or a live CQ of this library and
-    // `attr.recv_cq` is null or a live CQ of this library.
+    // SAFETY: the caller of `create` guarantees that `attr.send_cq` is null or a live CQ created by this
+    // library and `attr.recv_cq` is null or a live CQ created by this library.
     let (send_cq, receive_cq) =
         unsafe { (given::<Cq>(attr.send_cq.cast())?, given::<Cq>(attr.recv_cq.cast())?) };
     let srq = if attr.srq.is_null() {
         None
     } else {
-        // SAFETY: the caller of `create` guarantees that `attr.srq` is null or a live SRQ of this library.
+        // SAFETY: the caller of `create` guarantees that `attr.srq` is null or a live SRQ created by this
+        // library.
         Some(unsafe { given::<Srq>(attr.srq)? })
     };
     if srq.is_some_and(|srq| srq.domain != domain.number) {
@@ -175,7 +177,7 @@ unsafe fn create(
     {
         return Err(libc::EINVAL);
     }
-    // A larger inline size costs nothing, and some programs use the value that is returned.
+    // A larger inline size costs nothing, and some programs use the returned value.
     cap.max_inline_data = bounds.inline_bytes_max as u32;
     let mut abi = ibv_qp_ex::ZERO;
     let base = &mut abi.qp_base;
@@ -225,7 +227,7 @@ unsafe fn create(
     });
     match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
         Ok((number, name)) => {
-            // SAFETY: the object is new, and no other thread knows it yet.
+            // SAFETY: the object is new, and no other thread has a pointer to it yet.
             unsafe {
                 (*qp).number = number;
                 let base = &mut (*qp).abi.get_mut().qp_base;
@@ -235,7 +237,7 @@ unsafe fn create(
             Ok(qp.cast())
         }
         Err(error) => {
-            // SAFETY: the queue pair was not created, so nothing else has the box that was made above.
+            // SAFETY: the queue pair was not created, so nothing else refers to the box made above.
             unsafe { take_back::<Qp>(qp.cast()) };
             Err(error)
         }
@@ -260,8 +262,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     pointer(|| {
-        // SAFETY: the caller of `ibv_create_qp_ex` guarantees that `context` is null or an open context of
-        // this library and `attr` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_create_qp_ex` guarantees that `context` is null or an open context
+        // created by this library and `attr` is null or valid for reads and writes.
         let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let has = |mask| attr.comp_mask & mask != 0;
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -279,11 +281,11 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
 }
 
 /// # Safety
-/// `qp` is null or a live queue pair of this library.
+/// `qp` is null or a live queue pair created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    // SAFETY: the caller of `ibv_qp_to_qp_ex` guarantees that `qp` is null or a live queue pair of this
-    // library.
+    // SAFETY: the caller of `ibv_qp_to_qp_ex` guarantees that `qp` is null or a live queue pair created by
+    // this library.
     match unsafe { given::<Qp>(qp.cast()) } {
         Ok(pair) if pair.batch.is_offered() => pair.abi(),
         _ => core::ptr::null_mut(),
@@ -291,19 +293,19 @@ unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
 }
 
 /// # Safety
-/// `qp` is null or a live queue pair of this library.
+/// `qp` is null or a live queue pair created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_destroy_qp` guarantees that `qp` is null or a live queue pair of this
-        // library.
+        // SAFETY: the caller of `ibv_destroy_qp` guarantees that `qp` is null or a live queue pair created
+        // by this library.
         let pair = unsafe { given::<Qp>(qp.cast())? };
         pair.context.engine.destroy_qp(pair.number).map_err(refused)?;
         let cookie = context::tag(qp.cast(), context::QP);
         pair.context.async_events.forget(|event| event.cookie == cookie);
         pair.events.wait();
         pair.context.release();
-        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event refers to it any more.
         unsafe { take_back::<Qp>(qp.cast()) };
         Ok(())
     })
@@ -330,7 +332,7 @@ fn are_valid(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> bool {
     !wrong
 }
 
-/// Stores the attributes that are set.
+/// Stores the attributes that the mask selects.
 fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_uint) {
     macro_rules! fields {
         ($($flag:ident: $($field:ident)*;)*) => {
@@ -371,7 +373,8 @@ fn is_managed_connection(with: &ibv_qp_attr) -> bool {
     with.dest_qp_num == 0 || transport() == Transport::Iwarp
 }
 
-/// Sets the access rights of the peer. Peers of managed connections may do everything that the STags allow.
+/// Sets the peer's access rights. On connections made by the connection manager, peers have all the access
+/// that the STags allow.
 fn allow(qp: &Qp, with: &ibv_qp_attr) -> Result<(), c_int> {
     qp.context.engine.set_remote_access(qp.number, access(with.qp_access_flags)).map_err(refused)
 }
@@ -418,19 +421,19 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
 }
 
 /// # Safety
-/// `qp` is null or a live queue pair of this library.
+/// `qp` is null or a live queue pair created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_modify_qp` guarantees that `qp` is null or a live queue pair of this
-        // library and `attr` is null or valid for reads.
+        // SAFETY: the caller of `ibv_modify_qp` guarantees that `qp` is null or a live queue pair created by
+        // this library and `attr` is null or valid for reads.
         let (qp, attr) = unsafe { (given::<Qp>(qp.cast())?, attr.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         let mut kept = qp.kept();
         let recorded = qp.state.load(Ordering::Relaxed);
         let actual = qp.state();
-        // A program may still make the state changes of a connection that the connection manager has made
-        // already.
+        // A program may still make state changes after the connection manager has already made the
+        // connection.
         let from = if actual == IBV_QPS_ERR { actual } else { recorded };
         let to = if mask & IBV_QP_STATE != 0 { attr.qp_state } else { from };
         let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, actual].contains(&attr.cur_qp_state);
@@ -470,8 +473,8 @@ unsafe extern "C" fn ibv_query_qp(
     init_attr: *mut ibv_qp_init_attr,
 ) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_qp` guarantees that `qp` is null or a live queue pair of this
-        // library and `answer` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_qp` guarantees that `qp` is null or a live queue pair created by
+        // this library and `answer` is null or valid for reads and writes.
         let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let actual = pair.state();
         *answer = *pair.kept();
@@ -488,16 +491,15 @@ unsafe extern "C" fn ibv_query_qp(
     })
 }
 
-/// Returns 0: although TCP delivers in order, there is no guarantee of the order in which bytes become
-/// visible.
+/// Returns 0, because bytes may become visible in any order although TCP delivers them in order.
 ///
 /// # Safety
-/// `qp` is null or a live queue pair of this library.
+/// `qp` is null or a live queue pair created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
     value_or_minus_one(|| {
         // SAFETY: the caller of `ibv_query_qp_data_in_order` guarantees that `qp` is null or a live queue
-        // pair of this library.
+        // pair created by this library.
         unsafe { given::<Qp>(qp.cast())? };
         Ok(0)
     })

@@ -1,7 +1,7 @@
 //! Shared receive queues (ibv_create_srq(3)).
 //!
-//! Limit event     sent once when the number of posted receives falls below `srq_limit`; the program then
-//!                 sets the limit again.
+//! Limit event     raised once when the number of posted receives falls below `srq_limit`. For another
+//!                 event, the program must set the limit again.
 //! Not implemented XRC, tag matching and resizing.
 
 use crate::abi::*;
@@ -20,9 +20,9 @@ pub(crate) struct Srq {
     abi: UnsafeCell<ibv_srq>,
     born: Generation,
     context: &'static Context,
-    /// The queue's number in the engine.
+    /// The engine's number for the queue.
     pub(crate) number: u32,
-    /// The protection domain's number in the engine.
+    /// The engine's number for the protection domain.
     pub(crate) domain: u32,
     elements_max: usize,
     /// Unacknowledged asynchronous events.
@@ -39,15 +39,15 @@ unsafe impl Object for Srq {
 }
 
 /// # Safety
-/// `pd` is null or a live protection domain of this library.
+/// `pd` is null or a live protection domain created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain of
-        // this library and `attr` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain
+        // created by this library and `attr` is null or valid for reads and writes.
         let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let context = domain.context;
         let bounds = context.engine.bounds();
@@ -70,7 +70,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         // Only ibv_modify_srq(3) sets a limit.
         match context.engine.create_srq(domain.number, entries, 0, context.async_events.clone(), cookie) {
             Ok(number) => {
-                // SAFETY: the object is new, and no other thread knows it yet.
+                // SAFETY: the object is new, and no other thread has a pointer to it yet.
                 unsafe {
                     (*srq).number = number;
                     (*srq).abi.get_mut().handle = number;
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
                 Ok(srq.cast())
             }
             Err(refusal) => {
-                // SAFETY: the queue was not created, so nothing else has the box that was made above.
+                // SAFETY: the queue was not created, so nothing else refers to the box made above.
                 unsafe { take_back::<Srq>(srq.cast()) };
                 Err(refused(refusal))
             }
@@ -94,8 +94,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
     pointer(|| {
-        // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `context` is null or an open context of
-        // this library and `attr` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `context` is null or an open context
+        // created by this library and `attr` is null or valid for reads and writes.
         let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let has = |mask| attr.comp_mask & mask != 0;
         if attr.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
@@ -116,18 +116,18 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 /// # Safety
-/// `srq` is null or a live SRQ of this library.
+/// `srq` is null or a live SRQ created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_modify_srq` guarantees that `srq` is null or a live SRQ of this library
-        // and `attr` is null or valid for reads.
+        // SAFETY: the caller of `ibv_modify_srq` guarantees that `srq` is null or a live SRQ created by this
+        // library and `attr` is null or valid for reads.
         let (queue, attr) = unsafe { (given::<Srq>(srq)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         let mask = mask.cast_unsigned();
         if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
             return Err(libc::EINVAL);
         }
-        // `device_cap_flags` says that resizing is not supported.
+        // `device_cap_flags` indicates that resizing is not supported.
         if mask & IBV_SRQ_MAX_WR != 0 {
             return Err(libc::EOPNOTSUPP);
         }
@@ -144,12 +144,12 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, 
 }
 
 /// # Safety
-/// `srq` is null or a live SRQ of this library.
+/// `srq` is null or a live SRQ created by this library.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_query_srq` guarantees that `srq` is null or a live SRQ of this library
-        // and `answer` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_query_srq` guarantees that `srq` is null or a live SRQ created by this
+        // library and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         let (room, limit) = queue.context.engine.query_srq(queue.number).map_err(refused)?;
         *answer =
@@ -159,19 +159,19 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, answer: *mut ibv_srq_attr)
 }
 
 /// # Safety
-/// `srq` is null or a live SRQ of this library.
+/// `srq` is null or a live SRQ created by this library.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_destroy_srq` guarantees that `srq` is null or a live SRQ of this
-        // library.
+        // SAFETY: the caller of `ibv_destroy_srq` guarantees that `srq` is null or a live SRQ created by
+        // this library.
         let queue = unsafe { given::<Srq>(srq)? };
         queue.context.engine.destroy_srq(queue.number).map_err(refused)?;
         let cookie = context::tag(srq.cast(), context::SRQ);
         queue.context.async_events.forget(|event| event.cookie == cookie);
         queue.events.wait();
         queue.context.release();
-        // SAFETY: the pointer came from the call that created the object, and no event names it any more.
+        // SAFETY: the pointer came from the call that created the object, and no event refers to it any more.
         unsafe { take_back::<Srq>(srq) };
         Ok(())
     })
@@ -181,8 +181,8 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 /// The arguments must satisfy ibv_get_srq_num(3).
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ of this library
-        // and `answer` is null or valid for reads and writes.
+        // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ created by
+        // this library and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
         *answer = queue.number;
         Ok(())
@@ -196,7 +196,8 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     work: *mut ibv_recv_wr,
     bad: *mut *mut ibv_recv_wr,
 ) -> c_int {
-    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `srq` is null or a live SRQ of this library.
+    // SAFETY: the caller of `ibv_post_srq_recv` guarantees that `srq` is null or a live SRQ created by this
+    // library.
     let queue = match unsafe { given::<Srq>(srq) } {
         Ok(queue) => queue,
         Err(error) => return error,

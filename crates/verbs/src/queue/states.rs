@@ -1,7 +1,7 @@
 //! The state changes of a queue pair, with the attributes that each requires and allows (IBTA 11.2.5.2, table
 //! 96).
 //!
-//! Purpose   the same results as the Linux kernel for a device that follows the standard.
+//! Purpose   gives the same results as the Linux kernel with a device that follows the standard.
 //! Reset     every state may change to Reset and Error, without other attributes.
 
 use crate::abi::*;
@@ -11,7 +11,7 @@ use kiban_rdma_runtime::verbs::Service;
 const PATH: c_uint = IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE;
 const INIT_CONNECTED: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 const INIT_UD: c_uint = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
-/// The attributes that name the peer.
+/// The attributes that specify the peer.
 const RTR_CONNECTED: c_uint = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 /// The attributes that a queue pair in operation accepts.
 const AT_WORK_RC: c_uint = AT_WORK_UC | IBV_QP_MIN_RNR_TIMER;

@@ -1,8 +1,8 @@
 //! The extended posting interface (ibv_wr_post(3)): `ibv_wr_start`, calls for each request and its data,
 //! `ibv_wr_complete`.
 //!
-//! Transmit path   all requests between start and complete are posted together, or none of them. They are
-//!                 collected in the queue pair, whose lock is held in between.
+//! Transmit path   all requests between start and complete are posted together, or none is. They are
+//!                 collected in the queue pair, whose lock is held from start to complete.
 //! Errors          `ibv_wr_complete` returns the first error of the calls before it.
 
 use crate::abi::*;
@@ -31,7 +31,7 @@ const OF_RC: u64 = OF_UD
 const OF_UC: u64 = OF_RC
     & !(IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD);
 
-/// Returns the IBV_QP_EX_WITH_* flags of the operations that a service supports.
+/// Returns the IBV_QP_EX_WITH_* flags for the operations that a transport service supports.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
         Service::Connected => OF_RC,
@@ -45,7 +45,7 @@ pub(crate) fn supported(service: Service) -> u64 {
 struct Collected {
     works: Vec<SendWork>,
     error: c_int,
-    /// The immediate data of the last request, until its destination is set.
+    /// The immediate data in the last request, until the request's destination is set.
     immediate: Option<u32>,
 }
 
@@ -71,11 +71,11 @@ impl Batch {
 /// Runs `work` on the collected requests.
 ///
 /// # Safety
-/// `qp` is a live queue pair on which the caller has called `ibv_wr_start`, and not yet `ibv_wr_complete` or
+/// `qp` is a live queue pair on which the caller has called `ibv_wr_start`, but not yet `ibv_wr_complete` or
 /// `ibv_wr_abort`.
 unsafe fn with_requests(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Collected) -> Result<(), c_int>) {
     catch_panics((), || {
-        // SAFETY: the caller guarantees that `qp` is a live queue pair of this library.
+        // SAFETY: the caller guarantees that `qp` is a live queue pair created by this library.
         let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
         // SAFETY: the caller called `ibv_wr_start`, which took the lock, so that nothing else uses the
         // requests.
@@ -89,10 +89,10 @@ unsafe fn with_requests(qp: *mut ibv_qp_ex, work: impl FnOnce(&Qp, &mut Collecte
 }
 
 /// # Safety
-/// The same as for [`with_requests`].
+/// As for [`with_requests`].
 unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
-    // SAFETY: the caller guarantees what `with_requests` needs; programs set `wr_id` and `wr_flags` before
-    // each call (ibv_wr_post(3)).
+    // SAFETY: the caller satisfies the requirements of `with_requests`; programs set `wr_id` and `wr_flags`
+    // before each call (ibv_wr_post(3)).
     unsafe {
         let (id, flags) = ((*qp).wr_id, (*qp).wr_flags);
         with_requests(qp, |_, collected| {
@@ -105,9 +105,9 @@ unsafe fn add(qp: *mut ibv_qp_ex, operation: Operation) {
 /// Sets the data of the last request.
 ///
 /// # Safety
-/// The same as for [`with_requests`].
+/// As for [`with_requests`].
 unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>) {
-    // SAFETY: the caller guarantees what `with_requests` needs.
+    // SAFETY: the caller satisfies the requirements of `with_requests`.
     unsafe {
         with_requests(qp, |pair, collected| {
             let data = data(pair)?;
@@ -122,7 +122,8 @@ unsafe fn set(qp: *mut ibv_qp_ex, data: impl FnOnce(&Qp) -> Result<Data, c_int>)
 }
 
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller of `ibv_wr_start` guarantees that `qp` is a live queue pair of this library.
+    // SAFETY: the caller of `ibv_wr_start` guarantees that `qp` is a live queue pair created by this
+    // library.
     let Ok(pair) = (unsafe { given::<Qp>(qp) }) else { return };
     pair.batch.open.lock();
     // SAFETY: this thread holds the lock from here on, so that nothing else uses the requests.
@@ -133,7 +134,8 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     errno_or_zero(|| {
-        // SAFETY: the caller of `ibv_wr_complete` guarantees that `qp` is a live queue pair of this library.
+        // SAFETY: the caller of `ibv_wr_complete` guarantees that `qp` is a live queue pair created by this
+        // library.
         let pair = unsafe { given::<Qp>(qp)? };
         // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
         let collected = unsafe { &mut *pair.batch.collected.get() };
@@ -151,8 +153,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the caller of `ibv_wr_abort` guarantees that `qp` is a live queue pair of this library on which
-    // it has called `ibv_wr_start`.
+    // SAFETY: the caller of `ibv_wr_abort` guarantees that `qp` is a live queue pair created by this library
+    // on which it has called `ibv_wr_start`.
     if let Ok(pair) = unsafe { given::<Qp>(qp) } {
         // SAFETY: this thread has held the lock since `ibv_wr_start`, so that nothing else uses the requests.
         unsafe { (*pair.batch.collected.get()).works.clear() };

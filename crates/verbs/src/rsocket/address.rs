@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Reads an IPv4 or IPv6 address.
 ///
 /// # Errors
-/// EFAULT for null, EINVAL if it is too short, EAFNOSUPPORT for another family.
+/// EFAULT for a null pointer, EINVAL if the address is too short, EAFNOSUPPORT for any other family.
 ///
 /// # Safety
 /// `at` points to `bytes` bytes, or is null.
@@ -18,7 +18,7 @@ pub(super) unsafe fn read(at: *const sockaddr, bytes: socklen_t) -> Result<Socke
     if (bytes as usize) < size_of::<libc::sa_family_t>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: `at` points to at least as many bytes as the family has, which comes first; it may be
+    // SAFETY: `at` points to at least as many bytes as the family field, which comes first. It may be
     // unaligned.
     let family = unsafe { at.cast::<libc::sa_family_t>().read_unaligned() };
     match c_int::from(family) {
@@ -81,7 +81,7 @@ pub(super) fn bytes(address: SocketAddr, family: c_int) -> (sockaddr_storage, us
     (place, length)
 }
 
-/// Writes as much of an address as there is room for, and its full length (accept(2)).
+/// Writes as much of an address as there is room for, and the address's full length (accept(2)).
 ///
 /// # Safety
 /// `at` points to `*length` bytes, or one of the pointers is null.

@@ -1,7 +1,8 @@
 //! The C functions of `rdma/rsocket.h`.
 //!
-//! Purpose   check arguments, convert them to slices and addresses, and return errors as -1 and errno.
-//! Vectors   reads fill all parts of a vector, where rdma-core fills only the first.
+//! Purpose   checks arguments, converts them to slices and addresses, and returns errors as -1 with errno
+//!           set.
+//! Vectors   reads fill all parts of a vector; rdma-core fills only the first.
 
 use super::address;
 use super::iomap;
@@ -17,7 +18,7 @@ use libc::{epoll_event, fd_set, iovec, msghdr, nfds_t, off_t, pollfd, sockaddr, 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest number of parts of a vector (readv(2)).
+/// The maximum number of parts in a vector (readv(2)).
 const PARTS_MAX: usize = 1024;
 
 /// Returns 0, or sets errno and returns -1.
@@ -586,7 +587,7 @@ extern "C" fn rfcntl(file: c_int, command: c_int, argument: c_int) -> c_int {
 // ---- I/O maps
 
 /// # Safety
-/// The memory belongs to the program until it is unmapped.
+/// The memory is valid until it is unmapped, and peers may access it until then.
 #[unsafe(export_name = "kiban_riomap")]
 unsafe extern "C" fn riomap(
     file: c_int,

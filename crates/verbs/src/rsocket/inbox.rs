@@ -2,7 +2,7 @@
 //!
 //! Receive path  the callback only records the event, because the NIC is locked; [`Socket::advance`] handles
 //!               it.
-//! Accept queue  a connection that was accepted for a listener is queued there when it is established
+//! Accept queue  when a connection accepted for a listener is established, it is queued at that listener
 //!               ([`AcceptQueue`]).
 
 use super::service::Job;
@@ -21,13 +21,13 @@ pub(super) const EVENTS: u64 = 2;
 
 /// The events of a connection.
 pub(super) struct Events {
-    /// The connection is established: the peer's private data.
+    /// The connection is established. Contains the peer's private data.
     pub(super) connected: Option<Vec<u8>>,
     /// The connection failed: the errno.
     pub(super) failed: Option<c_int>,
     /// The connection has ended.
     pub(super) gone: bool,
-    /// The engine has retried: the new connection number.
+    /// The engine has retried the connection. Contains the new connection number.
     pub(super) moved: Option<u32>,
 }
 
@@ -80,7 +80,8 @@ impl Inbox {
         drop(arrival);
     }
 
-    /// Has a socket notified when its connection is established, so that it can send its first message.
+    /// Requests that a socket be notified when its connection is established, so that it can send its first
+    /// message.
     pub(super) fn notify_when_connected(&self, socket: Weak<Socket>) {
         lock(&self.notes).connected_waiter = Some(socket);
     }
@@ -181,7 +182,7 @@ impl AcceptQueue {
         }
     }
 
-    /// Handles a connection that was being established and failed.
+    /// Handles a connection that failed while it was being established.
     pub(super) fn on_lost(&self) {
         let mut ready = lock(&self.ready);
         ready.pending = ready.pending.saturating_sub(1);

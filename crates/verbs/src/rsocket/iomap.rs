@@ -1,8 +1,8 @@
-//! I/O maps (riomap, riounmap, riowrite): a peer writes directly to memory of the program, outside the
+//! I/O maps (riomap, riounmap, riowrite): a peer writes directly to the program's memory, outside the
 //! stream.
 //!
-//! Purpose   memory mapped for writing has an offset that the peer uses. The mapping is announced before the
-//!           next bytes of the stream.
+//! Purpose   lets a program map memory at an offset, which its peer uses to write there. The mapping is
+//!           announced before the next bytes of the stream.
 //! Limits    at most as many mappings as the peer has entries (its `RDMA_IOMAPSIZE`). Overlapping offsets are
 //!           not detected.
 
@@ -25,7 +25,7 @@ struct Mapping {
     length: usize,
     key: u32,
     offset: u64,
-    /// The entry in the peer's table, and whether it has been sent.
+    /// The index of the entry in the peer's table, and whether the entry has been sent.
     entry: Option<(u16, bool)>,
 }
 
@@ -74,7 +74,7 @@ pub(super) unsafe fn map(
     Ok(offset)
 }
 
-/// Unmaps memory. The peer is not notified; its writes fail.
+/// Unmaps memory. The peer is not notified; its later writes fail.
 pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_int> {
     let mut inner = socket.inner();
     let stream = inner.stream().ok_or(libc::EINVAL)?;
@@ -85,7 +85,7 @@ pub(super) fn unmap(socket: &Socket, at: usize, length: usize) -> Result<(), c_i
     Ok(())
 }
 
-/// Announces new mappings to the peer, as far as credits allow.
+/// Announces as many new mappings to the peer as credits allow.
 pub(super) fn send_mappings(stream: &mut Stream) {
     for index in 0..stream.mappings.all.len() {
         let Mapping { at, length, key, offset, entry } = stream.mappings.all[index];
@@ -102,7 +102,7 @@ pub(super) fn send_mappings(stream: &mut Stream) {
 /// Writes to memory that the peer has mapped.
 pub(super) fn write(socket: &Socket, bytes: &[u8], offset: i64, flags: c_int) -> Result<usize, c_int> {
     let offset = offset.cast_unsigned();
-    // Returns the mapping at an offset, the position in it, and the room behind it.
+    // Returns the mapping at an offset, the position within it, and the room from there to its end.
     let reach = |stream: &Stream, sent: usize| {
         let at = offset.wrapping_add(sent as u64);
         let within = |mapped: &&MapEntry| at.wrapping_sub(mapped.offset) < u64::from(mapped.entry.length);

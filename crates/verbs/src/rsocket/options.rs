@@ -1,7 +1,8 @@
 //! Options of rsockets (rsetsockopt, rgetsockopt).
 //!
-//! Purpose   the options of rdma-core, with its defaults; others fail with ENOTSUP, as in rdma-core.
-//! Sizes     are fixed when a connection is started.
+//! Purpose   provides the options of rdma-core, with its defaults. Other options fail with ENOTSUP, as in
+//!           rdma-core.
+//! Sizes     are fixed once a connection has been started.
 //! TCP       most TCP options are accepted without effect: the NIC never delays data, and has its own
 //!           keep-alive.
 
@@ -18,11 +19,11 @@ const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 
-/// Entries of queues, at least and at most.
+/// The minimum and maximum number of entries in a queue.
 const WORKS: (u16, u16) = (16, 16384);
-/// Bytes of buffers, at least and at most.
+/// The minimum and maximum size of a buffer in bytes.
 const BUFFER: (u32, u32) = (4096, 64 << 20);
-/// The most that the NIC sends inline.
+/// The maximum number of bytes that the NIC sends inline.
 const INLINE_MAX: u16 = 512;
 
 /// A socket's options.
@@ -65,7 +66,7 @@ impl Default for Options {
     }
 }
 
-/// Reads an int of the program.
+/// Reads an int that the program passes.
 ///
 /// # Safety
 /// `at` points to `bytes` bytes, or is null.
@@ -84,7 +85,7 @@ fn works(value: c_int) -> u16 {
     value.clamp(c_int::from(WORKS.0), c_int::from(WORKS.1)) as u16
 }
 
-/// Returns twice the requested size, like Linux.
+/// Returns twice the requested size, as Linux does.
 fn buffer(value: c_int) -> u32 {
     let wanted = u32::try_from(value).unwrap_or(u32::MAX).saturating_mul(2);
     wanted.clamp(BUFFER.0, BUFFER.1).next_multiple_of(128)
@@ -103,7 +104,7 @@ impl Options {
         }
     }
 
-    /// Sets an option; sizes cannot be changed if `is_open`.
+    /// Sets an option. Sizes cannot be changed if `is_open` is true.
     ///
     /// # Safety
     /// `at` points to `bytes` bytes, or is null.
@@ -150,7 +151,7 @@ impl Options {
             (SOL_RDMA, RDMA_IOMAPSIZE) => {
                 self.iomap = unscaled(scaled(value?.clamp(0, c_int::from(u16::MAX)) as u16));
             }
-            // An InfiniBand path: accepted and ignored.
+            // An InfiniBand path is accepted and ignored.
             (SOL_RDMA, RDMA_ROUTE) => {}
             _ => return Err(libc::ENOTSUP),
         }

@@ -1,7 +1,7 @@
 //! rpoll and rselect: poll(2) and select(2) for any mixture of rsockets and other descriptors.
 //!
-//! How       [`Socket::ready`] reports the events of an rsocket. While none is ready, sleeps in poll(2),
-//!           which the descriptors of the rsockets wake.
+//! How       [`Socket::ready`] reports the events of an rsocket. While none is ready, the thread sleeps in
+//!           poll(2), from which the rsockets' descriptors wake it.
 //! Wake-ups  checking a socket consumes the wake-up of its descriptor and wakes other threads that sleep
 //!           here. Two such threads could consume each other's wake-ups, so no sleep is longer than
 //!           [`SLEEP_MAX`].
@@ -28,7 +28,7 @@ fn sockets(files: &[pollfd]) -> Vec<Option<Arc<Socket>>> {
     files.iter().map(socket).collect()
 }
 
-/// Sets the events of the rsockets. Returns how many are ready.
+/// Sets the rsockets' events. Returns how many rsockets are ready.
 fn poll_rsockets(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usize) -> usize {
     let mut count = 0;
     for (file, socket) in files.iter_mut().zip(sockets) {
@@ -40,8 +40,8 @@ fn poll_rsockets(files: &mut [pollfd], sockets: &[Option<Arc<Socket>>], own: usi
     count
 }
 
-/// Calls poll(2) on the other descriptors and, unless `timeout` is 0, on those of the rsockets as wake-ups.
-/// Returns how many of the others are ready.
+/// Calls poll(2) on the other descriptors and, unless `timeout` is 0, also on the rsockets' descriptors,
+/// which only serve to wake the thread. Returns how many of the other descriptors are ready.
 fn poll_system(
     files: &mut [pollfd],
     sockets: &[Option<Arc<Socket>>],
@@ -89,7 +89,7 @@ pub(super) fn poll(files: &mut [pollfd], timeout: Option<Duration>) -> Result<us
         if passed < SPIN {
             continue;
         }
-        // From now on, a thread that takes events of these sockets wakes this one.
+        // From now on, a thread that takes events from these sockets wakes this thread.
         for socket in sockets.iter().flatten() {
             socket.sleepers.enter();
             Socket::arm(&socket.inner());

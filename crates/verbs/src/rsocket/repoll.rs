@@ -1,8 +1,8 @@
-//! repoll: epoll(7) for rsockets and other files (librdmacm of rdma-core 65).
+//! repoll: epoll(7) for rsockets and other files (as in librdmacm from rdma-core 65).
 //!
-//! State     a list of descriptors with the program's data; waiting is rpoll() on the list.
+//! State     a list of descriptors with the program's data. Waiting means rpoll() on the list.
 //! Errors    repoll_ctl and repoll_wait return the errno itself, as in rdma-core.
-//! Changes   of the list wake waiting threads through the list's own descriptor.
+//! Changes   to the list wake waiting threads through the list's own descriptor.
 //! Limits    level-triggered only, as in rdma-core: EPOLLET and EPOLLONESHOT are ignored.
 
 use super::poll::poll;

@@ -1,9 +1,9 @@
-//! The service thread of all rsockets.
+//! The service thread, which all rsockets share.
 //!
 //! Purpose   accepts connect requests before the program calls raccept(), as a listening TCP socket does, and
 //!           does work that callbacks cannot do under the NIC's lock.
-//! Waiting   in poll(2) on the descriptor of its job queue, not in the NIC: a thread that waits in the NIC
-//!           drives it, which the program's threads do.
+//! Waiting   the thread waits in poll(2) on the descriptor of its job queue, not in the NIC. A thread that
+//!           waits in the NIC also drives it, and the program's threads do that.
 
 use super::inbox::{AcceptQueue, IncomingRequest};
 use super::socket::Socket;

@@ -1,6 +1,7 @@
 //! Counts the threads that sleep until a socket has an event.
 //!
-//! Purpose   a thread may take an event for which another thread waits; it must then wake the others.
+//! Purpose   wakes the right threads: a thread that takes an event for which another thread may be waiting
+//!           must wake the others.
 //! Sleeper   checks the socket under its lock; before it unlocks, it increments `count` and reads `taken`.
 //!           One sleeper at a time waits in the NIC, and only if `taken` has not changed since.
 //! Taker     takes the event and increments `taken` under the socket's lock, unlocks, and wakes the others if
@@ -11,7 +12,7 @@
 
 use crate::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// The number of sleeping threads, and of events taken.
+/// The number of sleeping threads, and the number of events taken.
 pub(crate) struct Waiters {
     count: AtomicUsize,
     taken: AtomicU64,

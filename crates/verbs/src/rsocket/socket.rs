@@ -6,10 +6,10 @@
 //!                                       └────────▶ Failed
 //! ```
 //!
-//! Waiting   a blocking call retries after each event ([`Socket::until`]). Of several threads that wait for
-//!           one socket, one sleeps in the NIC; a thread that takes an event wakes the others.
-//! Close     sends the data that was written: waits at most [`LINGER`] until the disconnect message can be
-//!           sent, and as long again until everything has been sent.
+//! Waiting   a blocking call retries after each event ([`Socket::until`]). If several threads wait for one
+//!           socket, only one of them sleeps in the NIC. A thread that takes an event wakes the others.
+//! Close     first sends the data that was written. It waits at most [`LINGER`] until the disconnect message
+//!           can be sent, and again at most [`LINGER`] until everything has been sent.
 
 use super::address::unspecified;
 use super::inbox::{AcceptHandler, AcceptQueue, Events, Inbox, WAKE};
@@ -28,7 +28,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// The time limit of each of the two waits of a close.
+/// The time limit for each of the two waits during a close.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// The longest sleep. It is bounded because all wake-ups go through one descriptor, so that a thread may take
@@ -107,7 +107,7 @@ impl Inner {
         self.error.take()
     }
 
-    /// Returns whether a connection has been started: the sizes of its buffers are then fixed.
+    /// Returns whether a connection has been started, after which the sizes of its buffers are fixed.
     pub(super) fn has_begun(&self) -> bool {
         !matches!(self.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. })
     }
@@ -236,15 +236,16 @@ impl Socket {
         lock(&self.inner).options.sizes()
     }
 
-    /// Returns whether a call with these flags of recv(2) and send(2) is non-blocking.
+    /// Returns whether a call with these recv(2) or send(2) flags is non-blocking.
     pub(super) fn is_nonblocking(&self, flags: c_int) -> bool {
         flags & libc::MSG_DONTWAIT != 0 || self.status_flags.load(Ordering::Relaxed) & libc::O_NONBLOCK != 0
     }
 
     // ---- events
 
-    /// Handles all events. Returns whether there were any: the caller must then wake other sleeping threads
-    /// ([`Socket::wake`]), after its own last check, which would consume the wake-up.
+    /// Handles all events. Returns whether there were any. If so, the caller must wake other sleeping
+    /// threads ([`Socket::wake`]), but only after its own last check, which would otherwise consume the
+    /// wake-up.
     #[must_use]
     pub(super) fn advance(&self, inner: &mut Inner) -> bool {
         if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
@@ -252,7 +253,7 @@ impl Socket {
         }
         let mut has_events = false;
         while let Some(event) = self.channel.take() {
-            // A wake-up may be meant for another thread: pass it on.
+            // The wake-up may be meant for another thread, so pass it on.
             has_events |= event == WAKE;
         }
         let Events { connected, failed, gone, moved } = self.inbox.take();
@@ -461,7 +462,7 @@ impl Socket {
                 Phase::New | Phase::Bound { .. } => {
                     self.begin_to_connect(&mut inner, to)?;
                     if nonblocking {
-                        // Even if the result is known already, the program gets it later.
+                        // Even if the result is already known, the program gets it later.
                         return Err(libc::EINPROGRESS);
                     }
                 }
@@ -492,8 +493,8 @@ impl Socket {
         let (channel, async_events) = (self.channel.clone(), self.world.async_events.clone());
         let mut stream = Stream::new(engine, from, inner.options.sizes(), channel, async_events)?;
         self.inbox.notify_when_connected(Arc::downgrade(self));
-        // Offer one outstanding read: the ready-to-receive indication of some peers is an RDMA Read (RFC
-        // 6581).
+        // Offer one outstanding read, because some peers use an RDMA Read as their ready-to-receive message
+        // (RFC 6581).
         let opened = engine
             .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
             .map_err(|error| number(&error))?;
@@ -578,7 +579,8 @@ impl Socket {
         })
     }
 
-    /// Sends until everything has been sent; `more` sends what it can from an offset on.
+    /// Repeats sending until everything has been sent. `more` sends as much as it can, starting at an
+    /// offset.
     pub(super) fn send_with(
         &self,
         wanted: usize,
@@ -643,7 +645,7 @@ impl Socket {
             }
             self.sleepers.note_taken();
             self.wake(0);
-            // A peer that accepts nothing for this long is abandoned.
+            // Give up on a peer that accepts nothing for this long.
             return said
                 .and(left)
                 .or_else(|error| if error == libc::ETIMEDOUT { Ok(()) } else { Err(error) });
@@ -677,8 +679,8 @@ impl Socket {
     pub(super) fn ready(&self, events: i16, own: usize) -> i16 {
         let mut inner = self.inner();
         let seen = self.sleepers.taken();
-        // Pass the wake-up on only if an event was taken: otherwise two polling threads would wake each other
-        // for ever.
+        // Pass the wake-up on only if an event was taken: otherwise, two polling threads would wake each
+        // other forever.
         if self.advance(&mut inner) && self.sleepers.taken() != seen {
             self.wake(own);
         }
@@ -717,7 +719,7 @@ impl Socket {
         found & (events | libc::POLLHUP | libc::POLLERR)
     }
 
-    /// Returns the local and the peer's address.
+    /// Returns the local address and the peer's address.
     pub(super) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
         self.look();
         let mut inner = self.inner();
@@ -728,7 +730,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // The descriptor number may be reused.
+        // The descriptor number may be reused once it is closed.
         if self.world.is_ours() {
             self.world.engine.forget_channel(&self.channel);
         }

@@ -5,14 +5,14 @@
 //!                          ──Send───▶ the number of bytes
 //! ```
 //!
-//! Transmit path   sends as much as the peer's half buffer has room for, its credits allow, and the send
-//!                 buffer and send queue take.
-//! Receive path    when half of the receive buffer has been read, it is granted to the peer again, by a Write
-//!                 to its SGL and a message, which also carries credits. Credits are also sent when half of
-//!                 them have been used.
+//! Transmit path   sends as much as fits into the peer's half buffer, as the credits allow, and as the send
+//!                 buffer and send queue accept.
+//! Receive path    when half of the receive buffer has been read, that half is granted to the peer again
+//!                 with a Write to the peer's SGL and a message, which also carries credits. Credits are
+//!                 also sent when half of them have been used.
 //! Credits         a data message uses one; control messages use none, so that the two ends cannot deadlock.
-//!                 [`CONTROLS`] extra receives are posted for control messages, and as many credits of the
-//!                 peer stay unused.
+//!                 [`CONTROLS`] extra receives are posted for control messages, and the peer is granted that
+//!                 many fewer credits.
 //! Memory          the addresses that peers see are fixed ([`RECEIVE_AT`], [`SGL_AT`]); each socket has its
 //!                 own protection domain, so that peers of other sockets have no access.
 //! Validation      a peer that exceeds its buffer or its credits is disconnected (EPROTO).
@@ -47,12 +47,13 @@ const MESSAGES_AT: u64 = 4 << 32;
 const CONTROLS: u16 = 4;
 /// Maximum number of bytes in one transfer.
 const TRANSFER_MAX: usize = 64 << 10;
-/// A socket is writable when this many bytes of the send buffer are free.
+/// A socket is writable when this many bytes in the send buffer are free.
 const LOW_WATER: usize = 2048;
 /// Maximum number of transfers posted together.
 const BATCH: usize = 16;
 
-/// Work request IDs: the kind of message in the upper half, the used bytes of the send buffer in the lower.
+/// Work request IDs have the kind of message in the upper half, and the number of send buffer bytes used in
+/// the lower half.
 const ID_DATA: u64 = 1 << 32;
 const ID_CONTROL: u64 = 2 << 32;
 const ID_DISCONNECT: u64 = 3 << 32;
@@ -101,7 +102,7 @@ pub(super) struct Stream {
     // ---- transmit state
     sent_messages: u16,
     credits: u16,
-    /// The peer's buffers, of which `target` is the index of the current one.
+    /// The peer's buffers; `target` is the index of the current one.
     targets: [Entry; ENTRIES],
     target: usize,
     send_at: usize,
@@ -111,12 +112,12 @@ pub(super) struct Stream {
 
     // ---- receive state
     arrived: VecDeque<u32>,
-    /// Bytes of the first message that have been read.
+    /// Number of bytes of the first message that have been read.
     read_of_first: u32,
     read_at: usize,
-    /// Bytes that the peer may still write.
+    /// Number of bytes that the peer may still write.
     granted: usize,
-    /// Bytes that were read and not yet granted again.
+    /// Number of bytes that were read and not yet granted again.
     ungranted_bytes: usize,
     grant_at: usize,
     taken_messages: u16,
@@ -150,7 +151,7 @@ struct Peer {
     iomap: u16,
 }
 
-/// Objects that have been created; freed if the rest cannot be created.
+/// Objects created so far, which are freed if the rest cannot be created.
 #[derive(Default)]
 struct Made {
     pd: Option<u32>,
@@ -417,8 +418,8 @@ impl Stream {
         }
     }
 
-    /// Reads new entries of the SGL. The message follows the Write of its entry, but another entry may be
-    /// half written: an entry is complete only when its length is that of the first buffer.
+    /// Reads new entries in the SGL. A message follows the Write of its entry, but a later entry may be half
+    /// written. An entry is complete only when its length equals that of the first buffer.
     fn adopt_targets(&mut self) {
         for (index, target) in self.targets.iter_mut().enumerate() {
             let at = SGL_AT + (index * ENTRY_BYTES) as u64;
@@ -466,8 +467,8 @@ impl Stream {
         match completion.status {
             Status::Success => {}
             Status::Flushed | Status::Lost => {
-                // An error may follow that explains the flush; a peer that disconnected has announced it
-                // before.
+                // An error that explains the flush may follow. A peer that disconnects announces this
+                // beforehand.
                 if self.over.is_none() {
                     self.on_gone();
                 }
@@ -533,8 +534,8 @@ impl Stream {
         !self.arrived.is_empty()
     }
 
-    /// Copies bytes into the send buffer, or into the work request. Returns the data to send, and how much of
-    /// the buffer it uses.
+    /// Copies bytes into the send buffer, or into the work request. Returns the data to send, and the number
+    /// of buffer bytes used.
     fn take_in(&mut self, bytes: &[u8]) -> (Data, usize) {
         if bytes.len() <= self.sizes.inline_bytes {
             return (Data::Inline(SmallVec::from_slice(bytes)), 0);
@@ -617,7 +618,7 @@ impl Stream {
         self.peer.iomap
     }
 
-    /// Registers memory of the program, with or without write access for peers.
+    /// Registers the program's memory, with or without write access for peers.
     pub(super) fn register(&self, memory: Region, access: Access) -> Result<u32, c_int> {
         let address = memory.address();
         self.engine.reg_mr(self.pd, memory, address, access).map_err(refused)
@@ -627,7 +628,7 @@ impl Stream {
         let _ = self.engine.dereg_mr(key);
     }
 
-    /// Reads received bytes and returns their number; a peek leaves them there.
+    /// Reads received bytes and returns their number. A peek leaves them in the buffer.
     pub(super) fn receive(&mut self, into: &mut [u8], skip: usize, peeks: bool) -> usize {
         let (mut got, mut at, mut skip) = (0, self.read_at, skip);
         let (mut index, mut read) = (0, self.read_of_first);
@@ -683,7 +684,7 @@ impl Stream {
         true
     }
 
-    /// Returns whether everything has been sent, or cannot be sent any more.
+    /// Returns whether everything has been sent or can no longer be sent.
     pub(super) fn is_idle(&self) -> bool {
         let idle = self.works_free == usize::from(self.sizes.send_works) && self.controls_free == CONTROLS;
         if idle { true } else { self.over.is_some() && !self.is_disconnecting() }

@@ -36,7 +36,7 @@ const VERSION: u8 = 1;
 const FLAG_NET: u8 = 1;
 const FLAG_IOMAP: u8 = 2;
 
-/// Memory of one side to which the other writes.
+/// Memory on one side to which the other side writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Entry {
     pub(super) address: u64,
@@ -123,7 +123,7 @@ impl MapEntry {
 pub(super) struct Connect {
     pub(super) order: ByteOrder,
     pub(super) credits: u16,
-    /// Number of entries of its I/O map; 0 if it does not support I/O maps.
+    /// Number of entries in the sender's I/O map, or 0 if it does not support I/O maps.
     pub(super) iomap: u16,
     pub(super) sgl: Entry,
     pub(super) buffer: Entry,
@@ -141,7 +141,7 @@ impl Connect {
         made
     }
 
-    /// Parses private data. Returns `None` if it is too short or of an unknown version; ignores padding.
+    /// Parses private data and ignores padding. Returns `None` if it is too short or has an unknown version.
     pub(super) fn read(bytes: &[u8]) -> Option<Connect> {
         if bytes.len() < CONNECT_BYTES || bytes[0] != VERSION {
             return None;
@@ -211,7 +211,7 @@ impl Message {
         let data = word & DATA;
         match (word >> 29, data) {
             (0, _) => Message::Data(data),
-            // The sender's sum may exceed 16 bits.
+            // The sum that the sender computes may exceed 16 bits.
             (4, _) => Message::Credits(data as u16),
             (6, _) => Message::Iomap(data as u16),
             (7, 0) => Message::Control(Control::Disconnect),
@@ -229,7 +229,7 @@ const DATA: u32 = (1 << 29) - 1;
 mod tests {
     use super::*;
 
-    /// The struct of rdma-core, field by field.
+    /// rdma-core's struct, field by field.
     const REQUEST: [u8; CONNECT_BYTES] = [
         1, 2, 0x01, 0x80, 0, 0, 0, 5, // version, flags, credits, reserved, I/O map
         0, 0, 0x7f, 0xee, 1, 2, 3, 4, 0, 0, 0x11, 0x22, 0, 0, 0, 2, // SGL
@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(Message::read(u32::to_le_bytes(word), ByteOrder::Little), message);
             assert_eq!(Message::read(u32::to_be_bytes(word), ByteOrder::Big), message);
         }
-        // Credits wrap at 16 bits, even if the sender's sum carried.
+        // Credits wrap at 16 bits, even if the sender's sum was longer.
         assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), ByteOrder::Little), Message::Credits(5));
         for word in [1u32 << 29, 2 << 29, 3 << 29, 5 << 29, 0xe000_0003] {
             assert_eq!(Message::read(word.to_le_bytes(), ByteOrder::Little), Message::Unknown);

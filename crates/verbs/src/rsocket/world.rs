@@ -1,4 +1,4 @@
-//! The rsockets of the process, by descriptor number.
+//! The rsockets of the process, indexed by descriptor number.
 //!
 //! Fork      a child starts with an empty registry; the copy of its parent's is leaked.
 
@@ -57,7 +57,7 @@ pub(super) fn world() -> Result<&'static Registry, c_int> {
     CURRENT.get_or_make(|world| world.born.is_now(), make)
 }
 
-/// Finds the object of a descriptor number.
+/// Finds the object with this descriptor number.
 pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     let world = current().ok_or(libc::EBADF)?;
     let descriptors = ignore_poison(world.descriptors.read());
@@ -65,7 +65,7 @@ pub(super) fn find(number: c_int) -> Result<Descriptor, c_int> {
     descriptors.get(index).cloned().flatten().ok_or(libc::EBADF)
 }
 
-/// Finds the socket of a descriptor number.
+/// Finds the socket with this descriptor number.
 pub(super) fn socket(number: c_int) -> Result<Arc<Socket>, c_int> {
     match find(number)? {
         Descriptor::Socket(socket) => Ok(socket),
@@ -89,7 +89,7 @@ impl Registry {
         descriptors[index] = Some(thing);
     }
 
-    /// Starts the service thread if it does not run.
+    /// Starts the service thread if it is not running.
     pub(super) fn serve(&'static self) -> Result<(), c_int> {
         let mut has_service = lock(&self.has_service);
         if !*has_service {

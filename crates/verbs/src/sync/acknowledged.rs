@@ -1,8 +1,9 @@
-//! Counts the events that were delivered to the program and not acknowledged yet.
+//! Counts the events that have been delivered to the program but not acknowledged.
 //!
-//! Purpose   destroying an object waits until all its events are acknowledged (ibv_destroy_cq(3),
+//! Purpose   an object's destruction waits until all its events are acknowledged (ibv_destroy_cq(3),
 //!           ibv_ack_cq_events(3)).
-//! Ordering  an event is counted while its channel is locked, so that it is either in the channel or counted.
+//! Ordering  an event is counted while its channel is locked, so that at any time it is either in the
+//!           channel or counted.
 
 use core::ffi::c_uint;
 use kiban_os::lock;

@@ -1,9 +1,9 @@
 //! Fork (ibv_fork_init(3)).
 //!
-//! Purpose   report that fork(2) needs no protection (IBV_FORK_UNNEEDED).
-//! Why       hardware writes to physical pages, so rdma-core must keep copy-on-write from replacing pages of
-//!           the parent. This NIC writes through the process's virtual addresses, as the program does. A
-//!           kernel with copy-on-fork for pinned pages reports the same.
+//! Purpose   reports that memory needs no protection from fork(2) (IBV_FORK_UNNEEDED).
+//! Why       hardware writes to physical pages, so rdma-core must prevent copy-on-write from replacing the
+//!           parent's pages. This NIC writes to the process's virtual addresses, as the program itself does.
+//!           A kernel that copies pinned pages on fork reports the same result.
 
 use crate::abi::{IBV_FORK_UNNEEDED, ibv_fork_status};
 use core::ffi::{c_int, c_void};

@@ -1,13 +1,13 @@
 //! A value that is created on first use and then shared by all threads for the life of the process.
 //!
-//! Purpose   lazy initialisation without a lock: in a forked child, a lock of the parent may stay held for
-//!           ever.
+//! Purpose   initialises a value lazily without a lock: in a forked child, a lock that another thread of the
+//!           parent held would stay held forever.
 //! Proof     `crates/model` model-checks this code under the memory model, within bounds.
 
 use crate::atomic::{AtomicPtr, Ordering};
 
-/// The value published last: null before the first, then a leaked box. The field is visible because the model
-/// checker's atomics cannot be created in a `const fn`.
+/// The value published last: null at first, and a leaked box after that. The field is public because the
+/// model checker's atomics cannot be created in a `const fn`.
 pub(crate) struct Published<T: 'static>(pub(crate) AtomicPtr<T>);
 
 impl<T: Sync> Published<T> {
@@ -18,8 +18,8 @@ impl<T: Sync> Published<T> {
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Replaces `before` by a new value, or drops the new value if another thread has published one
-    /// meanwhile. Returns the published value. Release: the value is initialised before other threads see it.
+    /// Replaces `before` with a new value, or drops the new value if another thread has published one in the
+    /// meantime. Returns the published value. Release: the value is initialised before other threads see it.
     /// Acquire: as in `get`.
     pub(crate) fn publish(&self, before: Option<&'static T>, made: T) -> &'static T {
         let before = before.map_or(core::ptr::null_mut(), |before| core::ptr::from_ref(before).cast_mut());
@@ -36,8 +36,8 @@ impl<T: Sync> Published<T> {
         }
     }
 
-    /// Returns the value published last if it `is_valid` (in a forked child, the parent's is not); otherwise
-    /// creates and publishes one.
+    /// Returns the value published last if `is_valid` accepts it. (In a forked child, it does not accept the
+    /// parent's value.) Otherwise, creates and publishes a new one.
     ///
     /// # Errors
     /// Returns the error of `make`.

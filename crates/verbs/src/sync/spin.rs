@@ -1,6 +1,7 @@
-//! A lock that is taken in one C call and released in another.
+//! A lock that can be taken in one C call and released in another.
 //!
-//! Purpose   `std::sync::Mutex` ties the lock to a guard, which cannot live between two calls of a program.
+//! Purpose   replaces `std::sync::Mutex`, which ties the lock to a guard that cannot be kept between two
+//!           calls from a program.
 //! Proof     `crates/model` model-checks this code under the memory model, within bounds.
 
 use crate::atomic::{AtomicBool, Ordering, yield_now};

@@ -1,4 +1,4 @@
-/* Shared by the test programs of this folder.
+/* Shared by the test programs in this directory.
  *
  * The first check that fails prints its location and ends the program. A program prints "ok NAME" after each test.
  */

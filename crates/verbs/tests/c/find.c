@@ -1,5 +1,5 @@
 /* Loads both libraries from a folder, looks up each "library symbol version" line of its input, and reports those that
- * are missing. Then calls a function with several versions, and one that is a jump. */
+ * are missing. Then calls one function that has several versions, and one that is implemented as a jump. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,4 +1,4 @@
-/* Tests of rsockets: `rsocket NAME` runs one of them and prints the line of a failed check. */
+/* Tests of rsockets: `rsocket NAME` runs one of them and prints the line of a check that fails. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -105,7 +105,7 @@ static void errors(void)
     FAILS(rconnect(rs, (struct sockaddr *)&at, sizeof at), ECONNREFUSED);
     CHECK(rclose(rs) == 0);
     FAILS(rclose(rs), EBADF);
-    /* A non-blocking connect reports the error once, by SO_ERROR. */
+    /* A non-blocking connect reports the error once, through SO_ERROR. */
     rs = rsocket(AF_INET, SOCK_STREAM, 0);
     set_nonblocking(rs);
     FAILS(rconnect(rs, (struct sockaddr *)&at, sizeof at), EINPROGRESS);
@@ -185,7 +185,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Both ways at once, a thread for each: 48 MB each way. */
+/* Transfers 48 MB in each direction at the same time, with one thread per direction. */
 static void both_ways(void)
 {
     int ends[2];
@@ -288,7 +288,7 @@ static void hundred(void)
     CHECK(rclose(lrs) == 0);
 }
 
-/* A killed peer is detected, also by a sleeping thread; data that it has sent is read first. */
+/* A killed peer is detected, even by a sleeping thread; data that the peer sent is read first. */
 static void killed(void)
 {
     int tube[2];
@@ -316,7 +316,7 @@ static void killed(void)
     CHECK(rclose(rs) == 0);
 }
 
-/* A forked child does not have its parent's rsockets, and creates its own. */
+/* A forked child does not inherit its parent's rsockets, but can create its own. */
 static void forked(void)
 {
     int ends[2], status;
@@ -337,7 +337,7 @@ static void forked(void)
     CHECK(rclose(ends[0]) == 0 && rclose(ends[1]) == 0);
 }
 
-/* Memory that a peer maps is written outside the stream. */
+/* Memory mapped by a peer is written outside the stream. */
 static void mapped(void)
 {
     struct sockaddr_in at;
@@ -377,7 +377,7 @@ static int files_open(void)
     return count;
 }
 
-/* Closed connections leave no open files, whichever side closes first. */
+/* Closed connections leave no open files, no matter which side closes first. */
 static void again(void)
 {
     int ends[2], before = 0;

@@ -41,7 +41,7 @@ static int wait_for(int what) {
     }
 }
 
-/* The alarm repeats, because one that comes before the call has started interrupts nothing. */
+/* The alarm repeats, because an alarm before the call has started would interrupt nothing. */
 static void handlers_interrupt_calls(void) {
     handle(0);
     for (int what = 0; what < 3; what++) {

@@ -1,4 +1,4 @@
-/* Connects two queue pairs of one process out of band and tests all operations; then datagrams. */
+/* Connects two queue pairs in one process out of band and tests all operations, and then datagrams. */
 #include "check.h"
 
 #include <arpa/inet.h>

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder of the crate `verbs`, also for tests of other crates.
+/// The directory of the crate `verbs`, also when a test in another crate runs.
 pub(crate) fn home() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../verbs"))
 }
@@ -22,7 +22,7 @@ pub(crate) fn stdout_of(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("names are ASCII")
 }
 
-/// Returns the newest archive beside the test: cargo puts it there, with a hash in its name.
+/// Returns the newest archive in the test's directory, where cargo puts it with a hash in its name.
 pub(crate) fn archive() -> PathBuf {
     let test = std::env::current_exe().expect("a test is a file");
     let beside = test.parent().expect("in a folder");

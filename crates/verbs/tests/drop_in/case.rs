@@ -21,14 +21,14 @@ impl Transport {
     }
 }
 
-/// How a case is started. In commands, `{port}` is a free port, `{folder}` a directory for files, `{here}`
-/// that of this test's files, `{host}` the first device's address: programs that use libfabric skip the
-/// loopback interface.
+/// How a case is started. In commands, `{port}` is a free port, `{folder}` is a directory for files,
+/// `{here}` is the directory of this test's files, and `{host}` is the address of the first device, for
+/// programs that use libfabric, which skips the loopback interface.
 #[derive(Clone)]
 pub(crate) enum How {
     /// One command.
     Alone(String),
-    /// A server, a client that is started when the server listens, and whether the server ends after one
+    /// A server, a client that is started once the server listens, and whether the server exits after one
     /// client.
     Pair { server: String, client: String, ends: bool },
 }
@@ -45,9 +45,9 @@ pub(crate) struct Case {
     pub(crate) proof: Proof,
     /// A generous time limit.
     pub(crate) seconds: u64,
-    /// Why it is known not to work; a case with a reason must fail.
+    /// Why the program is known not to work. A case with a reason must fail.
     pub(crate) missing: Option<&'static str>,
-    /// The command as the page shows it, if the real one is too long.
+    /// The command to show on the page, if the real one is too long.
     pub(crate) shown: Option<&'static str>,
     /// Exit codes that do not count as failure, because the output is checked.
     pub(crate) codes: &'static [i32],
@@ -74,13 +74,13 @@ pub(crate) struct Place<'a> {
 }
 
 impl Case {
-    /// Returns the program of the command, without environment settings.
+    /// Returns the program in the command, without environment settings.
     pub(crate) fn program(&self) -> &str {
         let (How::Alone(command) | How::Pair { client: command, .. }) = &self.how;
         command.split_whitespace().find(|word| !word.contains('=')).unwrap_or("")
     }
 
-    /// Returns the command as in the page and in errors.
+    /// Returns the command as shown on the page and in errors.
     pub(crate) fn title(&self) -> String {
         match (&self.shown, &self.how) {
             (Some(shown), _) => (*shown).to_owned(),
@@ -95,7 +95,7 @@ impl Case {
     /// Returns the required packages that are not installed.
     pub(crate) fn lacks(&self) -> Vec<&'static str> {
         let is_there = |name: &str| name.starts_with("{here}") || is_installed(name);
-        // Packages of the programs that the scripts of this directory start.
+        // Packages that contain the programs started by the scripts in this directory.
         let needs = match self.package {
             "openmpi-bin" => vec![
                 ("openmpi-bin", "mpirun"),

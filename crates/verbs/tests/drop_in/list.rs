@@ -43,7 +43,7 @@ fn alone(command: &str) -> How {
     How::Alone(command.into())
 }
 
-/// A server that exits with its client.
+/// A server that exits when its client does.
 fn pair(server: &str, client: &str) -> How {
     How::Pair { server: server.into(), client: client.into(), ends: true }
 }
@@ -170,13 +170,13 @@ fn manager(all: &mut Vec<Case>) {
     ));
 }
 
-/// One run of perftest, with one size unless the options say otherwise.
+/// One run of perftest, with a single message size unless the options select more.
 struct Run {
     program: &'static str,
     options: &'static str,
     iterations: u64,
     queues: u64,
-    /// Powers of two from and to.
+    /// The powers of two between two sizes, inclusive.
     sizes: (u32, u32),
 }
 
@@ -265,7 +265,7 @@ fn pingpongs(all: &mut Vec<Case>) {
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_ud_pingpong", options));
     }
-    // No -c: with it, the program would compare a buffer to which several receives write at once.
+    // Do not use -c: the program would then check a buffer to which several receives write at once.
     for options in ["", " -e"] {
         all.push(case("ibv_srq_pingpong", options));
     }

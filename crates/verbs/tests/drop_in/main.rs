@@ -1,9 +1,9 @@
 //! Runs unmodified programs on kiban's libraries (docs/programs.md).
 //!
-//! Purpose   every program of the list works, or is listed as missing with a reason, and then must fail.
-//! How       one test runs the whole list, which becomes one page. `KIBAN_PROGRAMS=WORDS` runs only the cases
+//! Purpose   every program in the list must work, or must fail if it is listed as not working with a reason.
+//! How       one test runs the whole list and produces one page. `KIBAN_PROGRAMS=WORDS` runs only the cases
 //!           whose command contains the words, and does not check the page; `KIBAN_WRITE=1` writes the page.
-//! Needs     the packages that cases name; the test fails if one is missing.
+//! Needs     the packages listed in the cases; the test fails if one is missing.
 
 mod case;
 #[path = "../common/libraries.rs"]

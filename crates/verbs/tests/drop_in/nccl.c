@@ -1,6 +1,6 @@
 /*
- * Looks for the library and devices as NCCL's InfiniBand plug-in does: it looks up every function by name and version with
- * dlvsym(3), and uses a device if its port is active and its link layer is InfiniBand or Ethernet.
+ * Looks for the library and devices like NCCL's InfiniBand plug-in: looks up every function by name and version with
+ * dlvsym(3), and accepts a device if its port is active and its link layer is InfiniBand or Ethernet.
  *
  * Prints "device NAME would be used" for each device. Fails if a function is missing, or if there is no device.
  */
@@ -56,7 +56,7 @@ int main(void)
 		struct ibv_device_attr attributes;
 		struct ibv_port_attr state = { 0 };
 
-		/* InfiniBand transport only: NCCL does not support iWARP. */
+		/* Accept only the InfiniBand transport, because NCCL does not support iWARP. */
 		if (!context || all[i]->transport_type != IBV_TRANSPORT_IB || device(context, &attributes) ||
 		    port(context, 1, (struct _compat_ibv_port_attr *)&state))
 			continue;

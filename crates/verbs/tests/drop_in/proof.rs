@@ -1,4 +1,4 @@
-//! Checks of the output of programs.
+//! Checks the output of programs.
 
 use crate::case::CaseOutput;
 
@@ -9,11 +9,12 @@ pub(crate) enum Proof {
     Says(&'static [&'static str]),
     /// Words in the output of the server, and of the client.
     Both(&'static [&'static str], &'static [&'static str]),
-    /// A row of perftest for each size.
+    /// A row in perftest's output for each message size.
     Perftest { sizes: Vec<u64>, iterations: u64 },
     /// Another check.
     Check(fn(&CaseOutput) -> Result<(), String>),
-    /// A function that counts successes, given the required minimum, and returns a remark for the page.
+    /// A function that counts the successes in the output, checks that they reach this minimum, and returns
+    /// a remark for the page.
     Count(fn(&CaseOutput, usize) -> Result<String, String>, usize),
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn figures(output: &str, at_least: usize) -> Vec<Vec<f64>> {
         .collect()
 }
 
-/// Checks rows of perftest: bytes, iterations, then at least three positive figures.
+/// Checks rows in perftest's output: bytes, iterations, and then at least three positive figures.
 fn perftest(output: &str, sizes: &[u64], iterations: u64) -> Result<(), String> {
     let rows = figures(output, 5);
     let found: Vec<u64> = rows.iter().map(|row| row[0] as u64).collect();
@@ -69,7 +70,7 @@ fn perftest(output: &str, sizes: &[u64], iterations: u64) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks two rows of perftest: both ends write to one output.
+/// Checks two rows in perftest's output, because both ends write to the same output.
 pub(crate) fn perftest_rows(output: &CaseOutput) -> Result<(), String> {
     let rows = figures(&output.client, 5);
     let are_right = rows.len() == 2 && rows.iter().all(|row| row[1] == 500.0 && row[3] > 0.0);
@@ -105,13 +106,13 @@ pub(crate) fn rping(output: &CaseOutput) -> Result<(), String> {
     }
 }
 
-/// The same check for an rping server that keeps running: its output is lost when it is killed.
+/// The same check for an rping server that keeps running, whose own output is lost when it is killed.
 pub(crate) fn rping_client(output: &CaseOutput) -> Result<(), String> {
     let count = output.client.lines().filter(|line| line.starts_with("ping data: rdma-ping-")).count();
     if count == 10 { Ok(()) } else { Err(format!("{count} lines of data, not 10")) }
 }
 
-/// The pingpongs of rdma-core: bytes, iterations and time.
+/// rdma-core's pingpong programs print bytes, iterations and time.
 pub(crate) fn pingpong(output: &CaseOutput) -> Result<(), String> {
     for (who, output) in [("server", &output.server), ("client", &output.client)] {
         let bytes = output.lines().find_map(|line| line.split_once(" bytes in ")?.0.parse::<u64>().ok());

@@ -1,8 +1,8 @@
-//! Runs rdma-core's own Python tests, which Debian ships as documentation of a package.
+//! Runs rdma-core's own Python tests, which Debian ships as part of a package's documentation.
 //!
-//! Counts    the result that unittest prints for each test: ok, FAIL, ERROR, or skipped with a reason.
-//!           Reasons are sorted into kinds, such as missing files in /sys, which a library without privileges
-//!           cannot provide.
+//! Counts    counts the results that unittest prints for each test: ok, FAIL, ERROR, or skipped with a
+//!           reason. Reasons are grouped into kinds, such as missing files in /sys, which a library without
+//!           privileges cannot provide.
 
 use crate::case::{Case, CaseOutput, How, Transport};
 use crate::proof::Proof;
@@ -54,7 +54,7 @@ pub(crate) fn cases() -> Vec<Case> {
         .into()
 }
 
-/// Words of reasons, and their kinds; tests word them in a hundred ways.
+/// Words that occur in reasons, and the kind that each indicates; the tests word their reasons in many ways.
 const KINDS: [(&[&str], &str); 13] = [
     (&["net interface", "/sys"], "entries in sysfs"),
     (&["MLX5", "mlx5", "EFA", "PCI device"], "another vendor's device"),
@@ -84,8 +84,8 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     let mut results: BTreeMap<&str, usize> = BTreeMap::new();
     let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
     let mut wrong = Vec::new();
-    // `name (tests.file.Class)`, perhaps a line of documentation, then ` ... ok`. Output of the test may come
-    // in between.
+    // A result is `name (tests.file.Class)`, then possibly a line of documentation, then ` ... ok`. The
+    // test's own output may come in between.
     let mut name = "";
     for line in output.lines() {
         if line.contains(" (tests.") || line.contains(" (test_") {
@@ -117,7 +117,7 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     if passed < enough {
         return Err(format!("{passed} tests passed, not {enough}; {wrong:?}"));
     }
-    // Leave out the numbers, so that the page changes only when a kind appears or disappears.
+    // Omit the numbers, so that the page changes only when a kind appears or disappears.
     let kinds: Vec<&str> = skipped.into_keys().collect();
     Ok(format!("{enough} or more tests pass; it skips those that need: {}", kinds.join(", ")))
 }

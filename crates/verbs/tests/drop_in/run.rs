@@ -1,6 +1,6 @@
 //! Starts, waits for and kills the processes of a case.
 //!
-//! Waiting   a server is ready when it listens at its port; there are no fixed delays.
+//! Waiting   a server is ready when it listens on its port; there are no fixed delays.
 //! Cleanup   each process leads a process group, which is killed when its [`Running`] is dropped; the kernel
 //!           kills the process if the test dies first (setpriv(1), --pdeathsig). Threads read its output and
 //!           end with it.
@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
-/// How often to check whether a port is listened on.
+/// The interval between checks whether a process listens on a port.
 const GLANCE: Duration = Duration::from_millis(5);
 
 /// Returns the time `length` from now.
@@ -31,8 +31,8 @@ fn left(deadline: Instant) -> Duration {
     deadline.since(CLOCK.now())
 }
 
-/// Returns a free port of the loopback address, below the ephemeral ports, because the system might assign
-/// an ephemeral port to another socket before the server listens.
+/// Returns a free port on the loopback address, below the ephemeral range: the system might assign an
+/// ephemeral port to another socket before the server listens.
 pub(crate) fn free_port() -> u16 {
     const COUNT: u32 = 8000;
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -46,7 +46,7 @@ pub(crate) fn free_port() -> u16 {
     ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).expect("there are ports")
 }
 
-/// Returns whether a socket listens at a TCP port, in the network namespace of a process (/proc/PID/net/tcp).
+/// Returns whether a socket listens on a TCP port in a process's network namespace (/proc/PID/net/tcp).
 fn is_listened_at(process: u32, port: u16) -> bool {
     let listens = |table: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/net/{table}")).unwrap_or_default();
@@ -74,7 +74,7 @@ pub(crate) enum End {
     Code(i32),
     /// By a signal.
     Signal(i32),
-    /// It did not end in time, and was killed.
+    /// The process did not end in time and was killed.
     Late,
 }
 
@@ -88,7 +88,7 @@ enum ProcessEvent {
 pub(crate) struct Running {
     process: u32,
     events: Receiver<ProcessEvent>,
-    /// Its output until now, including errors.
+    /// The process's output so far, including errors.
     pub(crate) output: String,
     end: Option<End>,
     is_over: bool,
@@ -155,7 +155,7 @@ impl Running {
         true
     }
 
-    /// Waits until the process listens at a port.
+    /// Waits until the process listens on a port.
     pub(crate) fn until_listening(&mut self, port: u16, deadline: Instant) -> Result<(), String> {
         while !is_listened_at(self.process, port) {
             let glance = after(GLANCE);

@@ -20,10 +20,11 @@ const ATTACH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Entries of the two rings.
 const WORK_ENTRIES: usize = 256;
 const DONE_ENTRIES: usize = 512;
-/// Interval at which a spinning host checks whether the board is still there.
+/// Interval at which a spinning host checks whether the board still exists.
 const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Returns the offsets of the work ring, the completion ring and the arena, and the shapes of the rings.
+/// Returns the offsets of the work ring, the completion ring and the arena, and the shapes (slot sizes and
+/// numbers) of the rings.
 pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
     let shapes = (work_shape(WORK_ENTRIES), done_shape(DONE_ENTRIES));
     let done = FRONT_BYTES + shapes.0.bytes().next_multiple_of(64);
@@ -31,7 +32,7 @@ pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
     (FRONT_BYTES, done, arena, shapes)
 }
 
-/// Returns the listening name of a board that serves hosts by `name`.
+/// Returns the name at which a board listens if it serves hosts under `name`.
 pub(crate) fn listener_name(name: &str) -> io::Result<Vec<u8>> {
     let listener = format!("board/{name}").into_bytes();
     if name.is_empty() || listener.len() > NAME_BYTES_MAX {
@@ -51,7 +52,7 @@ pub enum HostError {
     Post(PostError),
     /// The timeout expired.
     Timeout,
-    /// The board has gone.
+    /// The board has exited.
     Gone,
 }
 
@@ -61,7 +62,7 @@ impl fmt::Display for HostError {
             HostError::Denied(denied) => denied.fmt(f),
             HostError::Post(error) => error.fmt(f),
             HostError::Timeout => f.write_str("timed out"),
-            HostError::Gone => f.write_str("the board has gone: attach again when it is running"),
+            HostError::Gone => f.write_str("the board has exited: attach again when it is running"),
         }
     }
 }
@@ -80,7 +81,7 @@ impl From<Poisoned> for HostError {
     }
 }
 
-/// A host attached to a board of another process.
+/// A host attached to a board in another process.
 pub struct BoardHost {
     queues: Host,
     channel: Channel,
@@ -90,12 +91,12 @@ pub struct BoardHost {
     around_at: Instant,
     cookie: u64,
     pending: VecDeque<Indication>,
-    /// Indications taken since the board was last rung for the room they freed.
+    /// Number of indications taken since the board's bell was last rung to report free room.
     taken: usize,
 }
 
 impl BoardHost {
-    /// Attaches to the board that serves hosts by this name, with an arena of `arena_bytes`.
+    /// Attaches to the board that serves hosts under this name, with an arena of `arena_bytes` bytes.
     ///
     /// # Errors
     /// No board of this user has that name, it does not answer, the arena is too large, or a system call
@@ -112,7 +113,7 @@ impl BoardHost {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 break channel;
             }
-            // The board answers when it is next driven, at the latest by its helper thread.
+            // The board answers the next time it is driven, which its helper thread does at the latest.
             let mut files = [rustix::event::PollFd::new(&half, rustix::event::PollFlags::IN)];
             let patience = kiban_os::wait::timespec(ATTACH_TIMEOUT);
             match rustix::event::poll(&mut files, Some(&patience)) {
@@ -146,7 +147,7 @@ impl BoardHost {
     /// Posts a descriptor to a VI's send queue.
     ///
     /// # Errors
-    /// [`PostError`] if the ring is full, the descriptor is too long, or the board has gone.
+    /// [`PostError`] if the ring is full, the descriptor is too long, or the board has ended.
     pub fn send(&mut self, vi: u32, work: &Work<'_>) -> Result<(), PostError> {
         self.queues.send(vi, work)?;
         self.channel.ring(machine_nanos);
@@ -167,12 +168,13 @@ impl BoardHost {
     /// none.
     ///
     /// # Errors
-    /// [`HostError`] if the board denies the request or has gone, or the timeout expires.
+    /// [`HostError`] if the board denies the request or has ended, or the timeout expires.
     pub fn control(&mut self, control: &Control, timeout: Duration) -> Result<u32, HostError> {
         self.cookie += 1;
         let own = self.cookie | 1 << 63;
         let deadline = self.clock.now() + timeout;
-        // A full ring has room as soon as the board has taken some entries; the board rings then.
+        // A full ring has room as soon as the board has taken some entries; the board then rings the host's
+        // bell.
         self.wait(deadline, |queues| match queues.post_control(own, control) {
             Err(PostError::Full) => None,
             posted => Some(posted.map_err(HostError::from)),
@@ -203,7 +205,8 @@ impl BoardHost {
         Ok(indication)
     }
 
-    /// Rings the board for freed room in the completion ring, after every quarter of its entries.
+    /// Rings the board's bell to report free room in the completion ring, each time a quarter of its entries
+    /// has been taken.
     fn note_taken(&mut self) {
         self.taken += 1;
         if self.taken >= DONE_ENTRIES / 4 {
@@ -215,7 +218,7 @@ impl BoardHost {
     /// Waits for the next indication from the board.
     ///
     /// # Errors
-    /// [`HostError`] if the board has gone or the timeout expires.
+    /// [`HostError`] if the board has ended or the timeout expires.
     pub fn next_indication(&mut self, timeout: Duration) -> Result<Indication, HostError> {
         if let Some(indication) = self.pending.pop_front() {
             return Ok(indication);
@@ -230,7 +233,7 @@ impl BoardHost {
         Ok(indication)
     }
 
-    /// Waits until `look` finds something in the rings, the board has gone, or the deadline is reached.
+    /// Waits until `look` finds something in the rings, the board has ended, or the deadline is reached.
     fn wait<T>(
         &mut self,
         deadline: Instant,
@@ -270,7 +273,7 @@ impl Sleeper for OnChannel<'_> {
     }
 
     fn wake(&self, _: &Bell) {
-        // The board wakes it, through the channel.
+        // The board wakes the host through the channel.
     }
 }
 

@@ -41,12 +41,14 @@ pub struct Attachment {
     waiting: Vec<[u8; DONE_BYTES]>,
 }
 
-/// Maximum memories that one host registers; below, maximum discriminators at which it listens.
+/// Maximum number of memory regions that one host can register, and maximum number of discriminators at
+/// which it can listen.
 const MEMORIES_MAX: usize = 512;
 const LISTENERS_MAX: usize = 8;
-/// Maximum entries taken from one host before the next is served.
+/// Maximum number of entries taken from one host before the next host is served.
 const TURN_ENTRIES: usize = 64;
-/// Indications queued for a host that does not read them, above which no entries are taken from it.
+/// Number of indications queued for a host that does not read them above which no more entries are taken
+/// from that host.
 const WAITING_MAX: usize = 256;
 
 impl Attachment {
@@ -92,7 +94,7 @@ impl Attachment {
         self.vis.contains(&vi)
     }
 
-    /// Returns whether the host has posted an entry; one load.
+    /// Returns whether the host has posted an entry. This costs one load.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.work.is_ready()
@@ -114,7 +116,7 @@ impl Attachment {
             let mut entry = Entry { bytes: [0; ENTRY_BYTES], length: 0 };
             match self.work.peek()? {
                 None => break,
-                // Copied once; only the copy is validated.
+                // The entry is copied once, and only the copy is validated.
                 Some(bytes) => entry.length = bytes.copy_to(0, &mut entry.bytes).min(bytes.len()),
             }
             self.work.release();
@@ -293,7 +295,7 @@ impl Attachment {
     pub fn on_event(&mut self, event: Event) -> bool {
         let (vi, fault) = match event {
             Event::ConnectionLost { vi, fault } => (vi, fault),
-            // Descriptor statuses report these to the host.
+            // The host learns of these from descriptor statuses.
             Event::ReceiveQueueEmpty { vi } | Event::RdmaProtection { vi, .. } => return self.has(vi),
             Event::CompletionQueueFull { queue } => return queue == self.queue,
         };
@@ -308,7 +310,7 @@ impl Attachment {
         true
     }
 
-    /// Writes pending indications into the host's ring, as far as it has room, and returns whether it wrote
+    /// Writes pending indications into the host's ring, as long as it has room, and returns whether it wrote
     /// any.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use arrayvec::ArrayVec;
 use core::fmt;
 use kiban_base::ring::Shape;
 
-/// Maximum segments of a descriptor posted through a ring.
+/// Maximum number of segments in a descriptor posted through a ring.
 pub const SEGMENTS_MAX: usize = 12;
 /// Size of a work ring entry in bytes: a header and the segments.
 pub(super) const ENTRY_BYTES: usize = 32 + 16 * SEGMENTS_MAX;
@@ -70,7 +70,7 @@ pub enum Control {
         address: u64,
         /// Length in bytes.
         length: u32,
-        /// Whether peers may write to it.
+        /// Whether peers may write to the memory.
         rdma_write: bool,
         /// Whether peers may read it.
         rdma_read: bool,
@@ -88,7 +88,7 @@ pub enum Control {
     },
     /// Rejects a request.
     Reject(u32),
-    /// Connects a VI; the reply comes when the outcome is known.
+    /// Connects a VI; the reply follows when the outcome is known.
     Connect {
         /// The VI to connect.
         vi: u32,
@@ -106,7 +106,7 @@ pub enum Control {
 /// An indication to a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Indication {
-    /// A descriptor of one of its VIs has completed.
+    /// A descriptor on one of the host's VIs has completed.
     Done {
         /// The VI.
         vi: u32,
@@ -117,7 +117,7 @@ pub enum Indication {
     Reply {
         /// The cookie of the entry.
         cookie: u64,
-        /// The requested number, or zero if there is none; or the reason for the denial.
+        /// The requested number (zero if the request returns none), or the reason for the denial.
         result: Result<u32, ControlError>,
     },
     /// An incoming connection request.
@@ -134,7 +134,7 @@ pub enum Indication {
     },
 }
 
-/// Why the board denied a request of a host.
+/// Why the board denied a host's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[non_exhaustive]

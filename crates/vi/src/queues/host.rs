@@ -16,9 +16,9 @@ pub struct Host {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PostError {
-    /// The work ring is full: take completions, then post again.
+    /// The work ring is full: take completions, and then retry.
     Full,
-    /// More segments, or a longer name, than an entry holds.
+    /// The request has more segments, or a longer name, than fit into an entry.
     TooLong,
     /// The board violated the ring's protocol or ended the attachment.
     Broken,
@@ -136,7 +136,7 @@ impl Host {
         self.push(&entry)
     }
 
-    /// Returns whether an indication is available; one load.
+    /// Returns whether an indication is available. This costs one load.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.done.is_ready()
@@ -145,8 +145,8 @@ impl Host {
     /// Returns the next indication from the board, or `None` if there is none.
     ///
     /// # Errors
-    /// [`Poisoned`] if the board violated the ring's protocol or wrote an invalid entry; it is not trusted
-    /// any more.
+    /// [`Poisoned`] if the board violated the ring's protocol or wrote an invalid entry; the board is no
+    /// longer trusted.
     pub fn next_indication(&mut self) -> Result<Option<Indication>, Poisoned> {
         let mut bytes = [0; DONE_BYTES];
         match self.done.peek()? {

@@ -1,4 +1,4 @@
-//! Errors: every error of a descriptor, an empty receive queue, a lost connection, rejected requests.
+//! Errors: every descriptor error, an empty receive queue, a lost connection, and rejected requests.
 
 use crate::pair::{BASE, MEMORY_BYTES, Pair, attributes};
 use kiban_vi::wire::fault;
@@ -68,7 +68,7 @@ fn reliable_delivery_waits_for_a_descriptor_and_then_gives_up() {
     one.run(Duration::from_millis(15));
     assert_eq!(one.state(0), ViState::Connected);
     one.receive(1, 1, &to);
-    // A message that the receiver sends at once must not delay the announcement of its new receive
+    // A message that the receiver sends immediately must not delay the announcement of its new receive
     // descriptor.
     let (back, there) = ([one.at(1, 64, 8)], [one.at(0, 64, 8)]);
     one.receive(0, 1, &there);

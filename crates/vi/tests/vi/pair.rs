@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 pub(crate) const PACKET_BYTES: usize = 1024;
-/// Address of the memory of each side.
+/// The address of the memory on each side.
 pub(crate) const BASE: u64 = 0x10_0000;
 pub(crate) const MEMORY_BYTES: usize = 1 << 18;
 /// One-way delay of a packet.
@@ -117,7 +117,7 @@ impl Pair {
                 self.now = until;
                 return;
             }
-            // At a deadline the time advances by one more nanosecond, so that it cannot stand still.
+            // At a deadline, advance the time by one more nanosecond, so that it always advances.
             self.now =
                 if arrival == Some(next) { next } else { next.max(self.now) + Duration::from_nanos(1) };
             for side in 0..2 {
@@ -164,7 +164,7 @@ impl Pair {
         }
     }
 
-    /// Returns a range of a side's memory as a segment.
+    /// Returns a range in a side's memory as a segment.
     pub(crate) fn at(&self, side: usize, offset: u64, length: u32) -> DataSegment {
         DataSegment { address: BASE + offset, handle: self.sides[side].handle, length }
     }

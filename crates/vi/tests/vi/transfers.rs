@@ -26,7 +26,7 @@ fn messages_of_every_length_arrive_once_and_in_order() {
         for (n, length) in lengths.into_iter().enumerate() {
             let bytes = pattern(length, n as u64);
             pair.fill(0, 0, &bytes);
-            // The send has three segments, the receive two.
+            // The send has three segments, and the receive has two.
             let (a, b) = (length as u32 / 3, length as u32 / 2);
             let from = [
                 pair.at(0, 0, a),
@@ -131,7 +131,8 @@ fn only_a_fenced_message_waits_for_reads() {
         pair.send(0, Work::read(1, &big, there)).expect("connected");
         let message = Work::send(2, &small);
         pair.send(0, if fenced { message.fenced() } else { message }).expect("connected");
-        // After one one-way delay, a message without a fence has arrived together with the read request.
+        // After one one-way delay, a message sent without a fence has arrived together with the read
+        // request.
         pair.run(Duration::from_micros(15));
         assert_eq!(pair.received(1).is_some(), !fenced);
         assert_eq!(pair.sent(0), None, "descriptors are dequeued in the order of posting");

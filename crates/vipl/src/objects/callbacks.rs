@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 /// The largest number of pending callbacks per queue.
 const LINE_MAX: usize = 1024;
 
-/// A pointer of the program that is passed back to it and never dereferenced.
+/// A program's pointer that is only passed back to the program and never dereferenced.
 #[derive(Clone, Copy)]
 pub(crate) struct Context(pub(crate) VIP_PVOID);
 
@@ -47,7 +47,7 @@ impl Line {
         Ok(!core::mem::replace(&mut waiting.served, true))
     }
 
-    /// Serves callbacks until none is left, or `serve` fails, which means that there will be no more
+    /// Serves callbacks until none is left or `serve` fails, which means that there will be no more
     /// completions.
     pub(crate) fn serve(&self, mut serve: impl FnMut(Context, Callback) -> Answer) {
         loop {
@@ -67,7 +67,7 @@ impl Line {
         }
     }
 
-    /// Drops all callbacks, because there is no thread for them.
+    /// Drops all callbacks, because there is no thread to call them.
     pub(crate) fn give_up(&self) {
         *lock(&self.0) = Waiting::default();
     }
@@ -81,7 +81,7 @@ pub(crate) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Starts a thread that may call the program.
+    /// Starts a thread that may call functions of the program.
     pub(crate) fn start(&self, work: impl FnOnce() + Send + 'static) -> Answer {
         let thread = std::thread::Builder::new().name("vipl-callback".into()).spawn(work);
         let thread = thread.map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
@@ -91,12 +91,12 @@ impl Callbacks {
         Ok(())
     }
 
-    /// Waits until no callback runs, except for the callback that calls this.
+    /// Waits until no callback is running except one that calls this function.
     pub(crate) fn end(&self) {
         let threads = core::mem::take(&mut *lock(&self.threads));
         for thread in threads {
             if thread.thread().id() != std::thread::current().id() {
-                // A panic in the thread has been reported already.
+                // A panic in the thread has already been reported.
                 let _ = thread.join();
             }
         }

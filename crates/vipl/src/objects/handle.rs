@@ -9,13 +9,13 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub(crate) struct Handle(u64);
 
 impl Handle {
-    /// Creates a handle from an index with generation, and a serial number.
+    /// Creates a handle from an index with its generation, and a serial number.
     pub(crate) fn new(number: u32, serial: u32) -> Handle {
         let serial = if usize::BITS >= 64 { u64::from(serial) } else { 0 };
         Handle(serial << 32 | u64::from(number))
     }
 
-    /// Returns whether the handle has this serial number, on machines whose handles have one.
+    /// Returns whether the handle has this serial number. Always true on machines whose handles have none.
     pub(crate) fn bears(self, serial: u32) -> bool {
         usize::BITS < 64 || self.0 >> 32 == u64::from(serial)
     }
@@ -41,7 +41,7 @@ pub(crate) struct Quick(u64);
 
 impl Hasher for Quick {
     fn finish(&self) -> u64 {
-        // Use both halves of the product: addresses share low bits, handles share high bits.
+        // Use both halves of the product, because addresses share low bits and handles share high bits.
         let product = u128::from(self.0) * 0x9e37_79b9_7f4a_7c15;
         product as u64 ^ (product >> 64) as u64
     }
@@ -71,7 +71,7 @@ mod tests {
     fn consecutive_addresses_and_handles_hash_evenly() {
         let quick = BuildHasherDefault::<Quick>::default();
         for step in [1u64, 64, 256, 4096, 1 << 20] {
-            // Hash tables use the low bits as index and the top seven bits to compare.
+            // Hash tables use the low bits as the index and compare the top seven bits.
             let hashes = (0..256u64).map(|n| quick.hash_one(0x7f12_3456_0000 + n * step));
             let (mut low, mut top) = ([0u32; 256], [0u32; 128]);
             hashes.for_each(|hash| {

@@ -1,4 +1,4 @@
-//! Objects of a NIC: protection tags, VIs, completion queues, and connection requests.
+//! A NIC's objects: protection tags, VIs, completion queues, and connection requests.
 
 use super::callbacks::Line;
 use super::nic::{Kind, Nic};
@@ -23,11 +23,11 @@ pub(crate) enum Direction {
 pub(crate) struct Vi {
     pub(crate) nic: Arc<Nic>,
     pub(crate) number: u32,
-    /// The NIC's number of its protection tag.
+    /// The NIC's number for the VI's protection tag.
     pub(crate) tag: AtomicU32,
     /// Whether sends and receives report to a completion queue.
     pub(crate) reports: [bool; 2],
-    /// A pointer of the program's own.
+    /// A pointer that the program has stored with the VI.
     pub(crate) user_data: AtomicPtr<core::ffi::c_void>,
     /// Callbacks that wait for sends and for receives.
     pub(crate) lines: [Arc<Line>; 2],
@@ -38,8 +38,8 @@ impl Vi {
         self.nic.handle_of(Kind::Vi, self.number)
     }
 
-    /// Returns whether a queue reports to a completion queue: then it cannot be waited for (VI Architecture
-    /// 1.0).
+    /// Returns whether a queue reports to a completion queue. If so, it cannot be waited for (VI
+    /// Architecture 1.0).
     pub(crate) fn reports(&self, direction: Direction) -> bool {
         self.reports[direction as usize]
     }

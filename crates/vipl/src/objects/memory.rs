@@ -13,7 +13,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Returns whether `length` bytes from `address` on are within the region.
+    /// Returns whether the `length` bytes that start at `address` are within the region.
     pub(crate) fn holds(&self, address: usize, length: usize) -> bool {
         address
             .checked_sub(self.address)
@@ -22,12 +22,12 @@ impl Memory {
     }
 }
 
-/// The regions of a NIC, by handle.
+/// The regions of a NIC, indexed by handle.
 #[derive(Default)]
 pub(crate) struct Memories {
     pub(crate) by_handle: QuickMap<u32, Memory>,
     pub(crate) bytes: usize,
-    /// The tag that NULL means, and whether the program has its handle.
+    /// The tag that NULL stands for, and whether the program has its handle.
     pub(crate) first_tag: Option<(u32, bool)>,
 }
 

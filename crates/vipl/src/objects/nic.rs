@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, OnceLock, RwLock};
 
-/// The number of threads that wait at each discriminator of a NIC.
+/// The number of threads that wait at each of a NIC's discriminators.
 pub(crate) type Waiters = HashMap<Vec<u8>, usize>;
 
 /// A NIC that a program has opened.
@@ -23,12 +23,12 @@ pub(crate) struct Nic {
     pub(crate) host: HostAddress,
     pub(crate) handle: OnceLock<Handle>,
     pub(crate) name: [VIP_CHAR; 64],
-    /// The host address: `VipQueryNic` gives a pointer to it.
+    /// The host address, to which `VipQueryNic` returns a pointer.
     pub(crate) address: Box<[u8]>,
     pub(crate) memories: RwLock<Memories>,
-    /// Posted descriptors, by address, with the handle of their memory.
+    /// Posted descriptors, indexed by address, with the handle of their memory.
     pub(crate) posted: Mutex<QuickMap<usize, u32>>,
-    /// Handles of the NIC's objects, by their numbers in the NIC.
+    /// Handles of the NIC's objects, indexed by the NIC's numbers for the objects.
     pub(crate) numbers: Mutex<Numbers>,
     /// Threads that wait for connect requests.
     pub(crate) waiters: Mutex<Waiters>,
@@ -46,7 +46,7 @@ pub(crate) struct Numbers {
     pub(crate) requests: Vec<Handle>,
 }
 
-/// The kind of object that a NIC's number refers to.
+/// The kind of object to which a NIC's number refers.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Tag,
@@ -55,7 +55,7 @@ pub(crate) enum Kind {
 }
 
 impl Numbers {
-    /// Returns the handles of one kind, by number.
+    /// Returns the handles of one kind of object, indexed by number.
     pub(crate) fn of(&mut self, kind: Kind) -> &mut QuickMap<u32, Handle> {
         match kind {
             Kind::Tag => &mut self.tags,
@@ -70,7 +70,7 @@ impl Nic {
         self.handle.get().map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
     }
 
-    /// Returns the handle of a number, for results; null if it has none.
+    /// Returns the handle for a number that is part of a result, or null if there is none.
     pub(crate) fn handle_of(&self, kind: Kind, number: u32) -> *mut c_void {
         let mut numbers = lock(&self.numbers);
         numbers.of(kind).get(&number).map_or(core::ptr::null_mut(), |handle| handle.as_pointer())

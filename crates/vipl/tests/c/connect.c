@@ -4,7 +4,7 @@
 
 #include "test.h"
 
-/* What the server does with the first request, and its results. */
+/* How the server handles the first request, and the results of its calls. */
 typedef struct {
     Side *side;
     VIP_VI_HANDLE vi;     /* accepts with this VI; or NULL, to reject */
@@ -49,7 +49,7 @@ static pthread_t server_start(Server *server, Side *side, VIP_VI_HANDLE vi, VIP_
     return thread;
 }
 
-/* Retries while there is no server yet: server and client start together. */
+/* Retries while there is no server yet, because server and client start together. */
 static VIP_RETURN request(Side *side, VIP_VI_HANDLE vi, Side *other, const char *local, const char *remote,
                           VIP_VI_ATTRIBUTES *attributes) {
     Address from, to;
@@ -147,7 +147,7 @@ static void connecting_without_a_server_fails_and_waiting_without_a_client_times
     side_close(&there);
 }
 
-/* One of three attributes differs: the error names it, and the server accepts the request with another VI. */
+/* One of three attributes differs: the error code shows which, and the server accepts the request with another VI. */
 static void a_connection_needs_equal_attributes(void) {
     const VIP_RETURN codes[] = {VIP_INVALID_RELIABILITY_LEVEL, VIP_INVALID_MTU, VIP_INVALID_QOS};
     int k;
@@ -202,7 +202,7 @@ static void accepting_needs_an_idle_vi_of_the_same_nic(void) {
     OK(VipDisconnect(vi));
     becomes(server_vi, VIP_STATE_ERROR);
     OK(VipDisconnect(server_vi));
-    /* A VI of another NIC; the loopback device has only one NIC. */
+    /* A VI on another NIC; the loopback device has only one NIC. */
     thread = server_start(&server, &there, busy_too, server_vi, "stranger");
     OK(request(&here, vi, &there, "me", "stranger", &learnt));
     CHECK(pthread_join(thread, NULL) == 0);
@@ -289,7 +289,7 @@ static void peers_with_different_attributes_do_not_connect(void) {
         OK(VipConnectPeerRequest(other, &b.net, &a.net, 1000));
         first = VipConnectPeerWait(vi, &learnt);
         second = VipConnectPeerWait(other, &learnt);
-        /* One side detects the difference; the other gets the same error, or times out. */
+        /* One side detects the difference; the other side gets the same error or times out. */
         CHECK(first == codes[k] || second == codes[k]);
         CHECK(first == codes[k] || first == VIP_TIMEOUT || first == VIP_REJECT);
         CHECK(second == codes[k] || second == VIP_TIMEOUT || second == VIP_REJECT);
@@ -344,7 +344,8 @@ static void peer_done_does_not_wait(void) {
     side_close(&there);
 }
 
-/* The server disappears while a client waits for its answer: silence over UDP, its own NIC on loopback. */
+/* The server disappears while a client waits for its answer. Over UDP, the client gets no answer; on loopback, its own
+ * NIC is closed. */
 static void a_lost_host_is_not_reachable(void) {
     Side here, there;
     Server server;
@@ -357,7 +358,7 @@ static void a_lost_host_is_not_reachable(void) {
     side_open(&there);
     vi = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
     elsewhere = vi_of(&here, VIP_SERVICE_RELIABLE_DELIVERY, NULL, NULL);
-    /* Accepting with a VI of another NIC is refused; then the NIC is closed. */
+    /* Accepting with a VI on another NIC is refused; then the NIC is closed. */
     thread = server_start(&server, &there, elsewhere, NULL, "going!");
     EQUAL(request(&here, vi, &there, "me", "going!", &learnt), VIP_NOT_REACHABLE);
     CHECK(pthread_join(thread, NULL) == 0);

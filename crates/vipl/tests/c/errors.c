@@ -1,9 +1,9 @@
-/* Every status bit: what sets it, what it does to the connection at each reliability level, and what the peer sees. */
+/* Every status bit: what sets it, how it affects the connection at each reliability level, and what the peer sees. */
 #include "test.h"
 
 #define RELIABLE(level) ((level) != VIP_SERVICE_UNRELIABLE)
 
-/* An invalid send: it has an error at every level; an unreliable VI continues, a reliable connection is lost. */
+/* An invalid send completes with an error at every level. An unreliable VI continues; a reliable connection is lost. */
 static void faulty_send(VIP_RELIABILITY_LEVEL level, void (*spoil)(Pair *, VIP_DESCRIPTOR *), VIP_UINT32 error) {
     Pair pair;
     VIP_DESCRIPTOR *good, *bad, *after, *r1, *r2;
@@ -190,7 +190,7 @@ static void a_receive_to_memory_with_another_tag_has_a_protection_error(void) {
     }
 }
 
-/* Messages of several packets: the error is found in a later packet. */
+/* Messages with several packets: the error is detected in a later packet. */
 static void an_error_after_part_of_a_message_is_partial(void) {
     int i;
     EACH_LEVEL(i) {
@@ -214,7 +214,7 @@ static void an_invalid_receive_completes_at_once(void) {
     }
 }
 
-/* RDMA that the peer's VI or memory does not allow, or to invalid memory. */
+/* RDMA that the peer's VI or memory does not allow, or that targets invalid memory. */
 static void forbidden(VIP_RELIABILITY_LEVEL level, int read, int what) {
     Pair pair;
     VIP_DESCRIPTOR *d, *r;
@@ -285,7 +285,7 @@ static void rdma_needs_permission_of_vi_and_memory(void) {
     }
 }
 
-/* An empty receive queue: a lost message, a lost connection, or a waiting sender. */
+/* An empty receive queue causes a lost message, a lost connection, or a waiting sender. */
 static void an_unreliable_message_without_a_receive_is_lost_silently(void) {
     Pair pair;
     VIP_DESCRIPTOR *s, *r;

@@ -1,4 +1,4 @@
-/* Random descriptors: whatever they contain, each completes once and in order, without other effects. */
+/* Random descriptors: regardless of its contents, each completes once and in order, without other effects. */
 #include "test.h"
 
 static VIP_UINT64 state;
@@ -68,7 +68,7 @@ static void random_descriptors_complete_once_and_in_order(void) {
                 VIP_VI_HANDLE vi = side ? pair.far_vi : pair.near_vi;
                 for (k = 0; k < 8; k++) {
                     VIP_DESCRIPTOR *d = of_chance(mine, other, k, k % 2);
-                    /* Half are receives, half are sends; segments beyond the descriptor's memory are refused. */
+                    /* Half are receives and half are sends; segments beyond the descriptor's memory are refused. */
                     VIP_RETURN answer = k % 2 ? VipPostSend(vi, d, mine->memory) : VipPostRecv(vi, d, mine->memory);
                     if (answer == VIP_SUCCESS)
                         posted[side][counts[side]++] = d;

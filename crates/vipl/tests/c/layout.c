@@ -1,4 +1,4 @@
-/* The binary interface of the header: sizes, offsets, values, and that every call can be linked. */
+/* Checks the header's binary interface: sizes, offsets and values, and that every call can be linked. */
 #include "test.h"
 
 #include "vipl_kiban.h"

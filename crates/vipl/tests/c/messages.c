@@ -101,7 +101,7 @@ static void immediate_data_arrives_with_the_message(void) {
         EQUAL(r->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RECEIVE | VIP_STATUS_IMMEDIATE);
         EQUAL(r->CS.ImmediateData, 0xfeedface);
         EQUAL(r->CS.Length, 100);
-        /* Without data: no segments on either side. */
+        /* A message without data has no segments on either side. */
         r = blank(&pair.there, 0);
         s = blank(&pair.here, 0);
         s->CS.Control = VIP_CONTROL_OP_SENDRECV | VIP_CONTROL_IMMEDIATE;
@@ -112,7 +112,7 @@ static void immediate_data_arrives_with_the_message(void) {
         received(pair.far_vi, r, 0);
         EQUAL(r->CS.ImmediateData, 1);
         EQUAL(r->CS.Length, 0);
-        /* Without immediate data, the receive's Status says that there is none, and the field is undefined. */
+        /* Without immediate data, the receive's Status shows that there is none, and the field is undefined. */
         r = plain(&pair.there, 0, 0, 100);
         s = plain(&pair.here, 0, 0, 100);
         s->CS.ImmediateData = 5;

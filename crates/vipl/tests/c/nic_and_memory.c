@@ -11,12 +11,12 @@ static void a_nic_reports_its_limits_and_address(void) {
     OK(VipQueryNic(nic, &a));
     CHECK(memchr(a.Name, 0, sizeof a.Name) != NULL && a.Name[0] != 0);
     EQUAL(a.ThreadSafe, VIP_TRUE);
-    /* Old programs keep whole addresses in 40 bytes, with discriminators of 8 or 16. */
+    /* Old programs keep whole addresses in 40 bytes, with discriminators of 8 or 16 bytes. */
     CHECK(a.NicAddressLen <= 20 && a.LocalNicAddress != NULL);
     CHECK(is_loopback() == (a.NicAddressLen == 0));
     CHECK(a.MaxDiscriminatorLen >= 16);
     CHECK(a.MaxVI >= 64 && a.MaxCQ >= 16 && a.MaxCQEntries >= 1024 && a.MaxPtags >= 16);
-    /* The architecture requires messages of at least 32 KB; cLAN had 252 segments. */
+    /* The architecture requires support for messages of at least 32 KB; cLAN supported 252 segments. */
     CHECK(a.MaxTransferSize >= 32768 && a.NativeMTU >= 64);
     CHECK(a.MaxSegmentsPerDesc >= 252 && a.MaxDescriptorsPerQueue >= 64);
     CHECK(a.MaxRegisterRegions >= 64 && a.MaxRegisterBlockBytes >= 1 << 20);

@@ -93,7 +93,7 @@ static void on_error(VIP_PVOID context, VIP_ERROR_DESCRIPTOR *error) {
     pthread_mutex_unlock(&heard.lock);
 }
 
-/* Posts the receive again and requests another callback: a server without a thread of its own. */
+/* Reposts the receive and requests another callback, as in a server without a thread of its own. */
 static void on_work_again(VIP_PVOID context, VIP_NIC_HANDLE nic, VIP_VI_HANDLE vi, VIP_DESCRIPTOR *descriptor) {
     Side *side = heard.side;
     if (descriptor->CS.Status & VIP_STATUS_ERROR_MASK)
@@ -241,7 +241,7 @@ static void the_error_handler_reports_an_empty_receive_queue(void) {
     pair_close(&pair);
 }
 
-/* Refused RDMA is reported at the target. */
+/* Refused RDMA is reported to the target. */
 static void the_error_handler_reports_refused_rdma_at_the_target(void) {
     int read;
     for (read = 0; read < 2; read++) {

@@ -7,7 +7,7 @@
 
 #include "test.h"
 
-/* A pipe each way: [0] is read by the parent, [1] by the child. */
+/* One pipe in each direction: [0] is read by the parent, [1] by the child. */
 static int pipes[2][2];
 static int is_child;
 
@@ -24,8 +24,7 @@ static void listen_for(void *bytes, size_t count) {
     }
 }
 
-/* Runs one function in the parent and one in a child. The child must exit with 0, or be killed if
- * `killed`. */
+/* Runs one function in the parent and one in a child. The child must exit with 0, or be killed if `killed` is set. */
 static void in_two_processes(void (*parent)(void), void (*child)(void), int killed) {
     pid_t pid;
     int status;
@@ -50,7 +49,7 @@ static void in_two_processes(void (*parent)(void), void (*child)(void), int kill
     close(pipes[1][1]);
 }
 
-/* Both open a NIC, exchange addresses, and connect: the parent as server, the child as client. */
+/* Both processes open a NIC, exchange addresses, and connect: the parent as server, the child as client. */
 static void meet(Side *side, VIP_VI_HANDLE *vi, VIP_RELIABILITY_LEVEL level) {
     Address local, remote;
     VIP_VI_ATTRIBUTES attributes;
@@ -181,7 +180,7 @@ static void rdma_works_between_processes(void) {
     in_two_processes(reach_over, offer, 0);
 }
 
-/* When a peer is killed, the other side gets errors for sends in progress, and nothing hangs. */
+/* When a peer is killed, the other side gets errors for sends in progress, and no call hangs. */
 static void wait_to_be_killed(void) {
     Side side;
     VIP_VI_HANDLE vi;
@@ -221,7 +220,7 @@ static void a_killed_peer_is_detected(void) {
     in_two_processes(survive, wait_to_be_killed, 1);
 }
 
-/* The message waits for a receive that is never posted: it is in progress when the peer dies. */
+/* The message waits for a receive that is never posted, so it is in progress when the peer dies. */
 static void be_killed_on_a_word(void) {
     Side side;
     VIP_VI_HANDLE vi;

@@ -101,7 +101,7 @@ static void a_queue_with_a_completion_queue_cannot_be_waited_for(void) {
     side_close(&side);
 }
 
-/* A hundred completions of two VIs are queued; each is reported once. */
+/* A hundred completions from two VIs are queued; each is reported once. */
 static void entries_stay_until_they_are_collected(void) {
     Side here, there;
     VIP_CQ_HANDLE cq;

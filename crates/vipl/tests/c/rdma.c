@@ -1,4 +1,4 @@
-/* RDMA Write and Read, as far as both sides allow it. */
+/* RDMA Write and Read, within the access that both sides allow. */
 #include "test.h"
 
 static VIP_DESCRIPTOR *remote(Side *side, int n, VIP_UINT16 control, Side *other, size_t there, size_t here,
@@ -27,7 +27,7 @@ static void an_rdma_write_uses_no_receive(void) {
             sent(pair.near_vi, w, 0);
             EQUAL(w->CS.Status, VIP_STATUS_DONE | VIP_STATUS_OP_RDMA_WRITE);
             EQUAL(w->CS.Length, lengths[k]);
-            /* A send after it confirms that the write has arrived, and uses the receive. */
+            /* A send after the write confirms that the write has arrived, and uses the receive. */
             post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 1, 0, 8));
             sent(pair.near_vi, s, 0);
             received(pair.far_vi, r, 0);
@@ -97,7 +97,7 @@ static void an_rdma_read_scatters(void) {
             EQUAL(g->CS.Length, 50000);
             CHECK(painted(pair.here.data, 50000, 8));
         } else {
-            /* The level does not support reads: the descriptor is invalid. */
+            /* The reliability level does not support reads, so the descriptor is invalid. */
             g = remote(&pair.here, 0, VIP_CONTROL_OP_RDMAREAD, &pair.there, 0, 0, 16);
             post_send(&pair.here, pair.near_vi, g);
             sent(pair.near_vi, g, VIP_STATUS_FORMAT_ERROR);

@@ -30,7 +30,7 @@ static void changes_to_a_posted_descriptor_have_no_effect(void) {
     paint(pair.here.data, 16, 1);
     r = plain(&pair.there, 0, 0, 16);
     post_recv(&pair.there, pair.far_vi, r);
-    /* Overwrite the descriptor, which belongs to the NIC now, with garbage. */
+    /* Overwrite the descriptor, which now belongs to the NIC, with garbage. */
     memset(r, 0xff, 64);
     post_send(&pair.here, pair.near_vi, s = plain(&pair.here, 0, 0, 16));
     sent(pair.near_vi, s, 0);

@@ -75,7 +75,7 @@ typedef union {
     char room[128];
 } Address;
 
-/* Returns the address of a NIC with a text as discriminator. */
+/* Returns a NIC's address with this text as the discriminator. */
 static inline void address_of(VIP_NIC_HANDLE nic, const char *discriminator, Address *address) {
     VIP_NIC_ATTRIBUTES attributes;
     size_t length = strlen(discriminator);
@@ -123,7 +123,7 @@ static inline int is_loopback(void) {
     return strcmp(test_device, "loopback") == 0;
 }
 
-/* The only NIC of the loopback device, and how many sides use it. */
+/* The loopback device's only NIC, and the number of sides that use it. */
 static VIP_NIC_HANDLE test_nic = NULL;
 static int test_nic_users = 0;
 
@@ -149,7 +149,7 @@ static inline void side_close(Side *side) {
     free_block(side->block);
 }
 
-/* Returns descriptor number n of a side, cleared. */
+/* Clears and returns descriptor number n of a side. */
 static inline VIP_DESCRIPTOR *blank(Side *side, int n) {
     char *at = side->block + n * DESCRIPTOR_BYTES;
     CHECK(n < DESCRIPTORS);
@@ -257,7 +257,7 @@ static inline VIP_VI_STATE state_of(VIP_VI_HANDLE vi) {
     return state;
 }
 
-/* Waits until a VI has a state, which may depend on the network. */
+/* Waits until a VI reaches a state, which may depend on the network. */
 static inline void becomes(VIP_VI_HANDLE vi, VIP_VI_STATE state) {
     time_t end = time(NULL) + (time_t)(LONG / 1000);
     while (state_of(vi) != state && time(NULL) <= end) {
@@ -288,7 +288,7 @@ static const VIP_RELIABILITY_LEVEL LEVELS[] = {VIP_SERVICE_UNRELIABLE, VIP_SERVI
                                                VIP_SERVICE_RELIABLE_RECEPTION};
 #define EACH_LEVEL(i) for (i = 0; i < 3; i++)
 
-/* Writes a pattern that differs for offsets and seeds. */
+/* Writes a pattern that depends on the offset and the seed. */
 static inline void paint(char *at, size_t bytes, unsigned seed) {
     size_t i;
     for (i = 0; i < bytes; i++)

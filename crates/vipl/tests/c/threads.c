@@ -1,4 +1,4 @@
-/* Calls from several threads at once, also while the NIC is being closed. */
+/* Calls from several threads at once, including while the NIC is being closed. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 
@@ -47,7 +47,7 @@ static void *play(void *context) {
 
 static volatile int games_are_over;
 
-/* Meanwhile another thread registers memory and creates tags, VIs and queues, and destroys them. */
+/* In the meantime, another thread registers memory and creates tags, VIs and queues, and destroys them. */
 static void *tinker(void *context) {
     Side *side = (Side *)context;
     unsigned long rounds = 0;

@@ -1,4 +1,4 @@
-//! Hostile peers: at a port, and after they were accepted.
+//! Hostile peers, at a port and after they have been accepted.
 
 use super::*;
 use crate::shared;
@@ -14,8 +14,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
-/// The peer's queue pair number, which the victim's program knows. It is the greater of the two, so the peer
-/// connects.
+/// The peer's queue pair number, which the victim's program knows. It is greater than the victim's, so the
+/// peer is the side that connects.
 const CALLER: u32 = 0xff_fffe;
 
 /// Returns an initiator for a connection request.
@@ -24,7 +24,7 @@ fn request(setup: OobSetup) -> Initiator {
     Initiator::new(&config, 16, 16, &setup.bytes()).expect("it fits")
 }
 
-/// Returns the setup message of a peer that knows all numbers.
+/// Returns the setup message that a peer sends if it knows all numbers.
 fn right(qpn: u32) -> OobSetup {
     OobSetup { destination: qpn, source: CALLER, expects: 11, begins: Some(22), refusal: None }
 }
@@ -97,13 +97,13 @@ fn a_closed_caller_is_rejected_whatever_it_sent() {
     assert_eq!(engine.state(qp), Ok(State::Rts));
 }
 
-/// The peer knows all numbers, and connects from the address that the program named.
+/// The peer knows all numbers, and connects from the address that the program specified.
 #[test]
 fn a_caller_reset_while_waiting_is_rejected() {
     for from in [HOME, IpAddr::from([127, 0, 0, 2])] {
         let engine = open(true);
         let side = Side::new(&engine);
-        // The port listens for another queue pair before this one is ready.
+        // The port already listens for another queue pair before this one is ready.
         let (listens, _) = victim(&side);
         let (qp, qpn) = side.qp();
         let call = || {
@@ -248,8 +248,8 @@ fn a_peer_that_corrupts_shared_memory_ends_only_its_own_connection() {
                 }
             }
         }
-        // Random bytes that may look like frames at first, and then counters that are impossible or change
-        // while they are read.
+        // The peer first writes random bytes that may look like frames, and then counters that are
+        // impossible or change while they are read.
         let memory = channel.region().clone();
         let start = memory.address();
         let mut state = 0x9e37_79b9_7f4a_7c15u64 ^ round;
@@ -264,7 +264,7 @@ fn a_peer_that_corrupts_shared_memory_ends_only_its_own_connection() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 *byte = (state >> 56) as u8;
             }
-            // Write a count that is sometimes plausible, and never the end mark, which would be an orderly
+            // Write a count that is sometimes plausible, but never the end mark, which would be an orderly
             // close.
             let count = ((state >> 40) as u32 & 0xffff).to_ne_bytes();
             scribbled[its..its + 4].copy_from_slice(&count);

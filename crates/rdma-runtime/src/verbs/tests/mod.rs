@@ -103,13 +103,13 @@ fn peer(qpn: u32, begins: u32) -> Option<Peer> {
     Some(Peer { address: HOME, qpn, initial_psn: begins, reads: 16 })
 }
 
-/// Patience of a queue pair that will connect, however busy the machine is, and of one that will not.
+/// The time to wait for a queue pair that will connect even on a busy machine, and for one that will not.
 const PATIENCE: Option<Duration> = Some(SOON);
 const IMPATIENCE: Option<Duration> = Some(Duration::from_millis(300));
 
-/// Creates two queue pairs and connects them, unless `psn_that_b_is_told` is wrong.
-fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32)) {
-    let patience = if psn_that_b_is_told == 11 { PATIENCE } else { IMPATIENCE };
+/// Creates two queue pairs and connects them, unless `psn_given_to_b` is wrong.
+fn meet(a: &Side, b: &Side, psn_given_to_b: u32) -> ((u32, u32), (u32, u32)) {
+    let patience = if psn_given_to_b == 11 { PATIENCE } else { IMPATIENCE };
     let (ours, theirs) = (a.qp(), b.qp());
     for id in 0..4 {
         a.receive(ours.0, 100 + id);
@@ -117,7 +117,7 @@ fn meet(a: &Side, b: &Side, psn_that_b_is_told: u32) -> ((u32, u32), (u32, u32))
     }
     a.engine.modify_to_rtr(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
     a.engine.modify_to_rts(ours.0, 11, 16, patience).expect("it is ready to receive");
-    b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_that_b_is_told)).expect("a port").expect("it is ready");
+    b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_given_to_b)).expect("a port").expect("it is ready");
     b.engine.modify_to_rts(theirs.0, 22, 16, patience).expect("it is ready to receive");
     (ours, theirs)
 }
@@ -135,7 +135,7 @@ fn a_quiet_connection_is_served_beside_a_busy_one() {
     let (engine, other) = (open(false), open(false));
     let (a, b) = (Side::new(&engine), Side::new(&other));
     let (busy, quiet) = (meet(&a, &b, 11), meet(&a, &b, 11));
-    // Both sides poll: no thread sleeps, and no helper has to drive.
+    // Both sides poll, so no thread sleeps and no helper thread has to drive.
     let looked = |side: &Side| {
         let mut found = None;
         let end = side.engine.turn.now() + SOON;
@@ -236,7 +236,7 @@ fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
         engine.destroy_qp(ours.0).expect("it is there");
         let got = b.next();
         assert_eq!((got.status, got.bytes), (Status::Success, 5));
-        // The queue pair does not notice the close before it sends.
+        // The queue pair does not notice the close until it sends.
         while engine.in_use().streams > 0 {
             assert_eq!(engine.poll_cq(b.cq, 1, |_| {}), Ok(0));
         }
@@ -255,7 +255,7 @@ fn work_for_a_vanished_peer_fails_after_other_completions() {
         let (engine, other) = (open(shared_memory), open(shared_memory));
         let (a, b) = (Side::new(&engine), Side::new(&other));
         let [(gone, left), (goes_on, receiver)] = [(); 2].map(|()| meet(&a, &b, 11));
-        // The peer accepts four messages, and leaves before it has a receive for the fifth.
+        // The peer accepts four messages, and leaves before it posts a receive for the fifth.
         (0..5).for_each(|id| b.send(left.0, id, Operation::SEND, 1));
         (0..4).for_each(|id| assert_eq!((b.next().id, a.next().status), (id, Status::Success)));
         engine.destroy_qp(gone.0).expect("it is there");
@@ -280,7 +280,7 @@ fn a_waiting_receiver_learns_that_its_peer_was_killed() {
         let (ours, _) = meet(&a, &b, 11);
         a.send(ours.0, 1, Operation::SEND, 5);
         assert_eq!((a.next().status, b.next().status), (Status::Success, Status::Success));
-        // Close everything without a message, as the system does for a killed program.
+        // Close everything without sending a message, as the system does for a killed program.
         drop((b, other));
         assert_eq!((a.next().status, engine.state(ours.0)), (Status::Flushed, Ok(State::Error)));
         engine.destroy_qp(ours.0).expect("it is there");
@@ -404,7 +404,7 @@ fn unreliable_queue_pairs_send_and_write() {
     a.memory[..2].copy_from_slice(b"uc");
     let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 9000 };
     a.send(ours, 1, Operation::write(remote), 2);
-    // An unreliable send completes when it is sent, whether or not a receive is posted.
+    // An unreliable send completes when it has been sent, whether or not a receive is posted.
     a.send(ours, 2, Operation::SEND, 2);
     assert_eq!((a.next().id, a.next().id), (1, 2));
     b.receive(theirs, 3);

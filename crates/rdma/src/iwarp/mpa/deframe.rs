@@ -1,12 +1,12 @@
-//! Receive path: parses the beginning of the received bytes.
+//! MPA receive path: parses the beginning of the received bytes.
 //!
-//! Purpose  lets the upper layer loop over received bytes at a few nanoseconds per FPDU, without a copy.
-//! Plain    without markers, [`front`] is a pure function of the bytes. Without CRC, a long FPDU is returned
-//!          before it is complete, so that its payload can be stored where it belongs.
+//! Purpose  lets the upper layer step through the received FPDUs in a few nanoseconds each, without a copy.
+//! Plain    without markers, [`front`] is a pure function of the bytes. Without a CRC, a long FPDU is
+//!          returned before it is complete, so that its payload can be stored directly at its destination.
 //! Markers  with markers, a complete FPDU is copied out from between them; the position of the next marker is
 //!          the only state. The CRC is verified first, since a marker can be trusted only if the CRC is
 //!          correct (RFC 5044 §8).
-//! Pad      not checked: siw leaves old bytes in it.
+//! Pad      not checked, because siw leaves stale bytes in it.
 //! Limits   markers are found by counting bytes. The pointer in a marker is only compared with the expected
 //!          value: a mismatch is a fault.
 
@@ -16,7 +16,7 @@ use crate::wire::mpa::{
 use alloc::vec::Vec;
 use kiban_base::crc::Crc32c;
 
-/// The result of parsing the front of the received bytes.
+/// The result of parsing the beginning of the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Front<'a> {
     /// A complete FPDU.
@@ -26,7 +26,7 @@ pub enum Front<'a> {
         /// Length of the FPDU in the stream, in bytes; the next FPDU follows it.
         taken: usize,
     },
-    /// The beginning of an FPDU without CRC, which may be processed at once.
+    /// The beginning of an FPDU without a CRC; it may be processed before the rest arrives.
     Part {
         /// The received part of the ULPDU: all of it, if only the trailer is missing.
         ulpdu: &'a [u8],
@@ -34,11 +34,11 @@ pub enum Front<'a> {
         /// [`super::trailer_bytes`] bytes follow it.
         length: usize,
     },
-    /// This many bytes, in total, are needed to continue.
+    /// At least this many bytes, in total, are needed to continue.
     NeedMore(usize),
 }
 
-/// A violation of MPA's framing. Frame boundaries are lost, and so is the connection.
+/// A violation of MPA framing. Frame boundaries are lost, so the connection must end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Fault {
@@ -49,7 +49,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns the error code for a Terminate with layer LLP, type MPA (RFC 5044 §8).
+    /// Returns the error code for a Terminate message with layer LLP and error type MPA (RFC 5044 §8).
     pub const fn code(self) -> u8 {
         match self {
             Fault::Crc => error::CRC,
@@ -69,8 +69,8 @@ impl core::fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Parses the front of a stream without markers. `crc`: whether CRCs were agreed on; otherwise the field is
-/// ignored.
+/// Parses the next FPDU in a stream without markers. `crc`: whether both ends agreed on CRCs; if not, the
+/// CRC field is ignored.
 ///
 /// # Errors
 /// [`Fault::Crc`].
@@ -93,7 +93,7 @@ pub fn front(crc: bool, bytes: &[u8]) -> Result<Front<'_>, Fault> {
     }
 }
 
-/// Checks an FPDU, including its markers, against its CRC.
+/// Verifies the CRC of an FPDU, which also covers the FPDU's markers.
 #[inline(never)]
 fn verify(fpdu: &[u8]) -> Result<(), Fault> {
     let (covered, field) = fpdu.split_last_chunk::<CRC_BYTES>().expect("an FPDU has eight bytes at least");
@@ -109,7 +109,7 @@ pub struct Deframer {
 
 #[derive(Clone, Debug, Default)]
 struct Markers {
-    /// Position of the front relative to the last marker's start.
+    /// Distance in bytes from the start of the last marker to the next FPDU.
     phase: usize,
     /// The FPDU without its markers and its CRC.
     plain: Vec<u8>,
@@ -128,14 +128,14 @@ impl Deframer {
         self.crc
     }
 
-    /// Returns whether FPDUs have markers, and are therefore returned only when complete.
+    /// Returns whether FPDUs contain markers. If so, they are returned only when complete.
     #[inline]
     pub const fn has_markers(&self) -> bool {
         self.markers.is_some()
     }
 
-    /// Parses the front of `bytes`. With markers, a complete FPDU counts as taken: the next call must start
-    /// after it.
+    /// Parses the next FPDU in `bytes`. With markers, a complete FPDU counts as taken, so the next call must
+    /// start after it.
     ///
     /// # Errors
     /// See [`Fault`].
@@ -150,8 +150,8 @@ impl Deframer {
 
 impl Markers {
     fn front<'a>(&'a mut self, crc: bool, bytes: &[u8]) -> Result<Front<'a>, Fault> {
-        // Markers, their interval and FPDUs are multiples of four bytes, so a marker is before or after a
-        // length field, but never inside it.
+        // The lengths of markers, marker intervals and FPDUs are multiples of four bytes, so a marker can
+        // precede or follow a length field but never splits it.
         let length_at = if self.phase == 0 { MARKER_BYTES } else { 0 };
         let Some(&[l0, l1]) = bytes.get(length_at..).and_then(|rest| rest.first_chunk::<LENGTH_BYTES>())
         else {
@@ -172,8 +172,8 @@ impl Markers {
             if run_bytes == MARKER_INTERVAL_BYTES {
                 let (marker, marker_bytes) =
                     Marker::read(&covered[at..]).expect("a marker is counted among the bytes before the CRC");
-                // RFC 5044 §4.3: the pointer counts bytes of the stream, including other markers; it is zero
-                // for a marker before the length field.
+                // RFC 5044 §4.3: the pointer counts stream bytes, including other markers; it is zero for a
+                // marker directly before the length field.
                 if marker.since_length != at.saturating_sub(length_at) as u16 {
                     return Err(Fault::Marker);
                 }

@@ -1,8 +1,9 @@
-//! Framing of sent ULPDUs.
+//! MPA transmit path: frames ULPDUs.
 //!
 //! Purpose  framing copies no payload: the caller appends header and payload to a buffer between [`begin`]
-//!          and [`end`], or sends them from where they are between [`length_field`] and a [`Trailer`].
-//! Markers  are inserted into finished FPDUs, with a copy and a new CRC. Only conformance tests request them.
+//!          and [`end`], or sends them in place, between a [`length_field`] and a [`Trailer`].
+//! Markers  are inserted into finished FPDUs, which takes a copy and a new CRC. Only conformance tests
+//!          request markers.
 
 use crate::wire::mpa::{
     self as wire, CRC_BYTES, LENGTH_BYTES, MARKER_BYTES, MARKER_INTERVAL_BYTES, Marker, TRAILER_BYTES_MAX,
@@ -33,7 +34,7 @@ pub fn begin(target: &mut Vec<u8>, ulpdu_bytes: usize) -> usize {
     start
 }
 
-/// Ends the FPDU that began at `start`: appends the pad and the CRC, which is zero without `crc`.
+/// Ends the FPDU that began at `start`: appends the pad and the CRC field, which is zero if `crc` is false.
 ///
 /// # Panics
 /// If the number of appended bytes differs from the one given to [`begin`].
@@ -47,7 +48,7 @@ pub fn end(target: &mut Vec<u8>, start: usize, crc: bool) {
     target.extend_from_slice(&field);
 }
 
-/// The pad and CRC after a ULPDU that is sent from where it is.
+/// The pad and CRC that follow a ULPDU sent in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trailer {
     bytes: [u8; TRAILER_BYTES_MAX],
@@ -55,13 +56,13 @@ pub struct Trailer {
 }
 
 impl Trailer {
-    /// Returns the trailer of a ULPDU of this length, without CRC.
+    /// Returns the trailer, without a CRC, for a ULPDU of this length.
     #[inline]
     pub const fn plain(ulpdu_bytes: usize) -> Trailer {
         Trailer { bytes: [0; TRAILER_BYTES_MAX], length: wire::trailer_bytes(ulpdu_bytes) as u8 }
     }
 
-    /// Returns the trailer, with CRC, of a ULPDU given in pieces.
+    /// Returns the trailer, with a CRC, for a ULPDU given in pieces.
     ///
     /// # Panics
     /// If the total length exceeds [`ULPDU_BYTES_MAX`].
@@ -87,7 +88,7 @@ impl Trailer {
 /// The sender of a stream whose receiver requested markers.
 #[derive(Clone, Debug, Default)]
 pub struct MarkerInserter {
-    /// Position in the stream relative to the last marker's start.
+    /// Distance in bytes from the start of the last marker to the current position.
     phase: usize,
 }
 
@@ -97,7 +98,7 @@ impl MarkerInserter {
         MarkerInserter { phase: 0 }
     }
 
-    /// Appends complete FPDUs to `target` with markers inserted. Their CRCs, if `crc`, are recomputed to
+    /// Appends complete FPDUs to `target` and inserts markers. If `crc` is true, the CRCs are recomputed to
     /// cover the markers.
     ///
     /// # Panics

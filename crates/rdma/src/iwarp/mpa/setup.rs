@@ -8,16 +8,15 @@
 //!   first FPDU, the RTR if one is agreed on ──▶  may send now
 //! ```
 //!
-//! CRC              used in both directions if either end requests it (RFC 5044 §7.1.1). A reply repeats the
-//!                  request's bit, as siw's does, since some initiators check only that.
-//! Depths           a responder offers no more than requested and accepts no more than it has. An initiator
-//!                  adopts the reply: its ORD is lowered to the peer's IRD, its IRD raised to the peer's ORD
-//!                  within its maximum.
-//! Errors           a responder answers invalid requests as siw of Linux 6.1 does: with a reject if the frame
-//!                  was readable but asks for the impossible, otherwise not at all.
+//! CRC              used in both directions if either end requests it (RFC 5044 §7.1.1). Like siw's, a reply
+//!                  repeats the CRC bit of the request, because some initiators check only that bit.
+//! Depths           a responder offers no more than was requested and accepts no more than its own maximum.
+//!                  An initiator adopts the values in the reply: it lowers its ORD to the peer's IRD and
+//!                  raises its IRD to the peer's ORD, up to its maximum.
+//! Errors           a responder answers invalid requests as siw of Linux 6.1 does: with a reject if the
+//!                  frame was readable but its request cannot be met, and otherwise not at all.
 //! Limits           512 bytes of private data, including the setup word; siw accepts 256. No timer.
-//! Not implemented  an initiator does not retry with revision 1 when a peer supports no other; the caller
-//!                  can.
+//! Not implemented  retrying with revision 1 when a peer supports no other revision. The caller can do so.
 
 use crate::wire::mpa::{
     DEPTH_MAX, PRIVATE_DATA_BYTES_MAX, Rtr, SETUP_BYTES, START_BYTES, Setup, Side, Start, error,
@@ -26,13 +25,13 @@ use alloc::vec::Vec;
 use kiban_base::Malformed;
 
 kiban_base::choices! {
-    /// Whether FPDUs are protected by CRC.
+    /// Whether FPDUs are protected by a CRC.
     pub enum CrcUse {
-        /// Not requested; used if the peer requests it.
+        /// Does not request CRCs, but uses them if the peer requests them.
         Off = "off",
-        /// Requested, and used even if the reply does not repeat the request (RFC 5044 §7.1.1).
+        /// Requests CRCs, and uses them even if the reply does not confirm the request (RFC 5044 §7.1.1).
         Wanted = "wanted",
-        /// Requested; a reply that does not repeat the request is a fault.
+        /// Requests CRCs, and treats a reply that does not confirm the request as a fault.
         Required = "required",
     }
 }
@@ -42,20 +41,21 @@ kiban_base::settings! {
     pub struct Config {
         /// Revision of MPA that an initiator uses, 1 or 2; a responder follows the request.
         revision: u8 = 2,
-        /// Whether an initiator of revision 2 negotiates depths and which side sends first (S of RFC 6581).
+        /// Whether an initiator that uses revision 2 negotiates depths and the side that sends first (flag S
+        /// in RFC 6581).
         enhanced: bool = true,
-        /// Whether FPDUs are protected by CRC.
+        /// Whether FPDUs are protected by a CRC.
         crc: CrcUse = CrcUse::Off,
         /// Whether to request markers from the peer.
         markers: bool = false,
-        /// Whether to send markers to a peer that requests them. If not, such a peer is rejected, which RFC
-        /// 5044 forbids but siw does.
+        /// Whether to send markers to a peer that requests them. If not, such a peer is rejected, as siw
+        /// does although RFC 5044 forbids it.
         markers_out: bool = true,
-        /// Maximum number of RDMA Reads answered concurrently per peer. siw: 128.
+        /// Maximum number of RDMA Reads from one peer that are outstanding at a time. siw allows 128.
         ird_max: u16 = 128,
-        /// Maximum number of outstanding RDMA Reads per peer. siw: 128.
+        /// Maximum number of outstanding RDMA Reads to one peer. siw allows 128.
         ord_max: u16 = 128,
-        /// Whether an initiator offers that either side may send first (A of RFC 6581).
+        /// Whether an initiator offers to let either side send first (flag A in RFC 6581).
         peer_to_peer: bool = false,
         /// Whether an empty FPDU is offered and accepted as the ready-to-receive message.
         rtr_empty: bool = false,
@@ -63,10 +63,10 @@ kiban_base::settings! {
         rtr_write: bool = true,
         /// Whether a zero-length RDMA Read is offered and accepted as the ready-to-receive message.
         rtr_read: bool = true,
-        /// Whether an initiator requests immediate data and atomics (RFC 7306); only kiban's ends confirm
+        /// Whether an initiator requests immediate data and atomics (RFC 7306); only kiban peers confirm
         /// them.
         extensions: bool = false,
-        /// Maximum private data in bytes, in either direction, including the setup word. siw: 256.
+        /// Maximum private data in bytes, in either direction, including the setup word. siw allows 256.
         private_data_bytes_max: usize = PRIVATE_DATA_BYTES_MAX,
     }
 }
@@ -85,7 +85,7 @@ impl Config {
     }
 }
 
-/// Returns a ready-to-receive message that both ends support. A Write comes first, as siw prefers it: it
+/// Returns a ready-to-receive message that both ends support. A Write is preferred, as in siw, because it
 /// needs no response and no resources.
 fn common_rtr(ours: &Setup, theirs: &Setup) -> Option<Rtr> {
     [Rtr::Write, Rtr::Read, Rtr::Empty].into_iter().find(|&rtr| ours.has(rtr) && theirs.has(rtr))
@@ -96,11 +96,11 @@ fn common_rtr(ours: &Setup, theirs: &Setup) -> Option<Rtr> {
 pub struct Agreed {
     /// The revision of MPA.
     pub revision: u8,
-    /// Whether depths were negotiated (RFC 6581); otherwise they are the local host's.
+    /// Whether depths were negotiated (RFC 6581). If not, they are the local host's values.
     pub enhanced: bool,
     /// Whether both ends support RFC 7306.
     pub extensions: bool,
-    /// Whether FPDUs are protected by CRC, in both directions.
+    /// Whether FPDUs are protected by a CRC, in both directions.
     pub crc: bool,
     /// Whether received FPDUs have markers.
     pub markers_in: bool,
@@ -110,12 +110,12 @@ pub struct Agreed {
     pub ird: u16,
     /// Maximum number of outstanding RDMA Reads to the peer.
     pub ord: u16,
-    /// The ready-to-receive message: an initiator sends it before anything else, a responder sends nothing
-    /// before it arrives.
+    /// The ready-to-receive message: an initiator sends it before anything else, and a responder sends
+    /// nothing before it arrives.
     pub rtr: Option<Rtr>,
-    /// Private data of the reply. Empty for a responder, which had it in [`PeerRequest`].
+    /// Private data in the reply. Empty for a responder, which received the initiator's in [`PeerRequest`].
     pub private_data: Vec<u8>,
-    /// Number of bytes that the reply took from the last run given to [`Initiator::take`]; FPDUs follow them.
+    /// How many bytes of the last run given to [`Initiator::take`] belonged to the reply; FPDUs follow them.
     /// Zero for a responder.
     pub consumed: usize,
 }
@@ -124,11 +124,11 @@ pub struct Agreed {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SetupFault {
-    /// The frame does not begin with the expected key, that of a request or of a reply.
+    /// The frame does not begin with the key of a request or a reply, whichever was expected.
     Key,
-    /// The revision is unknown, or in a reply differs from the request's.
+    /// The revision is unknown, or the revision in a reply differs from the request's.
     Revision,
-    /// More private data than the settings allow.
+    /// The frame has more private data than the settings allow.
     PrivateDataLength,
     /// The setup-word flag (S) is set, but the private data is too short for the word.
     SetupLength,
@@ -177,8 +177,8 @@ impl SetupFault {
         }
     }
 
-    /// Returns the error code for the Terminate (layer LLP, type MPA) that an initiator may send before it
-    /// closes.
+    /// Returns the error code for the Terminate message (layer LLP, error type MPA) that an initiator may
+    /// send before it closes the connection.
     pub const fn code(self) -> u8 {
         match self {
             SetupFault::Ird => error::IRD,
@@ -211,7 +211,7 @@ impl core::fmt::Display for SetupFault {
 
 impl core::error::Error for SetupFault {}
 
-/// The host's private data does not fit the frame. Nothing was changed.
+/// The host's private data does not fit into the frame. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrivateDataTooLong {
     /// Number of bytes that would fit.
@@ -263,8 +263,8 @@ impl Incoming {
     /// Takes the bytes that belong to the frame. Returns its fixed part and the number of bytes taken from
     /// `run` when it is complete.
     ///
-    /// A fault is reported as soon as it is visible, so that a peer with another protocol need not wait for a
-    /// timer.
+    /// A fault is reported as soon as it is detected, so that a peer that uses another protocol is not kept
+    /// waiting until a timeout.
     fn take(&mut self, run: &[u8]) -> Result<Option<(Start, usize)>, SetupFault> {
         let front_bytes = run.len().min(START_BYTES.saturating_sub(self.bytes.len()));
         self.bytes.extend_from_slice(&run[..front_bytes]);
@@ -336,8 +336,8 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// Begins a connection with at most `ird` outstanding RDMA Reads from the peer and `ord` to it; both are
-    /// lowered to the settings' maximum.
+    /// Begins a connection with at most `ird` outstanding RDMA Reads from the peer and `ord` to it. Both
+    /// values are capped at the maxima in the settings.
     ///
     /// # Errors
     /// [`PrivateDataTooLong`].
@@ -376,15 +376,16 @@ impl Initiator {
         &self.request
     }
 
-    /// Takes received bytes, each once.
+    /// Takes received bytes. Each byte must be passed exactly once.
     ///
     /// # Errors
-    /// The peer's fault; the connection must be closed.
+    /// The fault in the peer's frame; the connection must be closed.
     pub fn take(&mut self, run: &[u8]) -> Result<Answer, SetupFault> {
         match self.reply.take(run)? {
             None => Ok(Answer::NeedMore),
             Some((start, _)) if start.rejected => {
-                // siw's reject of a broken setup has S but no private data; it is still a reject.
+                // When siw rejects an invalid request, its reply has flag S but no private data. Treat it as
+                // a reject all the same.
                 let private_data = self.reply.split(&start).map_or(&[][..], |(_, rest)| rest).to_vec();
                 Ok(Answer::Rejected(Rejected { private_data }))
             }
@@ -425,10 +426,11 @@ impl Initiator {
     }
 
     fn negotiate(&self, ours: &Setup, theirs: &Setup) -> Result<(u16, u16, Option<Rtr>), SetupFault> {
-        // 3FFF: the hosts negotiate the depth themselves (RFC 6581 §9), and the request's value stays.
+        // 3FFF means that the hosts negotiate the depth themselves (RFC 6581 §9). Keep the value in the
+        // request.
         let ird = if theirs.ord == DEPTH_MAX { self.ird } else { theirs.ord };
-        // A responder that wants a higher depth than offered gets it, within the maximum (siw's relaxed
-        // negotiation).
+        // A responder that requests a higher depth than was offered gets it, up to the maximum (siw's
+        // relaxed negotiation).
         if ird > self.config.ird_max {
             return Err(SetupFault::Ird);
         }
@@ -451,10 +453,10 @@ pub struct PeerRequest {
     pub enhanced: bool,
     /// Whether the peer supports RFC 7306.
     pub extensions: bool,
-    /// Number of outstanding RDMA Reads that the peer wants, limited to the settings' maximum, which also
-    /// applies if the peer stated none.
+    /// Number of outstanding RDMA Reads that the peer wants, capped at the maximum in the settings. If the
+    /// peer stated no number, this is the maximum.
     pub ird: u16,
-    /// Number of concurrent RDMA Reads that the peer accepts, limited likewise.
+    /// Number of concurrent RDMA Reads that the peer accepts, with the same cap.
     pub ord: u16,
     /// Whether the peer allows this side to send first, after a ready-to-receive message.
     pub peer_to_peer: bool,
@@ -462,12 +464,12 @@ pub struct PeerRequest {
     pub private_data: Vec<u8>,
 }
 
-/// A request that cannot be accepted. Send `reply`, unless it is empty, then close the connection.
+/// A request that cannot be accepted. Send `reply` unless it is empty, and then close the connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused {
     /// The reason.
     pub fault: SetupFault,
-    /// A reject; empty if the request was unreadable.
+    /// A reject, or empty if the request was unreadable.
     pub reply: Vec<u8>,
 }
 
@@ -476,7 +478,7 @@ pub struct Refused {
 pub struct Responder {
     config: Config,
     request: Incoming,
-    /// The complete request: its fixed part and its setup word.
+    /// The fixed part and the setup word of the complete request.
     received_request: Option<(Start, Option<Setup>)>,
 }
 
@@ -490,11 +492,11 @@ impl Responder {
         }
     }
 
-    /// Takes received bytes, each once, including those that arrive before the host has decided. Returns
-    /// `None` while the request is incomplete.
+    /// Takes received bytes, including those that arrive before the host has decided. Each byte must be
+    /// passed exactly once. Returns `None` while the request is incomplete.
     ///
     /// # Errors
-    /// The peer's fault.
+    /// The fault in the peer's frame.
     pub fn take(&mut self, run: &[u8]) -> Result<Option<PeerRequest>, Refused> {
         let silent = |fault| Refused { fault, reply: Vec::new() };
         if self.received_request.is_some() {
@@ -528,9 +530,9 @@ impl Responder {
     /// Accepts the request. Returns the reply and the agreed values. `ord` is lowered to what the peer
     /// accepts; `ird` is raised to what the peer wants, within the settings' maximum.
     ///
-    /// The peer may send as soon as it has the reply. siw fails the connection when an FPDU arrives in one
-    /// segment with the reply, so the caller must send none before the peer's first FPDU, or before the reply
-    /// is known to have arrived.
+    /// The peer may send as soon as it has the reply. siw fails the connection if an FPDU arrives in the
+    /// same segment as the reply. The caller must therefore send no FPDU until the peer's first FPDU has
+    /// arrived or the reply is known to have arrived.
     ///
     /// # Errors
     /// [`PrivateDataTooLong`].
@@ -580,7 +582,7 @@ impl Responder {
         frame(&self.config, self.reply(start, true), setup, private_data)
     }
 
-    /// Returns the fixed part of a reply. It repeats the peer's request bits, as siw does.
+    /// Returns the fixed part of a reply. Like siw's, it repeats the flag bits of the request.
     fn reply(&self, request: Start, rejected: bool) -> Start {
         Start {
             side: Side::Reply,
@@ -605,15 +607,15 @@ impl Responder {
         }
     }
 
-    /// Returns the ready-to-receive message to wait for. If the peer offers no supported one, propose a
-    /// Write, as siw does: the peer may still support it.
+    /// Returns the ready-to-receive message to wait for. If the peer offers none that is supported here, the
+    /// result is a Write, as in siw: the peer may support it although it did not offer it.
     fn choose_rtr(&self, theirs: &Setup) -> Option<Rtr> {
         let ours = self.config.setup(true, 0, 0);
         theirs.peer_to_peer.then(|| common_rtr(&ours, theirs).unwrap_or(Rtr::Write))
     }
 
-    /// Returns the depths requested by the peer, limited to the settings. A depth of 3FFF, "the hosts
-    /// negotiate it" (RFC 6581 §9), is treated like any other that is too large.
+    /// Returns the depths requested by the peer, capped at the maxima in the settings. A depth of 3FFF,
+    /// which means that the hosts negotiate it (RFC 6581 §9), is capped like any other large value.
     fn depths(&self, theirs: Option<&Setup>) -> (u16, u16) {
         let (ird_max, ord_max) = (self.config.ird_max, self.config.ord_max);
         theirs.map_or((ird_max, ord_max), |theirs| (theirs.ord.min(ird_max), theirs.ird.min(ord_max)))

@@ -9,8 +9,9 @@
 //! ERR            QpState::Error
 //! ```
 //!
-//! Kind   a queue pair is created for datagrams or for a stream, and never changes.
-//! State  in all but ERR its [`QpState`] is `Idle`, since no stream changes it.
+//! Kind   a queue pair is created either for datagrams or for a stream, and its kind never changes.
+//! State  in every state except ERR, its [`QpState`] is `Idle`, because it has no stream that would change
+//!        it.
 
 use super::super::error::RequestError;
 use super::super::work::Operation;
@@ -24,7 +25,7 @@ pub struct DatagramState {
     pub receives: bool,
     /// Whether work requests are accepted and sent.
     pub sends: bool,
-    /// Stopped by a send error: sends are flushed until the state is set again.
+    /// A send error has stopped the send queue: sends are flushed until the host sets the state again.
     pub stopped: bool,
     /// The Q_Key that incoming datagrams must have.
     pub qkey: u32,
@@ -36,7 +37,7 @@ impl DatagramState {
         self.sends && !self.stopped
     }
 
-    /// Decides what happens to posted work.
+    /// Decides whether posted work is refused, flushed or queued.
     pub(in super::super) fn validate_post(&self, operation: &Operation) -> Result<Post, RequestError> {
         match operation {
             _ if self.stopped => Ok(Post::Flushed),

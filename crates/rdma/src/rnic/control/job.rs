@@ -9,7 +9,7 @@ pub(in super::super) enum Job {
     Message { wqe: u64, cursor: Cursor, sent: u32, length: u32 },
     /// The immediate data after a Write.
     Immediate { wqe: u64, data: u64, solicited: bool },
-    /// Read requests, one per element, from this element on.
+    /// Read requests, one per element, starting with this element.
     Requests { wqe: u64, element: usize, behind: u64 },
     /// The response to the peer's oldest read.
     Response,

@@ -8,12 +8,12 @@
 //!    └──────────────────────── reset ───────────────────────────────────────────┘
 //! ```
 //!
-//! Idle       receives may be posted; sends too, if a stream is being set up (`Rnic::expect`): they wait for
-//!            it.
-//! Rts        everything is allowed.
+//! Idle       receives may be posted. Sends may be posted too if a stream is being set up (`Rnic::expect`),
+//!            and wait for it.
+//! Rts        all operations are allowed.
 //! Closing    posted work is still sent, then the stream is finished.
 //! Terminate  only the Terminate message is still sent.
-//! Error      all work is flushed, as is anything posted.
+//! Error      all work is flushed, and so is any work posted later.
 
 use super::super::clocks::Step;
 use super::super::error::RequestError;
@@ -36,15 +36,15 @@ use kiban_base::Slab;
 #[derive(Debug)]
 pub(in super::super) struct Qp {
     pub(in super::super) number: u32,
-    /// The number that its completions report: its own number, unless the host set another.
+    /// The queue pair number in its completions: its own number, unless the host has set another.
     pub(in super::super) qpn: u32,
     pub(in super::super) attributes: QpAttributes,
     pub(in super::super) state: QpState,
     /// Set for a datagram queue pair, which has no stream.
     pub(in super::super) datagram: Option<DatagramState>,
-    /// The traits agreed with the peer; while a stream is being set up, the expected ones.
+    /// The traits agreed on with the peer or, while a stream is being set up, the expected traits.
     pub(in super::super) traits: StreamTraits,
-    /// Whether the peer is known to be kiban's, regardless of the stream's setup.
+    /// Whether the peer is known to be a kiban NIC, regardless of how the stream was set up.
     pub(in super::super) peer_is_kiban: bool,
     /// A stream is being set up: sends are accepted and wait for it.
     pub(in super::super) is_expecting: bool,
@@ -58,21 +58,22 @@ pub(in super::super) struct Qp {
     pub(in super::super) irrq: Irrq,
     /// The message that the send module has partly sent.
     pub(in super::super) job: Option<Job>,
-    /// Read requests not yet made; other messages may be sent between them.
+    /// Read requests that are still to be made; other messages may be sent between them.
     pub(in super::super) asking: Option<Job>,
-    /// Responses were served last: the send queue is next.
+    /// The last message was a response, so the send queue is next.
     pub(in super::super) sq_turn: bool,
     /// The next message sequence number (MSN) for each of the peer's queues.
     pub(in super::super) sequence_out: [u32; 4],
     /// The expected MSN of each local queue.
     pub(in super::super) sequence_in: [u32; 4],
-    /// Segments made, and how many of them, from the first on, the lower layer no longer holds.
+    /// The number of segments made, and the number of those, counted from the first, that the lower layer no
+    /// longer holds.
     pub(in super::super) segments_out: u64,
     pub(in super::super) confirmed: u64,
     /// The access that peers have through this queue pair.
     pub(in super::super) allows: Access,
-    /// Writes, Sends and immediate data complete when the peer acknowledges their arrival; both ends
-    /// acknowledge.
+    /// Both ends acknowledge messages: Writes, Sends and immediate data complete when the peer acknowledges
+    /// their arrival.
     pub(in super::super) acknowledges: bool,
     /// WQEs that await an acknowledgement, and the number of messages that the peer has acknowledged.
     pub(in super::super) unacknowledged: VecDeque<u64>,
@@ -80,7 +81,7 @@ pub(in super::super) struct Qp {
     /// The number of messages that have arrived here, and how many of them have been acknowledged.
     pub(in super::super) arrived: u64,
     pub(in super::super) acked: u64,
-    /// Whether a leave announcement is still to be sent, and whether the peer has sent one.
+    /// Whether this end still has to announce that it is leaving, and whether the peer has announced it.
     pub(in super::super) leave_pending: bool,
     pub(in super::super) peer_is_leaving: bool,
     /// A Terminate message to be sent.
@@ -133,7 +134,7 @@ impl Qp {
         }
     }
 
-    /// Returns the protection domain and the queue pair number, for steering tag checks.
+    /// Returns the protection domain and the queue pair number, which are needed to check steering tags.
     #[inline]
     pub(in super::super) fn owner(&self) -> (u32, u32) {
         (self.attributes.pd, self.number)
@@ -183,7 +184,7 @@ impl Qp {
         }
     }
 
-    /// Records that a message of a WQE was sent that the peer will acknowledge.
+    /// Records that a WQE's message was sent and that the peer will acknowledge it.
     #[inline]
     pub(in super::super) fn await_arrival(&mut self, wqe: u64) {
         if self.acknowledges {
@@ -192,7 +193,7 @@ impl Qp {
         }
     }
 
-    /// Counts a message from the peer that has been placed completely, for acknowledgement.
+    /// Counts a message from the peer that has been placed completely and must be acknowledged.
     #[inline]
     pub(in super::super) fn has_arrived(&mut self, outputs: &mut Outputs) {
         if self.acknowledges {
@@ -201,13 +202,14 @@ impl Qp {
         }
     }
 
-    /// Returns whether an acknowledgement or a leave announcement is to be sent.
+    /// Returns whether an acknowledgement or an announcement that this end is leaving is to be sent.
     #[inline]
     pub(in super::super) fn acknowledgement_pending(&self) -> bool {
         (self.arrived != self.acked || self.leave_pending) && (self.is_up() || self.terminate.is_some())
     }
 
-    /// Records that `arrived` of our messages have arrived. Returns false if fewer were outstanding.
+    /// Records that `arrived` of our messages have arrived at the peer. Returns false if fewer were
+    /// outstanding.
     pub(in super::super) fn on_acknowledgement(&mut self, arrived: u64, outputs: &mut Outputs) -> bool {
         while self.acknowledged < arrived {
             let Some(wqe) = self.unacknowledged.pop_front() else { return false };
@@ -284,7 +286,8 @@ impl Qp {
         }
         if let Some((number, status)) = oldest {
             self.sq.done(number, status);
-            // Earlier work requests were sent and are flushed; the one at fault keeps its own status.
+            // Earlier work requests have been sent, so they are flushed; the one at fault keeps its own
+            // status.
             self.flush_before(number, outputs);
         }
         outputs
@@ -315,7 +318,8 @@ impl Qp {
         self.complete_finished(outputs);
     }
 
-    /// Gives up: the expected stream will never come, or the peer that left does not return.
+    /// Gives up the queue pair: the expected stream will never arrive, or the peer that left does not
+    /// return.
     pub(in super::super) fn give_up(&mut self, outputs: &mut Outputs) {
         if let Some((number, _)) = self.sq.front() {
             self.sq.done(number, Status::Lost);
@@ -332,8 +336,8 @@ impl Qp {
         if self.state == QpState::Idle {
             return;
         }
-        // An orderly close alone does not show that the peer left: the system of a killed process does the
-        // same.
+        // An orderly close alone does not show that the peer left: the operating system also closes the
+        // streams of a killed process in order.
         let in_order = in_order && (self.peer_is_leaving || !self.acknowledges);
         if in_order && self.outlives_peer_close && self.state == QpState::Rts && self.rq.incoming.is_none() {
             self.has_outlived_peer = true;
@@ -367,8 +371,9 @@ impl Qp {
             Reason { layer: 0, kind: 2, .. } | Reason::LOCAL_ERROR => Status::RemoteOperation,
             _ => Status::RemoteRequest,
         };
-        // A refused read is identified by the request in the Terminate: reads before it may succeed later. A
-        // Write or a Send has left, so only work that has not completed yet can still report the error.
+        // A refused read is identified by the request in the Terminate, since earlier reads may still
+        // succeed. A refused Write or Send may already have completed, so the oldest incomplete work reports
+        // the error.
         let refused = terminate.read_request.and_then(|request| self.orrq.find_read(&request));
         let oldest = match (refused, self.orrq.entries.front()) {
             (Some(number), _) => Some(number),
@@ -394,7 +399,7 @@ impl Qp {
         wqes.front().map(|work| work.sges.iter().map(|sge| u64::from(sge.length)).sum())
     }
 
-    /// Takes a receive for the next message from the queue pair's own or its shared receive queue.
+    /// Takes a receive for the next message from the queue pair's own receive queue or its shared one.
     pub(in super::super) fn take_receive(
         &mut self,
         srqs: &mut Slab<SharedReceiveQueue>,
@@ -410,7 +415,7 @@ impl Qp {
         work
     }
 
-    /// Releases this queue pair's references to other objects, which count their users, before destruction.
+    /// Before destruction, releases this queue pair's references to other objects, which count their users.
     pub(in super::super) fn release(
         &self,
         smt: &mut StagTable,

@@ -1,8 +1,8 @@
 //! ORRQ and IRRQ: outstanding reads and atomics.
 //!
-//! ORRQ  our requests. A response must match the oldest of them exactly; nothing else is accepted.
-//! IRRQ  the peer's requests, at most as many as agreed (IRD). The send module alternates between their
-//!       responses and the send queue, message by message.
+//! ORRQ  (outbound) our requests. A response must match the oldest of them exactly; no other is accepted.
+//! IRRQ  (inbound) the peer's requests, at most the agreed number (IRD). The send module alternates between
+//!       their responses and the send queue, message by message.
 
 use super::super::work::{Sge, TaggedAddress};
 use crate::wire::rdmap::ReadRequest;
@@ -11,13 +11,13 @@ use alloc::collections::VecDeque;
 /// An outstanding request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum OutstandingRequest {
-    /// A read of the peer's memory into an element, of which `here` bytes have arrived.
+    /// A read from the peer's memory into an element; `here` bytes have arrived.
     Read { source: TaggedAddress, sink: Sge, here: u32 },
     /// An atomic operation.
     Atomic { identifier: u32 },
 }
 
-/// One of our requests, without a response so far.
+/// One of our requests that has no complete response yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) struct OrrqEntry {
     /// The WQE that it belongs to.

@@ -22,7 +22,7 @@ pub(in super::super) struct Incoming {
 pub(in super::super) struct ReceiveQueue {
     pub(in super::super) wqes: VecDeque<ReceiveWork>,
     pub(in super::super) most: usize,
-    /// The message of which segments are still to come.
+    /// The message that is partly received.
     pub(in super::super) incoming: Option<Incoming>,
     /// A message waits for a receive.
     pub(in super::super) awaits_receive: bool,
@@ -42,7 +42,7 @@ pub(in super::super) struct SharedReceiveQueue {
     pub(in super::super) most: usize,
     /// Number of queue pairs that use it.
     pub(in super::super) users: usize,
-    /// One event is raised when fewer receives are left.
+    /// One event is raised when the queue has fewer receives than this.
     pub(in super::super) limit: usize,
     /// Queue pairs with a message that waits for a receive.
     pub(in super::super) waiters: Vec<u32>,

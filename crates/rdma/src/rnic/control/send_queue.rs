@@ -1,7 +1,7 @@
 //! SQ: outgoing work requests, in order.
 //!
-//! WQEs start in the order of posting and complete in the order of posting, whatever the order of the
-//! responses. In between, a WQE has been sent (the lower layer may still hold its bytes) or waits for the
+//! WQEs start and complete in the order in which they were posted, whatever the order of the responses. In
+//! between, a WQE may have been sent, with the lower layer still holding its bytes, or may wait for the
 //! peer's responses.
 
 use super::super::work::{SendWork, Status};
@@ -12,7 +12,7 @@ use alloc::collections::VecDeque;
 pub(in super::super) enum Progress {
     /// Not started.
     Posted,
-    /// The send module works on it; `unanswered` requests await their responses.
+    /// The send module is working on it; `unanswered` requests await their responses.
     Started { unanswered: u32 },
     /// All its segments have been made.
     Sent { unanswered: u32, last_segment: u64 },
@@ -44,14 +44,15 @@ impl Wqe {
 pub(in super::super) struct SendQueue {
     /// The front is the oldest incomplete WQE.
     wqes: VecDeque<Wqe>,
-    /// How many of them have started.
+    /// How many of the WQEs have started.
     started: usize,
     /// The number of the front WQE.
     first: u64,
     pub(in super::super) most: usize,
-    /// Whether the front is the NIC's own work, whose result is never reported, not even an error.
+    /// Whether the front WQE is the NIC's own work, whose result is never reported, even if it is an error.
     quiet: bool,
-    /// WQEs from this number on were posted after the close: they never start, and are flushed in their turn.
+    /// WQEs with this number or a higher one were posted after the close. They never start, and are flushed
+    /// when their turn comes.
     closed_from: Option<u64>,
 }
 
@@ -84,7 +85,7 @@ impl SendQueue {
         self.wqes.push_front(Wqe { work, progress: Progress::Posted });
     }
 
-    /// Closes the queue: work posted from now on is flushed in its turn.
+    /// Closes the queue: work posted from now on is not sent, and is flushed when its turn comes.
     pub(in super::super) fn close(&mut self) {
         self.closed_from = Some(self.first + self.wqes.len() as u64);
     }
@@ -101,7 +102,7 @@ impl SendQueue {
         self.wqes.get(self.started).map(|wqe| (number, wqe)).filter(|_| !self.is_late(number))
     }
 
-    /// Returns whether no WQE is started and incomplete.
+    /// Returns whether every WQE that has started is complete.
     pub(in super::super) fn is_alone(&self) -> bool {
         self.started == 0
     }
@@ -125,7 +126,7 @@ impl SendQueue {
         self.wqes.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
     }
 
-    /// Returns a WQE by its number, for changes.
+    /// Returns a mutable reference to the WQE with this number.
     #[inline]
     pub(in super::super) fn get_mut(&mut self, number: u64) -> Option<&mut Wqe> {
         self.wqes.get_mut(usize::try_from(number.checked_sub(self.first)?).ok()?)
@@ -169,8 +170,8 @@ impl SendQueue {
         }
     }
 
-    /// Removes and returns the oldest WQE if it is complete, given that the lower layer no longer holds the
-    /// first `confirmed` segments.
+    /// Removes and returns the oldest WQE if it is complete. The lower layer no longer holds the first
+    /// `confirmed` segments.
     #[inline]
     pub(in super::super) fn pop(&mut self, confirmed: u64) -> Option<(SendWork, Status)> {
         loop {
@@ -188,12 +189,12 @@ impl SendQueue {
         }
     }
 
-    /// Removes and returns the oldest WQE, whatever its progress.
+    /// Removes and returns the oldest WQE, regardless of its progress.
     pub(in super::super) fn pop_front(&mut self) -> Option<SendWork> {
         self.take_front().or_else(|| self.take_front())
     }
 
-    /// Removes the front WQE. Returns nothing if there is none, or if it was the NIC's own.
+    /// Removes the front WQE. Returns `None` if there is none, or if it was the NIC's own work.
     fn take_front(&mut self) -> Option<SendWork> {
         let wqe = self.wqes.pop_front()?;
         self.started = self.started.saturating_sub(1);

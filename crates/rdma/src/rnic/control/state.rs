@@ -7,7 +7,7 @@ pub enum QpState {
     Idle,
     /// Connected: ready to send.
     Rts,
-    /// Closing: posted work is completed, then the stream ends.
+    /// The connection is closing: posted work is completed, then the stream ends.
     Closing,
     /// An error occurred: a Terminate is to be sent.
     Terminate,
@@ -38,8 +38,8 @@ pub struct QpAttributes {
     pub inline_bytes_max: usize,
     /// Whether all sends generate completions.
     pub signal_all: bool,
-    /// Whether a message without a posted receive waits, and stops the stream. Otherwise it ends the
-    /// connection, as the standard requires.
+    /// Whether a message that finds no posted receive stops the stream and waits for one. Otherwise such a
+    /// message ends the connection, as the standard requires.
     pub waits_for_receives: bool,
 }
 
@@ -52,8 +52,9 @@ pub struct StreamTraits {
     pub ord: u16,
     /// Whether both ends support RFC 7306.
     pub extensions: bool,
-    /// Whether both ends are kiban's and support its own messages. [`super::super::Rnic::set_peer_is_kiban`]
-    /// declares it where the creator of the traits cannot know.
+    /// Whether both ends are kiban NICs and support kiban's own messages.
+    /// [`super::super::Rnic::set_peer_is_kiban`] sets this where the code that creates the traits cannot
+    /// know it.
     pub kiban: bool,
     /// Whether we may send before the peer has sent (RFC 5044 §7.1.2: a responder may not).
     pub may_send: bool,

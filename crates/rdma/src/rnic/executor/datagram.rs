@@ -1,13 +1,14 @@
-//! Datagrams: sending the oldest one posted, and receiving.
+//! Datagrams: sends the oldest posted datagram, and handles received ones.
 //!
 //! Transmit path  header and payload are copied together, which completes the work request. An invalid
 //!                request stops only the send queue: InfiniBand's SQE state, defined for unreliable services
 //!                (ibv_modify_qp(3)).
-//! Receive path   errors get no answer: a datagram without a matching queue pair, Q_Key, receive or
-//!                sufficient room is dropped and counted, and the receive stays posted. This is class D of
-//!                InfiniBand's responder errors, and what Linux's rdma_rxe does (`RESPST_ERR_LENGTH` in
-//!                rxe_resp.c) when the receive is too short. For a shared receive queue, rdma_rxe completes
-//!                the receive with an error (class E); here it stays posted as well.
+//! Receive path   errors are not answered. A datagram is dropped and counted if no queue pair or Q_Key
+//!                matches, if no receive is posted, or if the receive is too short; the receive stays
+//!                posted. This is class D of InfiniBand's responder errors. Linux's rdma_rxe behaves the
+//!                same way when the receive is too short (`RESPST_ERR_LENGTH` in rxe_resp.c). For a shared
+//!                receive queue, rdma_rxe completes the receive with an error (class E); here it stays
+//!                posted as well.
 //! GRH            40 bytes before the payload are reserved for a global routing header, which the caller
 //!                supplies.
 
@@ -24,10 +25,10 @@ use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use kiban_base::SharedBytes;
 
-/// Number of bytes before the payload in a receive.
+/// Number of bytes that precede the payload in a receive.
 pub const GRH_BYTES: usize = 40;
-/// A Q_Key with this bit set selects the queue pair's own Q_Key (IBTA 1.4 §10.2.5), which is privileged:
-/// programs cannot choose it.
+/// A Q_Key with this bit set selects the queue pair's own Q_Key (IBTA 1.4 §10.2.5). A Q_Key with this bit is
+/// privileged: programs cannot choose it.
 const PRIVILEGED: u32 = 1 << 31;
 
 /// Writes the oldest posted datagram of a queue pair into `room`, and returns its destination.
@@ -127,7 +128,8 @@ pub(in super::super) fn take(
     });
     let outputs = &mut *tables.outputs;
     if put.is_err() {
-        // The receive names memory that it may not access: a local error, which fails the queue pair.
+        // The receive refers to memory that it may not access. This is a local error, which fails the queue
+        // pair.
         let done = completion::of_receive(qp.qpn, work.id, Status::LocalProtection, Kind::Receive, 0);
         outputs.complete(qp.attributes.receive_cq, done, true);
         outputs.counters.local_errors += 1;

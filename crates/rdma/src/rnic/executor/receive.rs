@@ -1,13 +1,13 @@
 //! Receive module: segment receiver, work resolver.
 //!
-//! Resolver  validates a segment's header before any byte is placed: queue, sequence number, offset, tag,
-//!           rights, bounds, room. Requests (reads, atomics) and Terminates fit in one segment and are
-//!           executed at once.
-//! Receiver  places payload where the resolver decided: copied from the lower layer's buffer, or stored by
-//!           the lower layer itself (a socket). Tags are checked again for every run of bytes, so memory that
-//!           is invalidated meanwhile receives nothing more.
-//! Errors    the peer's errors end the stream with the Terminate that the standards require, each counted
-//!           under its own name.
+//! Resolver  validates a segment's header before any byte is placed: the queue, sequence number, offset,
+//!           tag, access rights, bounds and room. Requests (reads, atomics) and Terminates fit in one
+//!           segment and are executed at once.
+//! Receiver  places the payload in the memory that the resolver selected. The payload is copied from the
+//!           lower layer's buffer, or stored there by the lower layer itself (a socket). Tags are checked
+//!           for every run of bytes, so memory that is invalidated during a segment receives nothing more.
+//! Errors    an error by the peer ends the stream with the Terminate message that the standards require.
+//!           Each kind has its own counter.
 
 use super::super::clocks::Step;
 use super::super::control::completion;
@@ -29,11 +29,11 @@ use kiban_base::{Region, SharedBytes, Slab};
 /// The result of validating a segment.
 #[derive(Debug)]
 pub enum Validation {
-    /// This many bytes of the segment are needed for a decision.
+    /// More bytes are needed to decide: this many from the start of the segment.
     NeedMore(usize),
     /// The payload goes to the host's memory.
     Place(Placement),
-    /// The segment had no payload for the host and is done.
+    /// The segment carried no payload for the host and is complete.
     Done,
     /// No receive is posted, and the queue pair waits for one: validate the segment again when one is posted.
     Dry,
@@ -82,18 +82,20 @@ pub(in super::super) struct Tables<'a> {
     pub(in super::super) outputs: &'a mut Outputs,
 }
 
-/// Steps of a memory lookup: for a Write they come before everything else, for a response or a message after
-/// it has been matched.
+/// Steps of a memory lookup. For a Write they come first; for a response or a message, they come after it
+/// has been matched.
 const LOOK_UP: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl];
 
-/// Why a segment is refused: the reason for the Terminate, and the read request, if it was one.
+/// Why a segment is refused: the reason to send in the Terminate and, if the segment was a read request,
+/// that request.
 type Fault = (Reason, Option<ReadRequest>);
 
 const fn fault(reason: Reason) -> Fault {
     (reason, None)
 }
 
-/// Maps a violation by a tagged segment to DDP's error (RFC 5041 §7.1; rights are RDMAP's, RFC 5040 §7.1).
+/// Maps a violation by a tagged segment to a DDP error (RFC 5041 §7.1), or to an RDMAP error if it concerns
+/// access rights (RFC 5040 §7.1).
 const fn tagged(violation: Violation) -> Fault {
     fault(match violation {
         Violation::Stag => Reason::TAGGED_STAG,
@@ -184,7 +186,7 @@ fn resolve(qp: &mut Qp, tables: &mut Tables<'_>, front: &[u8], length: usize) ->
     }
     let payload = length - header_bytes;
     let is_whole = front.len() >= length;
-    // A segment that must be complete is validated again once it is; record it only then.
+    // A segment that must be complete is validated a second time once it is. Record its steps only then.
     if is_tagged || opcode.is_send() || is_whole {
         outputs.clocks.step(Step::ReceiveHeader(header_bytes as u32));
         outputs.clocks.step(Step::CheckHeader);
@@ -314,8 +316,8 @@ fn check_response(qp: &Qp, stag: u32, offset: u64, payload: u64, last: bool) -> 
     Ok(())
 }
 
-/// Provides a receive for an untagged message and checks that the segment fits. Returns false if the message
-/// must wait for a receive.
+/// Takes a receive for an untagged message, unless it has one, and checks that the segment fits. Returns
+/// false if the message must wait for a receive.
 fn open_message(
     qp: &mut Qp,
     tables: &mut Tables<'_>,
@@ -335,7 +337,8 @@ fn open_message(
             qp.wait_for_receive(tables.srqs);
             return Ok(false);
         };
-        // RFC 5041 §4.3: message offsets have 32 bits, which bounds a message, whatever the elements hold.
+        // RFC 5041 §4.3: message offsets have 32 bits. This limits the message length even if the elements
+        // could hold more.
         let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum::<u64>().min(u64::from(u32::MAX));
         let opcode = placement.opcode;
         qp.rq.incoming = Some(Incoming { work, cursor: Cursor::default(), bytes: 0, room, opcode });
@@ -499,7 +502,7 @@ pub(in super::super) fn place(
     put.map_err(|violation| on_invalidated(qp, tables.outputs, placement, violation))
 }
 
-/// Returns memory for the next bytes of a payload, for a lower layer that stores them there itself.
+/// Returns memory for the next bytes of a payload, so that the lower layer can store them there directly.
 pub(in super::super) fn landing(
     qp: &mut Qp,
     tables: &mut Tables<'_>,
@@ -535,7 +538,7 @@ pub(in super::super) fn landing(
     found.map_err(|violation| on_invalidated(qp, tables.outputs, placement, violation))
 }
 
-/// Records that `bytes` bytes were stored where [`placement_buffers`] said.
+/// Records that `bytes` bytes were stored in the memory from [`placement_buffers`].
 pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &mut Placement, bytes: usize) {
     placement.placed += bytes;
     outputs.counters.direct_bytes += bytes as u64;
@@ -544,8 +547,8 @@ pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &m
     }
 }
 
-/// Handles memory that was invalidated during a segment, or was never valid for it. Whose error it is depends
-/// on which side named the memory.
+/// Handles memory that was invalidated during a segment, or was never valid for it. The side that named the
+/// memory is at fault.
 fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, violation: Violation) -> Reason {
     match placement.opcode {
         Opcode::Write => {
@@ -560,7 +563,7 @@ fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, vio
             Reason::LOCAL_ERROR
         }
         _ => {
-            // A local receive names memory that it may not access.
+            // A local receive refers to memory that it may not access.
             if let Some(incoming) = qp.rq.incoming.take() {
                 let id = incoming.work.id;
                 let done = completion::of_receive(qp.qpn, id, Status::LocalProtection, Kind::Receive, 0);
@@ -629,7 +632,7 @@ fn finish_response(qp: &mut Qp, tables: &mut Tables<'_>, placement: &Placement) 
         && let Data::Elements(sges) = &wqe.work.data
     {
         for sge in sges {
-            // A tag that is already invalid needs nothing more.
+            // If the tag is already invalid, there is nothing to do.
             let _ = tables.smt.invalidate(sge.stag, qp.attributes.pd, qp.number);
         }
     }

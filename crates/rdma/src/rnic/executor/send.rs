@@ -1,12 +1,12 @@
 //! Send module: work acceptor, work resolver, segment generator.
 //!
-//! Acceptor   queue pairs with work are in a TX queue, each at most once. The driver of the streams takes the
-//!            first (`Rnic::pop_tx_queue`) and builds its segments while its stream has room.
-//! Resolver   selects the next message of a queue pair: a Terminate first; then responses and posted work
-//!            alternate, message by message. Messages of one stream never interleave. It checks fences,
+//! Acceptor   queue pairs with work are in a TX queue, each at most once. The driver takes the first queue
+//!            pair (`Rnic::pop_tx_queue`) and builds its segments while its stream has room.
+//! Resolver   selects a queue pair's next message. A Terminate comes first; otherwise, responses and posted
+//!            work alternate, message by message. Messages on one stream never interleave. It checks fences,
 //!            limits and memory, and executes work that sends nothing (invalidate, register, bind).
-//! Generator  makes one segment: a header and as much payload as fits. The lower layer copies the payload or
-//!            keeps references to it.
+//! Generator  makes one segment at a time, with a header and as much payload as fits. The lower layer copies
+//!            the payload or keeps references to it.
 
 use super::super::clocks::Step;
 use super::super::config::Config;
@@ -33,7 +33,7 @@ pub trait ToLlp {
     fn segment(&mut self, header: &[u8], payload: Payload<'_>);
 }
 
-/// The sink tag in a zero-length read request. Some peers reject a tag of zero.
+/// The data sink tag in a zero-length read request. Some peers reject a tag of zero.
 const ZERO_LENGTH_STAG: u32 = 1;
 
 /// Steps from a queue pair's request to the work resolver.
@@ -47,7 +47,7 @@ const FETCH: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl, Step::D
 enum Next {
     Job(Job),
     Nothing,
-    /// Work that sends nothing was done, or the queue pair failed: look again.
+    /// Work that sends nothing was executed, or the queue pair failed: look for the next message.
     Again,
 }
 
@@ -60,7 +60,8 @@ pub(in super::super) fn next_segment(
     llp: &mut impl ToLlp,
 ) -> bool {
     loop {
-        // Messages never interleave; a Terminate follows the acknowledgement of what arrived before it.
+        // Messages never interleave; a Terminate follows the acknowledgement of the messages that arrived
+        // before it.
         if qp.acknowledgement_pending() && qp.job.is_none() {
             send_acknowledgement(qp, outputs, llp);
             return true;
@@ -85,7 +86,7 @@ pub(in super::super) fn next_segment(
                 outputs.counters.segments_out += 1;
                 return true;
             }
-            // The request must wait for the response to an earlier one.
+            // The request must wait for the response to an earlier request.
             Ok(false) => return false,
             Err(()) => {}
         }
@@ -138,7 +139,7 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Next {
     outputs.clocks.steps(&[Step::FetchWqe, Step::Fence]);
     outputs.clocks.steps(ACCEPT);
     qp.sq.start();
-    // Work posted before the stream was connected was checked against the expected traits only.
+    // Work posted before the stream was connected has only been checked against the expected traits.
     let agrees = qp.sq.get(number).is_some_and(|wqe| qp.agrees(&wqe.work.operation));
     let Some(wqe) = qp.sq.get_mut(number) else { return Next::Nothing };
     outputs.clocks.step(Step::CheckOperation);
@@ -184,7 +185,7 @@ fn may_start(qp: &Qp) -> Option<u64> {
     let unanswered = qp.orrq.entries.len();
     let waits = work.fence && unanswered > 0
         || work.local_fence && !qp.sq.is_alone()
-        // With an ORD of zero, waiting is futile: the request fails in its turn.
+        // With an ORD of zero, the request could never be sent, so it fails when its turn comes.
         || work.operation.has_response() && unanswered >= usize::from(qp.traits.ord.max(1));
     (!waits).then_some(number)
 }
@@ -196,7 +197,7 @@ fn fail_locally(qp: &mut Qp, number: u64, status: Status, outputs: &mut Outputs)
     qp.fail(Some(last), Some((number, status)), outputs);
 }
 
-/// Checks a WQE and returns its job, with WQE number 0, or none if it sends nothing.
+/// Checks a WQE and returns its job (with WQE number 0), or `None` if it sends nothing.
 fn check(
     work: &SendWork,
     smt: &StagTable,
@@ -208,8 +209,8 @@ fn check(
         Data::Elements(sges) => sges.iter().filter(|sge| sge.length > 0).count(),
         Data::Inline(_) => 0,
     };
-    // Requests transfer none of our bytes now: the memory for the response is checked here and looked up when
-    // the response arrives.
+    // A request transfers none of our memory now. Check the memory for the response here; it is looked up
+    // when the response arrives.
     let steps = if work.operation.has_response() { JUDGE } else { FETCH };
     for _ in 0..elements {
         outputs.clocks.steps(steps);
@@ -233,7 +234,7 @@ fn check(
             Ok(Some(Job::Requests { wqe: 0, element: 0, behind: 0 }))
         }
         Operation::LocalInvalidate { .. } | Operation::Register { .. } | Operation::Bind { .. } => Ok(None),
-        // Streams carry no datagrams: the request was refused when it was posted.
+        // Streams carry no datagrams: such a request was refused when it was posted.
         Operation::Datagram { .. } => Err(Status::LocalOperation),
     }
 }
@@ -256,7 +257,8 @@ fn execute_locally(
     }
 }
 
-/// Makes one segment of a job. Returns `Ok(false)` if it must wait, `Err` if the queue pair has failed.
+/// Makes one segment for a job. Returns `Ok(false)` if the job must wait, and `Err` if the queue pair has
+/// failed.
 fn generate(
     qp: &mut Qp,
     job: Job,
@@ -286,7 +288,7 @@ fn generate(
     }
 }
 
-/// Makes a segment of a Send or a Write.
+/// Makes one segment for a Send or a Write.
 fn message(
     qp: &mut Qp,
     job: Job,
@@ -423,7 +425,7 @@ fn send_request(
     outputs.clocks.step(Step::SegmentLength);
     outputs.clocks.step(Step::Header((UNTAGGED_BYTES + payload.len()) as u32));
     send_untagged(qp, llp, opcode, queue::READ_REQUEST, Payload::Bytes(&payload));
-    // Each request is a message of its own: the next one is scheduled again.
+    // Each request is a separate message, so the queue pair is rescheduled for the next one.
     qp.job = None;
     match more {
         Some((element, length)) => {
@@ -467,7 +469,7 @@ fn send_response(
             let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
             if room > 0 {
                 let rest = (source.offset.wrapping_add(u64::from(sent)), u64::from(length - sent));
-                // The memory was valid when the peer requested it, but is not any more: the read cannot be
+                // The memory was valid when the peer requested it but no longer is, so the read cannot be
                 // answered.
                 if dmac::gather_place(smt, owner, source.stag, rest, room, &mut pieces).is_err() {
                     outputs.counters.reads_withdrawn += 1;

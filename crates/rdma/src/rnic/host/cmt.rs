@@ -1,8 +1,10 @@
 //! CMT: completion queues and their notifications.
 //!
-//! Notification  a host that found its queue empty arms it ([`Notify`]) and then polls once more: completions
-//!               added before arming raise no notification. Each arming gives one notification.
-//! Overrun       a completion for a full queue is lost, the queue stays in error, and its queue pairs fail.
+//! Notification  a host that finds its queue empty arms it ([`Notify`]) and then polls once more, because
+//!               completions added before the queue was armed raise no notification. Each arming produces
+//!               one notification.
+//! Overrun       when a completion arrives at a full queue, it is lost, the queue enters a permanent error
+//!               state, and its queue pairs fail.
 
 use super::super::work::{Completion, Status};
 use alloc::collections::VecDeque;
@@ -10,7 +12,7 @@ use alloc::collections::VecDeque;
 /// Which completions raise a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notify {
-    /// Completions of solicited messages, and errors.
+    /// Notify for completions of solicited messages, and for errors.
     Solicited,
     /// The next one.
     Any,
@@ -21,7 +23,8 @@ pub enum Notify {
 pub(in super::super) struct CompletionQueue {
     pub(in super::super) entries: VecDeque<Completion>,
     pub(in super::super) most: usize,
-    /// Number of queue pairs that use it; a queue pair counts once as sender and once as receiver.
+    /// Number of queue pairs that use it; a queue pair counts once for its send queue and once for its
+    /// receive queue.
     pub(in super::super) users: usize,
     armed: Option<Notify>,
     pub(in super::super) overrun: bool,
@@ -40,7 +43,7 @@ impl CompletionQueue {
         }
     }
 
-    /// Adds a completion. Returns whether to notify the host, or `Err` if the completion is lost.
+    /// Adds a completion. Returns whether to notify the host, or `Err` if the completion was lost.
     #[inline]
     pub(in super::super) fn push(&mut self, completion: Completion, solicited: bool) -> Result<bool, ()> {
         if self.overrun || self.entries.len() >= self.most {

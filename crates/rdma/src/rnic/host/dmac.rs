@@ -1,7 +1,8 @@
-//! DMAC: gather and scatter. Moves bytes between the host's memory and the work executor's FIFOs.
+//! DMA controller (DMAC): gathers and scatters. It moves bytes between the host's memory and the work
+//! executor's FIFOs.
 //!
-//! Gather   a message's bytes lie in elements; a segment takes the next of them as [`Piece`]s, which the
-//!          lower layer copies or passes to its operating system by reference.
+//! Gather   a message's bytes are in scatter/gather elements. A segment takes the next bytes as [`Piece`]s,
+//!          which the lower layer copies or passes to its operating system by reference.
 //! Scatter  a segment's bytes go to the elements of a receive, or to one memory range.
 //! Checks   every element is checked again for every segment, so an invalidated tag transfers nothing more.
 
@@ -10,7 +11,7 @@ use super::smt::{AccessKind, StagTable, Violation};
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
-/// Maximum number of pieces in a segment; a segment with more ends early.
+/// Maximum number of pieces in a segment; a segment that would need more ends early.
 pub(in super::super) const PIECES_MAX: usize = 32;
 
 /// A range of the host's memory to be sent.
@@ -107,8 +108,8 @@ impl Cursor {
     }
 }
 
-/// Collects the next pieces, at most `room` bytes in all, and advances the cursor. With `cut`, a segment ends
-/// where an element ends.
+/// Collects the next pieces, at most `room` bytes in total, and advances the cursor. If `cut` is set, a
+/// segment ends where an element ends.
 pub(in super::super) fn gather<'a>(
     smt: &'a StagTable,
     owner: (u32, u32),
@@ -156,7 +157,7 @@ pub(in super::super) fn gather_place<'a>(
     Ok(taken)
 }
 
-/// Copies bytes to the elements and advances the cursor. Returns the number of bytes that fitted.
+/// Copies bytes to the elements and advances the cursor. Returns the number of bytes copied.
 pub(in super::super) fn scatter(
     smt: &StagTable,
     owner: (u32, u32),
@@ -177,8 +178,9 @@ pub(in super::super) fn scatter(
     Ok(done)
 }
 
-/// Collects the next memory of the elements, at most `room` bytes in all, for a lower layer that stores bytes
-/// there itself. The cursor stays; [`skip`] advances it when the bytes have arrived.
+/// Collects the next memory ranges in the elements, at most `room` bytes in total, so that the lower layer
+/// can store bytes there directly. The cursor does not move; [`skip`] advances it when the bytes have
+/// arrived.
 pub(in super::super) fn landing(
     smt: &StagTable,
     owner: (u32, u32),
@@ -199,7 +201,7 @@ pub(in super::super) fn landing(
     Ok(())
 }
 
-/// Advances the cursor past `bytes` bytes stored where [`placement_buffers`] said.
+/// Advances the cursor past `bytes` bytes that were stored in the memory from [`placement_buffers`].
 pub(in super::super) fn skip(sges: &[Sge], cursor: &mut Cursor, mut bytes: usize) {
     while bytes > 0 {
         let Some(sge) = cursor.rest(sges) else { break };

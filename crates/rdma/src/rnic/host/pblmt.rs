@@ -1,8 +1,8 @@
-//! PBLMT: physical buffer lists, which map a region's addresses to blocks of memory.
+//! Physical buffer list management table (PBLMT): lists that map a region's addresses to blocks of memory.
 //!
-//! A block is a contiguous range of the host's memory, named by the address that the region's owner uses for
-//! its first byte. Ordinary regions have one block; a region registered by a work request may have many, of
-//! any sizes.
+//! A block is a contiguous range of the host's memory, identified by the address that the region's owner
+//! uses for its first byte. Ordinary regions have one block; a region registered by a work request may have
+//! many blocks of any size.
 
 use alloc::vec::Vec;
 use kiban_base::{Region, SharedBytes};
@@ -15,8 +15,8 @@ pub(in super::super) struct BufferList {
 }
 
 impl BufferList {
-    /// Builds a list of blocks, the first of which begins at `address`. Returns nothing if the addresses
-    /// would wrap.
+    /// Builds a list of blocks, the first of which begins at `address`. Returns `None` if the addresses
+    /// would wrap around.
     pub(in super::super) fn new(blocks: Vec<Region>, address: u64) -> Option<BufferList> {
         let mut at = address;
         let mut list = Vec::with_capacity(blocks.len());
@@ -43,7 +43,7 @@ impl BufferList {
         self.blocks
     }
 
-    /// Returns the block that contains `address`, and how many of at most `length` bytes it holds from there.
+    /// Returns the block that contains `address`, and how many bytes it holds from there, at most `length`.
     #[inline]
     pub(in super::super) fn find(&self, address: u64, length: usize) -> Option<(&Region, usize)> {
         let block = match &self.blocks[..] {

@@ -1,11 +1,13 @@
-//! SMT: steering tags: the memory of each tag, its owner, and its access rights.
+//! Steering tag management table (SMT): the memory behind each tag, its owner, and its access rights.
 //!
 //! Purpose  no byte of the host's memory is accessed without a currently valid tag, address and right.
-//! Tag      24 bits of a keyed hash (RFC 5042 §7.3.1: peers cannot guess one tag from others) and 8 key bits,
-//!          which a work request may change when it registers or binds again.
-//! Kinds    a region has a buffer list, empty at first if it is to be registered by a work request. A window
-//!          exposes a part of a region, to everyone in the domain (type 1) or to one queue pair (type 2).
-//! Checks   in the order tag, owner, rights, bounds: the peer learns no more than the Terminate says.
+//! Tag      24 bits of a keyed hash, so that peers cannot guess one tag from others (RFC 5042 §7.3.1), and 8
+//!          key bits, which a work request may change each time it registers or binds.
+//! Kinds    a region has a buffer list, which is empty at first if a work request is to register it. A
+//!          window exposes a part of a region, either to every queue pair in the domain (type 1) or to one
+//!          queue pair (type 2).
+//! Checks   in the order tag, owner, rights, bounds. The Terminate reports the first that fails and reveals
+//!          nothing else to the peer.
 
 use super::super::error::RequestError;
 use super::super::work::{Access, Binding};
@@ -101,9 +103,9 @@ pub(in super::super) struct StagTable {
     made: u64,
     /// Number of bound type 2 windows.
     windows_of_qps: usize,
-    /// Memory whose tag was invalidated; lower layers may still reference it.
+    /// Memory whose tag was invalidated, but which lower layers may still reference.
     pub(in super::super) invalidated: Vec<Region>,
-    /// Each protection domain's number of users.
+    /// The number of users of each protection domain.
     pds: Slab<u32>,
 }
 
@@ -169,7 +171,7 @@ impl StagTable {
             hash.write_u64(self.made);
             self.made += 1;
             let stag = hash.finish() as u32;
-            // Peers send zero where a tag has no meaning.
+            // Never use tag zero: peers send zero where a tag has no meaning.
             if stag >> KEY_BITS == 0 || self.entries.contains_key(&(stag >> KEY_BITS)) {
                 continue;
             }
@@ -202,7 +204,7 @@ impl StagTable {
         self.add(pd, Entry { valid: true, address, length, access, ..Self::blank(pd, what) })
     }
 
-    /// Allocates a region without memory, for registration by a work request.
+    /// Allocates a region without memory, which a work request registers later.
     pub(in super::super) fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, RequestError> {
         if blocks_max > self.blocks_max {
             return Err(RequestError::TooMany);
@@ -308,8 +310,8 @@ impl StagTable {
         }
     }
 
-    /// Invalidates a tag on behalf of a peer. It may invalidate only memory that is exposed to peers, not our
-    /// own buffers, whose tags it sees in our read requests.
+    /// Invalidates a tag on behalf of a peer. A peer may invalidate only memory that is exposed to peers. It
+    /// also sees the tags of our own buffers, in our read requests, but must not invalidate those.
     pub(in super::super) fn invalidate_for_peer(
         &mut self,
         stag: u32,
@@ -335,7 +337,7 @@ impl StagTable {
         let stags: Vec<(u32, u32)> =
             self.entries.values().filter(|entry| bound(entry)).map(|entry| (entry.stag, entry.pd)).collect();
         for (stag, pd) in stags {
-            // Cannot fail: the window is bound by this queue pair.
+            // This cannot fail, because the window was bound by this queue pair.
             let _ = self.invalidate(stag, pd, gone);
         }
     }
@@ -355,7 +357,7 @@ impl StagTable {
                 entry.valid = false;
                 self.invalidated.extend(list.blocks().iter().cloned());
             }
-            // A type 1 window is unbound only by its owner (verbs: such a tag cannot be invalidated).
+            // Only its owner can unbind a type 1 window (in the RDMA verbs, its tag cannot be invalidated).
             EntryKind::Window { type_2: false, .. } => return Err(Violation::Access),
             EntryKind::Window { qp: owner, .. } if *owner != qp => return Err(Violation::Stream),
             EntryKind::Window { region, .. } => {
@@ -436,7 +438,7 @@ impl StagTable {
         *owner = qp;
         entry.stag = window;
         entry.valid = binding.is_some();
-        // A type 2 window that is bound here was unbound before.
+        // A type 2 window to be bound here is not bound now.
         self.windows_of_qps += usize::from(type_2 && binding.is_some());
         if let Some(binding) = binding {
             (entry.address, entry.length, entry.access) = (binding.address, binding.length, binding.access);
@@ -451,7 +453,7 @@ impl StagTable {
         Ok(())
     }
 
-    /// Returns the buffer list of a tag if this queue pair may use the whole range in this way.
+    /// Returns the buffer list of a tag, if this queue pair may access the whole range in this way.
     #[inline]
     pub(in super::super) fn check(
         &self,

@@ -1,5 +1,5 @@
-//! Tests connections through the exported functions. Queue pairs are created by the engine; those that the
-//! connection manager creates are tested with whole programs.
+//! Tests connections through the exported functions. Here, the engine creates the queue pairs. Queue pairs
+//! created by the connection manager are tested with whole programs.
 
 mod plain_peers;
 
@@ -43,8 +43,8 @@ impl Event {
     }
 
     fn private_data(&self) -> Vec<u8> {
-        // SAFETY: all events of these tests that are read here have connection parameters, whose private data
-        // lives until the event is acknowledged.
+        // SAFETY: every event that the tests read here has connection parameters, whose private data stays
+        // valid until the event is acknowledged.
         unsafe {
             let conn = &self.get().param.conn;
             super::channel::private_data(conn.private_data, conn.private_data_len)
@@ -52,7 +52,7 @@ impl Event {
     }
 
     fn depths(&self) -> (u8, u8) {
-        // SAFETY: all events of these tests that are read here have connection parameters.
+        // SAFETY: every event that the tests read here has connection parameters.
         unsafe { (self.get().param.conn.responder_resources, self.get().param.conn.initiator_depth) }
     }
 }
@@ -303,7 +303,7 @@ fn connect_to(
     assert_eq!(request.depths(), (3, 5));
     let passive = Ident(request.get().id);
     drop(request);
-    // SAFETY: both identifiers live, and the request has filled in the addresses of `passive`.
+    // SAFETY: both identifiers exist, and the request has filled in the addresses of `passive`.
     unsafe {
         assert_eq!((*passive.0).context, 77 as *mut c_void);
         assert_eq!(address::read((&raw const (*passive.0).route.addr.src).cast()), Ok(to));
@@ -317,7 +317,7 @@ fn connect_to(
     passive_events.expect(RDMA_CM_EVENT_ESTABLISHED, 0);
     let answer = active_events.expect(answered(), 0);
     assert_eq!(answer.private_data(), b"deliver_request");
-    // The reply carries the depths of the responder, which may exceed those requested.
+    // The reply contains the responder's depths, which may exceed those requested.
     assert_eq!(answer.depths(), (4, 3));
     drop(answer);
     if below::is_ib() {

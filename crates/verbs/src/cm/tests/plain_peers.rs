@@ -23,12 +23,13 @@ fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     (stream, request)
 }
 
-/// Returns the reply that siw sends: the request with the key of a reply.
+/// Returns the reply that siw sends: the request, with the key of a reply instead.
 fn repeated(request: &[u8]) -> Vec<u8> {
     [b"MPA ID Rep Frame", &request[16..]].concat()
 }
 
-/// Returns the flags of a request: S, and in `ib` the bit that offers kiban's own operations.
+/// Returns the flags of a request: S and, with the transport `ib`, the bit that offers kiban's own
+/// operations.
 fn offer() -> u8 {
     if below::is_ib() { 0x11 } else { 0x10 }
 }
@@ -64,14 +65,16 @@ fn a_peer_that_echoes_the_offer_is_treated_as_a_plain_iwarp_peer() {
 fn a_peer_that_closes_on_the_extension_offer_gets_a_retry_without_it() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // Close by FIN and by RST; several times, because events may come before or after the call returns.
+    // Close with FIN and with RST, several times each, because events may arrive before or after the call
+    // returns.
     let rounds = [false, true].repeat(4);
     let peer = thread::spawn({
         let rounds = rounds.clone();
         move || {
             for resets in rounds {
                 let (mut stream, mut request) = next_request(&listener);
-                // Close the first attempt and each retry with an offer; iWARP makes no offer.
+                // Close the first attempt, and each retry that makes the offer; with iWARP, no offer is
+                // made.
                 for _ in 0..if below::is_ib() { 5 } else { 0 } {
                     assert_eq!(request[16], 0x11);
                     if resets {
@@ -102,7 +105,7 @@ fn a_connect_through_a_forwarder_that_closes_at_first_succeeds() {
     let forwarder = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = forwarder.local_addr().expect("an address");
     let peer = thread::spawn(move || {
-        // Close the first connections, at once or after data has arrived.
+        // Close the first connections either at once or after data has arrived.
         for at_once in [true, false, true] {
             let (mut stream, _) = forwarder.accept().expect("a peer connects");
             if !at_once {
@@ -152,7 +155,7 @@ fn the_reported_port_is_the_one_that_the_peer_sees() {
 fn a_port_is_known_before_the_peer_has_answered() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("an address");
-    // The first connection takes the only slot of the backlog, so the system does not answer the next one.
+    // The first connection takes the only slot in the backlog, so the system does not answer the next one.
     // SAFETY: `listener` is a listening socket.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
     let _first = TcpStream::connect(to).expect("there is room");
@@ -201,7 +204,7 @@ fn unreachable_addresses_are_reported() {
     let first = crate::device::Device::for_loopback(at("127.0.0.1:0").ip()).expect("a device");
     assert_eq!(id.device(), first.address);
     assert_eq!((id.resolve_addr(at("127.0.0.1:9")), errno()), (-1, Some(libc::EINVAL)));
-    // SAFETY: `id` is live; each call fails before it needs what the identifier lacks.
+    // SAFETY: `id` is live, and each call fails before it accesses anything that the identifier lacks.
     unsafe {
         assert_eq!((rdma_connect(id.0, null_mut()), errno()), (-1, Some(libc::EINVAL)));
         assert_eq!((rdma_listen(id.0, 1), errno()), (-1, Some(libc::EINVAL)));
@@ -212,7 +215,7 @@ fn unreachable_addresses_are_reported() {
     // Loopback addresses have no route to other hosts.
     let out = Ident::new(Some(&events));
     assert_eq!(out.bind(at("127.0.0.1:0")), 0);
-    // SAFETY: `out` is live. An identifier that is bound to loopback has no device yet.
+    // SAFETY: `out` is live. An identifier bound to a loopback address has no device yet.
     assert!(unsafe { (*out.0).verbs.is_null() });
     assert_eq!(out.resolve_addr(at("192.0.2.1:9")), 0);
     let event = events.next();
@@ -353,7 +356,7 @@ fn destroying_an_identifier_waits_until_its_events_are_acknowledged() {
         let code = unsafe { rdma_destroy_id(place as *mut rdma_cm_id) };
         sender.send(code).expect("the receiver exists");
     });
-    // Destroying has begun when the identifier is not found any more.
+    // Once the identifier is no longer found, its destruction has begun.
     while crate::cm::id::find(place as *const rdma_cm_id).is_ok() {
         std::thread::yield_now();
     }
@@ -396,8 +399,8 @@ fn held() -> (usize, usize) {
     (files, line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number"))
 }
 
-/// Run in a process of its own by `connects_and_closes_leave_nothing_behind`, because it counts all objects
-/// of the process.
+/// `connects_and_closes_leave_nothing_behind` runs this test in a process of its own, because it counts all
+/// objects in the process.
 #[test]
 #[ignore = "counts what the process holds, so it must be alone in it"]
 fn connects_and_closes() {
@@ -416,7 +419,7 @@ fn connects_and_closes() {
         }
     };
     let threads = || std::fs::read_dir("/proc/self/task").expect("a list").count();
-    // Threads that close connections with unread data end by themselves.
+    // Threads that close connections with unread data end on their own.
     let closes = || {
         let threads = std::fs::read_dir("/proc/self/task").expect("a list");
         let names =

@@ -1,4 +1,4 @@
-//! Hosts attached to a board: well-behaved, dying and hostile ones.
+//! Hosts attached to a board: well-behaved, dying and hostile hosts.
 
 use super::*;
 use crate::{Device, HostAddress, Nic};
@@ -81,7 +81,7 @@ fn two_hosts_communicate_through_the_board_of_a_third_process() {
         let Ok(Indication::Done { done, .. }) = client.next_indication(PATIENCE) else { panic!("it leaves") };
         assert_eq!((done.cookie, done.status), (n, Status::OK));
     }
-    // RDMA needs no call by the server.
+    // RDMA works without a call by the server.
     server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
     let there = AddressSegment { address: 0, handle: s_memory };
     let to = [DataSegment { address: 4096, handle: c_memory, length: 32 }];
@@ -104,8 +104,8 @@ fn a_host_cannot_use_the_objects_of_another() {
     client.receive(s_vi, 5, &[]).expect("room");
     let indication = client.next_indication(PATIENCE);
     assert_eq!(indication, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
-    // A descriptor of the host's own VI with the other host's memory completes with an error, and nothing
-    // moves.
+    // A descriptor on the host's own VI that refers to the other host's memory completes with an error, and
+    // no bytes are moved.
     let theirs = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     client.send(c_vi, &Work::send(6, &theirs)).expect("room");
     let done = done(&mut client);
@@ -128,7 +128,7 @@ fn a_full_ring_reports_it_and_recovers() {
     let [(mut server, s_vi, s_memory), _client] = connected(&name);
     let segment = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     let mut posted = 0u64;
-    // Post more entries than the ring has slots: it is full only until the board has taken some.
+    // Post more entries than the ring has slots. The ring is full only until the board has taken some.
     while posted < 3000 {
         match server.receive(s_vi, posted, &segment) {
             Ok(()) => posted += 1,
@@ -201,7 +201,8 @@ fn a_killed_host_leaves_nothing_behind() {
         assert!(matches!(indication, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{indication:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
-    // Everything of the hosts that ended was released: tag, VIs, memories and the name are available again.
+    // Everything that the ended hosts owned was released: their tag, VIs, memory and name are available
+    // again.
     let (vis, memories, hosts) = board.in_use();
     assert!(vis <= 1 && memories <= 1 && hosts <= 1, "{vis} VIs, {memories} memories, {hosts} hosts");
 }
@@ -219,7 +220,7 @@ fn a_host_that_corrupts_its_rings_harms_only_itself() {
         let memory = hostile.channel.region().clone();
         let (_, _, arena, _) = layout();
         for _ in 0..rng.below(200) {
-            // Overwrite bells, turns, lengths, entries or numbers with random words.
+            // Overwrite bells, ring indices, lengths, entries or numbers with random words.
             let at = memory.address() + (rng.below(arena as u64) & !3);
             let word = match rng.below(4) {
                 0 => rng.draw() as u32,
@@ -229,7 +230,7 @@ fn a_host_that_corrupts_its_rings_harms_only_itself() {
             };
             memory.write(at, SharedBytes::from(&word.to_ne_bytes()[..])).expect("within");
         }
-        // A garbage entry, published as a valid one.
+        // Publish a garbage entry as if it were valid.
         let noise: Vec<u8> = (0..rng.below(224)).map(|_| rng.draw() as u8).collect();
         let mut entry = noise;
         if let Some(first) = entry.first_mut() {
