@@ -19,7 +19,7 @@ fn offering(value: Option<u32>) -> Options {
     }
 }
 
-/// The last segment of a handshake, giving back the clock of our answer.
+/// Returns the last segment of a handshake, which echoes the timestamp of our SYN-ACK.
 fn last(talk: &Peer, value: u32) -> Header {
     let ours = talk.frames.last().unwrap().header().0.options.timestamps;
     let timestamps = ours.map(|ours| Timestamps { value, echo: ours.value });

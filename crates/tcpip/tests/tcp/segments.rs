@@ -12,7 +12,8 @@ fn config() -> Config {
     Config { receive_buffer_bytes: WINDOW, ..Config::default() }
 }
 
-/// A session whose next byte is 1001, so that there is something before it. The window ends at 1001 + 10,000.
+/// Returns a session whose next byte is 1001, so that older sequence numbers exist. The window ends at 1001 +
+/// 10,000.
 fn talk() -> Peer {
     let mut talk = Peer::established(config());
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(1000));

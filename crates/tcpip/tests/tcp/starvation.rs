@@ -1,4 +1,4 @@
-//! Memory that runs out: the n-th page or block is refused, or there are hardly any. Streams still arrive.
+//! Memory exhaustion: the n-th page or block allocation fails, or there are hardly any. Streams still arrive.
 
 use crate::common::cable::Nature;
 use crate::common::station::Sizes;
@@ -77,7 +77,7 @@ fn two_blocks_are_enough_for_a_transfer() {
 
 #[test]
 fn few_receive_pages_and_many_holes() {
-    // Early pieces are given up first; what is in order always finds a page.
+    // Out-of-order data is freed first, so in-order data always finds a page.
     for seed in 0..20 {
         let sizes = Sizes { receive_pages: 24, ..Sizes::default() };
         let nature = Nature { delay: ms(2), loss: 0.05, ..Nature::default() };
