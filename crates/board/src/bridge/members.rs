@@ -7,7 +7,7 @@ use kiban_base::ethernet::{HEADER_BYTES, Header};
 use kiban_base::{Context, Pdu};
 use kiban_tcpip::ethernet::{Bridge, Forward};
 
-/// The shortest frame on an Ethernet without its FCS (IEEE 802.3 §3.2.8).
+/// Minimum length of an Ethernet frame, without its FCS (IEEE 802.3 §3.2.8).
 pub(crate) const FRAME_BYTES_MIN: usize = 60;
 
 kiban_base::counters! {
@@ -15,7 +15,7 @@ kiban_base::counters! {
     pub struct BridgeCounters {
         /// Frames received from members.
         frames_in,
-        /// Frames forwarded to the one member behind which their target is known to be.
+        /// Frames forwarded to the one member where their target is known to be.
         forwarded,
         /// Frames flooded to all other members.
         flooded,
@@ -25,7 +25,7 @@ kiban_base::counters! {
         malformed,
         /// Frames too long for a circuit.
         too_long,
-        /// Frames dropped for want of memory.
+        /// Frames dropped for lack of memory.
         no_memory,
     }
 }
