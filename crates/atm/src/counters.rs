@@ -3,7 +3,7 @@
 kiban_base::counters! {
     /// Counters of segmentation.
     pub struct SegmentationCounters {
-        /// Cells sent, of frames and others.
+        /// Cells sent, both of frames and management cells.
         cells_out,
         /// Frames sent completely.
         frames_out,
@@ -15,7 +15,7 @@ kiban_base::counters! {
 }
 
 kiban_base::counters! {
-    /// Counters of reassembly, with every reason why a frame was not delivered.
+    /// Counters of reassembly, including each reason for not delivering a frame.
     pub struct ReassemblyCounters {
         /// Cells received, including idle ones.
         cells_in,
@@ -29,7 +29,7 @@ kiban_base::counters! {
         cells_unknown_circuit,
         /// Management cells of open circuits (F5 OAM, RM), delivered.
         cells_management,
-        /// Cells of frames dropped for lack of room: oversized, no page, no block, no slice.
+        /// Cells of frames dropped because the frame was too long or a page, block or slice was unavailable.
         cells_abandoned,
         /// Frames delivered.
         frames_in,
@@ -125,15 +125,15 @@ kiban_base::counters! {
         packets_in,
         /// Malformed packets.
         packets_malformed,
-        /// Packets ignored: ATMARP proper, our own, or of a circuit that is not open.
+        /// Packets ignored: ATMARP proper, our own packets, or those on a circuit that is not open.
         packets_ignored,
         /// Requests sent.
         requests_out,
         /// Replies sent.
         replies_out,
-        /// Times that a peer address was learned or changed.
+        /// Number of times that a peer address was learned or changed.
         peers_learned,
-        /// Times that a peer address was dropped because the peer did not answer.
+        /// Number of times that a peer address was dropped because the peer did not answer.
         peers_lost,
     }
 }
@@ -145,7 +145,8 @@ kiban_base::counters! {
         cells_in,
         /// OAM cells with a wrong CRC-10.
         cells_malformed,
-        /// Management cells ignored: other functions, another location, or an answer that matches no ping.
+        /// Management cells ignored: other functions, another location, or an answer that does not match a
+        /// ping.
         cells_ignored,
         /// Loopback requests answered.
         answers_out,
