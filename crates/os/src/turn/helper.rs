@@ -1,10 +1,10 @@
 //! The helper: a thread that drives a machine while the program does something else.
 //!
-//! Purpose          peers are answered whatever the program does, at no cost while the program drives by
+//! Purpose          answer peers whatever the program does, at no cost while the program drives the machine
 //!                  itself.
-//! Polling          it checks at intervals whether any other thread has driven lately. If not, it drives: it
-//!                  sleeps on the wait set until something arrives or the machine's deadline. The program's
-//!                  next call makes it return to polling.
+//! Polling          the helper checks at intervals whether another thread has driven recently. If not, it
+//!                  drives: it sleeps on the wait set until something arrives or the machine's deadline
+//!                  passes. The program's next call makes it return to polling.
 
 use super::machine::{HelperPolicy, Machine, QueueKey};
 use super::shared::Shared;
