@@ -14,7 +14,7 @@ const UNITS: FunctionalUnits = FunctionalUnits::READ
     .with(FunctionalUnits::LIMITED_FILE_MANAGEMENT)
     .with(FunctionalUnits::GROUPING);
 
-/// Associations that may hold a file at the same time; a simulation has only one.
+/// Number of associations that may hold a file at the same time; a simulation has only one.
 const HOLDERS_MAX: usize = 4;
 
 /// An authenticator that admits everyone.
