@@ -72,7 +72,7 @@ fn short_writes_become_full_segments() {
 
 #[test]
 fn a_sender_avoids_the_silly_window() {
-    // RFC 9293 §3.8.6.2.1: a full segment, or all there is, or half of the largest window.
+    // RFC 9293 §3.8.6.2.1: a full segment, or all queued data, or half of the largest window.
     check(
         "established mss 1000 win 4000; 0ms write 6000; -> seq 1:4001 by 1000 ack 1
          <- ack 4001 win 300; silence; <- ack 4001 win 999; silence
@@ -203,8 +203,8 @@ fn a_closed_window_takes_acknowledgements_and_answers_probes() {
 
 #[test]
 fn two_closed_windows_that_probe_each_other_do_not_loop() {
-    // Our probe stands beyond the peer's window; an answer placed behind it would be beyond it, too, and be
-    // answered. So it has the number where the peer still reads.
+    // Our probe lies beyond the peer's window. An answer with the sequence number after the probe would also
+    // lie beyond it, and would itself be answered. So it has the number where the peer still reads.
     check(
         "set tcp.receive_buffer_bytes 2000; established mss 1000 win 60000
          host waits; 0ms <- seq 1:1001 ack 1 win 0; told readable; <- seq 1001:2001 ack 1 win 0; -> ack 2001

@@ -40,7 +40,7 @@ fn an_open_fails_after_three_unreachable_syns() {
          <- icmp unreachable host quoting seq 0;"
     );
     check(&format!("{three} told ended unreachable; sessions 0; counter tcp.connects_unreachable 1"));
-    // It can still be made where it was not ended.
+    // The connection can still be established if the attempt was not ended.
     check(&format!(
         "set tcp.syn_unreachable_max 4; {three} {reports} silence; +4s -> SYN seq 0
          sessions 1; counter tcp.connects_unreachable 0
@@ -74,7 +74,8 @@ fn a_peer_of_small_segments_is_not_sent_larger_ones_by_the_floor() {
 
 #[test]
 fn blind_data_with_a_guessed_acknowledgement_is_dropped() {
-    // RFC 5961 §5: of 2^32 acknowledgements, a window's worth is taken. The answers are limited (§7).
+    // RFC 5961 §5: of the 2^32 possible ACK values, only a window's worth is accepted. The answers are
+    // limited (§7).
     let guesses: String = (0..64u32)
         .map(|n| format!("<- seq 1:5 ack {} evil;", 60_002u32.wrapping_add(n << 26) as i32))
         .collect();

@@ -34,7 +34,7 @@ fn an_answer_restarts_the_keep_alive_interval() {
 
 #[test]
 fn a_keep_alive_of_the_peer_is_answered() {
-    // With and without the byte that old ones carry.
+    // With and without the byte that older implementations send in keep-alives.
     check(
         "established mss 1000 win 60000; 0ms <- seq 0 ack 1; -> ack 1; <- seq 0:1 ack 1 evil; -> ack 1; silence",
     );
@@ -42,7 +42,7 @@ fn a_keep_alive_of_the_peer_is_answered() {
 
 #[test]
 fn time_wait_sends_no_keep_alive() {
-    // A deadline without progress would be noticed here.
+    // A deadline that makes no progress would be detected here.
     check(
         "set tcp.keep_alive 5s; set tcp.keep_alive_interval 1s; established mss 1000 win 60000
          0ms finish; -> FIN seq 1 ack 1; <- FIN seq 1 ack 2; -> ack 2; told finished; told ended closed
@@ -59,7 +59,7 @@ fn the_user_timeout_ends_a_session_with_unacknowledged_data() {
          write 3; -> seq 1:4 ack 1; +20s -> seq 1:4 ack 1; +9s <- ack 4
          write 3; -> seq 4:7 ack 1; eventually -> RST seq 7 ack 1; told ended timed-out; sessions 0",
     );
-    // Our own SYN waits no longer, either.
+    // The timeout applies to our own SYN, too.
     check(
         "set tcp.user_timeout 5s; 0ms open; -> SYN seq 0; +1s -> SYN seq 0; +2s -> SYN seq 0
          within 0s..3s told ended timed-out",

@@ -28,8 +28,8 @@ fn a_coarse_timer_is_never_late() {
 
 #[test]
 fn the_rule_for_the_second_segment_is_a_setting() {
-    // Segments of 600, 500 and 1000 bytes towards an MSS of 1000: after which one is the answer due? The
-    // largest is 1000 by the third: 2100 bytes are two of them.
+    // Segments of 600, 500 and 1000 bytes with an MSS of 1000: after which one is the ACK due? The largest is
+    // 1000 by the third: 2100 bytes are two of them.
     for (unit, segments, answered) in [
         ("segment", 2, Some(1)),
         ("largest", 2, Some(2)),
@@ -138,7 +138,7 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
 
 #[test]
 fn a_system_v_stream_offers_its_whole_window_until_that_much_is_queued() {
-    // Beyond the buffer nothing more is offered, and what was offered is not taken back.
+    // No more than the buffer is offered, and an offer is never taken back.
     let arrivals: String = [4000, 4000, 4000, 4000, 3000, 2000]
         .iter()
         .enumerate()
@@ -162,7 +162,7 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
              established mss 1000 win 60000; 0ms <- seq 1:101 ack 1; +40ms -> ack 101 win {window}"
         ));
     }
-    // Less than a segment and a quarter of the buffer is no offer.
+    // Less than a segment and less than a quarter of the buffer is not offered.
     let full: String = (0..4)
         .map(|n| {
             let told = if n == 0 { "told readable;" } else { "" };
@@ -215,7 +215,7 @@ fn each_nagle_variant_delays_the_segments_that_it_should() {
 
 #[test]
 fn a_partial_segment_is_sent_if_it_fills_enough_of_the_largest_window() {
-    // The window admits 600 of 1000 bytes: 60 % of it all.
+    // The window admits 600 of 1000 bytes, 60 % of the largest window.
     for (percent, rest) in [(50, "-> seq 401:1001 ack 1"), (60, "-> seq 401:1001 ack 1"), (61, "")] {
         check(&format!(
             "set tcp.silly_window_percent {percent}; set ip.mtu 2040; set tcp.mss 1460

@@ -96,7 +96,7 @@ fn a_restarted_peer_resets_the_old_session() {
 
 #[test]
 fn acknowledgements_of_the_future_and_of_the_distant_past_are_challenged() {
-    // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT; the data goes with it.
+    // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT; the data is dropped with it.
     let challenged: String = [1002, 5000, 0x4000_0000, -0x7000_0000, -60_000]
         .map(|wrong: i64| format!("<- seq 1001:1002 ack {wrong} evil; -> ack 1001; got 1000;"))
         .concat();
@@ -135,7 +135,7 @@ fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
 
 #[test]
 fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
-    // RFC 5681 §4.2 wants a duplicate for each; three are what fast retransmit needs. When the hole is
+    // RFC 5681 §4.2 requires a duplicate ACK for each segment; fast retransmit needs three. When the hole is
     // filled, one is enough.
     for (early, duplicates) in [(1, 1), (2, 2), (3, 3), (10, 3)] {
         let end = 1001 + 1000 * early;
@@ -158,8 +158,8 @@ fn out_of_order_data_is_freed_when_a_session_ends() {
 
 #[test]
 fn closing_first_leads_to_time_wait_of_2_msl() {
-    // RFC 9293 §3.10.7.4: the FIN again is acknowledged again and the wait starts again. Other old segments
-    // are acknowledged and prolong nothing.
+    // RFC 9293 §3.10.7.4: a retransmitted FIN is acknowledged, and the wait restarts. Other old segments are
+    // acknowledged but do not prolong the wait.
     from_1001(
         "finish; -> FIN PSH seq 1 ack 1001; info state FIN-WAIT-1
          <- ack 2; info state FIN-WAIT-2
