@@ -23,7 +23,7 @@ fn an_unreachable_port_or_protocol_refuses_a_connection_being_opened() {
         ("time-exceeded", ""),
         ("parameter-problem", ""),
     ] {
-        // First with a number that is not that of our SYN.
+        // First, with a sequence number that is not our SYN's.
         check(&format!(
             "0ms open; -> SYN seq 0; <- icmp {error} quoting seq 1; silence
              <- icmp {error} quoting seq 0; {outcome}; silence"
@@ -50,7 +50,8 @@ fn an_open_fails_after_three_unreachable_syns() {
 
 #[test]
 fn a_packet_too_big_retransmits_in_smaller_segments() {
-    // An MTU larger than the segments has no effect. RFC 5927 §7: not below a floor, whatever is reported.
+    // An MTU larger than the segments has no effect. RFC 5927 §7: the MTU is not lowered below a floor,
+    // whatever is reported.
     check(
         "established mss 1460 win 60000
          0ms write 2920; -> seq 1:2921 by 1460 ack 1

@@ -2,7 +2,7 @@
 
 use crate::check;
 
-/// NewReno by the letter of RFC 5681 and RFC 6582, without what came later; a round trip of 100 ms.
+/// NewReno exactly as in RFC 5681 and RFC 6582, without later additions; the round trip is 100 ms.
 const BEGIN: &str = "set tcp.congestion reno; set tcp.loss_detection newreno
     set tcp.proportional_rate_reduction off; set tcp.limited_transmit off; set tcp.sack off
     established mss 1000 win 60000 rtt 100ms; 0ms";
@@ -35,7 +35,7 @@ fn after_a_timeout_the_window_grows_back_over_what_was_sent_before() {
 
 #[test]
 fn a_session_with_a_silent_peer_times_out() {
-    // RFC 9293 §3.8.3: not before 100 seconds; fifteen retransmissions.
+    // RFC 9293 §3.8.3: the session is aborted after fifteen retransmissions, and not before 100 seconds.
     let waits = [300, 600, 1200, 2400, 4800, 9600, 19_200, 38_400].into_iter();
     let again: String = waits
         .chain(core::iter::repeat_n(60_000, 7))
@@ -58,7 +58,8 @@ fn a_new_acknowledgement_restarts_the_timer() {
 
 #[test]
 fn a_retransmitted_segment_gives_no_rtt_sample() {
-    // Karn: neither 302 ms nor 1 ms. The same if duplicate ACKs caused the retransmission.
+    // Karn's rule: neither 302 ms nor 1 ms is taken as a sample. The same if duplicate ACKs caused the
+    // retransmission.
     newreno("write 1000; -> seq 1:1001 ack 1; +300ms -> seq 1:1001 ack 1; +2ms <- ack 1001; info srtt 100ms");
     newreno(
         "write 8000; -> seq 1:8001 by 1000 ack 1; +250ms <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
@@ -126,8 +127,8 @@ fn newreno_fills_a_hole_an_acknowledgement_and_leaves_with_half_the_window() {
 
 #[test]
 fn duplicates_in_recovery_send_new_data() {
-    // RFC 5681 §3.2 step 4: each duplicate means that a segment has left the network. Of 5000 bytes the third
-    // duplicate leaves 7000 in the network and the ninth 1000: four new segments.
+    // RFC 5681 §3.2 step 4: each duplicate means that a segment has left the network. The window is 5000
+    // bytes. The third duplicate leaves 7000 bytes in the network, and the ninth 1000: four new segments.
     newreno(
         "write 20000; -> seq 1:10001 by 1000 ack 1; <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
          <- ack 1; <- ack 1; <- ack 1; -> seq 10001:11001 ack 1; <- ack 1; -> seq 11001:12001 ack 1
@@ -137,7 +138,8 @@ fn duplicates_in_recovery_send_new_data() {
 
 #[test]
 fn duplicates_after_a_timeout_do_not_signal_a_loss() {
-    // RFC 6582 §3.2 step 1 and 5: nothing new below `recover`; exactly at `recover` is still old.
+    // RFC 6582 §3.2 steps 1 and 5: no new fast retransmit below `recover`; an ACK exactly at `recover` still
+    // counts as old.
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; +300ms -> seq 1:1001 ack 1; +1ms <- ack 5001
          -> seq 5001:10001 by 1000 ack 1
@@ -151,7 +153,7 @@ fn duplicates_after_a_timeout_do_not_signal_a_loss() {
 
 #[test]
 fn the_peers_sequence_numbers_wrap_between_out_of_order_segments() {
-    // The peer's initial number is 4096 below the wrap.
+    // The peer's initial sequence number is 4096 below the wrap.
     let early: String = (1..9)
         .rev()
         .map(|n| format!("<- seq {}:{} ack 1; -> ack 1;", n * 1000 + 1, n * 1000 + 1001))

@@ -1,4 +1,4 @@
-//! Timestamps (RFC 7323), and what the receiver reports of holes (RFC 2018, RFC 2883).
+//! Timestamps (RFC 7323), and the SACK reports of the receiver (RFC 2018, RFC 2883).
 
 use crate::check;
 
@@ -99,7 +99,7 @@ fn an_echo_measures_where_our_own_timing_cannot() {
 
 #[test]
 fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
-    // Which of the thousands arrive, and the blocks of each answer.
+    // Which blocks of a thousand bytes arrive, and the SACK blocks in each answer.
     let rows: [&[(u32, &str)]; 3] = [
         &[(1, "1001:2001"), (3, "3001:4001 1001:2001"), (5, "5001:6001 3001:4001 1001:2001")],
         &[
@@ -140,8 +140,8 @@ fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
 
 #[test]
 fn a_duplicate_is_reported_once_and_first() {
-    // RFC 2883 §4: below the acknowledgement, inside a block, and both with the block around it; at last one
-    // that is partly new and in order.
+    // RFC 2883 §4: D-SACKs below the ACK and inside a block, each with the surrounding block; finally, a
+    // segment that is partly new and in order.
     check(
         "established mss 1000 win 60000 sackok
          0ms <- seq 1:1001 ack 1; +40ms -> ack 1001

@@ -7,7 +7,7 @@ const KEEPING: &str = "set tcp.keep_alive 100s; set tcp.keep_alive_interval 10s;
 
 #[test]
 fn keep_alive_is_off_unless_the_host_enables_it() {
-    // The silence before it counts.
+    // The silence before keep-alive is enabled counts.
     check(
         "established mss 1000 win 60000; +1000000s silence; info state ESTABLISHED
          patience keep-alive 7200s; -> seq 0 ack 1",
@@ -52,7 +52,7 @@ fn time_wait_sends_no_keep_alive() {
 
 #[test]
 fn the_user_timeout_ends_a_session_with_unacknowledged_data() {
-    // Not while nothing waits; progress restarts it.
+    // The timeout does not run while no data waits, and progress restarts it.
     check(
         "set tcp.user_timeout 30s; set tcp.rto_min 20s; set tcp.rto_initial 20s
          established mss 1000 win 60000; +1000s info state ESTABLISHED
@@ -81,8 +81,9 @@ fn fin_wait_2_of_a_closed_session_times_out() {
 
 #[test]
 fn a_new_syn_reuses_a_4_tuple_in_time_wait_if_it_cannot_be_old() {
-    // RFC 6191 §2 and RFC 9293 §3.10.7.4: whether the old connection had timestamps (its clock stood at 500),
-    // number and clock of the new SYN, whether it is accepted. The next byte of the old one is 101.
+    // RFC 6191 §2 and RFC 9293 §3.10.7.4. Columns: whether the old connection had timestamps (the last one
+    // was 500); sequence number and timestamp of the new SYN; whether it is accepted. The next byte of the
+    // old connection is 101.
     let rows = [
         (true, 50, Some(501), true),
         (true, 50, Some(500), false),

@@ -1,5 +1,5 @@
-//! Recovery from loss with a peer that sends SACK, and the congestion window
-//! (RFC 2018, RFC 2883, RFC 3042, RFC 6675, RFC 6937, RFC 8985, RFC 9438).
+//! Loss recovery with a peer that sends SACK, and the congestion window (RFC 2018, RFC 2883, RFC 3042, RFC
+//! 6675, RFC 6937, RFC 8985, RFC 9438).
 
 use crate::check;
 
@@ -41,8 +41,9 @@ fn a_lost_retransmission_is_detected_by_rack() {
 
 #[test]
 fn rack_waits_for_reordering_once_it_has_been_seen() {
-    // Two segments overtook the first, which then comes: nothing is retransmitted. From then on three
-    // segments above a hole are not enough: a quarter of a round trip is waited (RFC 8985 §6.2).
+    // Two segments overtook the first, which then arrives: nothing is retransmitted. From then on, three
+    // segments above a hole do not suffice: a loss is declared after a quarter of a round trip (RFC 8985
+    // §6.2).
     check(&format!(
         "{BEGIN} write 4000; -> seq 1:4001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:3001; silence; <- ack 3001; <- ack 4001
@@ -124,8 +125,8 @@ fn paced_segments_are_spread_over_the_round_trip() {
 
 #[test]
 fn the_tail_is_probed_after_two_round_trips() {
-    // The last segment is sent before any timeout; its SACK shows the rest to be lost: no timeout, but a
-    // recovery.
+    // The last segment is sent before any timeout; its SACK reveals that the rest is lost: recovery starts,
+    // without a timeout.
     check(&format!(
         "{BEGIN} write 3000; -> seq 1:3001 by 1000 ack 1
          +202ms -> PSH seq 2001:3001 ack 1

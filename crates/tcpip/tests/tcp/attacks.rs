@@ -147,7 +147,7 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     talk.check_home();
 }
 
-/// Any number of urgent pointers: the stream is unchanged, and a mark never moves backwards.
+/// With any number of urgent pointers, the stream is unchanged, and a mark never moves back.
 #[test]
 fn endless_urgent_marks_move_only_the_mark() {
     let mut talk = Peer::established(Config::default());
@@ -222,7 +222,7 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
         talk.hear(seg(ACK, 1, 1, 60_000), b"");
         assert_eq!(talk.state(), Some(State::Established));
         jump(&mut talk);
-        // Out, and early data here.
+        // Data to the peer, and out-of-order data from it.
         talk.write(&bytes(500));
         talk.hear(seg(ACK, 11, 1, 60_000), b"late");
         talk.said();

@@ -74,7 +74,7 @@ fn an_icmp_error_is_accepted_only_for_data_in_flight() {
         icmp(&mut talk, sequence, IcmpErrorClass::PortUnreachable);
         assert_eq!(talk.station.tcp.counters().icmp_errors - before, u64::from(believed), "{sequence}");
     }
-    // RFC 5927 §5.2: remembered, and no more.
+    // RFC 5927 §5.2: the error is only recorded.
     let info = talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!((info.state, info.icmp_error), (State::Established, Some(IcmpErrorClass::PortUnreachable)));
     talk.hear(seg(ACK, 1, 501, 60_000), b"");

@@ -1,5 +1,4 @@
-//! Loss: the clock, fast retransmit, NewReno, and numbers that wrap
-//! (RFC 6298, RFC 5681, RFC 6582).
+//! Loss: the RTO, fast retransmit, NewReno, and sequence numbers that wrap (RFC 6298, RFC 5681, RFC 6582).
 
 use crate::common::cable::Nature;
 use crate::common::ms;
@@ -20,7 +19,7 @@ fn newreno() -> Config {
     }
 }
 
-// ---- The clock
+// ---- The timer
 // -----------------------------------------------------------------------------------------------------
 
 #[test]

@@ -1,4 +1,4 @@
-//! Timestamps (RFC 7323) and about what the receiver tells of holes (RFC 2018, RFC 2883).
+//! Timestamps (RFC 7323), and SACK reports from the receiver (RFC 2018, RFC 2883).
 
 use crate::common::peer::*;
 use kiban_tcpip::tcp::{Config, State};

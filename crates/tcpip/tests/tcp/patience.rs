@@ -64,7 +64,7 @@ fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
     assert_eq!(talk.state(), Some(State::Established));
 }
 
-// ---- Names at rest
+// ---- TIME-WAIT
 // ------------------------------------------------------------------------------------------------
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rules that differ from system to system: each is a setting, a profile is a set of them.
+//! Rules that differ between systems: each rule is a setting, and a profile is a set of settings.
 
 use crate::common::peer::*;
 use kiban_tcpip::tcp::{Config, PROFILES};

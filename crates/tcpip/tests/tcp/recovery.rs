@@ -1,5 +1,5 @@
-//! Recovery from loss with a peer that sends SACK, and about the congestion window
-//! (RFC 2018, RFC 2883, RFC 3042, RFC 6675, RFC 6937, RFC 8985, RFC 9438).
+//! Loss recovery with a peer that sends SACK, and the congestion window (RFC 2018, RFC 2883, RFC 3042, RFC
+//! 6675, RFC 6937, RFC 8985, RFC 9438).
 
 use crate::common::ms;
 use crate::common::peer::*;

@@ -1,4 +1,4 @@
-//! Which segments are taken and what the others get (RFC 9293 §3.10.7.4, RFC 5961), and about the
+//! Which segments are accepted, how the others are answered (RFC 9293 §3.10.7.4, RFC 5961), and how sessions
 //! end.
 
 use crate::common::ms;

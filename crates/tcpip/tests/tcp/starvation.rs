@@ -7,7 +7,7 @@ use crate::common::{at_ms, ms};
 use core::time::Duration;
 use kiban_tcpip::tcp::Config;
 
-/// Runs a short transfer in both directions, including the close; `refuse` sets the refusal.
+/// Runs a short transfer in both directions, including the close; `refuse` selects the allocation that fails.
 fn short(seed: u64, loss: f64, refuse: impl Fn(&mut World)) -> Result<World, String> {
     let mut world = World::plain(Nature { delay: ms(2), loss, ..Nature::default() }, seed);
     world.converse(Role::eager(60_000), Role { write_max: 900, ..Role::eager(20_000) });

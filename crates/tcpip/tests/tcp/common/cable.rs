@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nature {
     pub(crate) delay: Duration,
-    /// Bits a second; zero: no limit.
+    /// The line rate, bit/s; zero: no limit.
     pub(crate) rate: u64,
     /// Number of frames that the port can hold; zero: no limit.
     pub(crate) port_frames: usize,

@@ -1,5 +1,5 @@
-//! One station and a peer that a test drives segment by segment: for floods, memory, and calls that no packet
-//! script has (`crates/talk` runs those).
+//! One station, and a peer that the test drives segment by segment: for floods, memory, and calls that packet
+//! scripts (run by `crates/talk`) do not have.
 //!
 //! Numbers are relative: ours to our initial sequence number, the peer's to [`PEER`].
 
@@ -233,7 +233,8 @@ impl Peer {
                 self.now = until;
                 return;
             }
-            // A deadline may be early, even past, when the wheel has not been turned for long.
+            // A deadline may be early, or even in the past, if the timer wheel has not been advanced for a
+            // long time.
             self.now = self.now.max(deadline);
             self.settle();
         }

@@ -7,7 +7,7 @@ use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, RngKey, 
 use kiban_tcpip::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
 use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header};
 
-/// How much memory a station has.
+/// The amount of memory that a station has.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) transmit_pages: usize,

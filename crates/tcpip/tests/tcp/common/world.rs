@@ -31,7 +31,7 @@ pub(crate) struct Role {
     pub(crate) write_every: Duration,
     /// Maximum number of bytes read at once.
     pub(crate) read_max: usize,
-    /// Between takings; zero: at once.
+    /// Interval between reads; zero: read at once.
     pub(crate) read_every: Duration,
     /// After `stop_reading_at` bytes, nothing is read until `read_again_at`.
     pub(crate) stop_reading_at: usize,
@@ -115,7 +115,7 @@ pub(crate) type Watch = Box<dyn FnMut(Instant, usize, &Frame)>;
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) stations: [Station; 2],
-    /// `cables[n]` carries what station n sends.
+    /// `cables[n]` carries the frames that station n sends.
     pub(crate) cables: [Cable; 2],
     /// `apps[conversation][station]`.
     pub(crate) apps: Vec<[App; 2]>,
@@ -159,7 +159,7 @@ impl World {
         World::new([config.clone(), config], [nature; 2], [sizes; 2], seed)
     }
 
-    /// Opens a conversation from the left station to the right one, which listens.
+    /// Opens a connection from the left station to the right one, which listens.
     pub(crate) fn converse(&mut self, left: Role, right: Role) -> usize {
         let number = self.add(left, right);
         let (local, remote) = self.names(number);
