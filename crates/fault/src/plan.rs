@@ -54,7 +54,7 @@ pub enum Plan {
         seed: u64,
         /// The average distance between two chosen calls.
         one_in: u64,
-        /// The number of calls from which calls are chosen.
+        /// The number of calls among which the failing ones are chosen.
         calls: u64,
     },
 }

@@ -34,7 +34,7 @@ const PARTS_MAX: u64 = 64;
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It exited with this status.
+    /// The program exited with this status.
     Code(i32),
     /// The program was killed by this signal.
     Signal(i32),

@@ -65,7 +65,7 @@ pub struct Address {
 pub enum Transport {
     /// A TUN device: IP packets to and from this host's kernel.
     Tun(String),
-    /// A TAP device: Ethernet frames, likewise.
+    /// A TAP device: Ethernet frames to and from this host's kernel.
     Tap(String),
     /// Ethernet frames on an interface of this host.
     Packet(String),

@@ -130,12 +130,12 @@ impl Driver {
         })
     }
 
-    /// Returns the board, for changes.
+    /// Returns the board, to be changed.
     pub fn board(&mut self) -> &mut Board {
         &mut self.board
     }
 
-    /// Returns the board, for reading.
+    /// Returns the board, to be read.
     pub fn view(&self) -> &Board {
         &self.board
     }

@@ -9,12 +9,12 @@
 //! 128  …
 //! ```
 //!
-//! Set-up           over a stream socket with a name in one of this user's directories ([`names`]), or at a
-//!                  path if the channel must cross network namespaces. The caller sends one message: the
-//!                  number of bytes of memory that it wants (64 bits, little endian), and its name. The
-//!                  callee answers with the memfd, or with the reason for refusing the call. From then on, a
-//!                  byte on the socket wakes a sleeping side. Both ends must belong to one user
-//!                  (SO_PEERCRED), or the other end to root.
+//! Set-up           a channel is set up over a stream socket with a name in one of this user's directories
+//!                  ([`names`]), or at a path if the channel must cross network namespaces. The caller sends
+//!                  one message: the number of bytes of memory that it wants (64 bits, little endian), and
+//!                  its name. The callee answers with the memfd, or with the reason for refusing the call.
+//!                  From then on, a byte on the socket wakes a sleeping side. Both ends must belong to one
+//!                  user (SO_PEERCRED), or the other end to root.
 //! Callee           the callee takes no descriptor from a caller: closing one could block forever, even when
 //!                  the process ends ([`crate::unix::closing`]).
 //! End              the socket stays open as long as both sides exist. A hang-up ends the channel, whatever

@@ -294,7 +294,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_read_within_bounds(bytes in vec(any::<u8>(), 0..120)) {
-        // Readers end, within the bytes.
+        // Decoders terminate, and do not read beyond the bytes.
         let mut walk = ipv4_options::Walk::new(&bytes[..bytes.len().min(40)]);
         prop_assert!(walk.by_ref().count() <= 40 && walk.at() <= 40);
         prop_assert!(ipv6_extension::Walk::new(&bytes).count() <= 120);

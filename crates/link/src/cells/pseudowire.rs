@@ -55,7 +55,7 @@ pub struct PseudowireConfig {
     pub control_word: bool,
     /// Whether packets with a control word have sequence numbers; if not, the field is 0.
     pub sequence: bool,
-    /// Limit of cells per packet.
+    /// Maximum number of cells per packet.
     pub cells_max: usize,
 }
 

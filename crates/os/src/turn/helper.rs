@@ -85,7 +85,7 @@ fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
         tick = idle_min;
         shared.helper_drives.set(true);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
-        // Ends once another thread drives.
+        // Returns once another thread drives.
         let mut look = |_: &mut M| {
             let ends = end.ends.get();
             (ends || !shared.helper_drives.get()).then_some(())

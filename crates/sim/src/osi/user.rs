@@ -17,7 +17,7 @@ const UNITS: FunctionalUnits = FunctionalUnits::READ
 /// Number of associations that may hold a file at the same time; a simulation has only one.
 const HOLDERS_MAX: usize = 4;
 
-/// An authenticator that admits everyone.
+/// An authenticator that admits every user.
 struct Open;
 
 impl Authenticator for Open {

@@ -93,7 +93,7 @@ pub struct JpegConfig {
     pub scene: Duration,
     /// Maximum difference of a picture from the average of its scene, as a fraction.
     pub spread: f64,
-    /// The most octets in a frame.
+    /// Maximum number of octets in a frame.
     pub frame_octets_max: usize,
 }
 

@@ -23,7 +23,7 @@ pub struct Stall {
 /// When a stall happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StallTiming {
-    /// At a wake-up of the process, with this probability.
+    /// At each wake-up of the process, with this probability.
     Waking(f64),
     /// At every n-th wake-up of the process.
     EveryWaking(u64),

@@ -68,7 +68,7 @@ pub enum Message {
     NeighbourAdvertisement {
         /// R: the sender is a router.
         router: bool,
-        /// S: it answers a solicitation.
+        /// S: the message answers a solicitation.
         solicited: bool,
         /// O: the message overrides the cached link-layer address.
         overrides: bool,

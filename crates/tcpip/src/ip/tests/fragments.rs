@@ -217,7 +217,7 @@ fn endless_fragments_stay_within_every_bound() {
         fragments_of_one_max: 12,
         timeout: Duration::from_secs(30),
     };
-    // One datagram that never ends.
+    // One datagram whose last fragment never arrives.
     let mut bench = roomy(small);
     for at in 0..100 {
         assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());

@@ -95,7 +95,7 @@ pub enum Indication {
     Urgent {
         /// The session that received it.
         session: SessionId,
-        /// Bytes from the next one to be delivered to the last urgent one, inclusive.
+        /// Number of bytes from the next one to be delivered up to and including the last urgent one.
         bytes: u32,
     },
     /// Data was retransmitted so often without an acknowledgement that the route is doubtful (RFC 9293

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// The figures of one session.
+/// The statistics of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// The state of the connection.
@@ -25,7 +25,7 @@ pub struct Info {
     pub round_trip: Duration,
     /// Round-trip time variation (RFC 6298 §2).
     pub round_trip_variation: Duration,
-    /// Minimum round-trip time of the last minutes; zero before the first sample.
+    /// Minimum round-trip time over the last few minutes; zero before the first sample.
     pub least_round_trip: Duration,
     /// The congestion window, bytes.
     pub congestion_window_bytes: u32,
@@ -119,7 +119,7 @@ pub(in crate::tcp) enum Limit {
 pub(in crate::tcp) struct Spent {
     pub(in crate::tcp) limit: Limit,
     pub(in crate::tcp) since: Instant,
-    /// Times limited by the path, the peer's window, the send buffer.
+    /// The times limited by the path, by the peer's window and by the send buffer.
     pub(in crate::tcp) times: [Duration; 3],
 }
 

@@ -60,7 +60,7 @@ impl Record {
     }
 }
 
-/// What one acknowledgement has delivered.
+/// The bytes that one acknowledgement reports as delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     /// Bytes newly known to have arrived.
