@@ -4,8 +4,8 @@
 //!                  per peer address and per owner.
 //! Session          may hold half of the memory that all others leave free, and half of what the other
 //!                  sessions of its address leave of that address's share (dynamic thresholds with a factor
-//!                  of 1: Choudhury and Hahne 1998). It may always hold `floor_bytes`. So n greedy sessions
-//!                  settle at 1/(n+1) each, and 1/(n+1) stays free.
+//!                  of 1: Choudhury and Hahne 1998). Up to `floor_bytes`, it may exceed these limits. So n
+//!                  greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
 //! Address          the sessions of one peer address (IPv4 /32, IPv6 /64) together may hold half of what
 //!                  other addresses leave. With `fairness = "flow"` addresses are ignored.
 //! Sole address     while no other address holds or wants memory, "Recent progress" and "Live sessions" below
