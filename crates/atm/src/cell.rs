@@ -1,13 +1,13 @@
-//! Cells in bulk, and the receiver of their headers (I.432.1 §4.3.2).
+//! Cells in bulk, and the check of their headers (I.432.1 §4.3.2).
 //!
-//! Purpose          pass a thousand cells in one call, each with its time, and read none of them twice.
+//! Purpose          pass a thousand cells in one call, each with its time, and read each only once.
 //! Layout           a [`TimedCell`] is one cache line; a *train* is a slice or `Vec` of them in order of
 //!                  time.
 //! Time             `at` is when the cell's last bit leaves (at a sender) or arrives (at a receiver, after
 //!                  the propagation delay of the line). Nothing else changes in between.
-//! Header           the header word has the layout of I.361; the HEC is stored beside it. [`HeaderReceiver`]
-//!                  validates it: a single wrong bit is corrected unless the cell before was wrong too, since
-//!                  burst errors are not single-bit errors.
+//! Header           the header word has the layout of I.361; the HEC is stored separately. [`HeaderReceiver`]
+//!                  validates it: a single-bit error is corrected unless the previous header was wrong too,
+//!                  since burst errors are not single-bit errors.
 //! Not implemented  cell delineation: a train consists of whole cells.
 
 use crate::wire::atm::{self, CELL_PAYLOAD_BYTES, HecCheck, PTI_LAST, PTI_MANAGEMENT};

@@ -1,8 +1,8 @@
 //! Multiprotocol encapsulation of a circuit's frames (RFC 2684, RFC 2225 §6).
 //!
 //! Purpose          determine the protocol of a frame and strip the encapsulation header.
-//! Transmit path    LLC/SNAP pushes 8 bytes (10 if bridged) onto the head; VC-mux none (2 bytes of pad for
-//!                  bridged frames).
+//! Transmit path    LLC/SNAP pushes 8 bytes (10 if bridged) onto the head; VC-mux pushes none (2 pad bytes
+//!                  for bridged frames).
 //! Receive path     the same bytes are removed; if the head is too short they are pulled up from the body and
 //!                  counted.
 //! Not implemented  ISO protocols, bridged media other than Ethernet; the protocol of an unknown
@@ -43,7 +43,7 @@ pub enum Encapsulation {
     VcMux(Carried),
 }
 
-/// The circuit carries a different protocol: open a circuit for this one, or use LLC/SNAP.
+/// The circuit carries a different protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProtocolMismatch;
 

@@ -1,12 +1,13 @@
 //! The generic cell rate algorithm (I.371 Annex A, ATM Forum TM 4.1 §4.4.3).
 //!
-//! Purpose    one conformance check for the policer at a network's edge, the shaper before it, and the tests.
+//! Purpose    one conformance check shared by the policer at a network's edge, the shaper before it, and the
+//!            tests.
 //! Algorithm  virtual scheduling, GCRA(T, τ): a cell at t conforms unless it is earlier than TAT - τ; then
 //!            TAT = max(t, TAT) + T. A cell that does not conform leaves TAT unchanged.
 //! Exactness  T and τ are ratios of integers and TAT keeps its fraction of a nanosecond, so nothing drifts.
 //! Contract   peak: T = 1/PCR, τ = CDVT. Sustained, in addition: T = 1/SCR, τ = BT + CDVT, where the burst
-//!            tolerance BT = (MBS - 1)(1/SCR - 1/PCR). A cell must conform to both; only then do both count
-//!            it.
+//!            tolerance BT = (MBS - 1)(1/SCR - 1/PCR). A cell must conform to both; only then is it counted
+//!            in both.
 //! Shaping    [`Meter::earliest`] is the earliest time at which a cell would conform. On a slotted line a
 //!            shaper needs a CDVT of one slot time to reach the PCR exactly; with a CDVT of zero each cell
 //!            waits for the slot after its time.
@@ -22,7 +23,7 @@ pub struct Contract {
     pub peak: Interval,
     /// Cell delay variation tolerance.
     pub tolerance: Duration,
-    /// Sustainable rate and burst size, if contracted.
+    /// Sustainable rate and burst size, if they are part of the contract.
     pub sustained: Option<Sustained>,
 }
 

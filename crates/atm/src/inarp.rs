@@ -1,13 +1,14 @@
-//! InATMARP on permanent circuits: discovers the IPv4 address of the peer (RFC 2225 §8.2, RFC 2390).
+//! InATMARP on permanent circuits: discovers the peer's IPv4 address (RFC 2225 §8.2, RFC 2390).
 //!
 //! Purpose          each end of a permanent circuit learns the other's IPv4 address, and drops it when the
 //!                  peer stops answering.
-//! States           Requesting: sends a request now and every `request_interval`, `requests_max` in all.
-//!                  Known: for `age`, then requesting, with the address kept meanwhile. Backoff: no answer;
-//!                  requesting after `retry_pause`, or on [`InArp::restart_requests`]. Fixed: the address
-//!                  was configured, and no requests are sent.
-//! Receive path     a packet without its LLC/SNAP header → [`InArpVerdict`]. A request also reveals the
-//!                  sender's address.
+//! States           *Requesting*: sends a request now and every `request_interval`, `requests_max` in all.
+//!                  *Known*: the address is known for `age`; then requests are sent again, while the address
+//!                  is kept. *Backoff*: there was no answer; requests restart after `retry_pause`, or on
+//!                  [`InArp::restart_requests`]. *Fixed*: the address was configured, and no requests are
+//!                  sent.
+//! Receive path     a packet without its LLC/SNAP header yields an [`InArpVerdict`]. A request also reveals
+//!                  the sender's address.
 //! Transmit path    [`InArp::settle`] sends at most one reply per circuit and burst, however many requests
 //!                  arrived.
 //! Limits           one state per open circuit; packets are not stored.
@@ -61,7 +62,7 @@ pub enum InArpVerdict {
 /// An action that is due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InArpDue<'a> {
-    /// Send this packet after an LLC/SNAP header.
+    /// Send this packet with an LLC/SNAP header in front.
     Packet {
         /// The circuit to send it on.
         circuit: Circuit,
@@ -353,7 +354,7 @@ mod tests {
         let mut arp = InArp::new(InArpConfig::new(OWN));
         arp.open(CIRCUIT, Instant::ZERO);
         run(&mut arp, seconds(8));
-        // No requests have been sent since the fifth second.
+        // No requests are sent after the fifth second.
         arp.restart_requests(seconds(9));
         assert!(!arp.is_requesting());
         arp.restart_requests(seconds(10));

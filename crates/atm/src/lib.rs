@@ -12,11 +12,11 @@
 //! assert!(gcra.admits(Instant::ZERO + Duration::from_micros(750)));
 //! ```
 //!
-//! Purpose          carry IP packets over virtual circuits like the board of paper 1: segmented into cells,
-//!                  interleaved per cell, reassembled per circuit with the Internet checksum computed on the
-//!                  way.
+//! Purpose          carry IP packets over virtual circuits, like the board of paper 1: packets are segmented
+//!                  into cells, interleaved cell by cell, and reassembled per circuit, with the Internet
+//!                  checksum computed in the same pass.
 //! Design           cells are real 53-byte cells processed in bulk: a *train* is a slice of [`TimedCell`]s,
-//!                  each with its time. A line's slots run freely ([`SlotClock`]); a sender commits them in a
+//!                  each with its time. A line's slots run freely ([`SlotClock`]). A sender commits them in a
 //!                  plain loop ([`Scheduler`]), which costs a few nanoseconds per cell and gives the same
 //!                  result as one event per cell.
 //!
@@ -31,7 +31,8 @@
 //! Transmit path    packet → encapsulation → [`Segmentation::send`] → `advance` → train.
 //! Receive path     train → [`Reassembly::cells`] → [`Arrival`]s → encapsulation, InARP, loopback.
 //! AAL1             [`aal1`]: constant bit rate streams, which pass their cells to a line themselves.
-//! Limits           each part documents its own; circuits are numbers ([`Circuit`]) assigned by the board.
+//! Limits           each part documents its own limits; circuits are numbers ([`Circuit`]) assigned by the
+//!                  board.
 //! Not implemented  signalling (SVC, PNNI), ATMARP servers, LANE, MPOA, AAL2, ABR rate control.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -69,6 +70,6 @@ pub use segmentation::{MANAGEMENT_CELLS_MAX, RejectReason, RejectedFrame, Segmen
 pub use slots::{Interval, OC3C_BITS_PER_SECOND, OC12C_BITS_PER_SECOND, SlotClock};
 pub use switch::{ConnectionId, FABRIC_DELAY, Penalty, Route, RouteError, Switch, SwitchPort};
 
-/// The number of a circuit of a board's port: an index into its tables, dense from 0.
+/// The number of a circuit on a board's port: an index into the port's tables, assigned consecutively from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Circuit(pub u32);

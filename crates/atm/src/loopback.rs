@@ -2,12 +2,12 @@
 //! §10.2.3).
 //!
 //! Purpose          answer loopback requests, send them, and report the round-trip time.
-//! Receive path     a management cell of a circuit → [`LoopbackVerdict`]. A request for the far end or for
-//!                  the local location is queued for an answer.
-//! Transmit path    [`Loopback::settle`] answers the latest requests of a circuit, at most [`REPLIES_MAX`]
+//! Receive path     a management cell of a circuit yields a [`LoopbackVerdict`]. A request for the far end or
+//!                  for the local location is queued to be answered.
+//! Transmit path    [`Loopback::settle`] answers the latest requests on a circuit, at most [`REPLIES_MAX`]
 //!                  per burst, and sends pings.
-//! Ping             one at a time per circuit, identified by its correlation tag, which is random and not
-//!                  predictable from earlier ones.
+//! Ping             at most one is outstanding per circuit. It is identified by its correlation tag, which is
+//!                  random and cannot be predicted from earlier tags.
 //! Limits           one state per open circuit; cells are not stored.
 //! Paths            a path's F4 flow is treated like a circuit; the caller, which knows its VCI, supplies the
 //!                  payload type.
@@ -25,8 +25,8 @@ use kiban_base::{Instant, SecureRng, Timer, TimerWheel};
 /// Timeout of a ping (I.610 §10.2.3: the round trip is expected within five seconds).
 pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum requests of a burst that are answered per circuit. More than one, so that a board that was late
-/// still answers all pings that have arrived meanwhile.
+/// Maximum number of requests answered per circuit and burst. It is more than one, so that a board that runs
+/// late still answers all pings that have arrived in the meantime.
 const REPLIES_MAX: usize = 4;
 
 /// The result of a received management cell.

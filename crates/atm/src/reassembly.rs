@@ -1,21 +1,22 @@
-//! AAL5 receive path: cells into frames (I.363.5 §9.2), with any number of circuits interleaved.
+//! AAL5 receive path: turns cells into frames (I.363.5 §9.2), with any number of circuits interleaved.
 //!
 //! Purpose          deliver a frame whole or not at all, and touch its payload once. A cell is copied into a
-//!                  content page and summed in the same pass, per circuit (paper \[1\]: per-VC on-the-fly
-//!                  checksum), so that the sums of the slices are known when the last cell is in.
-//! Receive path     HEC → circuit → the first cell into the PDU's head (LLC 8, IP 20, TCP 20: separate header
-//!                  and content memory, paper \[1\]), the rest into pages → at the end mark: CRC, length,
-//!                  deliver.
-//! Last cell        the trailer is read before the last cell is stored: pad and trailer are not stored (a pad
-//!                  that began in the cell before is cut off). The CRC runs at memory speed over the contents
-//!                  of a page when the page is full or the frame ends.
+//!                  content page and checksummed in the same pass, per circuit (paper \[1\]: per-VC
+//!                  on-the-fly checksum), so that the sums of the slices are known when the last cell has
+//!                  arrived.
+//! Receive path     check the HEC and find the circuit. Store the first cell in the PDU's head (LLC 8, IP 20,
+//!                  TCP 20: separate header and content memory, paper \[1\]), and the rest in pages. At the
+//!                  end mark, check CRC and length, and deliver the frame.
+//! Last cell        the trailer is read before the last cell is stored, so that pad and trailer are not
+//!                  stored (a pad that began in the previous cell is cut off). The CRC of a page is computed
+//!                  at memory speed when the page is full or the frame ends.
 //! Runs             consecutive cells with the same header are looked up once and stored in one loop.
 //! Failure          a frame that cannot be stored (too long, no page, no block) is dropped at once, its
-//!                  memory is freed, and the cells up to its end mark are skipped. A lost last cell merges
-//!                  two frames: both are lost, but no third.
+//!                  memory is freed, and the cells up to its end mark are skipped. If a frame's last cell is
+//!                  lost, the frame merges with the next: both are lost, but later frames are not affected.
 //! Limits           one frame in reassembly per circuit, at most `frame_bytes_max`; a page belongs to one
 //!                  frame.
-//! F4               a path's OAM cells have VCIs of their own and the payload type of user cells:
+//! F4               a path's OAM cells have reserved VCIs and the payload type of user cells: see
 //!                  [`Reassembly::open_oam`].
 //! Not implemented  reassembly timers (an unfinished frame keeps its pages until [`Reassembly::close`]), the
 //!                  corrupted-data delivery option.
@@ -181,7 +182,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the circuit that a header identifies; counts a run of cells of an unknown one.
+    /// Returns the circuit that a header identifies; counts a run of cells of an unknown circuit.
     #[inline]
     fn assembly(&mut self, word: u32, run: usize) -> Option<(&mut Assembly, &mut ReassemblyCounters)> {
         let name = word & name_mask(self.interface);
@@ -271,16 +272,16 @@ struct Assembly {
     frame_bytes_max: usize,
     head_bytes_max: usize,
     pdu: Option<Pdu>,
-    /// The page being filled and the sum of its contents.
+    /// The page being filled and the checksum of its contents.
     page: Option<Page>,
     sum: Sum,
     /// The CRC over the head and the full pages.
     crc: Crc32Aal5,
     cells: usize,
     low_priority: bool,
-    /// The frame was dropped: its cells are skipped up to the end mark.
+    /// Whether the frame was dropped: its cells are skipped up to the end mark.
     skipping: bool,
-    /// All cells of this circuit are management cells.
+    /// Whether all cells of this circuit are management cells.
     is_oam: bool,
 }
 
@@ -472,7 +473,7 @@ impl Assembly {
         }
         self.close_page()?;
         if payload_bytes < placed_bytes {
-            // The pad began in the cell before.
+            // The pad began in the previous cell.
             self.pdu.as_mut().expect("taken above").truncate(payload_bytes);
         }
         Ok(trailer)

@@ -1,24 +1,25 @@
 //! The cell scheduler: selects the circuit for each slot.
 //!
 //! Purpose          one scheduler for a board's transmit port and a switch's output port, exact to the cell,
-//!                  at the cost of a loop instead of an event per cell.
-//! Rule             circuits that have cells and may send are in a ring; each slot takes one cell of the
-//!                  first, which then moves to the end (round robin per cell). A shaped circuit is in the
-//!                  ring only while its contract allows its next cell in the next slot; otherwise it waits
-//!                  for its time. Circuits that get cells and circuits whose time has come join the end of
-//!                  the ring in order of time (at the same time: those that get cells first, then by number).
-//! Time             [`Scheduler::advance`] commits every slot that starts before a given time. Input at t
-//!                  follows `advance(t)`, so the slot that starts at t is the first it can use. Idle time is
-//!                  skipped in one step.
+//!                  with a plain loop instead of an event per cell.
+//! Rule             circuits that have cells and may send are in a ring. Each slot takes one cell from the
+//!                  first circuit, which then moves to the end (round robin per cell). A shaped circuit is in
+//!                  the ring only while its contract allows its next cell in the next slot; otherwise it
+//!                  waits for its time. Circuits that get cells and circuits whose time has come join the end
+//!                  of the ring in order of time. At equal times, those that get cells come first, then the
+//!                  order is by number.
+//! Time             [`Scheduler::advance`] commits every slot that starts before a given time. Input at t is
+//!                  passed after `advance(t)`, so the slot that starts at t is the first that it can use.
+//!                  Idle time is skipped in one step.
 //! Prediction       [`Scheduler::next_end`] returns when the next cell that completes something for a
 //!                  receiver (the last of a frame, OAM) will have left if no more input comes. It is exact
-//!                  for circuits that are not shaped: in round robin the cells before the e-th of a circuit
-//!                  can be counted, min(queued, e - 1) of each other circuit and one more of those before it
-//!                  in the ring. For a shaped circuit it is early or exact, and exact if the circuit alone is
-//!                  active and its tolerance is a slot time or more.
-//! Limits           the number of circuits added; each supply bounds its own queue.
-//! Not implemented  priorities between circuits (CBR before UBR): shaped circuits follow their contracts, all
-//!                  others share equally.
+//!                  for circuits that are not shaped: in round robin, the cells sent before a circuit's e-th
+//!                  cell can be counted, namely min(queued, e - 1) of each other circuit, and one more of
+//!                  each circuit before it in the ring. For a shaped circuit the prediction is never late; it
+//!                  is exact if only this circuit is active and its tolerance is at least a slot time.
+//! Limits           the number of circuits is limited only by the caller; each supply bounds its own queue.
+//! Not implemented  priorities between circuits (CBR before UBR): shaped circuits follow their contracts, and
+//!                  all others share equally.
 
 use crate::cell::TimedCell;
 use crate::gcra::{Contract, Meter};
@@ -30,13 +31,13 @@ use kiban_base::Instant;
 
 /// The cells of one circuit, as the scheduler sees them.
 pub trait CellSource {
-    /// State lent by the scheduler's caller while cells are written.
+    /// State provided by the scheduler's caller while cells are written.
     type Loan: ?Sized;
 
     /// Returns the number of cells queued.
     fn cells(&self) -> usize;
 
-    /// Returns the number of cells up to and including the next that ends a frame or is a message of its own;
+    /// Returns the number of cells up to and including the next that ends a frame or is a complete message;
     /// `None` if there is none.
     fn cells_to_end(&self) -> Option<usize>;
 
@@ -130,7 +131,7 @@ impl<S: CellSource> Scheduler<S> {
         Some(&mut self.circuits.get_mut(circuit as usize)?.as_mut()?.supply)
     }
 
-    /// Records that a circuit has had cells since `now`. Call [`Scheduler::advance`] to `now` first.
+    /// Records that a circuit has cells to send from `now` on. Call [`Scheduler::advance`] to `now` first.
     #[inline]
     pub fn wake(&mut self, circuit: u32, now: Instant) {
         let Some(Some(entry)) = self.circuits.get_mut(circuit as usize) else { return };
@@ -191,7 +192,7 @@ impl<S: CellSource> Scheduler<S> {
     }
 
     /// Moves circuits whose time has come by the next slot from the waiting queue into the ring. Input at
-    /// `until` is still to come and precedes circuits whose time is not earlier.
+    /// `until` has not been passed yet, and takes precedence over circuits whose time is not earlier.
     fn join_due(&mut self, until: Instant) {
         let start = self.clock.start();
         while let Some(&Reverse((moment, circuit))) = self.waiting.peek() {
@@ -246,8 +247,8 @@ impl<S: CellSource> Scheduler<S> {
         }
     }
 
-    /// Returns when the next cell that ends a frame or is a message of its own will have left if no more
-    /// input comes; never late. Returns `NEVER` if there is none.
+    /// Returns when the next cell that ends a frame or is a complete message will have left if no more input
+    /// comes; never late. Returns `NEVER` if there is none.
     pub fn next_end(&self) -> Instant {
         if self.ring.is_empty() && self.waiting.is_empty() {
             return Instant::NEVER;
@@ -264,8 +265,8 @@ impl<S: CellSource> Scheduler<S> {
             || self.ring.iter().map(|circuit| self.active(*circuit)).filter(|entry| entry.shaper.is_none());
         let ends =
             unshaped().enumerate().filter_map(|(place, entry)| Some((entry.supply.cells_to_end()?, place)));
-        // In round robin the end with the fewest cells before it comes first; among equals, the first in the
-        // ring.
+        // In round robin, the frame end with the fewest cells before it comes first; among equals, the first
+        // in the ring.
         let Some((cells, place)) = ends.min() else { return Instant::NEVER };
         let before: usize = unshaped()
             .enumerate()
@@ -361,7 +362,7 @@ mod tests {
         scheduler.advance(micros(100), &mut out, &mut ());
         assert_eq!(names(&out), [(0, 1), (1, 2), (0, 3), (1, 4), (2, 5), (0, 6), (1, 7)]);
         assert_eq!(scheduler.next_end(), Instant::NEVER);
-        // After idle time a cell waits for the next slot of the line; it cannot start a slot of its own.
+        // After idle time, a cell waits for the next slot of the line; slots are not realigned to it.
         give(&mut scheduler, 2, 1, 100);
         scheduler.advance(Instant::from_nanos(200_500), &mut out, &mut ());
         scheduler.supply_mut(1).unwrap().queued += 1;

@@ -1,17 +1,17 @@
-//! AAL5 transmit path: frames into cells (I.363.5 §9.2).
+//! AAL5 transmit path: turns frames into cells (I.363.5 §9.2).
 //!
-//! Purpose          never copy a frame before its cells leave: a cell is gathered from head, body and tail
-//!                  when its slot is committed (paper \[1\]: the SAR's transfer out of header and content
+//! Purpose          never copy a frame before its cells are sent: a cell is gathered from head, body and tail
+//!                  when its slot is committed (paper \[1\]: the SAR's transfer from header and content
 //!                  memory).
 //! Transmit path    pad and trailer (length, CRC-32) go into the PDU's tail; the PDU is queued on its
-//!                  circuit; the scheduler takes one cell after another; with the last cell, which carries
-//!                  the end mark, the PDU is freed.
+//!                  circuit; the scheduler takes one cell after another; the last cell carries the end mark,
+//!                  and the PDU is freed with it.
 //! Priority         management cells (OAM, RM) of a circuit are sent before its queued frames, and between
 //!                  the cells of a frame.
 //! Header           the two header words of a circuit (last cell, other cells) and their HECs are computed
 //!                  when it is opened.
-//! Limits           `frames_max` frames and [`MANAGEMENT_CELLS_MAX`] management cells per circuit; 65,535
-//!                  bytes per frame.
+//! Limits           at most `frames_max` frames and [`MANAGEMENT_CELLS_MAX`] management cells per circuit,
+//!                  and 65,535 bytes per frame.
 //! Not implemented  streaming mode, AAL3/4, aborting a frame in transmission; the user-to-user byte is 0.
 
 use crate::Circuit;
@@ -158,8 +158,8 @@ impl Segmentation {
         }
     }
 
-    /// Queues a management cell, before the circuit's frames. `pti` is one of the `PTI_OAM_` constants or
-    /// that of resource management. Call [`Segmentation::advance`] to `now` first.
+    /// Queues a management cell, before the circuit's frames. `pti` is one of the `PTI_OAM_` constants or the
+    /// resource management PTI. Call [`Segmentation::advance`] to `now` first.
     ///
     /// # Errors
     /// `UnknownCircuit`, `QueueFull`.
@@ -214,7 +214,7 @@ fn append_trailer(pdu: &mut Pdu) -> usize {
     let before = pdu.tail().len();
     let added = &mut pdu.push_tail(pad_bytes + TRAILER_BYTES)[before..];
     trailer.write(&mut added[pad_bytes..]);
-    // I.363.5 §9.2.1.2: the CRC covers everything before it, pad and length included.
+    // I.363.5 §9.2.1.2: the CRC covers everything before it, including pad and length.
     crc.update(&added[..pad_bytes + TRAILER_BYTES - 4]);
     trailer.crc = crc.value();
     trailer.write(&mut added[pad_bytes..]);
@@ -358,7 +358,7 @@ impl CellSource for Outgoing {
             if self.management.is_empty() {
                 self.write_middle(clock, until, out, tally);
             }
-            // What remains is not a plain middle cell: the last, one that spans parts, or management.
+            // The next cell is not a plain middle cell: it is the last, spans parts, or is a management cell.
             if clock.start() < until {
                 clock.step();
                 self.write(clock.start(), out, tally);

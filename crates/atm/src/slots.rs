@@ -6,8 +6,8 @@
 //! Exactness  T is a ratio of integers ([`Interval`]) and the fraction of a nanosecond is carried along;
 //!            reported times are rounded down. For an integer t, floor(x) < t exactly when x < t, so
 //!            comparing with a reported time is the same as comparing with the exact one.
-//! Rule       a cell offered at t may use the first slot that starts at or after t; it has left when that
-//!            slot ends.
+//! Rule       a cell offered at t may use the first slot that starts at or after t; its transmission ends
+//!            with that slot.
 
 use crate::wire::atm::CELL_BYTES;
 use core::time::Duration;

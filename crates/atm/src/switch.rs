@@ -1,24 +1,25 @@
 //! An ATM switch as a value (I.361, I.371; frame discard as in ATM Forum TM 4.1 §5.8).
 //!
-//! Purpose          do to a board's cells what a public network does: forward, delay, queue, mark, police and
+//! Purpose          treat a board's cells as a public network does: forward, delay, queue, mark, police and
 //!                  drop them, exact to the cell.
 //! Table            (port, VPI, VCI) or, for paths, (port, VPI) → output port and new identifier. A path
 //!                  keeps each cell's VCI.
 //! Pipeline         header check → table → policing at the time of arrival → `delay` through the fabric →
 //!                  queue of the entry at its output port → the port's [`Scheduler`] → line.
-//! Dropping         cell by cell: the circuit's or the port's queue is full, or the cell has low priority and
-//!                  `low_priority_cells_max` are waiting. By frame (`frame_discard`; Romanow and Floyd 1995):
-//!                  a frame that begins while `early_cells_max` are waiting, or whose first cell finds no
-//!                  room, is dropped whole (early packet discard); after a cell of a frame has been dropped
-//!                  here, the rest is dropped too, except the last cell, which delimits frames (partial
-//!                  packet discard). All thresholds count cells waiting at the output port.
+//! Dropping         a single cell is dropped if the circuit's or the port's queue is full, or if the cell has
+//!                  low priority and `low_priority_cells_max` cells are waiting. With `frame_discard`
+//!                  (Romanow and Floyd 1995), a frame that begins while `early_cells_max` cells are waiting,
+//!                  or whose first cell finds no room, is dropped whole (early packet discard). After a cell
+//!                  of a frame has been dropped here, the rest is dropped too, except the last cell, which
+//!                  delimits frames (partial packet discard). All thresholds count cells waiting at the
+//!                  output port.
 //! Marking          user cells queued at or above `mark_cells_min` get the congestion indication (EFCI).
 //! Time             trains from several ports are passed together ([`Switch::arrive_merged`]) and merged by
 //!                  (time, port). Before a cell is queued, its output port commits every slot that starts
 //!                  earlier. A cell that arrives at t is queued at t + delay; so once all arrivals up to t
 //!                  have been passed, outputs may be advanced to t + delay.
-//! Limits           `queue_cells_max` per entry, `port_cells_max` per output port; cells that have left are
-//!                  kept until [`Switch::advance`] fetches them.
+//! Limits           `queue_cells_max` per entry, `port_cells_max` per output port; cells that have been sent
+//!                  are kept until [`Switch::advance`] fetches them.
 //! Not implemented  point-to-multipoint, priorities between circuits, ABR, frame-aware policing.
 
 use crate::cell::{HeaderReceiver, Received, TimedCell, hec_of, is_end, is_management};
@@ -42,15 +43,15 @@ pub const FABRIC_DELAY: Duration = Duration::from_micros(10);
 pub struct SwitchPort {
     /// Time per cell on its outgoing line.
     pub cell_time: Interval,
-    /// Format of its headers, in both directions.
+    /// Header format, in both directions.
     pub interface: Interface,
     /// Maximum cells queued for its outgoing line.
     pub port_cells_max: usize,
-    /// Number of waiting cells from which low-priority cells are dropped.
+    /// Number of waiting cells at which low-priority cells start to be dropped.
     pub low_priority_cells_max: usize,
-    /// Number of waiting cells from which new frames are dropped whole.
+    /// Number of waiting cells at which new frames start to be dropped whole.
     pub early_cells_max: usize,
-    /// Number of waiting cells from which user cells are marked (EFCI).
+    /// Number of waiting cells at which user cells start to be marked (EFCI).
     pub mark_cells_min: usize,
 }
 
@@ -73,7 +74,7 @@ impl SwitchPort {
 pub enum ConnectionId {
     /// One virtual circuit.
     Circuit(Vc),
-    /// All circuits of a virtual path that have no entry of their own.
+    /// All circuits of a virtual path that do not have their own entry.
     Path(u16),
 }
 
@@ -149,7 +150,7 @@ pub enum RouteError {
     InUse,
     /// The incoming and outgoing identifiers are not both circuits or both paths.
     KindsDiffer,
-    /// Frame discard on a path: it interleaves frames of many circuits, which cannot be told apart.
+    /// Frame discard on a path: a path interleaves frames of many circuits, which it cannot distinguish.
     PathWithFrames,
 }
 
@@ -247,8 +248,8 @@ impl Switch {
         true
     }
 
-    /// Processes a train that arrived at one port, if nothing arrived meanwhile at the others. Trains must
-    /// come in order of time.
+    /// Processes a train that arrived at one port, if nothing arrived at the other ports in the meantime.
+    /// Trains must be passed in order of time.
     pub fn arrive(&mut self, port: usize, train: &[TimedCell]) {
         self.counters.cells_in += train.len() as u64;
         for cell in train {
@@ -264,7 +265,7 @@ impl Switch {
             let next =
                 trains.iter().enumerate().filter_map(|(index, train)| Some((first(train)?, index))).min();
             let Some((_, index)) = next else { return };
-            // Process cells of this train until another train has an earlier one.
+            // Process cells of this train until another train has an earlier cell.
             let others = trains.iter().enumerate().filter(|(other, _)| *other != index);
             let bound = others.filter_map(|(_, train)| first(train)).min();
             let (port, train) = trains[index];
@@ -454,7 +455,7 @@ impl Port {
         self.circuits.look_up(name).or_else(|| self.paths.look_up(name & PATH))
     }
 
-    /// Commits every slot that starts before `until` and returns how many cells left.
+    /// Commits every slot that starts before `until` and returns the number of cells sent.
     #[inline]
     fn advance(&mut self, until: Instant) -> u64 {
         let before = self.departed.len();
@@ -540,7 +541,7 @@ impl Dropped {
 enum FramePosition {
     /// The next user cell begins a frame.
     Between,
-    /// Within a frame of which nothing has been dropped here.
+    /// Within a frame of which no cell has been dropped here.
     Within,
     /// Within a frame that has lost a cell here: all but the last cell are dropped.
     Broken,

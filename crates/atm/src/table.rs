@@ -1,6 +1,6 @@
 //! Circuit look-up: a small hash table from header bits to numbers.
 //!
-//! Purpose   a look-up in a nanosecond or two, without std and reproducible in every run.
+//! Purpose   look up a circuit in a nanosecond or two, without std, reproducibly in every run.
 //! Keys      the bits of a header word that identify a circuit. Only locally opened circuits become keys, so
 //!           a peer cannot provoke collisions.
 
@@ -10,13 +10,13 @@ use hashbrown::HashMap;
 
 /// Size of the cache of recent look-ups, indexed by the low bits of VCI and VPI.
 const RECENT: usize = 64;
-/// A name that no cell can have: name bits leave the low four zero.
+/// A name that no cell can have: the low four bits of names are zero.
 const NO_NAME: u32 = 1;
 
 /// Numbers by the name bits of a header word.
 pub(crate) struct HeaderTable {
     all: HashMap<u32, u32, BuildHasherDefault<Multiply>>,
-    /// Cache of recent look-ups: interleaved circuits recur.
+    /// Cache of recent look-ups, because interleaved circuits recur.
     recent: [(u32, u32); RECENT],
 }
 

@@ -155,7 +155,7 @@ fn sixty_circuits_interleaved_come_out_whole_with_the_right_sums() {
         down.send(Circuit(circuit), pdu, Instant::ZERO).unwrap();
     }
     down.advance(LATER, &mut train, &mut bench.copies);
-    // Per cell: the first sixty cells are of sixty circuits.
+    // Round robin is per cell: the first sixty cells belong to sixty circuits.
     let names: Vec<u32> = train[..60].iter().map(|cell| (cell.header >> 4) - 100).collect();
     assert_eq!(names, (0..60).collect::<Vec<u32>>());
     let arrivals = bench.receive(&mut up, &train);
@@ -264,7 +264,7 @@ fn starvation_costs_one_frame_and_no_memory() {
     let sent: Vec<Vec<u8>> = (0..4).map(|seed| pattern(seed, 700)).collect();
     let mut bench = Bench::new(256);
     let train = train_of(&mut bench, &sent);
-    // 652 bytes after the head: three pages a frame.
+    // 652 bytes after the head: three pages per frame.
     for n in 1..=12u64 {
         let (_, mut up) = ports(1, 9188, 1);
         bench.memory.receive.fail_nth_take(n);
@@ -379,7 +379,7 @@ proptest! {
                 let user = Header::user(vc(*circuit), bits % 5 == 0).to_word(Interface::Uni);
                 let word = match kind { 0 => *bits, 1 => user ^ (bits & 0xf), _ => user };
                 let mut cell = TimedCell::new(Instant::ZERO, word, [*byte; 48]);
-                // Some trailers are nearly right: a length that is too short, no indicator.
+                // Some trailers are nearly right: the length is too short, or the indicator is zero.
                 cell.payload[41..44].copy_from_slice(&[0, 0, *byte]);
                 if kind == &2 { cell.hec ^= *byte; }
                 cell
@@ -393,7 +393,7 @@ proptest! {
     }
 }
 
-/// A reader that a test lends must not outlive its memory: PDUs are `Send` and keep their pools alive.
+/// PDUs are `Send` and keep their pools alive, so they can outlive the port and its memory.
 #[test]
 fn a_frame_outlives_its_port() {
     fn is_send<T: Send>(_: &T) {}

@@ -249,7 +249,7 @@ fn a_lone_shaped_circuit_knows_its_end_exactly_when_its_tolerance_is_a_slot() {
     let (foretold, mut train) = (port.next_end(), Vec::new());
     port.advance(LATER, &mut train, &mut bench.copies);
     assert_eq!(train.last().map(|cell| cell.at), Some(foretold));
-    // 171 cell times of the contract, and a slot: the paper's 67.815 Mbit/s.
+    // 171 cell times of the contract (the paper's 67.815 Mbit/s), and a slot.
     let pace = 171.0 * 424.0 / 67.815e6 * 1e9;
     assert!((foretold.as_nanos() as f64 - pace).abs() < 2.0 * 2832.0);
 }

@@ -43,8 +43,8 @@ impl Bucket {
     }
 }
 
-/// Models one output port: returns the cells that leave it, with an event for every cell and a check at every
-/// slot.
+/// Models one output port, with an event for every cell and a check at every slot. Returns the cells that
+/// leave the port.
 fn model(
     ports: &[SwitchPort],
     delay: Duration,
@@ -139,7 +139,7 @@ enum Spoiled {
     Rest,
 }
 
-/// Builds a line that is busy in `load` of 100 slots, with frames of these circuits.
+/// Builds the input of a line that is busy in `load` of 100 slots, with frames of these circuits.
 fn traffic(
     seed: u64,
     line: Interval,
@@ -304,7 +304,7 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
     routes.into_iter().for_each(|route| switch.add(route).unwrap());
     let mut trains = [Vec::new(), Vec::new()];
     for (port, train) in trains.iter_mut().enumerate() {
-        // Lines of different speeds: in lock-step, the second would lose every cell and the first none.
+        // The lines have different speeds: in lockstep, the second would lose every cell and the first none.
         let line = if port == 0 { OC3C } else { Interval::of_line(120_000_000) };
         let mut down = Segmentation::new(line, Interface::Uni);
         for circuit in (0..4).map(|c| c + 4 * port as u32) {

@@ -4,16 +4,16 @@
 //! Sleeper   calls [`Bell::arm`], checks its queue again, sleeps while the bell is armed, calls
 //!           [`Bell::disarm`].
 //! Ringer    publishes its message, then calls [`Bell::ring`]; if that returns true, wakes the sleeper.
-//! Proof     both sides write, fence, read: the sleeper writes the bell and reads the queue, the ringer
-//!           writes the queue and reads the bell. One of two sequentially consistent fences comes first, so
-//!           one side sees what the other wrote (Dekker): the sleeper finds the message, or the ringer finds
-//!           the bell armed. `tests/bell_model.rs` checks this code with every interleaving and every
-//!           reordering that the memory model allows.
+//! Proof     each side writes, fences, and reads: the sleeper writes the bell and reads the queue; the ringer
+//!           writes the queue and reads the bell. Of two sequentially consistent fences, one comes first, so
+//!           at least one side sees what the other wrote (Dekker): the sleeper finds the message, or the
+//!           ringer finds the bell armed. `tests/bell_model.rs` checks this code with every interleaving and
+//!           every reordering that the memory model allows.
 //! Time      only a ringer that has to wake the sleeper records when it rang. From this the sleeper learns
 //!           when the message arrived and how long waking took.
-//! Trust     the structure may lie in memory that two processes share. Nothing in it is trusted: an unknown
+//! Trust     the structure may be in memory that two processes share. Nothing in it is trusted: an unknown
 //!           word counts as "not armed", so a process that writes garbage only causes a spurious wake-up or
-//!           misses its own; the recorded time is used only if it lies within the wait
+//!           misses a wake-up of its own. The recorded time is used only if it lies within the wait
 //!           ([`Waiter`](crate::Waiter)).
 //! Limits    one sleeper per bell, any number of ringers.
 
@@ -82,7 +82,7 @@ impl Atomics for Processor {
 
 /// The value of [`Bell::word`] while the sleeper is awake.
 const AWAKE: u32 = 0;
-/// The value while the sleeper sleeps or is about to.
+/// The value while the sleeper sleeps or is about to sleep.
 const ARMED: u32 = 1;
 /// The value after a ringer has rung the bell and is about to wake the sleeper.
 const RUNG: u32 = 2;
@@ -91,7 +91,7 @@ const RUNG: u32 = 2;
 #[repr(C, align(8))]
 pub struct Bell<A: Atomics = Processor> {
     word: A::Word,
-    /// Padding; an atomic, because another process may write here while references to the bell exist.
+    /// Padding. It is atomic, because another process may write here while references to the bell exist.
     _unused: AtomicU32,
     rung_at: A::Moment,
 }
@@ -147,13 +147,13 @@ impl<A: Atomics> Bell<A> {
         Some(at)
     }
 
-    /// Rings the bell after publishing a message. Returns true if the caller, and no one else, must wake the
-    /// sleeper.
+    /// Rings the bell after publishing a message. Returns true if the caller must wake the sleeper; at most
+    /// one caller gets true.
     ///
     /// `now` is called only if the bell is armed. Without a sleeper this costs a fence, about ten
     /// nanoseconds.
     #[inline]
-    #[must_use = "a sleeper that is not woken sleeps on"]
+    #[must_use = "if true, the caller must wake the sleeper"]
     pub fn ring(&self, now: impl FnOnce() -> u64) -> bool {
         A::fence();
         self.word.load(Relaxed) == ARMED && self.ring_armed(now())
@@ -161,7 +161,7 @@ impl<A: Atomics> Bell<A> {
 
     #[cold]
     fn ring_armed(&self, now: u64) -> bool {
-        // One of several ringers wins. The losers' times are as good as the winner's.
+        // If several ringers race, one wins. Any of their times would do.
         self.rung_at.store(now, Relaxed);
         self.word.exchange(ARMED, RUNG, Release, Relaxed)
     }

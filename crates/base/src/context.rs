@@ -1,4 +1,5 @@
-//! What a driver lends to protocols for the duration of a call: time, random numbers, memory.
+//! The environment that a driver passes to protocols for the duration of a call: time, random numbers,
+//! memory.
 
 use crate::counters::Copies;
 use crate::memory::PagePool;
@@ -25,13 +26,13 @@ impl Memory {
     }
 }
 
-/// The environment lent to a protocol for one call.
+/// The environment passed to a protocol for one call.
 pub struct Context<'a> {
     /// The time of this call.
     pub now: Instant,
     /// The board's packet memory.
     pub memory: &'a mut Memory,
-    /// The board's secure random numbers, fit to be sent and to make keys.
+    /// The board's secure random numbers, which may be sent and used as keys.
     pub rng: &'a mut SecureRng,
     /// Counters of copied bytes.
     pub copies: &'a mut Copies,

@@ -1,7 +1,7 @@
 //! Counters of events, by name.
 //!
 //! Every protocol has a plain struct of `u64` fields made by [`counters!`](crate::counters!): counting is an
-//! addition to a field, and `each` iterates over the names. [`Copies`] counts copied bytes by cause.
+//! addition to a field, and `each` iterates over names and values. [`Copies`] counts copied bytes by cause.
 
 /// Defines a struct of counters: public `u64` fields that can be read by name.
 ///
@@ -48,7 +48,7 @@ counters! {
         sar_in_bytes,
         /// Header bytes pulled up into a head to be read.
         header_bytes,
-        /// Short payload moved together so that it does not hold whole pages.
+        /// Short payload packed together so that it does not hold whole pages.
         gather_bytes,
     }
 }

@@ -1,8 +1,8 @@
 //! Shared foundation of every kiban crate.
 //!
 //! Packet memory (pools of content pages, PDUs), time, random numbers, the timer wheel, counters, settings,
-//! and waiting: doorbells and the policy that decides when to sleep. The crate contains no protocol and makes
-//! no system calls: time, random numbers and memory are passed in by the caller.
+//! and waiting (doorbells and the policy that decides when to sleep). The crate contains no protocol and
+//! makes no system calls: time, random numbers and memory are passed in by the caller.
 //!
 //! ```
 //! use core::time::Duration;
@@ -54,5 +54,5 @@ pub use timer_wheel::{Timer, TimerWheel};
 pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
 pub use wire::{Malformed, checksum, crc, ethernet, numbers};
 
-/// The string type of a setting's written form.
+/// The string type of a setting's textual form.
 pub type SettingWord = alloc::string::String;

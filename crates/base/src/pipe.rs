@@ -1,6 +1,6 @@
-//! A pipe: a byte stream from one side to the other, in shared memory.
+//! A pipe: a one-way byte stream in shared memory.
 //!
-//! Purpose          a byte stream between two processes of one machine at the speed of copying, without
+//! Purpose          pass a byte stream between two processes on one machine at the speed of copying, without
 //!                  system calls.
 //! Memory           a [`Region`] that two processes map, `at` bytes from its start, aligned to a cache line.
 //!
@@ -12,11 +12,11 @@
 //!
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number
 //!                  written by the other side is read once and validated; an impossible one means
-//!                  [`Poisoned`], permanently. Bytes are copied out once, before anyone interprets them.
+//!                  [`Poisoned`], permanently. Bytes are copied out once, before they are interpreted.
 //! Pieces           a long run is published to the reader piece by piece, so that both sides copy at the same
-//!                  time; and a full pipe accepts more bytes only once a whole piece is free. A piece is
-//!                  large enough that the data one side touches has left the other side's private caches:
-//!                  direct cache-to-cache transfers cost several times more than reads from the shared cache.
+//!                  time. A full pipe accepts more bytes only once a whole piece is free. A piece is so large
+//!                  that the data one side touches has already left the other side's private caches: direct
+//!                  cache-to-cache transfers cost several times more than reads from the shared cache.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
 //! Limits           the buffer is a power of two, at most 2^30 bytes.
 //! Not implemented  waking the other side, which is the task of `Bell`.
@@ -89,7 +89,7 @@ pub struct Writer {
     written: u32,
     published: u32,
     read: u32,
-    /// Set when less room than wanted was free; cleared once a whole piece is free.
+    /// Set when less space than wanted was free; cleared once a whole piece is free.
     full: bool,
 }
 
@@ -103,8 +103,8 @@ impl Writer {
         Writer { side: Side::new(memory, at, room), written: 0, published: 0, read: 0, full: false }
     }
 
-    /// Returns the bytes of room; reads the reader's count only if fewer than `wanted` bytes are known to be
-    /// free. Returns zero if the pipe was too full before and less than a piece is free now.
+    /// Returns the number of free bytes; reads the reader's count only if fewer than `wanted` bytes are known
+    /// to be free. Returns zero if the pipe was full before and less than a piece is free now.
     ///
     /// # Errors
     /// [`Poisoned`] if the reader violated the protocol.
@@ -115,7 +115,7 @@ impl Writer {
             return Ok(known as usize);
         }
         let read = self.side.read().load(Ordering::Acquire);
-        // The count never goes back, and never beyond what was written.
+        // The count must never decrease or exceed the number of bytes written.
         if read.wrapping_sub(self.read) > self.written.wrapping_sub(self.read) {
             return Err(Poisoned);
         }
@@ -128,8 +128,8 @@ impl Writer {
         Ok(room as usize)
     }
 
-    /// Copies in as many bytes as fit and returns how many. Call [`Writer::publish`] to publish the last of
-    /// them.
+    /// Copies in as many bytes as fit and returns how many. Call [`Writer::publish`] to publish the last
+    /// bytes.
     ///
     /// # Errors
     /// [`Poisoned`] if the reader violated the protocol.
@@ -139,7 +139,7 @@ impl Writer {
         while done < most {
             let (place, row) = self.side.place(self.written);
             let piece = row.min(most - done).min(self.side.piece() as usize);
-            // `place` and `row` keep the piece within the buffer.
+            // `place` and `row` ensure that the piece lies within the buffer.
             let _ = self.side.memory.write(place, bytes.part(0, piece));
             bytes = bytes.after(piece);
             self.written = self.written.wrapping_add(piece as u32);
@@ -198,7 +198,7 @@ impl Reader {
     #[inline]
     pub fn readable(&mut self) -> Result<usize, Poisoned> {
         let written = self.side.written().load(Ordering::Acquire);
-        // The count never goes back, and never beyond the buffer.
+        // The count must never decrease or exceed the buffer.
         if written.wrapping_sub(self.read) > self.side.room
             || written.wrapping_sub(self.read) < self.written.wrapping_sub(self.read)
         {
@@ -216,7 +216,7 @@ impl Reader {
     }
 
     /// Takes up to `most` bytes that [`Reader::readable`] has reported, passes them to `put` in runs of at
-    /// most a piece, and returns how many. The room is freed piece by piece.
+    /// most a piece, and returns how many. The space is freed piece by piece.
     pub fn take(&mut self, most: usize, mut put: impl FnMut(SharedBytes<'_>)) -> usize {
         let most = most.min(self.written.wrapping_sub(self.read) as usize);
         let mut done = 0;
@@ -240,7 +240,7 @@ mod tests {
     use alloc::vec::Vec;
 
     const ROOM: usize = if cfg!(miri) { 1 << 10 } else { 1 << 16 };
-    /// Bytes of a stream: several times the buffer.
+    /// Length of the stream: several times the buffer.
     const STREAM: u32 = if cfg!(miri) { 5_000 } else { 400_000 };
 
     #[test]

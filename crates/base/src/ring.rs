@@ -1,18 +1,18 @@
 //! A ring: slots of bytes from one producer to one consumer, in shared memory.
 //!
-//! Purpose          the one implementation of every queue between a host and a board, or between two boards
-//!                  of one machine, within a process or across two; one cache line per short entry, no system
-//!                  call.
-//! Memory           a [`Region`]: memory of the process, or memory that two processes map.
+//! Purpose          a single implementation of all queues between a host and a board, or between two boards
+//!                  on one machine, within one process or across two. A short entry takes one cache line and
+//!                  no system call.
+//! Memory           a [`Region`]: process-private memory, or memory that two processes map.
 //!
 //! ```text
 //! line 0    taken u32                               slots that the consumer has returned since the start
 //! slot n    turn u32 | length u32 | payload …       turn = n + 1 + laps * slots: the slot is full
 //! ```
 //!
-//! Turns            each slot carries its own full mark. A poller reads the line that holds the data, so a
-//!                  short entry costs one cache-line transfer between two cores; a shared index would cost
-//!                  two.
+//! Turns            each slot has its own mark that says whether it is full. A poller reads the cache line
+//!                  that holds the data, so a short entry costs one cache-line transfer between two cores; a
+//!                  shared index would cost two.
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number
 //!                  written by the other side is read once and validated: an unexpected turn means "nothing
 //!                  yet"; a length beyond the slot or an impossible count means [`Poisoned`], permanently.
@@ -30,7 +30,7 @@ const FRONT_BYTES: usize = 64;
 /// Bytes of a slot before its payload.
 pub const SLOT_HEADER_BYTES: usize = 8;
 
-/// The other side violated the ring's protocol. Nothing it writes is trusted any more.
+/// The other side violated the ring's protocol. Nothing that it writes is trusted from now on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Poisoned;
 
@@ -93,7 +93,7 @@ impl Side {
         let place = memory.base().as_ptr() as usize + at;
         assert!(
             fits && place.is_multiple_of(64),
-            "a ring needs {} bytes from the start of a cache line on",
+            "a ring needs {} bytes, aligned to a cache line",
             shape.bytes()
         );
         Side { memory: memory.clone(), at, shape, poisoned: false }
@@ -123,7 +123,7 @@ pub struct Producer {
     side: Side,
     /// Slots filled so far.
     filled: u32,
-    /// The consumer's `taken` count as last read.
+    /// The consumer's `taken` count when last read.
     taken: u32,
 }
 
@@ -154,7 +154,7 @@ impl Producer {
     #[inline]
     pub fn free(&mut self) -> Result<usize, Poisoned> {
         let taken = self.side.taken().load(Ordering::Acquire);
-        // The count never goes back, and never beyond `filled`.
+        // The count must never decrease or exceed `filled`.
         if self.side.poisoned || taken.wrapping_sub(self.taken) > self.filled.wrapping_sub(self.taken) {
             self.side.poisoned = true;
             return Err(Poisoned);
@@ -223,7 +223,7 @@ pub struct Consumer {
     side: Side,
     /// Slots emptied so far.
     emptied: u32,
-    /// The count last written for the producer.
+    /// The count last published to the producer.
     published: u32,
 }
 
@@ -279,10 +279,10 @@ impl Consumer {
         Ok(Some(unsafe { SharedBytes::new(self.side.memory.base().add(at), length) }))
     }
 
-    /// Returns the slot that [`Consumer::peek`] showed. The producer learns of it after every quarter of the
-    /// ring, and at the latest when the ring is found empty.
+    /// Returns the slot that [`Consumer::peek`] showed. Returned slots become visible to the producer after
+    /// every quarter of the ring, and at the latest when the ring is found empty.
     ///
-    /// Never panics; returning a slot that was not shown is a bug of this side and harms only this side.
+    /// Never panics; returning a slot that was not shown is a bug on this side and harms only this side.
     #[inline]
     pub fn release(&mut self) {
         self.emptied = self.emptied.wrapping_add(1);

@@ -1,14 +1,15 @@
-//! Random numbers: one generator for what must not be predicted, one for what must be repeatable.
+//! Random numbers: one generator for numbers that must not be predictable, and one for runs that must be
+//! repeatable.
 //!
-//! Secure     [`SecureRng`], ChaCha20 (RFC 8439) with a 256-bit key. Protocols are given only this one, so
-//!            every number that appears on the wire, authenticates someone, or serves as a key comes from it.
+//! Secure     [`SecureRng`], ChaCha20 (RFC 8439) with a 256-bit key. Protocols have access only to this one,
+//!            so it supplies every number that appears on the wire, authenticates a peer, or serves as a key.
 //!            Its output may be sent as it is: it reveals nothing about earlier or later output.
 //! Simulated  [`SimRng`], SplitMix64 (Steele, Lea, Flood 2014), for impairments, generated load and tests.
 //!            One output reveals its state and thereby every other output, so it is never used for a secret
 //!            or sent on a wire.
-//! Keys       [`RngKey`], from the operating system where a board, NIC or endpoint uses real links
-//!            (`kiban_os::random`); from a seed in simulations, so that the same seed gives the same run.
-//! Limits     a key cannot be copied, shown or compared, and each generator is given its own. The key cannot
+//! Keys       [`RngKey`], come from the operating system where a board, NIC or endpoint uses real links
+//!            (`kiban_os::random`), and from a seed in simulations, so that the same seed gives the same run.
+//! Limits     a key cannot be copied, displayed or compared, and each generator has its own. The key cannot
 //!            be computed from the output, but it stays in memory: anyone who can read the process's memory
 //!            can predict later output.
 
@@ -20,7 +21,7 @@ use core::fmt;
 pub struct RngKey([u8; 32]);
 
 impl RngKey {
-    /// Wraps 32 bytes that no one can guess, from the operating system or from another [`SecureRng`].
+    /// Wraps 32 unpredictable bytes, from the operating system or from another [`SecureRng`].
     pub const fn from_bytes(bytes: [u8; 32]) -> RngKey {
         RngKey(bytes)
     }
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_secure_generator_is_chacha20_with_its_published_key_stream() {
-        // RFC 8439 appendix A.1, test vectors 1 and 2: the key zero, the nonce zero, blocks 0 and 1.
+        // RFC 8439 appendix A.1, test vectors 1 and 2: key and nonce all zero, blocks 0 and 1.
         let mut rng = SecureRng::new(RngKey::from_bytes([0; 32]));
         let words: std::vec::Vec<u32> = (0..20).map(|_| rng.draw_u32()).collect();
         assert_eq!(words[..4], [0xade0_b876, 0x903d_f1a0, 0xe56a_5d40, 0x28bd_8653]);

@@ -15,7 +15,7 @@ pub trait Setting: Sized {
     fn read(word: &str) -> Option<Self>;
     /// Formats the value as a word.
     fn show(&self) -> String;
-    /// Describes the valid values, for messages.
+    /// Describes the valid values, for error messages.
     fn expects() -> String;
     /// Returns the words to choose from if the setting is an enumeration, otherwise none.
     fn choices() -> &'static [&'static str] {
@@ -123,7 +123,7 @@ pub enum SettingError {
         /// The unknown name.
         name: String,
     },
-    /// The setting has another name now.
+    /// The setting has been renamed.
     Renamed {
         /// The name that was given.
         name: &'static str,
@@ -156,7 +156,7 @@ impl core::fmt::Display for SettingError {
 impl core::error::Error for SettingError {}
 
 /// Defines a struct of settings with defaults that can be read and changed by name. `renamed` lists the
-/// former names of settings: using one is an error that says the new name.
+/// former names of settings: using one is an error that gives the new name.
 ///
 /// ```
 /// kiban_base::settings! {
@@ -228,7 +228,7 @@ macro_rules! settings {
     };
 }
 
-/// Defines an enum for use as a setting: each variant with the word that stands for it.
+/// Defines an enum for use as a setting: lists each variant with the word that stands for it.
 #[macro_export]
 macro_rules! choices {
     ($(#[$about:meta])* pub enum $name:ident { $($(#[$variant_about:meta])* $variant:ident = $word:literal,)* }) => {

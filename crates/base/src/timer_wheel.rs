@@ -1,13 +1,13 @@
 //! A hierarchical timer wheel for deadlines that usually move before they expire.
 //!
-//! Purpose          moving a deadline costs one store; finding the next costs a few bit operations.
+//! Purpose          make moving a deadline cost one store, and finding the next a few bit operations.
 //! Method           the *true* deadline is a field of the owner. The wheel holds an *early* entry for it:
-//!                  moving the deadline later leaves the entry alone; when the entry expires, the owner
+//!                  moving the deadline later does not touch the entry. When the entry expires, the owner
 //!                  checks its field and sets the timer again. The wheel is never late and may be early.
 //! Wheel            levels of 64 slots; a slot of level n spans 64^n ticks of 1024 ns (Varghese and Lauck
 //!                  1987, hierarchical). An entry is stored at the level of the highest digit in which its
 //!                  tick differs from the wheel's, and moves to lower levels as the wheel advances.
-//! Limits           none but memory; one entry per owner if owners use [`Timer`].
+//! Limits           limited only by memory; one entry per owner if owners use [`Timer`].
 
 use crate::time::Instant;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ const DIGIT_BITS: u32 = 6;
 const TICK_BITS: u32 = 10;
 const LEVELS: usize = 9;
 
-/// The owner's side of a timer: when its entry in the wheel expires, if it has one.
+/// The owner's side of a timer: the expiry time of its entry in the wheel, if it has one.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     entry: Instant,

@@ -1,6 +1,6 @@
 //! The doorbell under a model checker: every interleaving, and every reordering that the memory model allows,
-//! of the code that is shipped. A test that must fail stands for each step of the protocol: leave it out, and
-//! a sleeper sleeps for ever (loom calls that a deadlock).
+//! of the production code. For each step of the protocol, there is a test that leaves it out and must fail: a
+//! sleeper then sleeps forever (loom reports a deadlock).
 
 use kiban_base::{Atomic, Atomics, Bell};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -42,7 +42,7 @@ impl Atomics for Modelled {
     }
 }
 
-/// The model's atomics for an author who forgot the fence.
+/// The model's atomics, with the fence left out.
 struct WithoutFence;
 impl Atomics for WithoutFence {
     type Word = Word;
@@ -57,7 +57,7 @@ trait Sleeper<A: Atomics>: Send + Sync + 'static {
     fn wake(&self);
 }
 
-/// Like an eventfd: a wake-up that comes first is kept.
+/// Like an eventfd: a wake-up that comes before the sleep is kept.
 struct Event<A>(Mutex<bool>, Condvar, PhantomData<fn() -> A>);
 impl<A: Atomics + 'static> Sleeper<A> for Event<A> {
     fn new() -> Self {
@@ -76,7 +76,8 @@ impl<A: Atomics + 'static> Sleeper<A> for Event<A> {
     }
 }
 
-/// Like a futex: under the kernel's lock the word is compared, and a wake-up that comes first is lost.
+/// Like a futex: the word is compared under the kernel's lock, and a wake-up that comes before the sleep is
+/// lost.
 struct Futex<A>(Mutex<()>, Condvar, PhantomData<fn() -> A>);
 impl<A: Atomics + 'static> Sleeper<A> for Futex<A> {
     fn new() -> Self {
@@ -94,13 +95,14 @@ impl<A: Atomics + 'static> Sleeper<A> for Futex<A> {
     }
 }
 
-/// `ringers` put one message each into a queue (a count) and ring; the sleeper takes all of them.
+/// Each of the `ringers` puts one message into a queue (a count) and rings; the sleeper takes all messages.
 fn nobody_sleeps_for_ever<A: Atomics + 'static, S: Sleeper<A>>(ringers: u32, second_look: bool)
 where
     Bell<A>: Send + Sync,
 {
     let mut model = loom::model::Builder::new();
-    // Enough for every schedule of two threads; bounds those of three to what finds all known mistakes.
+    // This covers every schedule of two threads; for three threads it is limited, but finds all known
+    // mistakes.
     model.preemption_bound = (ringers > 1).then_some(2);
     model.check(move || {
         let place = Arc::new((AtomicU32::new(0), Bell::<A>::default(), S::new()));

@@ -1,4 +1,5 @@
-//! Policies against arrivals in virtual time: their cost compared with an optimum that knows every arrival.
+//! Compares the cost of wait policies, for arrivals in virtual time, with an optimum that knows every
+//! arrival.
 //!
 //! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers have the
 //! costs in [`COSTS`]. Handling takes no time.
@@ -28,7 +29,7 @@ struct Outcome {
     report: Report,
 }
 
-/// The receiver of `arrivals` until the last of them.
+/// Runs the receiver until the last of `arrivals`.
 struct Receiver<'a> {
     waiter: Waiter,
     now: Instant,
@@ -96,7 +97,7 @@ fn from_gaps(gaps: impl IntoIterator<Item = u64>) -> Vec<Instant> {
         .collect()
 }
 
-/// Kinds of traffic, by name, with about that mean gap in microseconds.
+/// Kinds of traffic, by name, with approximately this mean gap in microseconds.
 fn traffic(kind: &str, gap_micros: u64, messages: usize) -> Vec<Instant> {
     let mut chance = SimRng::from_seed(gap_micros);
     let gap = gap_micros * 1000;
@@ -107,11 +108,11 @@ fn traffic(kind: &str, gap_micros: u64, messages: usize) -> Vec<Instant> {
         "Pareto" => from_gaps(
             (0..messages).map(|_| (gap as f64 / 3.0 / (1.0 - chance.unit()).powf(1.0 / 1.5)) as u64),
         ),
-        // 20 close together, then the rest of the time nothing.
+        // Bursts of 20 arrivals, with long pauses between them.
         "bursts" => {
             from_gaps((0..messages).map(|at| if at % 20 == 0 { gap * 20 - 19 * gap / 10 } else { gap / 10 }))
         }
-        // A clock with up to 3 % of jitter.
+        // Periodic arrivals with up to 3 % jitter.
         "periodic" => {
             let due = |at: u64| Duration::from_nanos(gap * at);
             (1..=messages as u64)
@@ -133,7 +134,7 @@ fn fixed_policies() -> Vec<Wait> {
 #[test]
 fn adaptive_is_within_the_bound_in_every_row_and_beats_every_fixed_setting_over_all() {
     let fixed = fixed_policies();
-    // Worst and mean of what each costs, in optima.
+    // Returns the worst and the mean cost of each policy, relative to the optimum.
     let (mut worst, mut sum) = (vec![0.0f64; fixed.len()], vec![0.0; fixed.len()]);
     let (mut worst_adaptive, mut sum_adaptive) = (0.0f64, 0.0);
     for (kind, gap) in KINDS.into_iter().flat_map(|kind| GAPS_MICROS.map(|gap| (kind, gap))) {
@@ -144,7 +145,8 @@ fn adaptive_is_within_the_bound_in_every_row_and_beats_every_fixed_setting_over_
         let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         println!("{kind:12} {gap:6} us: adaptive {adaptive:.2}, best fixed {best:.2}, fixed {ratios:.2?}");
         assert!(adaptive <= 2.0, "{kind} {gap} us: {adaptive:.2} optima");
-        // Where short gaps are as long as waking, a sleep sometimes meets two at once: that is not counted.
+        // Where short gaps are as long as a wake-up, a sleep sometimes covers two arrivals at once, which
+        // this does not count.
         assert!(adaptive <= 1.2 * best, "{kind} {gap} us: {adaptive:.2} optima, the best fixed {best:.2}");
         for (at, ratio) in ratios.into_iter().enumerate() {
             worst[at] = worst[at].max(ratio);
@@ -177,8 +179,8 @@ fn regimes_that_take_turns_cost_less_than_with_any_fixed_setting() {
     }
 }
 
-/// Runs against an adversary that sees every decision and chooses the next arrival: the receiver spins until
-/// the given time, or (`None`) is asleep at once.
+/// Runs against an adversary that sees every decision and chooses the next arrival. It is given the time
+/// until which the receiver spins, or `None` if the receiver sleeps at once.
 fn against(waits: u64, mut choose: impl FnMut(u64, Option<Instant>, Instant) -> Instant) -> f64 {
     let (mut now, mut cost, mut least) = (Instant::ZERO, 0, 0);
     let mut waiter = Waiter::new(Wait::Adaptive, COSTS);

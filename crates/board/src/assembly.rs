@@ -25,7 +25,7 @@ impl Board {
             pdus: PduPool::new(sizes.pdus),
         };
         let mut rng = SecureRng::new(key);
-        // A segment fills all its pages except the last one; this is the part of the memory that holds
+        // A segment fills all its pages except the last; this is the fraction of the memory that holds
         // payload.
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
@@ -124,7 +124,7 @@ fn addresses_of(port: &PortConfig) -> Vec<(IpAddr, Prefix)> {
     }
 }
 
-/// Returns the size of the longest IP packet of a port, in bytes.
+/// Returns the maximum IP packet size of a port, in bytes.
 fn mtu_of(port: &PortConfig) -> usize {
     match port {
         PortConfig::Atm(atm) => atm.mtu_bytes,

@@ -1,10 +1,11 @@
 //! The board: one value, driven from outside.
 //!
-//! Stack            ports, the IP family and the host edge ([`Stack`]).
-//! NICs             the VI NIC has ports of its own. The RDMA NIC has a port for EFE, and streams of the
+//! Stack            the ports, the IP family and the host edge ([`Stack`]).
+//! NICs             the VI NIC has its own ports. The RDMA NIC has a port for EFE, and uses streams of the
 //!                  stack, whose events go to it and not to the host. It runs when there are such events,
-//!                  after input, and after calls of the host.
-//! Order            of [`Board::poll`]: NICs, completions, settling, packets to transmit, the deadline.
+//!                  after input, and after calls from the host.
+//! Order            [`Board::poll`] handles NICs, completions, settling, packets to transmit, and the
+//!                  deadline, in this order.
 
 use crate::port::Port;
 use crate::stack::Stack;
@@ -34,7 +35,7 @@ pub enum Input<'a> {
         /// The burst.
         packets: &'a mut VecDeque<Pdu>,
     },
-    /// A packet for the VI NIC has arrived. It may lie in memory to which others can write.
+    /// A packet for the VI NIC has arrived. It may be in memory to which other processes can write.
     Message {
         /// The port number.
         port: usize,
@@ -165,9 +166,9 @@ impl Board {
         }
     }
 
-    /// Marks the link of an IP or Ethernet port as unable to take packets, or as able again (then pass in
-    /// [`Input::Room`]). While it is held, packets stay in the port's queue, and the queue holds back the
-    /// senders.
+    /// Marks the link of an IP or Ethernet port as unable to take packets, or as able to again (in that case,
+    /// also pass in [`Input::Room`]). While it is held, packets stay in the port's queue, and the queue holds
+    /// back the senders.
     pub fn hold(&mut self, port: usize, held: bool) {
         if let Some(Port::Packets(packets)) = self.stack.ports.get_mut(port) {
             packets.held = held;
@@ -181,8 +182,8 @@ impl Board {
         }
     }
 
-    /// Returns when the next frame of an ATM port will have left if nothing else is queued; may be early,
-    /// never late.
+    /// Returns when the next frame of an ATM port will have been sent if nothing else is queued; may be
+    /// early, never late.
     pub fn next_cell_end(&self, port: usize) -> Instant {
         match self.stack.ports.get(port) {
             Some(Port::Atm(atm)) => atm.next_end(),

@@ -30,7 +30,7 @@ pub struct BoardConfig {
     pub rdma: Option<RdmaConfig>,
     /// Limit of UDP sockets.
     pub udp_sockets_max: usize,
-    /// Limit of the datagrams that wait for the reader of one socket.
+    /// Maximum number of datagrams that wait for the reader of one socket.
     pub datagrams_max: usize,
     /// The ports, numbered from 0 in this order.
     pub ports: Vec<PortConfig>,
@@ -79,7 +79,7 @@ pub struct MemoryConfig {
     pub transmit_bytes: usize,
     /// Content memory for received data (paper \[1\]: 8 MB).
     pub receive_bytes: usize,
-    /// PDUs in the board, both directions.
+    /// Number of PDUs in the board, for both directions.
     pub pdus: usize,
 }
 
@@ -98,7 +98,7 @@ pub enum PortConfig {
     Ip(IpPortConfig),
     /// IP packets in Ethernet frames without preamble and FCS, as for a TAP device.
     Ethernet(EthernetPortConfig),
-    /// Packets of the VI NIC, on a link of their own.
+    /// Packets of the VI NIC, on a separate link.
     Vi(vi::PathTraits),
     /// Ethernet frames of the RDMA NIC's EFE endpoint.
     Efe(EfePortConfig),
@@ -111,7 +111,7 @@ pub enum PortConfig {
 /// An ATM port with permanent circuits (RFC 2225 on PVCs).
 #[derive(Clone, Debug)]
 pub struct AtmPortConfig {
-    /// Payload rate of the line, bit/s: the rate that is left for cells.
+    /// Payload rate of the line, bit/s: the rate available to cells.
     pub line_bits_per_second: u64,
     /// Whether VPIs have 8 or 12 bits.
     pub interface: Interface,
@@ -120,7 +120,7 @@ pub struct AtmPortConfig {
     pub address: IpAddr,
     /// The directly connected prefix.
     pub prefix: Prefix,
-    /// The longest IP packet, bytes (RFC 2225 §7: 9180).
+    /// Maximum length of an IP packet, bytes (RFC 2225 §7: 9180).
     pub mtu_bytes: usize,
     /// The circuits.
     pub circuits: Vec<CircuitConfig>,
@@ -149,9 +149,9 @@ pub struct CircuitConfig {
     pub peer: Option<IpAddr>,
     /// Whether packets carry LLC/SNAP; without it the circuit carries only IP (RFC 2684 §6).
     pub llc_snap: bool,
-    /// Its traffic contract, to which cells are shaped.
+    /// The traffic contract to which its cells are shaped.
     pub contract: Option<Contract>,
-    /// Frames that may wait for the line.
+    /// Maximum number of frames that wait for the line.
     pub frames_max: usize,
 }
 
@@ -182,25 +182,26 @@ pub struct IpPortConfig {
     pub prefix: Prefix,
     /// The longest IP packet, bytes.
     pub mtu_bytes: usize,
-    /// Packets that may wait for the link.
+    /// Maximum number of packets that wait for the link.
     pub packets_max: usize,
     /// Whether the port cuts TCP's large segments into packets of its MTU (TSO).
     pub cuts: bool,
-    /// Whether consecutive packets of one stream in a burst are merged before they go up (LRO).
+    /// Whether consecutive packets of one stream in a burst are merged before they are passed up (LRO).
     pub merges: bool,
-    /// Whether the checksums that PDUs carry are trusted. If not, received payload is read and summed again.
+    /// Whether the checksums that PDUs carry are trusted. If not, the checksum of received payload is
+    /// recomputed.
     pub believe_sums: bool,
 }
 
 /// The host's side of another port, like a TUN device: the host's own IP stack has that port's address, and
-/// the board acts as its network card. Packets that arrive there for the host go up here; packets from the
-/// host leave there, to the next hop of the board's routes. (Linux's `clip` did this for ATM.) Packets pass
-/// unchanged.
+/// the board acts as its network card. Packets that arrive on that port for the host are passed up through
+/// this one; packets from the host leave through that port, to the next hop of the board's routes. (Linux's
+/// `clip` did this for ATM.) Packets pass unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPortConfig {
     /// The port whose address the host has: ATM, IP or Ethernet.
     pub of: usize,
-    /// Packets that may wait for the host.
+    /// Maximum number of packets that wait for the host.
     pub packets_max: usize,
 }
 
@@ -210,7 +211,7 @@ pub struct HostPortConfig {
 pub struct BridgePortConfig {
     /// The circuits. Without LLC/SNAP they carry only frames (§6.2).
     pub circuits: Vec<BridgedCircuit>,
-    /// Frames that may wait for the link.
+    /// Maximum number of frames that wait for the link.
     pub packets_max: usize,
 }
 
@@ -230,7 +231,7 @@ pub struct BridgedCircuit {
 pub struct EthernetPortConfig {
     /// MAC, addresses, MTU, neighbours.
     pub link: LinkConfig,
-    /// Frames that may wait for the link.
+    /// Maximum number of frames that wait for the link.
     pub packets_max: usize,
     /// As for an [`IpPortConfig`].
     pub cuts: bool,
@@ -241,7 +242,8 @@ pub struct EthernetPortConfig {
 }
 
 impl EthernetPortConfig {
-    /// Returns a port on a link, with room for 256 frames, that neither cuts nor merges nor trusts sums.
+    /// Returns a port on a link, with room for 256 frames, with segmentation, merging and trusted checksums
+    /// off.
     pub fn on(link: LinkConfig) -> EthernetPortConfig {
         EthernetPortConfig { link, packets_max: 256, cuts: false, merges: false, believe_sums: false }
     }
@@ -252,7 +254,7 @@ impl EthernetPortConfig {
 pub struct RdmaConfig {
     /// Settings of the RNIC core.
     pub nic: rnic::Config,
-    /// Set-up of connections over TCP; the greetings over EFE are the same.
+    /// Set-up of connections over TCP; connections over EFE begin with the same greetings.
     pub mpa: mpa::Config,
 }
 

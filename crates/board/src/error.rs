@@ -3,7 +3,7 @@
 use core::fmt;
 use kiban_tcpip::{tcp, udp};
 
-/// Why the board refused a call of the host. Nothing has changed then.
+/// Why the board refused a call from the host. A refused call changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HostError {
@@ -15,11 +15,11 @@ pub enum HostError {
     UnknownListener,
     /// There is no route to that address.
     NoRoute,
-    /// The payload does not fit the longest packet.
+    /// The payload exceeds the maximum packet size.
     TooLong,
-    /// No memory is free: try again after a completion.
+    /// No memory is free: retry after a completion.
     NoMemory,
-    /// There is no such circuit, or its port has no cells.
+    /// There is no such circuit, or its port is not an ATM port.
     NoCircuit,
     /// The same request is already in progress: wait for its completion.
     Busy,

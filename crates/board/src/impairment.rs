@@ -1,14 +1,15 @@
-//! Impairments that a line applies to cells, and a cable to packets, in addition to delay. Used by the
-//! simulator's lines and by real links.
+//! Impairments that a line applies to cells, and a cable to packets, in addition to delay. They are used by
+//! the simulator's lines and by real links.
 //!
-//! Purpose          loss, bit errors, duplication, reordering between circuits and stalls, from a seed.
+//! Purpose          apply loss, bit errors, duplication, reordering between circuits, and stalls,
+//!                  reproducibly from a seed.
 //! Cells            each impairment applies to each cell with its probability, independently of all others; a
-//!                  bit error flips one bit of the 424, header and HEC included. The same applies to packets;
-//!                  a bit error flips one of their bits.
+//!                  bit error flips one of the cell's 424 bits, including header and HEC. The same applies to
+//!                  packets: a bit error flips one bit of the packet.
 //! Order            ATM keeps the order within a circuit, so reordering delays a whole *circuit* for a while,
 //!                  and others overtake it. IP does not guarantee order, so a packet is delayed alone. A
 //!                  stall delays the whole line.
-//! Speed            a line without impairments draws no random numbers.
+//! Speed            a line without impairments does not draw random numbers.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -37,7 +38,7 @@ kiban_base::counters! {
 pub struct ImpairmentConfig {
     /// Probability that a cell is lost.
     pub loss: f64,
-    /// In addition, each n-th cell is lost; 0 means no such loss.
+    /// In addition, every n-th cell is lost; 0 disables this.
     pub lose_every: u64,
     /// Probability that one bit of a cell is flipped.
     pub bit_error: f64,
@@ -67,7 +68,7 @@ impl ImpairmentConfig {
         stall: Duration::ZERO,
     };
 
-    /// Returns a mix of all impairments, derived from a seed, for the simulated worlds of CI.
+    /// Returns a mix of all impairments, derived from a seed, for the simulations in CI.
     pub fn from_seed(seed: u64) -> ImpairmentConfig {
         let mut rng = SimRng::from_seed(seed ^ 0x6861_726d);
         let mut some = |most: f64| if rng.happens(0.6) { rng.unit() * most } else { 0.0 };
@@ -89,15 +90,15 @@ impl ImpairmentConfig {
 pub struct Impairment {
     impairment: ImpairmentConfig,
     rng: SimRng,
-    /// Cells or packets so far, for `lose_every`.
+    /// Number of cells or packets so far, for `lose_every`.
     met: u64,
-    /// The header bits of each circuit that is held back, and the time until which it is.
+    /// The header bits of each circuit that is held back, and the time at which it is released.
     held: Vec<(u32, Instant)>,
     stalled_until: Instant,
     counters: ImpairmentCounters,
 }
 
-/// The bits of a header word that name the circuit.
+/// The bits of a header word that identify the circuit.
 const NAME_BITS: u32 = 0xffff_fff0;
 
 impl Impairment {

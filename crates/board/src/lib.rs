@@ -49,10 +49,10 @@
 //!          ports         Input: cells, packets, time        Output: packets, completions, deadline
 //! ```
 //!
-//! A driver, in `link` or `sim`, passes in what has arrived and the time ([`Board::handle`]), then calls
-//! [`Board::poll`] until the board is idle until a deadline. Completions are output before ACKs are settled,
-//! so that a host that reads its data at once causes one ACK with an open window. Cells are fetched, not
-//! pushed: the line asks for as many as it has slots ([`Board::cells`]).
+//! A driver, in `link` or `sim`, passes in arrived units and the time ([`Board::handle`]), then calls
+//! [`Board::poll`] until the board is idle and returns a deadline. Completions are output before ACKs are
+//! settled, so that if the host reads its data at once, a single ACK carries the open window. Cells are
+//! fetched, not pushed: the line requests as many as it has slots for ([`Board::cells`]).
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

@@ -1,9 +1,9 @@
 //! A pacer: the rate of a line for packets, and the queue in front of it.
 //!
-//! Goal      the time at which a packet that is sent now will have left, exact to a fraction of a nanosecond
+//! Goal      compute when a packet sent now will have been transmitted, exact to a fraction of a nanosecond
 //!           while the line is busy.
-//! Queue     packets wait in order; a packet that finds the queue full is rejected. The bound counts packets,
-//!           as in a router.
+//! Queue     packets wait in order; a packet that finds the queue full is rejected. The queue limit counts
+//!           packets, as in a router.
 //! Left out  the packets themselves. Only times are kept here, so that the simulator's lines and real links
 //!           can keep packets in their own form.
 
@@ -11,7 +11,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// A line for packets. Rate and bound are arguments of each call, because they may change.
+/// A line for packets. The rate and the queue limit are arguments of each call, because they may change.
 #[derive(Debug, Default)]
 pub struct Pacer {
     /// When the line will have sent its queue; and the remaining fraction of a nanosecond, in parts of the
@@ -23,8 +23,8 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Returns when the last bit of a packet of `bytes` on the line will have left if it is sent now; `None`
-    /// if `packets_max` packets wait already. A rate of 0 bit/s counts as 1.
+    /// Returns when the last bit of a packet that takes `bytes` on the line will have been sent, if it is
+    /// sent now; `None` if `packets_max` packets wait already. A rate of 0 bit/s counts as 1.
     pub fn admit(
         &mut self,
         bytes: usize,

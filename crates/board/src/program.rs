@@ -2,7 +2,8 @@
 //!
 //! A program gets the completions of its own streams, sockets and pings ([`Consumer`](crate::Consumer)), and
 //! calls the host edge. It has no clock and no thread, so the same program runs in virtual time and in real
-//! time; it may return a deadline, and is called when that is reached. In virtual time it costs nothing.
+//! time; it may return a deadline, and is called when that is reached. In virtual time, its work takes no
+//! time.
 
 use crate::{Completion, Host};
 use core::any::Any;
@@ -23,6 +24,6 @@ pub trait Program: Any {
     fn on_timeout(&mut self, _host: &mut Host<'_>, _now: Instant) {}
     /// Returns whether the program has done all its work.
     fn is_done(&self) -> bool;
-    /// Returns the program for a downcast, to query it afterwards.
+    /// Returns the program as `Any`, so that it can be downcast and queried afterwards.
     fn as_any(&self) -> &dyn Any;
 }

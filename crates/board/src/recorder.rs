@@ -2,10 +2,10 @@
 //!
 //! Cells            are collected per circuit until a frame ends, and written as one ERF record of type 4:
 //!                  the whole CPCS-PDU with padding and trailer, so that the reader can check its CRC. The
-//!                  code is independent of the board's reassembly, so that it can serve as a witness.
+//!                  code is independent of the board's reassembly, so that it can be used to check it.
 //! Packets          each packet or frame is one record; long ones are truncated.
-//! Limits           a frame above [`FRAME_BYTES_MAX`] never ends and is dropped; at most [`CIRCUITS_MAX`]
-//!                  unfinished frames: cells of further circuits are not recorded.
+//! Limits           a frame longer than [`FRAME_BYTES_MAX`] is dropped. At most [`CIRCUITS_MAX`] frames may
+//!                  be unfinished; cells of further circuits are not recorded.
 //! Not implemented  management cells.
 
 use alloc::collections::BTreeMap;
@@ -14,9 +14,9 @@ use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
 use kiban_capture as capture;
 
-/// Limit of a recorded frame, in bytes: the longest CPCS-PDU.
+/// Maximum length of a recorded frame, in bytes: the longest CPCS-PDU.
 pub const FRAME_BYTES_MAX: usize = 65_568;
-/// Limit of the circuits with an unfinished frame.
+/// Maximum number of circuits with an unfinished frame.
 pub const CIRCUITS_MAX: usize = 4096;
 
 /// The bits of a header word that identify the circuit.
@@ -64,8 +64,8 @@ impl Recorder {
         }
     }
 
-    /// Records a cell; `interface` is the number in its frame's record. Returns whether a record was appended
-    /// to `target`.
+    /// Records a cell; `interface` is the interface number for its frame's record. Returns whether a record
+    /// was appended to `target`.
     pub fn cell(&mut self, nanoseconds: u64, interface: u8, cell: &TimedCell, target: &mut Vec<u8>) -> bool {
         let name = cell.header & NAME_BITS;
         if cell.header & MANAGEMENT != 0

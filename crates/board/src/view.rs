@@ -1,5 +1,5 @@
-//! A board's state for operators: counters, circuits and their peers, sessions, queues; and routes, which can
-//! change at run time.
+//! A board's state for operators: counters, circuits and their peers, sessions and queues, as well as routes,
+//! which can change at run time.
 
 use crate::board::Board;
 use crate::port::Port;

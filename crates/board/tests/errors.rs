@@ -203,7 +203,7 @@ fn with_stranger() -> Hub {
     hub
 }
 
-/// The third host resolves board 0's address, so that board 0 learns its MAC address.
+/// The third host resolves board 0's address, so that board 0 learns the third host's MAC address.
 fn introduce(hub: &mut Hub) {
     let arp = kiban_tcpip::wire::arp::Packet {
         operation: kiban_tcpip::wire::arp::Operation::Request,

@@ -83,7 +83,7 @@ fn payload_is_copied_once_at_each_host_edge_and_nowhere_between() {
     assert_eq!((sender.host_in_bytes, receiver.host_out_bytes), (1_000_000, 1_000_000));
     for copies in [sender, receiver] {
         assert_eq!(copies.sar_in_bytes + copies.sar_out_bytes, 0);
-        // Only the last bytes of a write, if they are few, are gathered by a copy.
+        // Only a short remainder at the end of a write is copied to join it with other data.
         assert!(copies.gather_bytes < 256);
     }
     assert_eq!((sender.host_out_bytes, receiver.host_in_bytes), (0, 0));
@@ -110,7 +110,7 @@ fn packets_to_the_boards_own_address_stay_inside() {
     pair.run();
     let reply = Completion::EchoReply { source: address(0), identifier: 1, sequence: 2, bytes: 2 };
     assert!(pair.completions(0).contains(&reply));
-    // No listener has this port, so the board resets its own connection.
+    // There is no listener on this port, so the board resets its own connection.
     let nobody = pair.boards[0].host().open(socket(0, 81)).unwrap();
     pair.run();
     assert_eq!(pair.completions(0), [Completion::Ended { stream: nobody, reason: Reason::Refused }]);

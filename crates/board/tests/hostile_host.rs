@@ -25,7 +25,7 @@ struct Direction {
     cut: bool,
 }
 
-/// What the model knows about one side of a stream.
+/// The model's state of one side of a stream.
 #[derive(Clone, Copy)]
 struct End {
     id: StreamId,
@@ -613,8 +613,8 @@ fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     assert_eq!(pair.boards[0].memory_mut().transmit.available(), 2);
 }
 
-/// Datagrams hold all of the transmit memory. When they have been sent, the waiting writer is woken although
-/// nothing arrives.
+/// Datagrams hold all of the transmit memory. When they have been sent, the waiting writer is woken even
+/// though nothing arrives.
 #[test]
 fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     let mut configs = [atm_config(0), atm_config(1)];

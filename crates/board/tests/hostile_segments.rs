@@ -44,7 +44,7 @@ fn tcp_of(frame: &[u8]) -> Option<(Header, usize)> {
     Some((header, packet.len() - 20 - length))
 }
 
-/// The attacker as a TCP peer of board 1: it opens a session, and then sends anything.
+/// The attacker as a TCP peer of board 1: it opens a session, and then sends arbitrary segments.
 #[derive(Clone, Copy)]
 struct Peer {
     local: SocketAddr,
@@ -375,8 +375,8 @@ fn a_syn_flood_fills_only_the_backlog() {
     lines.close_and_check([near, far]);
 }
 
-/// Each session sends everything but its first byte: single bytes with gaps between them, each in a page of
-/// its own.
+/// Each session sends everything but its first byte: single bytes with gaps between them, each in a separate
+/// page.
 #[test]
 fn out_of_order_data_is_bounded_and_released_with_its_session() {
     let mut lines = Lines::new();
@@ -410,8 +410,8 @@ fn out_of_order_data_is_bounded_and_released_with_its_session() {
     lines.close_and_check([near, far]);
 }
 
-/// The attacker is the receiver: its window shrinks, closes or never opens, and it acknowledges bytes in the
-/// middle of segments.
+/// The attacker is the receiver: its window shrinks, closes or never opens, and its ACKs fall in the middle
+/// of segments.
 #[test]
 fn a_misbehaving_receiver_holds_only_its_own_share() {
     for seed in 0..20 {
@@ -457,7 +457,7 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
 }
 
 /// Segments with random flags and options, with sequence numbers near the window and acknowledgements near
-/// what was sent, in any state.
+/// the data sent, in any state.
 #[test]
 fn random_segments_in_any_state_do_no_harm() {
     for seed in 0..80 {

@@ -1,4 +1,4 @@
-//! The memory cost of idle sessions. This is a test binary of its own, because it measures the memory of the
+//! The memory cost of idle sessions. This is a separate test binary, because it measures the memory of the
 //! whole process.
 
 mod common;
@@ -49,7 +49,7 @@ fn both_ends_of_ten_thousand_idle_sessions_fit_in_a_hundred_megabytes() {
         })
         .collect();
     assert_eq!(accepted.len(), streams.len());
-    // Use each session once, because what a session keeps after its first data counts too.
+    // Use each session once, so that the memory that a session keeps after its first data is included.
     for (at, from) in streams.iter().enumerate() {
         if at % 256 == 0 {
             // Wait for the delayed acknowledgements, which release pages.

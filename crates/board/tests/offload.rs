@@ -25,8 +25,8 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| rng.draw() as u8).collect()
 }
 
-/// Moves `bytes` in writes of odd sizes while the cable loses every `loss`-th packet. Returns the received
-/// bytes.
+/// Sends `bytes` in writes of irregular sizes while the cable loses every `loss`-th packet. Returns the
+/// received bytes.
 fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();

@@ -1,5 +1,5 @@
-//! How a write reaches TCP: whole or cluster by cluster, within the send buffer or beyond it, in every
-//! profile.
+//! How a write is passed to TCP in every profile: whole or cluster by cluster, within the send buffer or
+//! beyond it.
 
 mod common;
 

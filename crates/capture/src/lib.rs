@@ -1,7 +1,7 @@
 //! Capture files: classic pcap with three kinds of records (libpcap's savefile format; Endace ERF types).
 //!
 //! Purpose          write a board's traffic to a file that Wireshark opens and validates: link type 197 with
-//!                  ERF records of type 4 holds whole AAL5 frames, so that length and CRC are checked
+//!                  ERF records of type 4 holds whole AAL5 frames, so that Wireshark checks length and CRC
 //!                  independently.
 //!
 //! ```text
@@ -136,8 +136,8 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Reads the record header at the front of `bytes`, which its data follows, and returns it with its
-    /// length.
+    /// Reads the record header at the front of `bytes`, where the record's data follows it, and returns it
+    /// with its length.
     ///
     /// # Errors
     /// `Truncated`; `RecordLength` if the data extends beyond `bytes`.
@@ -197,10 +197,10 @@ impl<'a> Iterator for Records<'a> {
 /// An ERF record of type 4: the header word of the cells, and a whole AAL5 frame with pad and trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Erf {
-    /// Time in nanoseconds since 1970-01-01 00:00. ERF counts in units of 2^-32 s; writing and reading is
-    /// exact.
+    /// Time in nanoseconds since 1970-01-01 00:00. ERF counts in units of 2^-32 s; a time that is written and
+    /// read back is exact.
     pub nanoseconds: u64,
-    /// One of up to four capture interfaces; kiban uses 0 for received, 1 for sent.
+    /// One of up to four capture interfaces; kiban uses 0 for received and 1 for sent frames.
     pub interface: u8,
     /// The cells' header word without HEC; Wireshark decodes it as a UNI header.
     pub word: u32,
@@ -214,7 +214,7 @@ impl Erf {
     /// Maximum bytes of a frame for which the record's 16-bit length leaves room.
     pub const KEPT_BYTES_MAX: usize = 65535 - ERF_HEADER_BYTES;
 
-    /// Reads the record header at the front of `bytes`, which its frame follows, and returns it with its
+    /// Reads the record header at the front of `bytes`, where the frame follows it, and returns it with its
     /// length.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Properties for random values: what is written is read back, no input causes a panic, and corrupted bits
-//! are detected.
+//! Properties for random values: written values are read back unchanged, no input causes a panic, and
+//! corrupted bits are detected.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -105,7 +105,8 @@ fn icmpv6_header() -> impl Strategy<Value = icmpv6::Header> {
     ]
 }
 
-/// Writes with `length` and `write` onto a background that reveals bytes left out, and reads the result back.
+/// Writes with `length` and `write` onto a background that reveals unwritten bytes, and reads the result
+/// back.
 macro_rules! comes_back {
     ($value:expr, $type:ty, $behind:expr) => {{
         let value = $value;

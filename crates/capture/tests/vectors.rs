@@ -165,7 +165,8 @@ fn a_cell_passes_with_and_without_its_hec() {
 
 #[test]
 fn frames_take_the_cells_that_the_tables_of_classical_ip_say() {
-    // payload bytes, cells, pad: a TCP segment of 8192 with 40 bytes of headers and 8 of LLC/SNAP pads by 8.
+    // Payload bytes, cells, pad. A TCP segment of 8192 bytes, with 40 bytes of headers and 8 of LLC/SNAP,
+    // needs 8 bytes of padding.
     for (payload, cells, pad) in [
         (1, 1, 39),
         (40, 1, 0),

@@ -134,7 +134,7 @@ pub const CALLS: &[(c_long, &str, Family)] = &[
 /// A command of bpf(2); the others that kiban uses create a descriptor.
 const BPF_MAP_UPDATE_ELEM: u64 = 2;
 
-/// What a descriptor refers to.
+/// The kind of file to which a descriptor refers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum File {
     /// A file or directory that has a name.
@@ -149,7 +149,7 @@ pub enum File {
     Other,
 }
 
-/// The properties of a call that decide which faults are legal.
+/// The properties of a call that determine which faults are legal.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Its number.
@@ -158,7 +158,7 @@ pub struct Call {
     pub family: Family,
     /// Its arguments.
     pub arguments: [u64; 6],
-    /// What the first argument, a descriptor, refers to.
+    /// The kind of file to which the first argument, a descriptor, refers.
     pub file: File,
     /// Whether the call never blocks: O_NONBLOCK or MSG_DONTWAIT.
     pub never_waits: bool,
@@ -192,7 +192,7 @@ impl Call {
     /// [`Injection::Kill`] are always legal.
     pub fn legal(&self) -> Vec<Injection> {
         if self.family == Family::Write && self.arguments[0] == 2 {
-            // Writes to standard error never fail, because tests check what the program prints there.
+            // Writes to standard error never fail, because tests check the program's messages there.
             return Vec::new();
         }
         let is_socket = matches!(self.file, File::Stream | File::Message);
@@ -212,8 +212,8 @@ impl Call {
             Family::Open => vec![EMFILE, ENFILE, ENOMEM, EINTR, EIO],
             Family::Descriptor => vec![EMFILE, ENFILE, ENOMEM],
             Family::Duplicate if self.duplicates() => vec![EMFILE],
-            // Of fcntl's lock commands, only F_SETLKW waits; the other commands have no errors that the
-            // system causes.
+            // Of fcntl's lock commands, only F_SETLKW waits; the other commands have no errors caused by the
+            // system.
             Family::Duplicate => vec![],
             Family::Memory => vec![ENOMEM],
             Family::Thread => vec![EAGAIN, ENOMEM],

@@ -27,7 +27,7 @@ pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind:
 pub enum Plan {
     /// Calls are only counted.
     Watch,
-    /// The first call at or after the n-th that has legal faults fails with the `choice`-th of them.
+    /// The first call, from the n-th on, that has legal faults fails with the `choice`-th of them.
     Nth {
         /// The number of the call.
         call: u64,
@@ -48,13 +48,13 @@ pub enum Plan {
         /// The number of calls.
         calls: u64,
     },
-    /// Randomly chosen calls, on average one in `one_in`, fail, are cut short or are delayed.
+    /// Randomly chosen calls, on average one in `one_in`, fail, transfer fewer bytes, or are delayed.
     Sprinkle {
         /// The seed of the random numbers.
         seed: u64,
         /// The average distance between two chosen calls.
         one_in: u64,
-        /// The number of calls to choose from.
+        /// The number of calls among which the failing ones are chosen.
         calls: u64,
     },
 }
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the plan may change the n-th call, whatever that call is.
+    /// Returns whether the plan may affect the n-th call, whatever that call is.
     pub fn concerns(&self, index: u64) -> bool {
         match *self {
             Plan::Watch => false,
@@ -143,7 +143,7 @@ impl Kind {
     }
 }
 
-/// Returns whether programs repeat this call after EINTR. Such a call would never end if EINTR were injected
+/// Returns whether programs retry this call after EINTR. Such a call would never end if EINTR were injected
 /// every time.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock

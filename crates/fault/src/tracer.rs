@@ -1,8 +1,8 @@
 //! The tracer: a thread that starts a program, stops its system calls, and injects faults as planned.
 //!
-//! State            the number of intercepted calls; for each process, whether its dynamic linker has
-//!                  finished (the linker's own calls are not part of kiban); the stalled threads.
-//! Stalls           are measured in intercepted calls of other threads. When no call has been intercepted for
+//! State            the number of intercepted calls; the stalled threads; and, for each process, whether its
+//!                  dynamic linker has finished (the linker's own calls do not belong to kiban).
+//! Stalls           are measured in intercepted calls of other threads. If no call has been intercepted for
 //!                  [`IDLE`], no other thread will release the stalled one, so it continues.
 //! Limits           ptrace(2) works only from the thread that started the tracing, so each traced program has
 //!                  its own tracer thread in this process.
@@ -34,9 +34,9 @@ const PARTS_MAX: u64 = 64;
 /// How a program ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It exited with this status.
+    /// The program exited with this status.
     Code(i32),
-    /// It was killed by this signal.
+    /// The program was killed by this signal.
     Signal(i32),
 }
 
@@ -89,7 +89,7 @@ pub fn available() -> Result<(), String> {
 }
 
 impl Traced {
-    /// Starts a program. The plan begins, and calls are counted, when it is armed.
+    /// Starts a program. The plan takes effect, and calls are counted, once it is armed.
     ///
     /// # Errors
     /// If the program could not be started or traced.
@@ -120,7 +120,7 @@ impl Traced {
     /// # Errors
     /// As [`Traced::spawn`].
     pub fn spawn_armed(command: Command, plan: Plan) -> io::Result<Traced> {
-        // It makes no difference when the dynamic linker runs, because its calls are never counted.
+        // The dynamic linker may run at any time, because its calls are never counted.
         let traced = Traced::spawn(command, plan)?;
         traced.arm();
         Ok(traced)
@@ -141,7 +141,7 @@ impl Traced {
         self.shared.calls.load(Ordering::SeqCst)
     }
 
-    /// Returns how many calls have been intercepted, armed or not.
+    /// Returns how many calls have been intercepted, including those before the plan was armed.
     pub fn stops(&self) -> u64 {
         self.shared.stops.load(Ordering::SeqCst)
     }
@@ -156,7 +156,7 @@ impl Traced {
         self.shared.memory_refused.load(Ordering::SeqCst)
     }
 
-    /// Returns the first two hundred injected faults.
+    /// Returns the injected faults, at most the first two hundred.
     pub fn notes(&self) -> Vec<String> {
         self.shared.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -204,8 +204,8 @@ fn start(mut command: Command) -> io::Result<Started> {
     Ok(Started { process: child.id(), stdin, stdout, stderr })
 }
 
-/// Returns a seccomp filter that stops the program at the calls in the table, and at the call by which the
-/// end of the dynamic linker is recognized.
+/// Returns a seccomp filter that stops the program at the calls in the table, and at the call that indicates
+/// that the dynamic linker has finished.
 fn filter() -> Vec<libc::sock_filter> {
     // AUDIT_ARCH_X86_64; offsets are those of seccomp_data.
     const ARCHITECTURE: u32 = 0xC000_003E;
@@ -249,7 +249,7 @@ struct Tracer {
     threads: HashMap<i32, i32>,
     /// Processes whose dynamic linker has finished.
     loaded: HashSet<i32>,
-    /// For each thread, what must be restored after its call: words of memory, and the argument registers,
+    /// For each thread, the state to be restored after its call: words of memory, and the argument registers,
     /// which a system call preserves.
     restores: HashMap<i32, (Vec<Restore>, [u64; 6])>,
     /// The stalled threads, each with the number of the call that releases it.
@@ -378,7 +378,7 @@ impl Tracer {
         }
     }
 
-    /// Applies the plan to a call, and returns how its thread continues; `None` while it is delayed.
+    /// Applies the plan to a call, and returns how its thread continues, or `None` if the call is delayed.
     fn meddle(&mut self, thread: i32) -> Option<u32> {
         let go_on = Some(libc::PTRACE_CONT);
         let pid = Pid::from_raw(thread);
@@ -614,8 +614,8 @@ impl Seen {
         }
     }
 
-    /// Shortens a vector to this many bytes. Returns what to restore later, and how many parts are left, if a
-    /// register holds that number.
+    /// Shortens a vector to this many bytes. Returns the words to restore later, and the number of parts left
+    /// if a register holds that number.
     fn shorten(&self, bytes: u64) -> (Vec<Restore>, Option<u64>) {
         let Some((at, count)) = self.vector() else { return (Vec::new(), None) };
         let (mut left, mut restores) = (bytes, Vec::new());

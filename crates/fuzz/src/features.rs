@@ -1,4 +1,4 @@
-//! Features: numbers that identify the behaviour that an input triggered.
+//! Features: numbers that identify the behaviour that an input triggers.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

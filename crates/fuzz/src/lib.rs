@@ -1,13 +1,15 @@
-//! Hostile input: whatever arrives from the network is parsed, answered and counted, and nothing breaks.
+//! Fuzz targets for hostile input: any bytes from the network must be parsed, answered and counted without
+//! breaking anything.
 //!
-//! Goal      a target for every decoder, for a board behind each kind of port, and for a session in all its
-//!           states.
-//! Target    a function of bytes that panics when an invariant is violated. It reports *features* of what
-//!           happened, such as violated rules and increased counters: an input with a new feature is kept.
-//! Corpus    `corpus/<target>/`: inputs that reached something new when they were found, and those that once
-//!           caused a failure.
-//! Short     `cargo test -p kiban-fuzz`: the whole corpus, and some thousands of mutations from a fixed seed.
-//! Long      `make fuzz`: libFuzzer, guided by coverage, on stable Rust.
+//! Goal      provide a target for every decoder, for a board behind each kind of port, and for a session in
+//!           all its states.
+//! Target    a function of bytes that panics when an invariant is violated. It reports *features* of the run,
+//!           such as violated rules and increased counters. An input with a new feature is kept.
+//! Corpus    `corpus/<target>/` holds inputs that had a new feature when they were found, and inputs that
+//!           once caused a failure.
+//! Short     `cargo test -p kiban-fuzz` runs the whole corpus, and a few thousand mutations from a fixed
+//!           seed.
+//! Long      `make fuzz` runs libFuzzer, guided by coverage, on stable Rust.
 //! Left out  sanitizers: all protocol crates but `base` forbid unsafe code.
 #![forbid(unsafe_code)]
 

@@ -7,7 +7,7 @@ use crate::target::Target;
 use kiban_base::SimRng;
 use std::collections::HashSet;
 
-/// The longest input that mutation makes.
+/// Maximum length of an input that mutation produces.
 const INPUT_BYTES_MAX: usize = 4096;
 
 /// A search over one target.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// A function that receives hostile bytes.
 #[derive(Clone, Copy)]
 pub struct Target {
-    /// Its name; for a decoder, that of its file in a family's `wire` folder.
+    /// The target's name; for a decoder, the name of its file in a family's `wire` folder.
     pub name: &'static str,
     /// Runs one input; panics when an invariant is violated.
     pub run: fn(&[u8], &mut Features<'_>),

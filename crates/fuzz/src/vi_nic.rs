@@ -1,10 +1,11 @@
-//! A VI NIC with a hostile peer: an input is a sequence of packets, calls of the host, and time.
+//! A VI NIC with a hostile peer: an input is a sequence of packets, calls from the host, and time steps.
 //!
-//! Set-up    a NIC with two paths. One leads to a *peer* that is connected correctly, knows number and key,
-//!           and then sends anything; the other to a correct NIC, the *canary*, with its own connection.
+//! Set-up    a NIC with two paths. One leads to a *peer* that connects correctly, knows the connection's
+//!           number and key, and then sends arbitrary packets. The other leads to a correct NIC, the
+//!           *canary*, with its own connection.
 //! Checks    only posted receive memory and memory open to peers is written; every sent packet can be parsed;
-//!           descriptors complete once, in the order of posting; one packet causes few packets. At the end
-//!           the canary's messages have arrived, everything can be destroyed, and nothing is left.
+//!           descriptors complete once, in the order of posting; one packet causes few packets. At the end,
+//!           the canary's messages have arrived, everything can be destroyed, and no state is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -20,7 +21,7 @@ const PACKET_BYTES: usize = 512;
 const AREAS: [u64; 3] = [0x1000, 0x2000, 0x3000];
 const AREA_BYTES: usize = 0x1000;
 const STEPS_MAX: usize = 300;
-/// The most packets that one step may cause: a window of them, and answers.
+/// Maximum number of packets that one step may cause: a window of packets, and answers.
 const PACKETS_MAX: usize = 600;
 const PEER_KEY: u32 = 0x5eed;
 const PEER_VI: u32 = 77;
@@ -87,7 +88,7 @@ impl Side {
     }
 }
 
-/// The hostile peer, and what it has learnt from the NIC's packets.
+/// The hostile peer, and the numbers that it has learned from the NIC's packets.
 #[derive(Default)]
 struct Peer {
     vi: u32,

@@ -1,4 +1,4 @@
-//! Every decoder of the families' `wire` folders: whatever can be parsed can be written, and parses to the
+//! Every decoder of the families' `wire` folders: any value that is parsed can be written, and parses to the
 //! same value.
 
 use crate::features::Features;
@@ -292,7 +292,7 @@ fn discovery(bytes: &[u8], features: &mut Features<'_>) {
         again.extend_from_slice(&bytes);
         features.show((core::mem::discriminant(item), bytes.len().ilog2()));
     }
-    // The redirected packet is read with its padding.
+    // The quoted packet is read with its padding.
     let (read, options) = discovery::Message::read(&again).expect("the written bytes");
     assert_eq!(read, message);
     assert_eq!(options.count(), items.len());
@@ -492,7 +492,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
         loop {
             match deframer.front(rest) {
                 Ok(Front::Whole { ulpdu, taken }) => {
-                    // Framed again, it has the same length, and deframes to the same bytes.
+                    // When framed again, it has the same length and deframes to the same bytes.
                     let mut again = Vec::new();
                     let start = begin(&mut again, ulpdu.len());
                     again.extend_from_slice(ulpdu);

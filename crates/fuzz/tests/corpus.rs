@@ -5,12 +5,12 @@ use kiban_fuzz::streams::{Size, play};
 use kiban_fuzz::{Features, Target, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The number of inputs that the search of one target tries. Inputs of sessions and boards cost a hundred
-/// times as much as a decoder's, so fewer are tried.
+/// The number of inputs that the search for one target tries. Inputs for sessions and boards cost a hundred
+/// times as much as those for a decoder, so fewer are tried.
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
-        // This target also has a test of its own, which runs three hundred full-size worlds.
+        // This target also has a separate test, which runs three hundred full-size worlds.
         "streams" => 500,
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
@@ -138,7 +138,7 @@ fn no_small_input_makes_an_expensive_world() {
     let work: Vec<usize> =
         inputs.map(|input| play(&input, Size::Small, &mut Features::to(&mut |_| {}))).collect();
     let (most, sum) = (work.iter().max().expect("some"), work.iter().sum::<usize>());
-    // One event costs a few microseconds, so this bounds the run time of an input.
+    // One event takes a few microseconds, so this bounds the run time of an input.
     assert!(*most < Size::Small.work_max() / 4 && sum / work.len() < 1000, "{most} at most, {sum} in all");
 }
 
@@ -180,7 +180,8 @@ fn every_decoder_has_a_target_and_every_target_a_corpus() {
     }
 }
 
-/// Checks that the search finds the input of a broken target, which fails on a byte that must be guessed.
+/// Checks that the search finds the failing input of a broken target, which fails on a byte that must be
+/// guessed.
 #[test]
 fn the_canary_of_a_broken_target_is_found() {
     let broken = Target {

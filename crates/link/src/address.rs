@@ -1,4 +1,4 @@
-//! Addresses of links, as operators write them: `KIND:TARGET`, then options.
+//! Link addresses, as operators write them: `KIND:TARGET`, then options.
 //!
 //! ```text
 //! tun:kiban0    tap:kiban0    packet:eth1    xdp:eth1
@@ -8,14 +8,14 @@
 //! pcap:FILE
 //! ```
 //!
-//! Ends             LOCAL is an IP address of this host and a port, PEER a host and a port:
-//!                  `0.0.0.0:7000-192.0.2.1:7000`, `[::]:7000-[2001:db8::1]:7000`. A numeric address has no
-//!                  '-', so the first one separates the two.
+//! Ends             LOCAL is an IP address of this host and a port; PEER is a host and a port:
+//!                  `0.0.0.0:7000-192.0.2.1:7000`, `[::]:7000-[2001:db8::1]:7000`. A numeric address contains
+//!                  no '-', so the first '-' separates the two.
 //! Options          `,key=value` each; `?key=value&key=value` means the same. `tun:kiban0,loss=1%,delay=5ms`
 //!                  needs no shell quoting. In a file name `%2C` is a comma, `%3F` a question mark, `%25` a
 //!                  percent sign.
-//! Errors           say what is wrong and how to correct it.
-//! Display          an address is written as it would be typed, with the options that differ from the
+//! Errors           messages say what is wrong and how to correct it.
+//! Display          an address is displayed as it would be typed, with only the options that differ from the
 //!                  default.
 
 use super::cells::atmtcp;
@@ -54,7 +54,7 @@ const UDP_MTU_BYTES: usize = 1452;
 /// The address of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Address {
-    /// The transport of the units, and its address.
+    /// The transport that carries the units, and its address.
     pub transport: Transport,
     /// The options.
     pub options: Options,
@@ -65,11 +65,11 @@ pub struct Address {
 pub enum Transport {
     /// A TUN device: IP packets to and from this host's kernel.
     Tun(String),
-    /// A TAP device: Ethernet frames, likewise.
+    /// A TAP device: Ethernet frames to and from this host's kernel.
     Tap(String),
     /// Ethernet frames on an interface of this host.
     Packet(String),
-    /// Ethernet frames of one queue of an interface, bypassing the kernel's stack.
+    /// Ethernet frames on one queue of an interface, bypassing the kernel's stack.
     Xdp(String),
     /// Units in UDP datagrams; cells have 53 bytes each.
     Udp(UnitKind, Ends),
@@ -104,18 +104,18 @@ pub struct Host {
 /// Options of a link; `None` or zero means the link's default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Whether whole segments pass through, if the link can carry them. The default is yes, unless the link
-    /// is impaired.
+    /// Whether large segments pass through uncut, if the link can carry them. The default is yes, unless the
+    /// link is impaired.
     pub offload: Option<bool>,
-    /// Whether frames for all MACs are received.
+    /// Whether frames for all MAC addresses are received (promiscuous mode).
     pub promiscuous: bool,
     /// The queue number of an interface.
     pub device_queue: Option<u32>,
-    /// The longest IP packet, for links that cannot know it.
+    /// Maximum length of an IP packet, for links that cannot determine it.
     pub mtu: Option<usize>,
     /// Cells per datagram.
     pub packed: Option<usize>,
-    /// The label of sent packets, and of received ones.
+    /// The label of sent packets, and of received packets unless another is given.
     pub label: Option<u32>,
     /// The label of received packets, if it differs.
     pub label_in: Option<u32>,
@@ -133,13 +133,13 @@ pub struct Options {
     pub speed: Speed,
     /// The file to record to.
     pub record: Option<PathBuf>,
-    /// The share of units that are lost.
+    /// The fraction of units that are lost.
     pub loss: f64,
-    /// The share of units in which a bit is flipped.
+    /// The fraction of units in which a bit is flipped.
     pub corrupt: f64,
-    /// The share of units that are duplicated.
+    /// The fraction of units that are duplicated.
     pub duplicate: f64,
-    /// The share of units that are held back for up to `hold`.
+    /// The fraction of units that are held back for up to `hold`.
     pub reorder: f64,
     /// The longest time that units are held back; the default is a millisecond.
     pub hold: Option<Duration>,
@@ -149,7 +149,7 @@ pub struct Options {
     pub jitter: Duration,
     /// The rate, bit/s.
     pub rate: Option<u64>,
-    /// Limit of the units that wait for the line.
+    /// Maximum number of units that wait for the line.
     pub queue: Option<usize>,
     /// The seed of the impairments.
     pub seed: Option<u64>,
@@ -472,8 +472,8 @@ fn ends(text: &str, default: Option<u16>) -> Result<Ends, String> {
 fn share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
-        // A share without a percent sign is a fraction; 1 and more was probably meant in per cent, and is
-        // rejected.
+        // A value without a percent sign is a fraction. A value of 1 or more was probably meant as a
+        // percentage, and is rejected.
         None => text.parse().ok().filter(|share| *share < 1.0)?,
     };
     (0.0..=1.0).contains(&share).then_some(share)
@@ -559,7 +559,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// A file name as it is escaped in an address.
+/// A file name, escaped as in an address.
 struct Escaped<'a>(&'a PathBuf);
 
 impl fmt::Display for Escaped<'_> {
@@ -625,7 +625,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Returns the MAC that a board at this link uses; `None` if the board chooses one.
+    /// Returns the MAC address that a board on this link must use; `None` if the board chooses one.
     ///
     /// # Errors
     /// The interface does not exist.
@@ -648,7 +648,7 @@ impl Address {
     /// Opens the link.
     ///
     /// # Errors
-    /// It cannot be opened; the message says why and what helps.
+    /// The link cannot be opened; the message says why and how to fix it.
     pub fn open(&self) -> io::Result<AnyLink> {
         let options = &self.options;
         let offload = options.offload.unwrap_or(!self.is_impaired());
@@ -722,7 +722,8 @@ impl Address {
         Ok(AnyLink::Cells(self.around(Box::new(link), false)?))
     }
 
-    /// Wraps a link in its impairments, and then in the recording of what the board sees.
+    /// Wraps a link in its impairments, and then in a recorder, which records the traffic as the board sees
+    /// it.
     fn around<U: Unit>(&self, link: Box<dyn Link<U>>, frames: bool) -> io::Result<Box<dyn Link<U>>> {
         let link: Box<dyn Link<U>> = match self.impairment() {
             Some(config) => Box::new(Impaired::new(link, config)),

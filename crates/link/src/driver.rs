@@ -1,4 +1,4 @@
-//! The driver of a board in real time: links at its ports, programs at its host edge, the clock.
+//! Drives a board in real time: connects it to links at its ports, programs at its host edge, and the clock.
 //!
 //! ```text
 //! links ─ receive ─► Board::handle ─► Board::poll ─┬─ completions ─► programs
@@ -9,15 +9,15 @@
 //! Turn             [`Driver::turn`] takes a burst from every link, lets the board work, calls the programs,
 //!                  and sends the output. One thread drives; bursts are bounded, so that every link gets its
 //!                  turn.
-//! Cells            leave in their slots: the driver fetches the cells of past slots and sleeps until the
-//!                  next frame has left, or for `CELLS_LATE_MAX` if a frame takes longer, so that a policer
-//!                  sees a shaped circuit.
-//! Back-pressure    units that a link does not take hold its port ([`Board::hold`]), and the port's queue
-//!                  holds back the senders.
+//! Cells            are sent in their slots: the driver fetches the cells of past slots and sleeps until the
+//!                  end of the next frame. If a frame takes longer, it sleeps for `CELLS_LATE_MAX`, so that
+//!                  shaped circuits conform at a policer.
+//! Back-pressure    if a link does not take all units, its port is put on hold ([`Board::hold`]), and the
+//!                  port's queue holds back the senders.
 //! Files            programs that also use file descriptors of the operating system ([`FdProgram`]) are
 //!                  called when one of those is ready.
-//! Sleep            on all links at once, watched only during the sleep, under any waiting policy;
-//!                  [`Driver::waker`] wakes it from other threads.
+//! Sleep            the driver sleeps on all links at once and watches them only while it sleeps, under any
+//!                  waiting policy. [`Driver::waker`] wakes it from other threads.
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
 //!                  the board continues.
 
@@ -36,13 +36,13 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Once this many bytes wait for a link, they are sent to it; what it does not accept waits at the port,
-/// which holds back the senders.
+/// Once this many bytes wait for a link, they are sent to it. Units that the link does not accept wait at the
+/// port, which holds back the senders.
 const TX_QUEUE_BYTES: usize = 256 << 10;
-/// How late a cell of a long frame may leave: a frame on a slow circuit leaves in pieces.
+/// Maximum lateness of a cell of a long frame: a frame on a slow circuit is sent in pieces.
 const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 
-/// What is attached to a port.
+/// The link attached to a port.
 enum PortLink {
     Empty,
     Packets(Attachment<Pdu>),
@@ -54,11 +54,11 @@ struct Attachment<U> {
     link: Box<dyn Link<U>>,
     rx_queue: VecDeque<U>,
     tx_queue: VecDeque<U>,
-    /// Bytes queued since the link was last given something.
+    /// Bytes queued since units were last passed to the link.
     tx_bytes: usize,
-    /// Whether the link did not take everything it was given.
+    /// Whether the link did not take all units passed to it.
     held: bool,
-    /// Cells that the link did not take.
+    /// Number of cells that the link did not take.
     lost: u64,
 }
 
@@ -112,7 +112,7 @@ pub struct Driver {
 }
 
 impl Driver {
-    /// Returns a driver for a board whose ports have no links yet. Times are those of `clock`.
+    /// Returns a driver for a board whose ports have no links yet. `clock` supplies the time.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -130,12 +130,12 @@ impl Driver {
         })
     }
 
-    /// Returns the board, for changes.
+    /// Returns the board, to be changed.
     pub fn board(&mut self) -> &mut Board {
         &mut self.board
     }
 
-    /// Returns the board, for reading.
+    /// Returns the board, to be read.
     pub fn view(&self) -> &Board {
         &self.board
     }
@@ -238,7 +238,7 @@ impl Driver {
         std::mem::take(&mut self.gone)
     }
 
-    /// Returns the counters of a port's link; cells that the link did not take count as refused.
+    /// Returns the counters of a port's link; cells that the link did not take are counted as refused.
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
         match self.ports.get(port)? {
             PortLink::Empty => None,
@@ -254,7 +254,7 @@ impl Driver {
     pub fn turn(&mut self) -> bool {
         let now = self.clock.now();
         let mut worked = self.wait_set.take_woken();
-        // Before anything arrives, so that listeners are in place.
+        // Start programs before anything arrives, so that listeners are in place.
         self.start(now);
         for port in 0..self.ports.len() {
             worked |= self.receive(port, now);
@@ -276,7 +276,7 @@ impl Driver {
         worked
     }
 
-    /// Passes what has arrived at a port to the board, and sends what results.
+    /// Passes the units that have arrived at a port to the board, and sends the resulting output.
     fn receive(&mut self, port: usize, now: Instant) -> bool {
         let Driver { board, ports, .. } = self;
         let lent = &mut LinkContext { now, memory: board.memory_mut() };
@@ -384,7 +384,7 @@ impl Driver {
         }
     }
 
-    /// Sends what waits for packet links.
+    /// Sends the units that wait for packet links.
     fn send(&mut self, now: Instant) {
         for port in 0..self.ports.len() {
             let Driver { board, ports, wait_set, .. } = self;
@@ -433,7 +433,7 @@ impl Driver {
         true
     }
 
-    /// Returns when the driver must look again, even if nothing happens.
+    /// Returns when the driver must run the next turn, even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let mut deadline = self.deadline.min(self.programs_deadline());
         for (port, link) in self.ports.iter().enumerate() {
@@ -453,7 +453,8 @@ impl Driver {
         deadline
     }
 
-    /// Works and waits until a deadline, or until `done` returns true; it is called after every turn.
+    /// Runs turns and sleeps until a deadline, or until `done`, which is called after every turn, returns
+    /// true.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant, mut done: impl FnMut(&mut Driver) -> bool) {
         let wait_set = self.wait_set.clone();
         loop {

@@ -1,11 +1,12 @@
-//! Programs that use both a board's host edge and file descriptors of the operating system: for example, they
-//! connect a board's streams with the kernel's sockets.
+//! Programs that use both a board's host edge and file descriptors of the operating system: for example, to
+//! connect a board's streams to the kernel's sockets.
 //!
 //! Trait            [`FdProgram`] is a [`Program`] with one file that is readable when there is work to do.
-//!                  The driver sleeps on it beside the links, and calls the program when it is ready.
+//!                  The driver sleeps on this file as well as on the links, and calls the program when the
+//!                  file is ready.
 //! Files            [`EpollSet`] combines many files into one: each is watched under a number,
-//!                  level-triggered, for what the program can use now. A program that cannot use any event
-//!                  removes the file, so that the driver does not spin.
+//!                  level-triggered, for the events that the program can use now. A program that cannot use
+//!                  any event removes the file, so that the driver does not spin.
 
 use kiban_base::Instant;
 use kiban_board::{Host, Program};
@@ -17,7 +18,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The most files that one call of [`EpollSet::ready`] reports.
+/// Maximum number of files that one call of [`EpollSet::ready`] reports.
 pub const READY_MAX: usize = 64;
 
 /// A program that also works with file descriptors of the operating system.
@@ -42,7 +43,7 @@ pub trait FdProgram: Program {
 
 fn is_readable(file: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(&file, PollFlags::IN)];
-    // A file whose poll fails counts as readable, so that its error is found.
+    // A file whose poll fails counts as readable, so that the error is noticed.
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))
         .map_or(true, |ready| ready > 0)
 }
@@ -50,7 +51,7 @@ fn is_readable(file: BorrowedFd<'_>) -> bool {
 /// The events that a file is watched for. Hang-up and errors are always reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interest {
-    /// Watch for input, or for callers of a listener.
+    /// Watch for input, or for incoming connections to a listener.
     pub read: bool,
     /// Watch for room to write.
     pub write: bool,

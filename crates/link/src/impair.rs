@@ -1,16 +1,16 @@
-//! An impaired link: loss, delay, a rate, reordering, duplicates, flipped bits, from a seed.
+//! An impaired link: loss, delay, a rate, reordering, duplicates and flipped bits, reproducible from a seed.
 //!
-//! Purpose          the impairments of the simulator's lines and cables ([`kiban_board::impairment`]), on any
-//!                  real link, in both directions.
-//! Path             a unit waits for those before it at `rate`, travels for `delay` plus up to `jitter`, and
-//!                  is impaired on the way, as on a cable of the simulator. Jitter keeps the order; `reorder`
-//!                  does not (for cells it holds back one circuit).
-//! Copies           units in transit have memory of their own, and hold none of the board's pages.
-//! Limits           in each direction, `units_max` units wait for the line and as many are in transit;
-//!                  further ones are dropped and counted.
-//! Segments         are units too, if the link carries them whole: to impair packets, open the link without
-//!                  offloads.
-//! Time             real time: units leave when the driver next looks, within the accuracy of its sleep.
+//! Purpose          apply the impairments of the simulator's lines and cables ([`kiban_board::impairment`])
+//!                  to any real link, in both directions.
+//! Path             a unit waits while those before it are sent at `rate`, travels for `delay` plus up to
+//!                  `jitter`, and is impaired on the way, as on a cable of the simulator. Jitter keeps the
+//!                  order; `reorder` does not (for cells it holds back one circuit).
+//! Copies           units in transit are held in separate memory, and hold no pages of the board.
+//! Limits           in each direction, at most `units_max` units wait for the line, and as many are in
+//!                  transit; further ones are dropped and counted.
+//! Segments         if the link carries segments whole, each segment is a unit. To impair packets, open the
+//!                  link without offloads.
+//! Time             real time: units are sent in the driver's next turn, within the accuracy of its sleep.
 
 use super::unit::{ReceivePage, Unit};
 use super::{Link, LinkContext, LinkCounters, LinkTraits};
@@ -36,7 +36,7 @@ pub struct ImpairConfig {
     pub jitter: Duration,
     /// Loss, flipped bits, duplicates, reordering.
     pub impairment: ImpairmentConfig,
-    /// Limit of the units that wait for the line, and of those in transit.
+    /// Maximum number of units that wait for the line, and of those in transit.
     pub units_max: usize,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -86,7 +86,7 @@ impl<C> Direction<C> {
         }
     }
 
-    /// Sends a unit on its way. Returns whether there was room for it.
+    /// Puts a unit on the impaired path. Returns whether there was room for it.
     fn enter<U: Unit<Copy = C>>(&mut self, unit: &U, config: &ImpairConfig, now: Instant) -> bool {
         let left = match config.rate {
             Some(rate) => self.pace.admit(unit.bytes(), rate, config.units_max, now),
@@ -100,7 +100,7 @@ impl<C> Direction<C> {
         self.last = self.last.max(left + config.delay + jitter);
         let under_way = &mut self.in_transit;
         U::impair(unit.copy(), self.last, &mut self.impairment, &mut |at, copy| {
-            // A delayed unit goes behind those that overtook it.
+            // A unit that was held back is queued behind those that overtook it.
             let position = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|other| other.0 <= at),
                 _ => under_way.len(),
@@ -111,7 +111,7 @@ impl<C> Direction<C> {
     }
 
     /// Outputs the units that have arrived by `now`, as long as there is memory; counts those for which there
-    /// is none.
+    /// is no memory.
     fn leave<U: Unit<Copy = C>>(
         &mut self,
         page: &mut ReceivePage,
@@ -143,7 +143,7 @@ pub struct Impaired<U: Unit, L: ?Sized = dyn Link<U>> {
     /// Units that have travelled, but that the link below has not taken yet.
     leaving: VecDeque<U>,
     page: ReceivePage,
-    /// Units in and out, as seen from above.
+    /// Units in and out, as seen by the board.
     counters: LinkCounters,
     impaired: ImpairCounters,
     retry_at: Instant,

@@ -1,4 +1,5 @@
-//! Real links, through which packets, frames and cells enter and leave the process; one file each.
+//! Real links, through which packets, frames and cells enter and leave the process, with one file per link
+//! type.
 //!
 //! ```
 //! use kiban_link::Address;
@@ -14,8 +15,8 @@
 //! A board's ports reach the outside through [`Link`]: one trait, for links of packets, of frames and of
 //! cells.
 //!
-//! Calls            [`Link::receive`] and [`Link::send`] move what there is and never block; the driver
-//!                  sleeps on [`Link::file`].
+//! Calls            [`Link::receive`] and [`Link::send`] move as many units as possible and never block; the
+//!                  driver sleeps on [`Link::file`].
 //! Bound            a call stops receiving once there are [`BURST`] units, so that no link starves the
 //!                  others.
 //! Back-pressure    units that the link cannot take now stay with the caller, who retries when the file is
@@ -57,14 +58,14 @@ use std::os::fd::BorrowedFd;
 
 /// A call stops receiving at this many units; its last read may exceed it by at most one datagram or frame.
 pub const BURST: usize = 64;
-/// A call also stops at this many bytes, if segments are whole, so that the data is still in the cache when
+/// With whole segments, a call also stops at this many bytes, so that the data is still in the CPU cache when
 /// the host reads it.
 const BURST_BYTES: u64 = 256 << 10;
 
 kiban_base::counters! {
     /// Counters of a link.
     pub struct LinkCounters {
-        /// Packets, frames or cells that arrived. A segment that is cut later counts as one.
+        /// Packets, frames or cells that arrived. A segment that will be cut later counts as one unit.
         units_in,
         /// Bytes of the units that arrived.
         bytes_in,
@@ -72,18 +73,18 @@ kiban_base::counters! {
         units_out,
         /// Bytes of the units that were sent.
         bytes_out,
-        /// Arrivals for which there was no memory.
+        /// Units that arrived but were dropped because there was no memory.
         no_memory,
-        /// Arrivals that are not valid units of the link: too short, too long, or malformed.
+        /// Received data that is not a valid unit of the link: too short, too long, or malformed.
         malformed,
-        /// Arrivals from a sender that is not the link's peer.
+        /// Units received from a sender that is not the link's peer.
         wrong_sender,
         /// Datagrams or frames that the system dropped before the link read them, because its queue was full.
         /// Devices of this host (TUN, TAP) keep this count themselves (`ip -s link`).
         overrun,
         /// Units that could not be sent: the link is down, its queue is full, or it cannot carry them.
         send_errors,
-        /// Units dropped on purpose (`loss=`), in both directions, like all counters of impairment.
+        /// Units dropped on purpose (`loss=`). Like all impairment counters, this counts both directions.
         impair_lost,
         /// Units dropped because too many were waiting or in transit on a link with a rate or a delay
         /// (`queue=`).
@@ -92,12 +93,12 @@ kiban_base::counters! {
         impair_corrupted,
         /// Units that were duplicated (`duplicate=`).
         impair_duplicated,
-        /// Times that units were held back (`reorder=`).
+        /// Number of times that units were held back (`reorder=`).
         impair_reordered,
     }
 }
 
-/// What a driver lends to a link for one call.
+/// The time and the packet memory that a driver passes to a link for one call.
 pub struct LinkContext<'a> {
     /// The time of this call.
     pub now: Instant,
@@ -105,41 +106,42 @@ pub struct LinkContext<'a> {
     pub memory: &'a mut Memory,
 }
 
-/// Properties of a link that its port needs to know.
+/// Properties of a link that its port depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkTraits {
     /// The longest IP packet, in bytes; meaningless for cells.
     pub mtu_bytes: usize,
-    /// Whether the link takes whole TCP segments, which are cut further down (the note `cut` of a PDU).
+    /// Whether the link takes whole TCP segments, which are cut at a lower layer (see `cut` in a PDU's
+    /// notes).
     pub whole_segments: bool,
 }
 
 /// A link for units of one kind: packets or frames ([`kiban_base::Pdu`]), or cells
 /// ([`kiban_atm::TimedCell`]).
 ///
-/// PDUs from a link know the sums of their bytes, or are marked as verified.
+/// PDUs from a link carry the sums of their bytes, or are marked as verified.
 pub trait Link<U>: Send {
     /// Returns the link's properties.
     fn traits(&self) -> LinkTraits;
 
-    /// Appends what has arrived to `into`, until there are [`BURST`] units, and does the work that its
-    /// deadline was for.
+    /// Appends arrived units to `into`, until there are [`BURST`] units, and does the work for which its
+    /// deadline was set.
     ///
     /// # Errors
     /// The link is gone.
     fn receive(&mut self, lent: &mut LinkContext<'_>, into: &mut VecDeque<U>) -> io::Result<()>;
 
-    /// Sends from the front of `units` what the link can take now; the rest stays.
+    /// Sends as many units from the front of `units` as the link can take now; the rest stays.
     ///
     /// # Errors
     /// The link is gone.
     fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()>;
 
-    /// Returns the file that is readable when something has arrived, and writable when there is room again.
-    /// `None` if only time makes the link act.
+    /// Returns the file that is readable when units have arrived, and writable when there is room again;
+    /// `None` if the link acts only on its deadline.
     fn file(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns when the link must act by itself; may be early, never late.
+    /// Returns when the link must be called even if nothing arrives; may be early, never late.
     fn deadline(&self) -> Instant {
         Instant::NEVER
     }

@@ -1,13 +1,13 @@
-//! A capture as a link: its records arrive by their times, or as fast as they are taken.
+//! Replays a capture as a link: its records arrive at their recorded times, or as fast as they are read.
 //!
 //! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets of link type
 //!                  101 (also 12, 14, 228, 229), frames of 1; cells from AAL5 frames: ERF type 4 (197) and
 //!                  SUNATM (123), segmented into cells again.
-//! Direction        if records say whether they were received or sent, the received ones arrive;
-//!                  `RecordFilter` changes that.
-//! Sending          units sent into the link are counted and discarded; record the link to see them.
-//! Limits           the file is read whole. Truncated packets count as malformed.
-//! End              after the last record the link is silent.
+//! Direction        if records are marked as received or sent, only the received ones arrive; `RecordFilter`
+//!                  changes that.
+//! Sending          units sent to the link are counted and discarded; record the link to keep them.
+//! Limits           the whole file is read into memory. Truncated packets count as malformed.
+//! End              after the last record, the link is idle.
 
 use super::unit::{ReceivePage, Unit, UnitError};
 use super::{BURST, Link, LinkContext, LinkCounters, LinkTraits};
@@ -36,10 +36,10 @@ pub enum UnitKind {
 /// Which records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RecordFilter {
-    /// The received records, if the capture says which those are; otherwise all.
+    /// The received records, if the capture marks them; otherwise all.
     #[default]
     Received,
-    /// The sent records, if the capture says which those are; otherwise all.
+    /// The sent records, if the capture marks them; otherwise all.
     Sent,
     /// All.
     All,
@@ -48,10 +48,10 @@ pub enum RecordFilter {
 /// When records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Speed {
-    /// Records arrive at the intervals of their times, the first one immediately.
+    /// Records arrive at their recorded intervals, the first one immediately.
     #[default]
     Times,
-    /// Records arrive as fast as they are taken.
+    /// Records arrive as fast as they are read.
     Fast,
 }
 
@@ -62,7 +62,7 @@ struct Entry {
     range: Range<usize>,
     /// Whether the record is complete.
     is_whole: bool,
-    /// Whether it was sent, if the record says so.
+    /// Whether the record is marked as sent.
     is_sent: Option<bool>,
 }
 
@@ -113,7 +113,7 @@ impl Capture {
     /// Returns the kind of units in it, or `None` if its link type is unknown.
     pub fn unit_kind(&self) -> Option<UnitKind> {
         match self.link_type {
-            // LINKTYPE_RAW, and what some systems write for it; IPv4 and IPv6 alone.
+            // LINKTYPE_RAW and the values that some systems write for it; then IPv4 only and IPv6 only.
             LINK_TYPE_RAW | 12 | 14 | 228 | 229 => Some(UnitKind::Packets),
             LINK_TYPE_ETHERNET => Some(UnitKind::Frames),
             LINK_TYPE_ERF | LINK_TYPE_SUNATM => Some(UnitKind::Cells),
@@ -255,9 +255,9 @@ pub struct Replay {
     take: RecordFilter,
     speed: Speed,
     next: usize,
-    /// The driver's time and the capture's time of the first record.
+    /// The driver's time and the recorded time of the first record.
     origin: Option<(Instant, u64)>,
-    /// When the next record is due, once the first has arrived.
+    /// The time at which the next record is due, once the first has arrived.
     due: Instant,
     mtu_bytes: usize,
     page: ReceivePage,
@@ -287,7 +287,7 @@ impl Replay {
         self.next == self.capture.entries.len()
     }
 
-    /// Skips to the next record that arrives.
+    /// Skips to the next record that passes the filter.
     fn skip(&mut self) {
         let unwanted = match self.take {
             RecordFilter::All => None,

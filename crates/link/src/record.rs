@@ -1,13 +1,13 @@
-//! Records a link: its traffic goes into a capture that Wireshark opens, and that [`super::pcap`] replays.
+//! Records a link: writes its traffic into a capture that Wireshark can open and [`super::pcap`] can replay.
 //!
-//! Packets          are written as they are (link type 101), frames as well (1). Checksums and segmentation
-//!                  that are left to the system have not been done yet: turn offloads off if the capture's
-//!                  checksums are to be verified.
+//! Packets          packets (link type 101) and frames (link type 1) are written as they are. Checksums and
+//!                  segmentation that are left to the system have not been done yet: turn offloads off if the
+//!                  capture's checksums are to be verified.
 //! Cells            are reassembled into frames, one ERF record each (197, type 4), so that the reader can
-//!                  check trailer and CRC; records say whether they were received (interface 0) or sent (1).
-//!                  Cells that the link did not take are recorded too.
+//!                  check trailer and CRC; the interface number of a record says whether it was received (0)
+//!                  or sent (1). Cells that the link did not take are recorded too.
 //! Time             wall-clock time, with nanoseconds.
-//! Errors           a write error ends the recording, not the link; what is not recorded is counted.
+//! Errors           a write error ends the recording, not the link; units that are not recorded are counted.
 
 use super::unit::Unit;
 use super::{Link, LinkContext, LinkCounters, LinkTraits};
@@ -36,8 +36,8 @@ kiban_base::counters! {
 
 /// A recording around a link.
 pub struct Recorded<U, L: ?Sized = dyn Link<U>> {
-    /// One recorder for received units and one for sent units, because a circuit has a frame in reassembly in
-    /// each direction.
+    /// One recorder for received units and one for sent units, because a circuit may have a frame in
+    /// reassembly in each direction.
     recorders: [Recorder; 2],
     file: Option<BufWriter<File>>,
     /// Wall-clock time, in nanoseconds, at a time of the driver's clock.
@@ -50,7 +50,7 @@ pub struct Recorded<U, L: ?Sized = dyn Link<U>> {
 }
 
 impl<U: Unit, L: Link<U> + ?Sized> Recorded<U, L> {
-    /// Records a link into a new file; `frames` says that a link of PDUs carries Ethernet frames.
+    /// Records a link into a new file; `frames` is set if a PDU link carries Ethernet frames.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -129,8 +129,8 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Recorded<U, L> {
     }
 
     fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
-        // Only what the link takes is recorded. How much that is, is known only after the units have gone, so
-        // the records are made first.
+        // Only the units that the link takes are recorded. Their number is known only after the link has
+        // taken them, so the records are made first.
         let nanoseconds = self.nanoseconds(lent.now);
         self.bytes.clear();
         let mut ends = Vec::with_capacity(units.len());

@@ -1,10 +1,10 @@
-//! Units that links carry, for code that is written once for all of them: packets and frames ([`Pdu`]), cells
-//! ([`TimedCell`]).
+//! Units that links carry, abstracted for code that is common to all of them: packets and frames ([`Pdu`]),
+//! and cells ([`TimedCell`]).
 //!
-//! Copies           a unit that waits in a link, or that comes from a file, has memory of its own
-//!                  ([`Unit::Copy`]): a unit with a long delay does not hold the board's pages.
-//! Memory           a unit that enters the board's memory is copied and summed in one pass; packets share
-//!                  pages ([`ReceivePage`]).
+//! Copies           a unit that waits in a link, or that comes from a file, is a copy in separate memory
+//!                  ([`Unit::Copy`]), so a unit with a long delay does not hold the board's pages.
+//! Memory           a unit that enters the board's memory is copied and checksummed in one pass; packets
+//!                  share pages ([`ReceivePage`]).
 
 use super::LinkContext;
 use super::cells::sar;
@@ -17,12 +17,12 @@ use kiban_board::recorder::Recorder;
 use kiban_capture::{Erf, LINK_TYPE_SUNATM, SunAtm};
 use std::collections::VecDeque;
 
-/// Bytes of a packet that go into a PDU's head: the headers of TCP over IPv4 on Ethernet.
+/// Number of bytes of a packet that go into a PDU's head: the headers of TCP over IPv4 on Ethernet.
 const HEAD_BYTES: usize = 54;
 /// The longest packet or frame: an IP packet and its Ethernet header with two VLAN tags.
 pub(super) const LONGEST_BYTES: usize = kiban_tcpip::wire::ipv4::PACKET_BYTES_MAX + 22;
 
-/// Why bytes did not become a unit.
+/// Why bytes could not be turned into a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum UnitError {
@@ -58,7 +58,7 @@ impl ReceivePage {
 
 /// A unit that links carry.
 pub trait Unit: Sized + Send + 'static {
-    /// The unit in memory that does not belong to the board.
+    /// The copy of a unit, in memory that does not belong to the board.
     type Copy: Send + 'static;
 
     /// Returns the length in bytes.
@@ -83,7 +83,7 @@ pub trait Unit: Sized + Send + 'static {
     /// Makes a unit from a copy; `None` if there is no memory.
     fn from_copy(copy: &Self::Copy, page: &mut ReceivePage, lent: &mut LinkContext<'_>) -> Option<Self>;
 
-    /// Applies impairments to a copy that would arrive at `at`; passes what arrives instead to `put`.
+    /// Applies impairments to a copy that would arrive at `at`; passes the resulting copies to `put`.
     fn impair(
         copy: Self::Copy,
         at: Instant,
@@ -110,7 +110,7 @@ pub trait Unit: Sized + Send + 'static {
     fn record(&self, recorder: &mut Recorder, nanoseconds: u64, interface: u8, target: &mut Vec<u8>);
 }
 
-/// A packet or frame in memory of its own, with the notes of its PDU.
+/// A packet or frame in separate memory, with the notes of its PDU.
 #[derive(Clone, Debug)]
 pub struct PduCopy {
     bytes: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Boards in real time on links: a megabyte in each direction over TCP, compared byte by byte; with the
-//! kernel as the peer; and with a capture as the peer.
+//! Boards in real time on links: a megabyte in each direction over TCP, compared byte by byte; also with the
+//! kernel, and with a capture, as the peer.
 
 mod net;
 
@@ -490,7 +490,7 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     let clock = Clock::new();
     let mut driver = Driver::new(board(&link, 1, Mac([2, 0, 0, 0, 0, 1])), clock).expect("files");
     driver.attach(0, link);
-    // A SYN needs two cells, of which this link takes one.
+    // A SYN needs two cells, but this link takes one.
     driver.add(Box::new(Exchange::new(OWN[1], Some(OWN[0]), BYTES)));
     let mut waiting = driver.waiting(Wait::Interrupt);
     let until = clock.now() + Duration::from_secs(10);

@@ -1,9 +1,9 @@
-//! One test suite for all links: the contract that every link keeps, whatever it uses as transport.
+//! One test suite for all links: the contract that every link must keep, whatever its transport.
 //!
-//! A *pair* is two ends that are joined. What is sent at one end arrives at the other, whole and in order; no
-//! call blocks; units that do not belong to the link are counted; a lost peer is reported as an error. On
-//! links of packets or frames, an item is one of them; on links of cells it is an AAL5 frame, which the test
-//! segments and reassembles with code that the links do not use.
+//! A *pair* is two connected links. Units sent at one end arrive at the other, whole and in order; no call
+//! blocks; units that do not belong to the link are counted; a lost peer is reported as an error. On links of
+//! packets or frames, an item is one of them; on links of cells it is an AAL5 frame, which the test segments
+//! and reassembles with code that the links do not use.
 
 mod net;
 
@@ -27,7 +27,7 @@ use std::time::Duration;
 const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 const CIRCUIT: Vc = Vc::new(0, 100);
 
-/// A link, and the packet memory that a board would lend to it.
+/// A link, and the packet memory that a board would provide.
 struct End {
     link: AnyLink,
     memory: Memory,
@@ -75,7 +75,7 @@ impl End {
         }
     }
 
-    /// Queues an item, and sends what the link accepts.
+    /// Queues an item, and sends as much as the link accepts.
     fn send(&mut self, item: &[u8]) -> io::Result<()> {
         match self.link.unit_kind() {
             UnitKind::Cells => cut(item, &mut self.cells),
@@ -103,7 +103,7 @@ impl End {
         }
     }
 
-    /// Calls the link once; received units are appended to `came`.
+    /// Calls the link once and appends received units to `came`.
     fn pull(&mut self) -> io::Result<()> {
         let lent = &mut LinkContext { now: self.clock.now(), memory: &mut self.memory };
         match &mut self.link {
@@ -218,7 +218,7 @@ fn cut(frame: &[u8], into: &mut VecDeque<TimedCell>) {
     }
 }
 
-/// Builds an item of a length; for frames it begins with MACs and an EtherType.
+/// Builds an item of a given length; a frame begins with MAC addresses and an EtherType.
 fn item(end: &End, length: usize, seed: usize) -> Vec<u8> {
     let mut item: Vec<u8> = (0..length).map(|place| (place * 7 + place / 251 + seed * 31) as u8).collect();
     if end.link.unit_kind() == UnitKind::Frames {
@@ -234,7 +234,7 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Stops the kernel from sending packets of its own on new interfaces.
+/// Stops the kernel from sending its own packets on new interfaces.
 fn hush() {
     let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
 }
@@ -353,8 +353,8 @@ fn close(one: &str, ends: (End, End)) {
     }
 }
 
-/// Waits until the bridge between the ends forwards. The probes have another EtherType than items, since some
-/// may arrive late.
+/// Waits until the bridge between the ends forwards. The probes have a different EtherType from items, since
+/// some may arrive late.
 fn is_through(first: &mut End, second: &mut End) {
     let mut probe = item(first, 64, 0);
     probe[12..14].copy_from_slice(&[0x88, 0xb6]);
@@ -387,7 +387,7 @@ fn units_arrive_complete_and_in_order_both_ways() {
         for reversed in [false, true] {
             let (from, to) = if reversed { (&mut second, &mut first) } else { (&mut first, &mut second) };
             let mut torn = 0;
-            // When nothing has arrived, the call returns at once, with nothing.
+            // If nothing has arrived, the call returns at once without units.
             to.pull().expect("the link is up");
             assert_eq!(to.items(), Vec::<Vec<u8>>::new(), "{name}");
             // Send the items one by one, then in a burst that fits every queue on the path.
@@ -842,7 +842,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 assert!(came.len() == 353 && came.iter().all(|came| *came == cell));
             }
         }
-        // This thread ran both ends, so each costs half of its CPU time.
+        // This thread ran both ends, so each end used half of its CPU time.
         let nanos = (kiban_os::clock::thread_cpu_nanos() - before) / 2;
         println!("353,000 cells each way, {name}: {:.3} s of a core at each end", nanos as f64 * 1e-9);
         assert!(nanos < 1_000_000_000, "{name}: {nanos} ns");

@@ -1,16 +1,16 @@
 //! Captures the packets of one TCP connection (AF_PACKET).
 //!
-//! Purpose          to find out which side waited for the other, and to write a capture file for other tools.
+//! Purpose          find out which side waited for the other, and write a capture file for other tools.
 //! Method           a packet socket receives from all interfaces; a classic BPF program drops everything
 //!                  except packets between the two ports. Packets start with their IP header, whatever the
 //!                  interface. They stay in the socket's buffer until [`Capture::drain`] is called, without a
-//!                  thread, because captures have only some hundred packets.
+//!                  thread, because captures have only a few hundred packets.
 //! Duplicates       if a packet crosses several interfaces of the host (a bridge, loopback), only the copy
 //!                  from the first interface is kept, and on loopback only the copy that arrives.
 //! Timestamps       are taken by the kernel, on the wall clock. [`Capture::clock_stepped`] reports whether
-//!                  that clock was set meanwhile, which makes gaps meaningless.
-//! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads a "packet"
-//!                  may be many segments.
+//!                  that clock was set in the meantime, which makes gaps meaningless.
+//! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads, a "packet"
+//!                  may consist of many segments.
 //! Not implemented  rings shared with the kernel, promiscuous mode, IPv6 extension headers.
 
 use kiban_capture as pcap;
@@ -20,13 +20,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Bytes kept of each packet: all headers with options.
+/// Number of bytes kept of each packet: all headers, including options.
 pub const KEPT_BYTES: usize = 160;
-/// Maximum number of packets of a capture; later packets are lost.
+/// Maximum number of packets in a capture; later packets are lost.
 pub const FRAMES_MAX: usize = 20_000;
-/// Requested size of the socket's buffer, for some thousand packets.
+/// Requested size of the socket's buffer, for a few thousand packets.
 const BUFFER_BYTES: i32 = 16 << 20;
-/// How far the two clocks may diverge before the wall clock counts as set.
+/// How far the two clocks may diverge before the wall clock is assumed to have been set.
 const STEP_NANOS: u64 = 2_000_000;
 /// How far the timestamps of two CPUs may disagree.
 const DISORDER_NANOS: u64 = 1_000_000;
@@ -124,8 +124,8 @@ impl Capture {
     }
 
     /// Drops packets whose timestamp is later than that of a packet received after them. The kernel switches
-    /// timestamps on in a work queue, slightly after the request; packets that passed before that are stamped
-    /// when they are read.
+    /// timestamps on in a work queue, slightly after the request; packets that passed before that get the
+    /// time at which they are read.
     fn drop_unstamped(&mut self, nanoseconds: u64) {
         while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
             self.frames.pop();

@@ -1,10 +1,10 @@
-//! UDP datagrams with the kernel's arrival time: the reader's own delay does not affect the figures.
+//! UDP datagrams with the kernel's arrival time, so that the reader's own delay does not affect the figures.
 //!
 //! Timestamps       SO_TIMESTAMPNS uses the real-time clock. Its offset from the monotonic clock is read for
 //!                  each datagram, so that setting the clock affects one datagram at most. A datagram without
 //!                  a timestamp gets the time of reading.
-//! Drops            datagrams that found the socket's buffer full are lost by this host, not by the network.
-//!                  [`Datagrams::drops`] counts them.
+//! Drops            datagrams dropped because the socket's buffer is full are lost in this host, not in the
+//!                  network. [`Datagrams::drops`] counts them.
 
 use super::capture::{clock_offset, set, stamp};
 use kiban_os::clock::machine_nanos;
@@ -31,8 +31,8 @@ pub struct Came {
 }
 
 impl Datagrams {
-    /// Binds an address (with port 0 the system chooses the port), with a receive buffer of `buffer_bytes` if
-    /// the system grants it.
+    /// Binds an address (if the port is 0, the system chooses one), with a receive buffer of `buffer_bytes`
+    /// if the system grants it.
     ///
     /// # Errors
     /// A system call failed.

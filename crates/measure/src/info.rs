@@ -1,7 +1,7 @@
-//! TCP_INFO: the kernel's data on a connection.
+//! TCP_INFO: the kernel's data about a connection.
 //!
-//! Layout           `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`. It has only grown at its end, so
-//!                  it is read by length: fields that an older kernel lacks are `None`.
+//! Layout           `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`. It has only ever been extended
+//!                  at its end, so it is read by length: fields that an older kernel lacks are `None`.
 //! Units            times are in microseconds, including `ato` and `rto`; sizes are in bytes.
 
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ const ROOM_BYTES: usize = 512;
 pub struct TcpInfo {
     /// Retransmission timeout, us.
     pub rto_us: u32,
-    /// Delayed-ACK timeout of this end, us; zero if there was none yet.
+    /// Delayed-ACK timeout of this end, us; zero if there has not been one yet.
     pub ato_us: u32,
     /// The current MSS for sending, bytes. Linux limits it to half of the largest window seen.
     pub snd_mss: u32,
@@ -45,9 +45,9 @@ pub struct TcpInfo {
     pub data_segs_out: Option<u32>,
     /// Time with unsent or unacknowledged data, us (4.10).
     pub busy_us: Option<u64>,
-    /// The part of `busy_us` in which the peer's window was full, us (4.10).
+    /// The part of `busy_us` during which the peer's window was full, us (4.10).
     pub rwnd_limited_us: Option<u64>,
-    /// The part of `busy_us` in which the send buffer was too small, us (4.10).
+    /// The part of `busy_us` during which the send buffer was too small, us (4.10).
     pub sndbuf_limited_us: Option<u64>,
     /// The peer's window, bytes (5.4).
     pub snd_wnd: Option<u32>,
@@ -57,7 +57,7 @@ impl TcpInfo {
     /// Reads the data of a TCP socket.
     ///
     /// # Errors
-    /// A system call failed: not a TCP socket.
+    /// A system call failed; for example, the socket is not a TCP socket.
     pub fn of(socket: &impl AsFd) -> io::Result<TcpInfo> {
         let mut room = [0u8; ROOM_BYTES];
         let mut length = ROOM_BYTES as libc::socklen_t;

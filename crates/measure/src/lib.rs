@@ -1,10 +1,9 @@
-//! What the operating system reports about TCP connections, for measuring real networks.
+//! The operating system's data about TCP connections, for measuring real networks.
 //!
-//! Purpose          sockets with chosen buffers, MSS and congestion control; the kernel's data on a
-//!                  connection and on the host; and the packets themselves.
+//! Purpose          provides sockets with chosen buffers, MSS and congestion control; the kernel's data about
+//!                  a connection and about the host; and the packets themselves.
 //! Limits           Linux only: TCP_INFO, /proc/net and AF_PACKET.
-//! Not covered      interpretation: the evidence is collected here, and is explained in the crate
-//!                  `kiban_lab`.
+//! Not covered      interpretation: the evidence is collected here, and interpreted by the crate `kiban_lab`.
 //!
 //! ```
 //! use kiban_measure::{Settings, TcpInfo};

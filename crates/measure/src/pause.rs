@@ -14,14 +14,14 @@ pub fn readable(socket: &impl AsFd, timeout: Duration) -> io::Result<bool> {
     let mut files = [PollFd::new(socket, PollFlags::IN)];
     match poll(&mut files, Some(&timespec(timeout))) {
         Ok(ready) => Ok(ready > 0),
-        // On a signal, report that nothing is readable: the caller checks the time in any case.
+        // On a signal, report that nothing is readable; the caller checks the time anyway.
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Waits until one of several sockets is readable, or has a connection to accept. Returns for each whether it
-/// is.
+/// Waits until one of several sockets is readable, or has a connection to accept. Returns for each socket
+/// whether it is ready.
 ///
 /// # Errors
 /// A system call failed.

@@ -3,7 +3,7 @@
 //! Order     buffers determine the window scale, and the SYN carries the MSS, so both are set before
 //!           `connect` and `listen`; accepted connections inherit the options of the listener.
 //! Buffers   Linux doubles a requested size for its own overhead (socket(7)) and limits it
-//!           (`net.core.wmem_max`). [`Given`] has the result.
+//!           (`net.core.wmem_max`). [`Given`] contains the resulting sizes.
 
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -24,10 +24,10 @@ pub struct Settings {
     /// SO_RCVBUF, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receive_bytes: Option<u32>,
-    /// TCP_NODELAY: Nagle's algorithm is off.
+    /// TCP_NODELAY: whether Nagle's algorithm is off.
     #[serde(default)]
     pub no_delay: bool,
-    /// TCP_MAXSEG, bytes: the most payload in a segment.
+    /// TCP_MAXSEG: maximum payload of a segment, bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mss_bytes: Option<u32>,
     /// TCP_CONGESTION, by its name.
@@ -78,7 +78,7 @@ impl Settings {
         Ok(socket.into())
     }
 
-    /// Listens with these settings; port 0 means any free port. `accept` does not block.
+    /// Listens with these settings; port 0 means any free port. Calls of `accept` do not block.
     ///
     /// # Errors
     /// A system call failed.

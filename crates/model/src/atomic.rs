@@ -9,12 +9,12 @@ thread_local! {
 }
 
 /// Weakens one ordering (`Acquire`, `Release`, or `SeqCst` of fences) to `Relaxed` in all models that this
-/// thread runs: they must fail.
+/// thread runs; these must then fail.
 pub fn weaken(ordering: Ordering) {
     WEAKENED.set(Some(ordering));
 }
 
-/// A fence; no fence if a canary removes `SeqCst`.
+/// A fence, or no fence if a canary removes `SeqCst`.
 pub(crate) fn fence(asked: Ordering) {
     if WEAKENED.get() != Some(asked) {
         loom::sync::atomic::fence(asked);
@@ -35,7 +35,7 @@ macro_rules! watched {
         #[derive(Debug)]
         pub(crate) struct $name(loom::sync::atomic::$name);
 
-        #[allow(dead_code, reason = "not every structure needs every call of every width")]
+        #[allow(dead_code, reason = "each structure uses only some operations and widths")]
         impl $name {
             pub(crate) fn new(value: $number) -> Self {
                 Self(loom::sync::atomic::$name::new(value))
@@ -116,7 +116,7 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// A cell whose accesses the checker watches: taking the pointer counts as a write at that moment.
+/// A cell whose accesses the checker watches: taking the pointer counts as a write at that time.
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {

@@ -1,29 +1,29 @@
 //! Lock-free structures under a model checker (loom): files of `base`, `os` and `verbs` are compiled here
-//! unchanged, with the checker's atomics in place of the processor's.
+//! unchanged, with the checker's atomics instead of the processor's.
 //!
-//! Purpose   every interleaving, and every reordering that the memory model allows, of short runs with two or
-//!           three threads.
+//! Purpose   check every interleaving, and every reordering that the memory model allows, of short runs with
+//!           two or three threads.
 //! Payload   is kept in cells that the checker watches: a thread that accesses one while another may
 //!           write it has broken the structure's promise of exclusive access.
 //! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which proves
 //!           that it can detect the bug.
 //! Bounds    two preemptions per run. The checker does not detect that a thread could have run before a load
-//!           if the same location is loaded again before it is written: models yield where that matters.
+//!           if the same location is loaded again before it is written: models yield where this matters.
 //! Elsewhere the doorbell, which is generic over its atomics, is checked in `base/tests/bell_model.rs`.
 //! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks; the code that
-//!           uses `os/src/flag.rs`, of which the models have the two patterns only; and:
+//!           uses `os/src/flag.rs` (the models contain only its two usage patterns); and:
 //!           - `sandbox/src/threads.rs`: a counter shared by a thread and its own signal handlers. The
 //!             checker has no signals.
 //!           - `link/src/frames/xsk.rs`: the rings of AF_XDP, whose other side is the kernel.
-//!           - counters that are Relaxed everywhere, which order nothing.
+//!           - counters that are Relaxed everywhere, and do not order other accesses.
 
-// The structures' own tests run in their crates, which have what they need.
+// The structures' own tests run in their crates, which have the dependencies that they need.
 #![cfg(not(test))]
 
 extern crate alloc;
 
 mod atomic;
-#[allow(dead_code, unreachable_pub, reason = "of each file, only what threads share is run here")]
+#[allow(dead_code, unreachable_pub, reason = "only the code that threads share is run here")]
 #[path = "../../os/src/flag.rs"]
 mod flag;
 #[path = "../../os/src/turn/followers.rs"]
@@ -33,7 +33,7 @@ mod followers;
     missing_docs,
     unused_unsafe,
     unreachable_pub,
-    reason = "only what threads share is run here; a model's memory needs no care"
+    reason = "only the code that threads share is run here; freeing memory does not matter in a model"
 )]
 #[path = "../../base/src/pipe.rs"]
 mod pipe;
@@ -78,7 +78,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
 
 /// A slot that is passed to another thread.
 struct Out(NonNull<Slot<u32>>);
-// SAFETY: this is what the model checks: the pool gives a slot to one thread at a time.
+// SAFETY: the pool gives a slot to one thread at a time, which is the property that the model checks.
 unsafe impl Send for Out {}
 
 impl Out {
@@ -134,7 +134,7 @@ impl Drop for Watched {
 /// longer used.
 pub fn the_last_returned_slot_frees_a_dropped_pool() {
     struct Out(NonNull<Slot<Watched>>);
-    // SAFETY: this is what the model checks: the pool gives a slot to one thread at a time.
+    // SAFETY: the pool gives a slot to one thread at a time, which is the property that the model checks.
     unsafe impl Send for Out {}
     check(|| {
         // The checker reports an `Arc` that is leaked, or freed twice.
@@ -158,7 +158,7 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
 }
 
 /// Three threads drop three references to one value, each after reading it; the last one writes to it.
-#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
+#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs its threads on one OS thread")]
 pub fn the_last_reference_is_exclusive() {
     check(|| {
         let shared = Arc::new((
@@ -254,8 +254,8 @@ pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
     });
 }
 
-/// Two threads take a spin lock, each twice, and write to what it guards.
-#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
+/// Two threads take a spin lock, each twice, and write to the value that it guards.
+#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs its threads on one OS thread")]
 pub fn the_holder_of_a_spin_lock_has_exclusive_access() {
     check(|| {
         let shared = Arc::new((SpinLock::new(), loom::cell::UnsafeCell::new(0)));
@@ -310,8 +310,9 @@ impl Turn {
     }
 }
 
-/// Two threads drive or follow until each has driven: neither sleeps while no thread drives. `notes_late`:
-/// the number of the last call is recorded after the lock was tried, which is a bug.
+/// Two threads drive or follow until each has driven: the model checks that neither sleeps while no thread
+/// drives. With `notes_late`, the number of the last call is recorded after the lock was tried, which is a
+/// bug.
 pub fn no_thread_sleeps_while_none_drives(notes_late: bool) {
     check(move || {
         let turn = Arc::new(Turn {
@@ -345,7 +346,7 @@ pub fn no_thread_sleeps_while_none_drives(notes_late: bool) {
     });
 }
 
-/// An rsocket that waits for one thing, and its channel.
+/// An rsocket that waits for a single event, and its channel.
 struct Waited {
     has_happened: loom::sync::Mutex<bool>,
     sleeping: loom::sync::Mutex<()>,
@@ -406,9 +407,9 @@ impl Waited {
     }
 }
 
-/// Two threads wait for an event that a third announces once: neither keeps sleeping after the other has
-/// taken the event. `enters_late`: a thread counts itself only after releasing the socket's lock, which is a
-/// bug.
+/// Two threads wait for an event that a third announces once: neither must keep sleeping after the other has
+/// taken the event. With `enters_late`, a thread counts itself only after releasing the socket's lock, which
+/// is a bug.
 pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
     check(move || {
         let socket = Arc::new(Waited {
@@ -432,7 +433,7 @@ struct Link {
     before: Option<&'static Link>,
 }
 
-// SAFETY: this is what the model checks: a published value is only read.
+// SAFETY: a published value is only read, which is the property that the model checks.
 unsafe impl Sync for Link {}
 
 impl Link {
@@ -444,7 +445,7 @@ impl Link {
         Link { value, before }
     }
 
-    /// Reads this value and all before it, and counts them.
+    /// Reads this value and all earlier ones, and counts them.
     fn read(&self) -> usize {
         core::iter::successors(Some(self), |link| link.before)
             // SAFETY: no thread writes to a published value.
@@ -453,13 +454,14 @@ impl Link {
     }
 }
 
-/// A place to publish links; when it is dropped, all links are freed, unlike those of a process.
+/// A location at which links are published. When it is dropped, all links are freed, unlike those of a
+/// process.
 struct Links(Published<Link>);
 
 impl Links {
     fn new() -> (Arc<Links>, loom::sync::Arc<()>) {
         let none = atomic::AtomicPtr::new(core::ptr::null_mut());
-        // The checker detects a value that is leaked or freed twice by the witness's count.
+        // The checker uses the witness's count to detect values that are leaked or freed twice.
         (Arc::new(Links(Published(none))), loom::sync::Arc::new(()))
     }
 }
@@ -467,7 +469,7 @@ impl Links {
 impl Drop for Links {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The checker has already failed: do not report the values' drops as well.
+            // The checker has already reported a failure, so do not report the values' drops as well.
             return;
         }
         let mut next = self.0.get().map(core::ptr::from_ref);
@@ -498,8 +500,8 @@ pub fn concurrent_first_users_of_a_published_value_share_it() {
     });
 }
 
-/// Two threads each try once to prepend a link to a list while a third reads it: every link that it finds is
-/// complete.
+/// Two threads each try once to prepend a link to a list while a third reads it: every link that the reader
+/// finds must be complete.
 pub fn readers_of_a_published_list_see_each_link_whole() {
     check(|| {
         let (links, witness) = Links::new();
@@ -539,8 +541,8 @@ impl Event {
 }
 
 /// Two threads each write a value, set their own flag and ring; a third sleeps until it has seen both flags,
-/// and reads the values. `rings_first`: a thread rings before it sets its flag, which is a bug.
-#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs all of its threads on one")]
+/// and reads the values. With `rings_first`, a thread rings before it sets its flag, which is a bug.
+#[expect(clippy::arc_with_non_send_sync, reason = "the checker runs its threads on one OS thread")]
 pub fn a_sleeper_sees_each_flag_and_what_was_written_before(rings_first: bool) {
     check(move || {
         let shared =
@@ -566,7 +568,7 @@ pub fn a_sleeper_sees_each_flag_and_what_was_written_before(rings_first: bool) {
                 let (flag, value) = &shared.0[*number];
                 let is_set = flag.take();
                 if is_set {
-                    // SAFETY: the flag was set, and its thread writes no more.
+                    // SAFETY: the flag was set, so its thread no longer writes.
                     value.with(|value| assert_eq!(unsafe { *value }, 1));
                 }
                 !is_set
@@ -581,8 +583,8 @@ pub fn a_sleeper_sees_each_flag_and_what_was_written_before(rings_first: bool) {
 }
 
 /// Two entries are added to a locked queue, with a ring after each; the consumer locks the queue only if the
-/// flag says that it has entries. `sets_late`: the consumer sets the flag after releasing the lock, which is
-/// a bug.
+/// flag says that it has entries. With `sets_late`, the consumer sets the flag after releasing the lock,
+/// which is a bug.
 pub fn a_flag_that_mirrors_a_locked_queue_hides_no_entry(sets_late: bool) {
     check(move || {
         let shared = Arc::new((loom::sync::Mutex::new(0), Flag::default(), Event::new()));

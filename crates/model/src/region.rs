@@ -1,5 +1,5 @@
-//! Memory shared by two sides, as rings and pipes use it: words are the checker's atomics, payload bytes its
-//! cells.
+//! Memory shared by two sides, as used by rings and pipes: words are the checker's atomics, and payload bytes
+//! are its cells.
 
 use crate::atomic::AtomicU32;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ impl Region {
     }
 }
 
-/// An offset in shared memory, in place of a pointer.
+/// An offset in shared memory, used instead of a pointer.
 #[derive(Clone, Copy)]
 pub(crate) struct Base<'a> {
     memory: &'a Memory,
@@ -72,7 +72,7 @@ impl<'a> Base<'a> {
         std::ptr::null()
     }
 
-    /// The checker's memory itself records where words are.
+    /// The checker's memory records where the words are.
     #[expect(clippy::extra_unused_type_parameters, reason = "pointers are cast so")]
     pub(crate) fn cast<T>(self) -> Base<'a> {
         self

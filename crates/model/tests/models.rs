@@ -1,14 +1,16 @@
-//! Runs lock-free structures in every order; and each again with an ordering weakened, which must fail.
+//! Runs the models of the lock-free structures in every order, and runs each again with a weakened ordering,
+//! which must fail.
 
 use kiban_model as model;
 use std::panic::catch_unwind;
 use std::sync::atomic::Ordering::{self, Acquire, Release, SeqCst};
 
-/// Checks that the model holds as shipped, and fails without any of these orderings.
+/// Checks that the model passes with the production code, and fails if any one of these orderings is
+/// weakened.
 fn holds_and_needs(run: fn(), orderings: &[Ordering]) {
     run();
     for &ordering in orderings {
-        // In its own thread, so that the weakening affects no other test.
+        // Run in a separate thread, so that the weakened ordering does not affect other tests.
         let found = std::thread::spawn(move || {
             model::weaken(ordering);
             catch_unwind(run).is_err()

@@ -1,6 +1,6 @@
 //! Channels between two processes of one host: shared memory, and doorbells to wake each other.
 //!
-//! Memory           a sealed memfd that the callee creates. Its first two cache lines are the doorbells, the
+//! Memory           a sealed memfd that the callee creates. Its first two cache lines are the doorbells; the
 //!                  rest belongs to the user of the channel.
 //!
 //! ```text
@@ -9,15 +9,15 @@
 //! 128  …
 //! ```
 //!
-//! Set-up           over a stream socket with a name in a directory of this user's ([`names`]), or at a path
-//!                  if the channel must cross network namespaces. The caller sends one message: how many
-//!                  bytes of memory it wants (64 bits, little endian), and its name. The callee answers with
-//!                  the memfd, or with the reason why it refuses the call. From then on, a byte on the socket
-//!                  wakes a sleeping side. Both ends must belong to one user (SO_PEERCRED), or the other end
-//!                  to root.
-//! Callee           takes no descriptor from a caller: closing one could block for ever, even when the
-//!                  process ends ([`crate::unix::closing`]).
-//! End              the socket stays open as long as both sides live. Its hang-up ends the channel, whatever
+//! Set-up           a channel is set up over a stream socket with a name in one of this user's directories
+//!                  ([`names`]), or at a path if the channel must cross network namespaces. The caller sends
+//!                  one message: the number of bytes of memory that it wants (64 bits, little endian), and
+//!                  its name. The callee answers with the memfd, or with the reason for refusing the call.
+//!                  From then on, a byte on the socket wakes a sleeping side. Both ends must belong to one
+//!                  user (SO_PEERCRED), or the other end to root.
+//! Callee           the callee takes no descriptor from a caller: closing one could block forever, even when
+//!                  the process ends ([`crate::unix::closing`]).
+//! End              the socket stays open as long as both sides exist. A hang-up ends the channel, whatever
 //!                  the cause.
 //! Trust            the memfd must be sealed against shrinking before it is mapped, and must not use huge
 //!                  pages, or reading it could kill the process ([`is_plain_memory`]). This socket is the
@@ -41,15 +41,15 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Length limit of a name and of a refusal reason, in bytes.
+/// Maximum length of a name and of a refusal reason, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 /// Bytes before the memory that belongs to the user of the channel.
 pub const FRONT_BYTES: usize = 128;
 
-/// The most attempts to send a wake-up while the system is out of memory.
+/// Maximum number of attempts to send a wake-up while the system is out of memory.
 const WAKES_MAX: usize = 16;
 const HELLO: &[u8; 8] = b"kiban-s4";
-/// Bytes of a caller's hello before its name.
+/// Number of bytes before the name in a caller's message.
 const CALL_BYTES: usize = HELLO.len() + 8;
 
 /// A mapping of shared memory into this process.
@@ -74,7 +74,8 @@ impl Drop for Mapping {
 /// Maps a memfd that cannot shrink, if its length is within `bytes`.
 ///
 /// # Errors
-/// The memfd's length is not within `bytes`, it may shrink, it uses huge pages, or the system call fails.
+/// The memfd's length is not within `bytes`, the memfd may shrink or uses huge pages, or the system call
+/// fails.
 pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
     if !is_plain_memory(memory) {
         let message = "shared memory must be a memfd without huge pages, which can be lost: create it without \
@@ -155,7 +156,7 @@ impl ChannelListener {
         Ok(ChannelListener { listener: Listener::open(path, SocketType::STREAM)? })
     }
 
-    /// Accepts the next waiting caller, if there is one. Errors count as no caller.
+    /// Accepts the next waiting caller, if there is one. An error is treated as if there were no caller.
     pub fn try_accept(&self) -> Option<PendingChannel> {
         self.accept().ok().flatten()
     }
@@ -179,17 +180,17 @@ impl AsFd for ChannelListener {
 /// One side of a channel whose set-up is not complete: it waits for the other side's message.
 #[derive(Debug)]
 pub struct PendingChannel {
-    /// The socket, until the channel takes it.
+    /// The socket, until the channel takes it over.
     socket: Option<Peer>,
     /// Bytes of memory that the caller wants; `None` on the callee's side.
     wanted: Option<usize>,
 }
 
 impl PendingChannel {
-    /// Calls a listener by its name, for a memory of `bytes`; `own` is the caller's name, or empty.
+    /// Calls a listener by its name and requests `bytes` of memory; `own` is the caller's name, or empty.
     ///
     /// # Errors
-    /// There is no listener of that name, or it belongs to another user.
+    /// There is no listener with that name, or it belongs to another user.
     pub fn connect(name: &[u8], own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         validate_name(name)?;
         let file = names::file(name)?;
@@ -215,7 +216,7 @@ impl PendingChannel {
     /// Calls a board's listener, with the checks of [`names::call`].
     ///
     /// # Errors
-    /// As [`PendingChannel::connect`]; or the listener is not to be trusted.
+    /// As [`PendingChannel::connect`]; also if the listener cannot be trusted.
     pub fn connect_to_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         PendingChannel::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
     }
@@ -225,7 +226,7 @@ impl PendingChannel {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match send(&socket, &[&(bytes as u64).to_le_bytes(), own], None) {
-            // The callee has already refused the call and hung up; `complete` receives its reason.
+            // The callee has already refused the call and hung up; `complete` receives the reason.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             sent => sent?,
@@ -234,7 +235,7 @@ impl PendingChannel {
     }
 
     /// Returns the channel once the other side's message has arrived, and `None` before that. On the callee's
-    /// side, a caller may ask for a memory size within `bytes`.
+    /// side, `bytes` is the range of memory sizes that a caller may request.
     ///
     /// # Errors
     /// The other side hung up, sent a malformed message, or refused the call (with its reason).
@@ -242,12 +243,12 @@ impl PendingChannel {
         self.complete_if(bytes, |_, _| Ok(()))
     }
 
-    /// Like [`PendingChannel::complete`], for a callee that decides by the caller's name and the number of
-    /// bytes it wants. If `judge` returns a reason to refuse the call, it is sent to the caller, cut to
-    /// [`NAME_BYTES_MAX`].
+    /// Like [`PendingChannel::complete`], for a callee that decides according to the caller's name and the
+    /// number of bytes that it wants. If `judge` returns a reason to refuse the call, it is sent to the
+    /// caller, cut to [`NAME_BYTES_MAX`].
     ///
     /// # Errors
-    /// As [`PendingChannel::complete`]; or the call was refused.
+    /// As [`PendingChannel::complete`]; also if the call was refused.
     pub fn complete_if(
         &mut self,
         bytes: RangeInclusive<usize>,
@@ -306,11 +307,11 @@ impl PendingChannel {
 }
 
 impl PendingChannel {
-    /// Refuses a call with a reason, whether or not the caller has sent its message.
+    /// Refuses a call and sends the reason, whether or not the caller has sent its message.
     pub fn refuse(&self, why: &str) {
         let bytes = why.floor_char_boundary(NAME_BYTES_MAX);
         if let Some(socket) = &self.socket {
-            // If the caller is gone, the reason is not read.
+            // If the caller is gone, the reason is lost.
             let _ = send(socket, &[&why.as_bytes()[..bytes]], None);
         }
     }
@@ -343,7 +344,7 @@ fn send(socket: &Peer, words: &[&[u8]], memory: Option<BorrowedFd<'_>>) -> io::R
     if sent == hello.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
-/// Returns whether the call can be repeated later.
+/// Returns whether the call may be retried later.
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -398,21 +399,21 @@ impl Channel {
         }
     }
 
-    /// Wakes the other side through the socket. A lost wake-up would leave it asleep for ever, so if the
-    /// system keeps refusing a byte although there is room, this shuts the socket down, which both sides
-    /// notice.
+    /// Wakes the other side through the socket. A lost wake-up would leave the other side asleep forever. So
+    /// if the system keeps refusing a byte although there is room, this shuts the socket down, which both
+    /// sides notice.
     fn wake_peer(&self) {
         use rustix::io::Errno;
         for _ in 0..WAKES_MAX {
             match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
                 Err(Errno::AGAIN) if self.has_room() => std::thread::yield_now(),
-                // If the socket is full, the unread bytes already wake the other side; if it is closed,
-                // nobody sleeps at the other side.
+                // If the socket is full, the unread bytes already wake the other side; if it is closed, the
+                // other side is not asleep.
                 _ => return,
             }
         }
-        // Needs no memory, and fails only if the socket is no longer connected.
+        // This needs no memory, and fails only if the socket is no longer connected.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
@@ -423,13 +424,13 @@ impl Channel {
         rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) != Ok(0)
     }
 
-    /// Reads the wake-up bytes, a bounded number of them. Returns whether the other side has gone: it closed
+    /// Reads the wake-up bytes, a bounded number of them. Returns whether the other side is gone: it closed
     /// the channel, its process ended, or it sent descriptors, which are not accepted.
     pub fn is_gone(&self) -> bool {
         let mut bytes = [0u8; 4096];
         // Read until the socket is empty: the peer's hang-up may follow a wake-up byte, and an edge-triggered
         // epoll reports both as one event. The count is bounded, so that a peer that keeps sending does not
-        // keep this thread here.
+        // keep this thread in the loop.
         for _ in 0..4 {
             match self.socket.receive(&mut bytes) {
                 Ok(0) => return true,
@@ -440,7 +441,7 @@ impl Channel {
         false
     }
 
-    /// Returns the socket: readable when the other side rings, hung up when the other side has gone.
+    /// Returns the socket: readable when the other side rings, hung up when the other side is gone.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -570,8 +571,8 @@ mod tests {
         drop(callee);
         let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
         assert_eq!(reason, long[..NAME_BYTES_MAX]);
-        // A listener may refuse without reading the caller's message; a long reason is cut between
-        // characters.
+        // A listener may refuse without reading the caller's message; a long reason is truncated at a
+        // character boundary.
         let mut caller = call();
         listener.try_accept().expect("a caller is waiting").refuse(&"ü".repeat(NAME_BYTES_MAX));
         let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();

@@ -1,13 +1,14 @@
 //! The clocks of the operating system.
 //!
-//! Purpose          the one place where real time becomes an [`Instant`]; cheap readings for measurements.
+//! Purpose          the only place where real time becomes an [`Instant`]; also cheap readings for
+//!                  measurements.
 //! Time             [`Clock`] counts from its creation on the system's monotonic clock and never goes back.
-//! Ticks            [`ticks`] reads the cheapest counter available, to measure the cost of one PDU in one
-//!                  layer; [`TickScale`] converts a difference of ticks to nanoseconds.
-//! CPU time         of the process or of the thread, from the scheduler's accounting; includes running
-//!                  threads.
-//! CPU              [`pin_thread`] keeps the calling thread on one CPU, so that caches and counters stay the
-//!                  same.
+//! Ticks            [`ticks`] reads the cheapest counter available, to measure the cost of one PDU in a
+//!                  single layer; [`TickScale`] converts a difference of ticks to nanoseconds.
+//! CPU time         CPU time of the process or of the thread, from the scheduler's accounting, including
+//!                  threads that are running.
+//! CPU              [`pin_thread`] keeps the calling thread on one CPU, so that its caches and tick counter
+//!                  do not change.
 //! Limits           an `Instant` holds 584 years; reading the tick counter is not ordered with the
 //!                  instructions around it. The date ([`unix_seconds`]) is for records only; no decision may
 //!                  depend on it.
@@ -30,7 +31,7 @@ pub struct Clock {
 
 impl Clock {
     /// Returns a clock that reads zero now.
-    #[expect(clippy::new_without_default, reason = "reading a clock is an act, not a default")]
+    #[expect(clippy::new_without_default, reason = "a constructor that reads the clock is not a default")]
     pub fn new() -> Self {
         Self { origin: machine_nanos() }
     }
@@ -75,8 +76,8 @@ pub struct TickScale {
 impl TickScale {
     /// Measures the tick against the monotonic clock; spins for about six milliseconds.
     ///
-    /// Of three measurements, the one with the tightest bracket counts: a pause between the two readings of a
-    /// bracket (an interrupt, a stolen CPU) would otherwise count as elapsed time.
+    /// Of three measurements, the one with the tightest bracket is used: a pause between the two readings of
+    /// a bracket (an interrupt, a stolen CPU) would otherwise count as elapsed time.
     pub fn calibrate() -> Self {
         const SPAN_NANOS: u64 = 2_000_000;
         let (_, nanos_per_tick) = (0..3)
@@ -168,8 +169,7 @@ pub fn machine_nanos() -> u64 {
 
 fn nanos(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
-    // These clocks count from the start of the machine, the process or the thread, so they are never
-    // negative.
+    // These clocks start at zero with the machine, the process or the thread, so they are never negative.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
@@ -179,7 +179,7 @@ pub fn unix_seconds() -> u64 {
 }
 
 /// Returns the nanoseconds since 1970-01-01 UTC, for capture records.
-#[expect(clippy::disallowed_methods, reason = "records carry the date; nothing is decided by it")]
+#[expect(clippy::disallowed_methods, reason = "the date is for records only; no decision depends on it")]
 pub fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
@@ -231,7 +231,7 @@ mod tests {
         let scale = TickScale::calibrate();
         assert!(scale.nanos_per_tick() > 0.0);
         // An interrupt between the two readings of a bracket distorts the result, so the best of several
-        // attempts counts.
+        // attempts is used.
         let error_best = (0..20)
             .map(|_| {
                 let start = bracket();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_may_run_on_one_cpu_only() {
-        // Each test runs in a thread of its own, so this pins no other test.
+        // Each test runs in its own thread, so this does not pin other tests.
         let cpu = allowed_cpus().expect("a thread may ask for its own CPUs")[0];
         pin_thread(cpu).expect("this CPU was allowed");
         assert_eq!(allowed_cpus().expect("a thread may ask for its own CPUs"), [cpu]);

@@ -3,10 +3,10 @@
 //! Wake-up          the producer sets the flag, then rings the sleeper. The sleeper reads the flag before it
 //!                  sleeps and after each ring, so it misses no wake-up.
 //! Mirror           the flag says whether a locked value is present, so that checking for it takes no lock.
-//!                  It is set while the lock is held: set later, it could overwrite what another thread has
-//!                  set in the meantime.
-//! Ordering         setting is Release, reading is Acquire: a thread that sees the flag set also sees what
-//!                  was written before.
+//!                  It is set while the lock is held; if it were set later, it could overwrite the state that
+//!                  another thread has set in the meantime.
+//! Ordering         setting is Release, reading is Acquire: a thread that sees the flag set also sees all
+//!                  earlier writes.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds,
 //!                  in both uses.
 

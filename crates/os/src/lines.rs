@@ -1,11 +1,11 @@
 //! Rate limits for log lines that peers or clients can cause.
 //!
-//! Purpose          log every offence without letting a flood of them fill the disk.
-//! Rule             a token bucket of [`LINES_MAX`] lines, refilled at one line per second. Lines that find
-//!                  it empty are suppressed and counted; the next line that is logged reports the count.
+//! Purpose          log every offence, without letting a flood of offences fill the disk.
+//! Rule             a token bucket of [`LINES_MAX`] lines, refilled at one line per second. If the bucket is
+//!                  empty, lines are suppressed and counted; the next line that is logged reports the count.
 //! Time             the caller passes the time in.
-//! Clients          [`ClientLog`] names the process of a Unix-socket client that breaks a rule or cannot be
-//!                  admitted.
+//! Clients          [`ClientLog`] identifies the process of a Unix-socket client that breaks a rule or cannot
+//!                  be admitted.
 
 use crate::Clock;
 use kiban_base::Instant;
@@ -62,7 +62,8 @@ pub struct ClientLog {
 }
 
 impl ClientLog {
-    /// Returns a full bucket for the clients of one socket; `door` is the name of the socket in the log.
+    /// Returns a log with a full bucket for the clients of one socket; `door` is the name of the socket in
+    /// the log.
     pub fn new(door: &'static str) -> ClientLog {
         let clock = Clock::new();
         ClientLog { door, lines: LogLimiter::new(clock.now()), clock }

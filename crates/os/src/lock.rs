@@ -1,8 +1,9 @@
 //! Locks whose holder may have panicked.
 //!
 //! A panic is a bug in kiban. It ends the session or thread in which it happens; a lock that stayed poisoned
-//! would end all others that share it. So poison is ignored everywhere, and code that holds a lock keeps the
-//! guarded data consistent at each step that can panic. Exceptions are documented at the lock.
+//! would also end all others that share the lock. So poison is ignored everywhere, and code that holds a lock
+//! keeps the guarded data consistent at each step that can panic. Exceptions are documented where the lock is
+//! declared.
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 

@@ -1,7 +1,7 @@
-//! Random numbers from the operating system. No other module asks for them.
+//! Random numbers from the operating system; the only module that requests them.
 //!
 //! Purpose          keys of boards, NICs and endpoints that talk to real peers; tokens, nonces, salts and
-//!                  names that must be unguessable.
+//!                  names that must be unpredictable.
 //! Source           getrandom(2) without flags: it blocks only early after boot, until the kernel has
 //!                  gathered enough entropy.
 
@@ -9,7 +9,7 @@ use kiban_base::RngKey;
 use rustix::io::Errno;
 use std::io;
 
-/// Returns unguessable bytes.
+/// Returns unpredictable bytes.
 ///
 /// # Errors
 /// The system call failed, for example in a sandbox that forbids getrandom(2).

@@ -1,7 +1,7 @@
 //! Escapes untrusted text for output on a terminal.
 //!
 //! Threat           control characters in untrusted text can move the cursor, hide or forge lines, or make
-//!                  the terminal type input for its user.
+//!                  the terminal send input on behalf of its user.
 //! Rule             control characters (C0, DEL, C1) and invisible characters that reorder or join adjacent
 //!                  text are shown as escapes: `\n`, `\u{1b}`. All other characters are unchanged, including
 //!                  quotes and backslashes.

@@ -1,8 +1,9 @@
-//! Starts threads without panicking: if the system is short of memory, starting one returns an error.
+//! Starts threads without panicking: if the system is short of memory, an error is returned.
 //!
 //! Problem          before it runs the caller's code, a std thread allocates an alternative signal stack, and
 //!                  panics if it cannot. Nothing can catch that panic: the process ends.
-//! Method           pthread_create(3), which maps everything the thread needs, or returns an error.
+//! Method           pthread_create(3), which either maps everything that the thread needs or returns an
+//!                  error.
 //! Limits           a stack overflow ends the process as in any thread, but without std's message. A panic
 //!                  ends only the thread.
 
@@ -12,12 +13,12 @@ use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{from_mut, null_mut};
 
-/// Stack size, in bytes, for a thread that may call anything: std's default.
+/// Stack size, in bytes, for a thread without restrictions on what it calls: std's default.
 pub const STACK_BYTES: usize = 2 << 20;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Starts a detached thread. The system shows the first 15 bytes of its name.
+/// Starts a detached thread. System tools show the first 15 bytes of its name.
 ///
 /// # Errors
 /// The system has no memory for it, or allows no more threads; the work is dropped.
@@ -27,7 +28,7 @@ pub fn spawn(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let work: Work = Box::new(move || {
-        // The thread also works without a name.
+        // If naming fails, the thread works without a name.
         let _ = rustix::thread::set_name(name);
         work();
     });

@@ -1,17 +1,17 @@
 //! One direction of a cable: packets or Ethernet frames in transit between the packet ports of two boards.
 //!
-//! Purpose          models a path: a rate, a queue in front of it, a length, impairments; the same for IP
+//! Purpose          models a path with a rate, a queue in front of it, a length and impairments, alike for IP
 //!                  packets and frames.
-//! Path             a packet that a board sends waits for those before it (at most `packets_max`; further
-//!                  ones are dropped and counted), takes its transmission time on the line, travels for
-//!                  `delay`, and is impaired on the way, so that a lost packet has used its line time as
-//!                  well.
-//! Copies           a packet leaves its board's memory when it is sent and enters the other's when it
-//!                  arrives, as with a real port: packets in transit hold no pages. If the receiver has no
-//!                  memory, the packet is lost (`no_memory`).
-//! Precision        the time on the line is kept to the fraction of a nanosecond while the line is busy.
-//! Not implemented  back-pressure: a port does not learn that the line is busy, because the queue is in the
-//!                  cable, as in a router, and drops at its tail. A cable joins two ports: there are no hubs.
+//! Path             a packet that a board sends waits for those before it. (At most `packets_max` wait;
+//!                  further ones are dropped and counted.) It then occupies the line for its transmission
+//!                  time and travels for `delay`. Impairments apply on the way, so that a lost packet has
+//!                  used its line time as well.
+//! Copies           as with a real port, a packet leaves its board's memory when it is sent and enters the
+//!                  other board's memory when it arrives: packets in transit hold no pages. If the receiver
+//!                  has no memory, the packet is lost (`no_memory`).
+//! Precision        times on the line are exact to a fraction of a nanosecond while the line is busy.
+//! Not implemented  back-pressure: a port does not learn that the line is busy, because the tail-drop queue
+//!                  is in the cable, as in a router. A cable joins two ports; there are no hubs.
 
 use crate::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
@@ -20,8 +20,8 @@ use kiban_board::pace::Pacer;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Bytes that each Ethernet frame takes on the line in addition to its own: preamble 8, FCS 4, gap 12 (IEEE
-/// 802.3 §3.1.1, §4.4.2).
+/// Bytes that each Ethernet frame takes on the line in addition to its content: preamble 8, FCS 4, gap 12
+/// (IEEE 802.3 §3.1.1, §4.4.2).
 pub const ETHERNET_FRAMING_BYTES: usize = 24;
 
 kiban_base::counters! {
@@ -45,9 +45,10 @@ pub struct CableConfig {
     pub bits_per_second: u64,
     /// Propagation delay; [`delay_of`](crate::delay_of) converts a length in metres.
     pub delay: Duration,
-    /// Limit of the packets that wait for the line, not counting the one on the line.
+    /// Maximum number of packets that wait for the line, not counting the one on the line.
     pub packets_max: usize,
-    /// Bytes that each packet takes on the line in addition to its own, such as [`ETHERNET_FRAMING_BYTES`].
+    /// Bytes that each packet takes on the line in addition to its content, such as
+    /// [`ETHERNET_FRAMING_BYTES`].
     pub framing_bytes: usize,
     /// The impairments.
     pub impairment: ImpairmentConfig,
@@ -65,7 +66,7 @@ impl CableConfig {
         }
     }
 
-    /// Returns a cLAN-like link as measured in paper \[4\]: 100 MB/s, 7 us from host to host.
+    /// Returns a cLAN-like link as measured in paper \[4\]: 100 MB/s, 7 us host to host.
     pub fn clan() -> CableConfig {
         CableConfig { packets_max: 4, ..CableConfig::ip(800_000_000, Duration::from_micros(7)) }
     }
@@ -117,7 +118,7 @@ impl Cable {
     /// Ethernet ports frames.
     ///
     /// # Panics
-    /// If the tap has been used on a line of another kind.
+    /// If the tap has been used on a line or cable of another link type.
     pub fn set_tap(&mut self, mut tap: Tap) {
         tap.begin(self.link_type);
         self.tap = Some(tap);
@@ -146,14 +147,14 @@ impl Cable {
         self.travel(at, bytes);
     }
 
-    /// Sends a board's packet that its link fetched.
+    /// Sends a packet that the cable has fetched from a board.
     pub(crate) fn send_bytes(&mut self, bytes: Vec<u8>, now: Instant) {
         if let Some(at) = self.admit(bytes.len(), now) {
             self.travel(at, bytes);
         }
     }
 
-    /// Returns when the queue has room, for links that fetch no more than fits.
+    /// Returns when the queue will have room, for cables that fetch no more than fits.
     pub(crate) fn room_at(&mut self, now: Instant) -> Instant {
         self.pace.room_at(self.config.packets_max, now)
     }
@@ -176,7 +177,7 @@ impl Cable {
     fn travel(&mut self, at: Instant, bytes: Vec<u8>) {
         let Cable { under_way, impairment, .. } = self;
         impairment.apply_to_packet(at, bytes, &mut |at, bytes| {
-            // A delayed packet arrives after those that overtook it.
+            // A packet that was held back arrives after those that overtook it.
             let place = match under_way.back() {
                 Some(last) if last.0 > at => under_way.partition_point(|packet| packet.0 <= at),
                 _ => under_way.len(),

@@ -1,5 +1,5 @@
-//! Checkers: conditions that must hold after a run. They are independent of the code under test, and look at
-//! it only from outside.
+//! Checkers: conditions that must hold after a run. They are independent of the code under test, and use only
+//! its public interface.
 
 use crate::plug::BoardNumber;
 use crate::world::World;
@@ -21,18 +21,18 @@ pub enum Violation {
         /// Pages of transmit memory, pages of receive memory, blocks.
         missing: [usize; 3],
     },
-    /// Sessions are left though all programs are done and time has passed.
+    /// Sessions are left, although all programs are done and time has passed.
     SessionsLeft {
         /// Which board.
         board: usize,
         /// The number of sessions.
         sessions: usize,
     },
-    /// A received stream is not the one that was sent.
+    /// A received stream differs from the one that was sent.
     StreamDiffers {
         /// Which stream.
         stream: usize,
-        /// The first byte that differs, or the shorter length.
+        /// The offset of the first byte that differs, or the shorter length.
         at: u64,
     },
 }

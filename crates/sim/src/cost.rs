@@ -1,12 +1,12 @@
-//! The cost of processing on a board: a cost model of the board of paper \[1\] (1995).
+//! The cost of processing on a board: a cost model of the board in paper \[1\] (1995).
 //!
-//! Goal      one set of constants, each with its name and its origin, from which the paper's figures follow.
-//! Counted   per PDU, per byte, per transfer, per interrupt, per search: see [`Costs`]. The board's code is
-//!           unchanged; the model decides only *when* the board is called (`processor.rs`) and how its memory
-//!           is divided.
+//! Goal      one set of constants, each with a name and a source, from which the paper's figures follow.
+//! Counted   costs per PDU, per byte, per transfer, per interrupt and per search step: see [`Costs`]. The
+//!           board's code is unchanged; the model decides only *when* the board is called (`processor.rs`)
+//!           and how its memory is divided.
 //! Switches  the paper's five mechanisms can be switched off one by one ([`Mechanisms`]);
-//!           [`Costs::of_arrival`] and [`Costs::of_departure`] compute what a board then pays in addition.
-//! Memory    clusters prepared ahead, allocated whole and freed whole ([`ContentMemory`]).
+//!           [`Costs::of_arrival`] and [`Costs::of_departure`] compute the additional cost.
+//! Memory    clusters are prepared in advance, and allocated and freed as a whole ([`ContentMemory`]).
 //! Sources   [`CONSTANTS`] states for every constant whether it was published, fitted (and to which
 //!           published value), or assumed because no published value depends on it.
 
@@ -14,27 +14,29 @@ use std::time::Duration;
 
 /// The payload of a segment on paper \[1\]'s board, bytes.
 pub const PAYLOAD_BYTES: u32 = 8192;
-/// A frame of at most this many bytes, three cells, carries only headers.
+/// A frame of at most this many bytes (three cells) carries only headers.
 const SHORT_BYTES: usize = 3 * 48;
 
 /// The five mechanisms of paper \[1\], §3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// Headers and contents in separate memories, PDUs as clusters (§3.1). Without: payload is copied when a
-    /// PDU is built and when it is taken apart.
+    /// Headers and contents in separate memories, PDUs as clusters (§3.1). Without it, payload is copied when
+    /// a PDU is built and when it is taken apart.
     Separation,
-    /// The checksum is computed while data moves (§3.2). Without: the processor reads every byte.
+    /// The checksum is computed while data moves (§3.2). Without it, the processor reads every byte.
     Sum,
-    /// Window scaling (§3.3 (1)). Without: no window beyond 64 KB.
+    /// Window scaling (§3.3 (1)). Without it, the window is limited to 64 KB.
     Scaling,
-    /// Pipeline rescheduling (§3.3 (2)): arrivals are handled between two PDUs. Without: each one interrupts.
+    /// Pipeline rescheduling (§3.3 (2)): arrivals are handled between two PDUs. Without it, each arrival
+    /// causes an interrupt.
     Deferral,
-    /// Chained transfers (§3.3 (3)). Without: a set-up and an interrupt for every page and header.
+    /// Chained transfers (§3.3 (3)). Without them, there is a set-up and an interrupt for every page and
+    /// header.
     Chaining,
 }
 
 impl Mechanism {
-    /// All five, in the order of the paper.
+    /// All five mechanisms, in the order of the paper.
     pub const ALL: [Mechanism; 5] =
         [Mechanism::Separation, Mechanism::Sum, Mechanism::Scaling, Mechanism::Deferral, Mechanism::Chaining];
 
@@ -87,17 +89,17 @@ impl Mechanisms {
 /// The costs of the processor's operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// A PDU with payload, sent or received, with all five mechanisms: TCP, IP and LLC, the host's command,
-    /// one set-up for each of its two transfers.
+    /// A PDU with payload, sent or received, with all five mechanisms. The cost covers TCP, IP and LLC, the
+    /// host's command, and one set-up for each of the two transfers.
     pub pdu: Duration,
     /// A PDU without payload, sent or received.
     pub acknowledgment: Duration,
     /// One step of the search for a session: 4.3BSD searches a list, and on average passes half of it.
     pub search: Duration,
-    /// The cost that each task that already waits for a cluster adds when another one starts to wait: 4.3BSD
-    /// keeps them in a list, walks it when a cluster is freed, and wakes all of them.
+    /// The cost, per task that already waits for a cluster, when another task starts to wait: 4.3BSD keeps
+    /// the waiting tasks in a list, walks it when a cluster is freed, and wakes all of them.
     pub waiter: Duration,
-    /// A change from one task to another.
+    /// A task switch.
     pub switch: Duration,
     /// Entering and leaving an interrupt.
     pub interrupt: Duration,
@@ -118,11 +120,11 @@ pub struct ContentMemory {
     pub bytes: u64,
     /// Bytes that a cluster occupies, however short its PDU.
     pub cluster_bytes: u64,
-    /// Clusters in each direction whose memory is used for headers instead.
+    /// Number of clusters in each direction whose memory is used for headers instead.
     pub header_clusters: u64,
     /// Bytes of a content page: a cluster's transfers are chains of them.
     pub page_bytes: u32,
-    /// Windows' worth of receive memory prepared for each session: one is being filled while the other is
+    /// Receive memory prepared for each session, in windows: one window is being filled while the other is
     /// emptied.
     pub prepared_windows: u64,
 }
@@ -141,11 +143,11 @@ pub struct CostModel {
 /// The source of a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A source names it, or it follows from one.
+    /// A source states the value, or it follows from one.
     Sourced(&'static str),
-    /// It was fitted so that a published value results.
+    /// The value was fitted to reproduce a published value.
     Fitted(&'static str),
-    /// No published value depends on it: a plausible figure.
+    /// A plausible value; no published value depends on it.
     Assumed(&'static str),
 }
 
@@ -160,7 +162,7 @@ pub struct Constant {
     pub origin: Origin,
 }
 
-/// The board of paper \[1\]: the one set of constants.
+/// The board of paper \[1\]: the model's only set of constants.
 pub const BOARD_1995: CostModel = CostModel {
     mechanisms: Mechanisms::ALL,
     costs: Costs {
@@ -185,8 +187,8 @@ pub const BOARD_1995: CostModel = CostModel {
 };
 
 impl Costs {
-    /// Returns the cost of a received frame or packet of this many bytes, with `sessions` to search. A frame
-    /// also costs the processing of its cells.
+    /// Returns the cost of a received frame or packet of this many bytes, with `sessions` to search. The cost
+    /// of a frame includes the processing of its cells.
     pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
         let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
@@ -196,7 +198,7 @@ impl Costs {
         search + handling + interruption
     }
 
-    /// Returns the cost of sending: PDUs with payload, their bytes, and PDUs without.
+    /// Returns the cost of sending this many PDUs with payload, their bytes, and PDUs without payload.
     pub fn of_departure(&self, model: &CostModel, pdus: u64, bytes: u64, others: u64) -> Duration {
         let length = bytes.checked_div(pdus).unwrap_or(0) as usize;
         self.of_payload(model, length) * pdus as u32 + self.acknowledgment * others as u32
@@ -216,7 +218,7 @@ impl Costs {
         cost
     }
 
-    /// Returns the cost of writers that found no cluster while this many waited.
+    /// Returns the cost of writers that found no free cluster while this many others waited.
     pub fn of_waits(&self, waiters: u64) -> Duration {
         self.waiter * waiters as u32
     }
@@ -270,8 +272,8 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "costs.waiter",
             value: |model| micros(model.costs.waiter),
             origin: Fitted(
-                "buffers of 48 KB, 50 sessions: throughput 6.4 % below the peak; a cost for each waiting session \
-                 fits 24 KB and 48 KB alike",
+                "with buffers of 48 KB and 50 sessions, throughput is 6.4 % below the peak; one cost per \
+                 waiting session fits both 24 KB and 48 KB",
             ),
         },
         Constant {
@@ -283,7 +285,8 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "costs.gap",
             value: |model| micros(model.costs.gap),
             origin: Fitted(
-                "256 KB, one session: 133.4 Mbit/s: 491.3 us a PDU, of which its cells take 487.0",
+                "256 KB, one session: 133.4 Mbit/s, which is 491.3 us per PDU; its cells take 487.0 us of \
+                 that",
             ),
         },
         Constant {
@@ -315,20 +318,21 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "memory.cluster",
             value: |model| format!("{} KiB", model.memory.cluster_bytes >> 10),
             origin: Fitted(
-                "clusters run out between 120 held (16 KB, 60 sessions) and 180 (24 KB, 60): 47 to 70 KiB each",
+                "60 sessions hold 120 clusters with 16 KB windows, which fit, and 180 with 24 KB, which \
+                 do not: 47 to 70 KiB per cluster",
             ),
         },
         Constant {
             name: "memory.header_clusters",
             value: |model| model.memory.header_clusters.to_string(),
             origin: Fitted(
-                "256 KB: no data past 15 sessions; header memory (§3.1) is taken to lie in the 8 MB",
+                "256 KB: no data past 15 sessions; header memory (§3.1) is assumed to be part of the 8 MB",
             ),
         },
         Constant {
             name: "memory.prepared_windows",
             value: |model| model.memory.prepared_windows.to_string(),
-            origin: Fitted("256 KB: no data past 15 sessions: 15 x 2 x 4 clusters fit, 16 do not"),
+            origin: Fitted("256 KB: no data past 15 sessions: 15 x 2 x 4 clusters fit, 16 x 2 x 4 do not"),
         },
         Constant {
             name: "memory.page",

@@ -1,9 +1,9 @@
-//! Virtual time: the boards of this project, in simulated worlds.
+//! The boards of this project in virtual time, in simulated worlds.
 //!
 //! A [`World`] connects boards and ATM switches by lines of cells, and boards by cables of packets. Nothing
-//! here reads a clock or a random source of its own: the same configuration and seed give the same run, byte
-//! for byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently
-//! of the code under test.
+//! here reads a clock or a source of entropy: the same configuration and seed give the same run, byte for
+//! byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently of
+//! the code under test.
 //!
 //! ```
 //! use core::time::Duration;

@@ -1,9 +1,9 @@
 //! One direction of a line: cells in transit.
 //!
-//! A line is a value. A consumer *pulls* it up to the time until which it needs arrivals: the sender commits
-//! its slots in a plain loop, and the cells are shifted by the propagation delay, impaired, and made
-//! available. There is no event per cell. The times at which frames end are kept separately, because only
-//! they matter to a receiver.
+//! A line is an ordinary value. A consumer *pulls* the line up to the time until which it needs arrivals: the
+//! sender commits its slots in a plain loop, and the cells are delayed by the propagation time, impaired, and
+//! made available. There is no event per cell. The times at which frames end are kept separately, because
+//! only these matter to a receiver.
 
 use crate::tap::Tap;
 use kiban_atm::TimedCell;
@@ -80,7 +80,7 @@ impl Line {
             self.impairment.apply(&mut self.fresh, 0);
         }
         // If a circuit was held back, its cells may arrive after those of a later burst; sort the later cells
-        // in front.
+        // before them.
         let late =
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);
         self.ends.extend(self.fresh.iter().filter(|cell| cell.is_end()).map(|cell| cell.at));

@@ -1,4 +1,4 @@
-//! Plans of a pair of boards: paper \[1\]'s, and those of modelled boards.
+//! Plans for a pair of boards: those of paper \[1\], and those of modelled boards.
 
 use crate::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
 use kiban_atm::OC3C_BITS_PER_SECOND;
@@ -6,7 +6,7 @@ use kiban_board::MemoryConfig;
 use kiban_board::impairment::ImpairmentConfig;
 use kiban_tcpip::tcp;
 
-/// Cells of a segment of `PAYLOAD_BYTES` with all its headers (paper \[1\], table 2).
+/// Number of cells in a segment of `PAYLOAD_BYTES` with all its headers (paper \[1\], table 2).
 const PAYLOAD_CELLS: u64 = 172;
 
 /// The largest window without scaling, rounded down to whole segments (RFC 9293 §3.1: 16 bits).
@@ -25,19 +25,19 @@ pub struct Plan {
     pub metres: f64,
     /// Impairments of both lines.
     pub impairment: ImpairmentConfig,
-    /// Cells that may wait at an output port of the switch.
+    /// Maximum number of cells that wait at an output port of the switch.
     pub switch_cells_max: usize,
     /// The cell rate of a board, bit/s.
     pub cell_bits_per_second: u64,
-    /// Frames that may wait in a board for the line.
+    /// Maximum number of frames that wait in a board for the line.
     pub frames_max: usize,
     /// The processor of both boards; `None`: processing takes no time.
     pub processor: Option<CostModel>,
 }
 
 impl Plan {
-    /// Returns paper \[1\]'s boards with a TCP window of this many bytes: payloads of 8192 bytes, neither
-    /// timestamps nor SACK, 8 MB of content memory in each direction, short lines.
+    /// Returns the boards of paper \[1\] with a TCP window of this many bytes. They have payloads of 8192
+    /// bytes, neither timestamps nor SACK, 8 MB of content memory in each direction, and short lines.
     pub fn with_window(window_bytes: u32) -> Plan {
         let tcp = tcp::Config {
             mss: 8192,
@@ -94,7 +94,7 @@ impl CostModel {
         }
     }
 
-    /// Returns the rate of the segmentation chip in bit/s, with its pause between PDUs spread over their
+    /// Returns the rate of the segmentation chip in bit/s, with the pause between PDUs spread over their
     /// cells.
     fn cell_bits_per_second(&self) -> u64 {
         let cell_bits = 8 * kiban_atm::wire::atm::CELL_BYTES as u64;

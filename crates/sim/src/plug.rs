@@ -45,10 +45,10 @@ impl fmt::Display for Attachment {
     }
 }
 
-/// What a port carries.
+/// The kind of units that a port carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PortKind {
-    /// Cells: an ATM port, a terminal, or any port of a switch.
+    /// Cells, at an ATM port, a terminal, or any port of a switch.
     Cells,
     /// IP packets.
     Packets,
@@ -99,7 +99,7 @@ impl fmt::Display for PortKind {
     }
 }
 
-/// Why two attachments were not connected. Nothing has changed then.
+/// Why two attachments could not be connected. A failed attempt changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AttachError {

@@ -1,22 +1,22 @@
-//! Prediction: attacks that compute later numbers from earlier ones, for someone who knows the common
-//! generators that are not cryptographically secure.
+//! Prediction: attacks that compute later numbers from earlier ones, based on the common generators that are
+//! not cryptographically secure.
 //!
 //! Purpose          a test collects a number as it appears on the wire and calls [`predicted`], which should
 //!                  return `None`.
 //! Method           each attack assumes one generator, computes its state from early outputs and predicts the
-//!                  later ones. It succeeds if the predictions are right, whichever generator made the
+//!                  later ones. It succeeds if the predictions are right, whichever generator produced the
 //!                  numbers.
 //! Known            counters, SplitMix64 (whole outputs, halves of them, every n-th one, and any bits of it
 //!                  from a small seed), linear congruential generators whatever their parameters, generators
 //!                  that are linear over GF(2) (xorshift64*, xorshift128+, feedback registers), MT19937.
 //! Limits           from 32 bits of each output, SplitMix64 with a large seed takes 2^32 steps
 //!                  ([`splitmix_from_half`]): half a minute. The upper bits alone of an LCG or of an xorshift
-//!                  generator are not attacked. An unknown generator passes: this finds mistakes, and proves
-//!                  no strength.
+//!                  generator are not attacked. Numbers from an unknown generator pass: the attacks find
+//!                  mistakes, but they do not prove that a generator is secure.
 
 /// The step of SplitMix64's state.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-/// The most draws by other users of the generator between two outputs.
+/// Maximum number of draws by other users of the generator between two outputs.
 const GAP_MAX: u64 = 1024;
 /// Seeds below `SEEDS` count as small; at most `DRAWS_BEFORE_MAX` draws precede the first output.
 const SEEDS: u64 = 4096;
@@ -37,7 +37,7 @@ const ATTACKS: [(&str, Attack); 7] = [
 ];
 
 /// Returns the name of the generator with which the earlier outputs, of `bits` bits each, predict the later
-/// ones, or `None`. Pass some thousands of outputs; the first 4096 are examined.
+/// ones, or `None`. Pass a few thousand outputs; the first 4096 are examined.
 pub fn predicted(outputs: &[u64], bits: u32) -> Option<&'static str> {
     assert!(outputs.iter().all(|output| output & !mask(bits) == 0), "outputs have {bits} bits");
     assert!(outputs.len() >= 1000, "{} outputs are too few for the attacks", outputs.len());
@@ -72,7 +72,7 @@ fn splitmix_output(state: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the state that gave an output: each step of SplitMix64 can be inverted.
+/// Returns the state that produced an output: each step of SplitMix64 can be inverted.
 fn splitmix_state(output: u64) -> u64 {
     const BACK: [u64; 2] = [0x96de_1b17_3f11_9089, 0x3196_42b2_d24d_8ec3];
     let z = (output ^ (output >> 31) ^ (output >> 62)).wrapping_mul(BACK[1]);
@@ -187,8 +187,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
         }
 }
 
-/// Returns whether most outputs follow from the one before with this factor, and with the increment that the
-/// first two outputs give.
+/// Returns whether most outputs follow from the one before with this factor, and with the increment that
+/// follows from the first two outputs.
 fn goes_on(outputs: &[u64], factor: i128, modulus: i128) -> bool {
     let next = |from: u64| (factor as u128).wrapping_mul(from.into());
     let increment =
@@ -225,7 +225,7 @@ fn is_linear(outputs: &[u64], bits: u32) -> bool {
     })
 }
 
-/// Returns the length of the shortest feedback register that gives a sequence of bits (Berlekamp, Massey
+/// Returns the length of the shortest feedback register that generates a sequence of bits (Berlekamp, Massey
 /// 1969).
 fn linear_complexity(sequence: &[u8]) -> usize {
     let (mut taps, mut before) = (vec![0_u8; sequence.len() + 1], vec![0_u8; sequence.len() + 1]);

@@ -1,12 +1,12 @@
-//! A modelled processor: when a board that has one is called.
+//! A modelled processor: decides when its board is called.
 //!
-//! Goal      the unchanged code of a board, at the speed of another machine.
-//! Rest      arrivals wait. When the processor is free it takes the arrivals, is charged for them, and only
-//!           then passes them to the board; the host's program runs; what the board then sends is charged
-//!           before the processor is free again.
-//! Deferral  all arrivals are taken together, between two PDUs (paper \[1\]'s pipeline rescheduling); without
-//!           it, frame by frame.
-//! Limits    output leaves when the processor starts to work on it, not when it has been charged; the
+//! Goal      run the unchanged code of a board at the speed of another machine.
+//! Rest      arrivals wait until the processor is free. It then takes them, is charged for them, and only
+//!           then passes them to the board. The host's program runs, and the board's output is charged before
+//!           the processor is free again.
+//! Deferral  all arrivals are taken together, between two PDUs (the pipeline rescheduling of paper \[1\]);
+//!           without it, arrivals are taken one frame at a time.
+//! Limits    output is sent when the processor starts to work on it, not when its cost has passed. The
 //!           segmentation chip holds so few frames that this is at most two PDUs early.
 
 use crate::cost::CostModel;
@@ -22,13 +22,13 @@ use std::time::Duration;
 pub(crate) enum Stage {
     /// It is idle.
     Rest,
-    /// The batch has been charged and is to be passed to the board.
+    /// The batch has been charged and must now be passed to the board.
     Heard,
     /// The board must be drained.
     Drain,
 }
 
-/// The work of a board that has been charged so far.
+/// The amounts of work of a board that have been charged so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     segments_out: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Processor {
     mss: u64,
     pub(crate) stage: Stage,
     pub(crate) free_at: Instant,
-    /// When the board must be called even if nothing arrives.
+    /// The time at which the board must be called even if nothing arrives.
     pub(crate) due: Instant,
     /// Cells that have arrived, by port.
     inbox: Vec<Vec<TimedCell>>,

@@ -1,6 +1,6 @@
 //! Programs: applications on a board, in virtual time.
 //!
-//! A program gets completions and calls the host edge. It costs no virtual time.
+//! A program gets completions and calls the host edge. Its work takes no virtual time.
 
 use kiban_base::Instant;
 pub use kiban_board::Program;
@@ -14,7 +14,7 @@ pub type Source = Box<dyn FnMut(u64, &mut [u8])>;
 /// Receives the bytes of a stream at an offset.
 pub type Sink = Box<dyn FnMut(u64, &[u8])>;
 
-/// Bytes that a program moves in one call.
+/// Number of bytes that a program moves in one call.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Sends streams to a peer, each over its own session.
@@ -60,7 +60,7 @@ impl Sender {
         self.jobs.iter().map(|job| job.local).collect()
     }
 
-    /// Returns TCP's state of each stream at the time when both sides had sent everything.
+    /// Returns TCP's state for each stream at the time when both sides had sent everything.
     pub fn infos(&self) -> Vec<Option<tcp::Info>> {
         self.jobs.iter().map(|job| job.info).collect()
     }
@@ -226,7 +226,7 @@ impl Program for Receiver {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         match completion {
-            // A board may have several receivers, so check that the listener is this one's.
+            // A board may have several receivers, so check that the listener belongs to this one.
             Completion::Accepted { stream, remote, listener } if self.listener == Some(listener) => {
                 let sink = (self.make)(self.jobs.len());
                 self.jobs.push(Incoming {

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 pub enum RdmaAddress {
     /// Over the board's TCP.
     Tcp(SocketAddr),
-    /// Over EFE: the listener's address and service.
+    /// The listener's address and service, over EFE.
     Efe(Mac, u16),
 }
 
@@ -61,7 +61,7 @@ pub struct Transfer {
     bytes: usize,
     plan: VecDeque<TransferKind>,
     under_way: Option<TransferKind>,
-    /// Messages that the peer will send.
+    /// Number of messages that the peer will send.
     expected: usize,
     source: Region,
     target: Region,

@@ -1,18 +1,19 @@
-//! Clock cycles of the RDMA NIC of paper \[3\]: when the payload of each step would have been sent, or
-//! placed.
+//! Clock cycles of the RDMA NIC of paper \[3\]: the times at which the payload of each step would have been
+//! sent or placed.
 //!
 //! Goal      the real RNIC core logs its steps ([`StepLog`](kiban_rdma::rnic::clocks::StepLog)); here each
-//!           step is assigned its clock cycles.
-//! Clock     125 MHz, one word of 64 bits per cycle at each edge. The data of a DMA transfer is available
-//!           when it is needed, as the paper measured.
+//!           step is assigned its number of clock cycles.
+//! Clock     125 MHz; one word of 64 bits per cycle crosses each interface. The data of a DMA transfer is
+//!           available when it is needed, as the paper measured.
 //! Sequence  the paper's core performs one step after another.
 //! Overlap   the same blocks with the same clocks, each working on the next segment or message while the
 //!           blocks behind it are still busy with the one before. Between two blocks there is room for one
-//!           segment. Nothing else is added; the pauses remain, and are charged to one of the blocks.
+//!           segment. Otherwise the model is the same; the pauses remain, and are charged to one of the
+//!           blocks.
 //! Sources   the cost of each step of a Write is the paper's table 2. Two pauses between segments are fitted
 //!           ([`CONSTANTS`]).
-//! Left out  PCI Express, the line, the layer below; completions, which come after the times that the paper
-//!           measures.
+//! Left out  PCI Express, the line and the layer below; and completions, which occur after the times that the
+//!           paper measures.
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
 
@@ -43,14 +44,14 @@ pub struct Clocks {
     pub read_stag: u64,
     /// Table 2: a physical buffer list is read.
     pub read_pbl: u64,
-    /// Table 2: the DMA controller takes a transfer's length.
+    /// Table 2: the DMA controller accepts a transfer's length.
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
     /// Table 2 gives 4 cycles for a Write's header. Writing its 14 bytes takes two of them, which leaves this
-    /// many for building it.
+    /// number for building it.
     pub make_header: u64,
-    /// Each step of a block that table 2 does not list.
+    /// Each step of a block that is not in table 2.
     pub other: u64,
     /// From the last word of a sent segment to the beginning of work on the next one.
     pub pause_sending: u64,
@@ -138,17 +139,17 @@ fn many(clocks: u64) -> String {
 /// Times of events, in cycles since the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StepTimes {
-    /// The first word of payload has been written.
+    /// The time at which the first word of payload has been written.
     pub first_payload: Option<u64>,
-    /// The last word has been written: of payload or, if there is none, of a header.
+    /// The time at which the last word has been written, of payload or, if there is none, of a header.
     pub end: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Cycles in which a word crossed the edge to the layer below: of headers and of payload.
+    /// Cycles in which a word of header or payload crossed the interface to the layer below.
     pub moving: u64,
     /// Segments.
     pub segments: u64,
-    /// The most words of payload that waited at one time until their destination was known.
+    /// Maximum number of payload words that waited at one time until their destination was known.
     pub stood: u64,
 }
 
@@ -180,7 +181,7 @@ struct Item {
 }
 
 impl Clocks {
-    /// Cycles of one step, as table 2 counts them; for payload, of all its words.
+    /// The cycles of one step, as in table 2; for payload, the cycles of all its words.
     pub fn of(&self, step: Step) -> u64 {
         match step {
             Step::FetchWqe => self.fetch_wqe,
@@ -192,7 +193,7 @@ impl Clocks {
             Step::ReceiveHeader(bytes) | Step::WritePayload(bytes) | Step::ReceivePayload(bytes) => {
                 words(bytes)
             }
-            // Completion comes after the times that the paper measured.
+            // Completion occurs after the times that the paper measured.
             Step::Complete => 0,
             _ => self.other,
         }
@@ -431,7 +432,7 @@ mod tests {
     fn small_messages_wait_for_the_block_that_is_slowest() {
         let clocks = RDMA_NIC_2008;
         let end = |count| clocks.overlapped(&write(&[64]).repeat(count)).end;
-        // The work resolver is the slowest block: accept, check, read, check, read, request.
+        // The work resolver is the slowest block; its steps are accept, check, read, check, read, request.
         assert_eq!(end(9) - end(8), 24);
         // For large messages, the payload takes longer than the work resolver.
         let end = |count| clocks.overlapped(&write(&[1456]).repeat(count)).end;

@@ -1,12 +1,12 @@
 //! A star: EFE-like endpoints around one switch, in virtual time.
 //!
-//! Goal      what the transport achieves on an Ethernet: rates, queues, fairness, losses; the same seed gives
-//!           exactly the same run.
-//! Hosts     each is an endpoint behind a port; the port fetches a frame when the line is free, as a NIC
-//!           does. The traffic is streams: segments with known contents from one host to another, which the
-//!           target compares.
+//! Goal      show the transport's performance on an Ethernet: rates, queues, fairness, losses. The same seed
+//!           gives exactly the same run.
+//! Hosts     each host is an endpoint behind a port, which fetches a frame when the line is free, as a NIC
+//!           does. The traffic consists of streams: segments with known contents from one host to another,
+//!           checked by the target.
 //! Queue     the queue to host 0: its length in frames is sampled whenever a frame is added to it.
-//! Limits    the receiving host of a stream reads everything at once, or at a fixed rate.
+//! Limits    the receiving host of a stream reads either everything at once or at a fixed rate.
 
 use crate::cable::{Cable, CableConfig};
 use crate::switch::Switch;
@@ -56,13 +56,13 @@ pub struct Stream {
     pub hosts: (usize, usize),
     /// When it connects.
     pub begin: Instant,
-    /// Segments to send; then it finishes.
+    /// Number of segments to send before the stream finishes.
     pub segments: u64,
-    /// Bytes of each; 0: the longest that the flow allows.
+    /// Length of each segment, bytes; 0: the longest that the flow allows.
     pub segment_bytes: usize,
-    /// The target reads one segment per interval; zero: all at once.
+    /// Interval at which the target reads one segment; zero: it reads everything at once.
     pub read_every: Duration,
-    /// Segments that the target has read correctly and in order.
+    /// Number of segments that the target has read correctly and in order.
     pub read: u64,
     /// The bytes of those segments.
     pub read_bytes: u64,
@@ -104,7 +104,7 @@ impl Stream {
             && self.ended == (Some(EndReason::Finished), Some(EndReason::Finished))
     }
 
-    /// Returns the user data read by now, as Gbit/s since the stream began.
+    /// Returns the average rate of user data read since the stream began, Gbit/s.
     pub fn gigabits(&self, until: Instant) -> f64 {
         self.read_bytes as f64 * 8.0 / until.since(self.begin).as_nanos() as f64
     }
@@ -115,7 +115,7 @@ struct Host {
     mac: Mac,
     endpoint: Endpoint,
     up: Cable,
-    /// When the line is free again, if there is more to send.
+    /// The time at which the line will be free, if there is more to send.
     room_at: Instant,
     /// When the host acts next.
     acts_at: Instant,
@@ -136,15 +136,15 @@ pub struct Star {
     queue: QueueWatch,
 }
 
-/// The average and the greatest length of a queue over some time.
+/// The average and the maximum length of a queue over some time.
 #[derive(Clone, Debug, Default)]
 pub struct QueueWatch {
     since: Instant,
     /// The queue length summed over time, in frames times nanoseconds, and the time in nanoseconds, since the
-    /// watch began.
+    /// measurement began.
     area: u128,
     nanos: u64,
-    /// The greatest number of frames in the queue.
+    /// The maximum number of frames in the queue.
     pub most: usize,
 }
 
@@ -206,7 +206,7 @@ impl Star {
         &self.hosts[host].endpoint
     }
 
-    /// Returns the line from a host to the switch, for changes.
+    /// Returns the line from a host to the switch, to be changed.
     pub fn up_mut(&mut self, host: usize) -> &mut Cable {
         &mut self.hosts[host].up
     }
@@ -218,13 +218,13 @@ impl Star {
         self.hosts[hosts.0].endpoint.window(flows.0?)
     }
 
-    /// Returns the statistics of the queue to host 0 since the last call, and starts anew.
+    /// Returns the statistics of the queue to host 0 since the last call, and starts a new measurement.
     pub fn take_queue_watch(&mut self) -> QueueWatch {
         let fresh = QueueWatch { since: self.now, ..QueueWatch::default() };
         std::mem::replace(&mut self.queue, fresh)
     }
 
-    /// Lets time pass until `until`, or until all streams are done. Returns whether they are.
+    /// Advances the time to `until`, or until all streams are done. Returns whether they are.
     pub fn run(&mut self, until: Instant) -> bool {
         loop {
             for host in 0..self.hosts.len() {
@@ -319,7 +319,7 @@ impl Star {
         }
     }
 
-    /// Lets a host read and write what a stream allows.
+    /// Lets a host read and write as much as a stream allows.
     fn work(&mut self, number: usize, which: usize) {
         let now = self.now;
         let Star { hosts, streams, segment, .. } = self;

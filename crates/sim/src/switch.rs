@@ -1,13 +1,16 @@
 //! An Ethernet switch: store and forward, with a queue per port.
 //!
-//! Purpose          models a plain switch: frames wait for others, and are dropped if too many wait.
+//! Purpose          models a plain switch: frames wait for their output port, and are dropped if too many
+//!                  wait.
 //! Path             a frame that has arrived completely goes to the port of its destination (learned from
 //!                  source addresses, IEEE 802.1D §7.8), or to all others if that is unknown or a group
-//!                  address. Each port is a [`Cable`]: a bounded queue, a rate, a length, impairments.
+//!                  address. Each port is a [`Cable`], with a bounded queue, a rate, a length and
+//!                  impairments.
 //! Time             a frame arrives at the far end of its output port after its transmission time at `rate`
 //!                  and after `delay`; the look-up takes no time.
-//! Limits           `addresses_max` addresses; frames for further ones are flooded. Entries do not age.
-//! Not implemented  spanning trees, VLANs, pause frames, memory shared by ports.
+//! Limits           the switch learns `addresses_max` addresses; frames for others are flooded. Entries do
+//!                  not age.
+//! Not implemented  spanning trees, VLANs, pause frames, and buffer memory shared among ports.
 
 use crate::cable::{Cable, CableConfig, CableCounters};
 use kiban_base::ethernet::{Header, Mac};
@@ -29,7 +32,7 @@ kiban_base::counters! {
     }
 }
 
-/// The most addresses that a switch learns.
+/// Maximum number of addresses that a switch learns.
 const ADDRESSES_MAX: usize = 4096;
 
 /// A switch.
@@ -65,7 +68,7 @@ impl Switch {
         &self.ports[port]
     }
 
-    /// Returns the line and the queue of a port, for changes.
+    /// Returns the line and the queue of a port, to be changed.
     pub fn port_mut(&mut self, port: usize) -> &mut Cable {
         &mut self.ports[port]
     }

@@ -1,10 +1,10 @@
-//! A tap: a capture of a line that Wireshark reads, as an analyser would record it (paper \[1\] had one).
+//! A tap: a capture of a line for Wireshark, as an analyser would record it (paper \[1\] used one).
 
 use kiban_atm::TimedCell;
 use kiban_base::Instant;
 use kiban_board::recorder::Recorder;
 
-/// Receives what a tap has written.
+/// Receives the output of a tap.
 pub type Sink = Box<dyn FnMut(&[u8])>;
 
 /// A tap on one direction of a line or a cable.
@@ -18,8 +18,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Creates a tap that passes a capture file to `sink` piece by piece; `interface` is the number in
-    /// records of cells.
+    /// Creates a tap that passes a capture file to `sink` piece by piece; `interface` is the interface number
+    /// in records of cells.
     pub fn new(interface: u8, sink: Sink) -> Tap {
         Tap { interface, recorder: None, record: Vec::new(), sink, frames: 0 }
     }

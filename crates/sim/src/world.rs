@@ -1,24 +1,26 @@
 //! The world: boards and switches joined by lines and cables, in virtual time.
 //!
-//! Goal      the unchanged code of the boards, in controlled time, exact to the cell and many times faster
+//! Goal      run the unchanged code of the boards in controlled time, exact to the cell and many times faster
 //!           than the line.
-//! Events    few: a frame ends or a packet arrives at the far end of a line, a board's deadline, or room in a
-//!           port. They are kept in a heap ordered by (time, number), so that a run can be repeated exactly.
+//! Events    are few: the end of a frame or the arrival of a packet at the far end of a line, a board's
+//!           deadline, and room in a port. They are kept in a heap ordered by (time, number), so that a run
+//!           can be repeated exactly.
 //! Pull      cells move only when they are needed. At an event, each node concerned pulls its lines up to the
 //!           time of the event: a line pulls its sender, and a switch pulls the lines into it, each up to the
-//!           time at which a cell can still leave the switch in time. A switch subtracts the time through its
-//!           fabric, so every pull goes further back in time, and ends at boards, which have acted already.
-//!           Switches that feed each other are pulled in strides no longer than the delay to each other and
-//!           back; time in which no cell is in transit is skipped.
+//!           time at which a cell can still leave the switch in time. A switch subtracts the transit time of
+//!           its fabric, so every pull goes further back in time and ends at boards, which have acted
+//!           already. Switches that feed each other are pulled in steps no longer than the round-trip delay
+//!           between them; time in which no cell is in transit is skipped.
 //! Packets   are pushed: a packet that a board sends goes onto its cable at once (`cable.rs`), and causes an
 //!           event where it arrives.
-//! Early     the end of the next frame on a line is known exactly if nothing more is sent, and never comes
-//!           before its prediction. An event that comes too early finds nothing and is rescheduled.
+//! Early     the end of the next frame on a line is known exactly if nothing more is sent, and is never
+//!           earlier than predicted. An event that turns out to be too early is rescheduled.
 //! Terminals send and receive cells without feedback (`terminal.rs`): they cause no events, and receive cells
 //!           when a frame ends or at [`World::collect`].
-//! Cost      processor time is measured with a tick source that the caller supplies; the world has no clock.
-//! Modelled  a board may be given a modelled processor (`processor.rs`): then it is called when that
-//!           processor is free.
+//! Cost      processor time is measured with a tick source that the caller supplies, because the world has no
+//!           clock.
+//! Modelled  a board may be given a modelled processor (`processor.rs`); the board is then called only when
+//!           that processor is free.
 
 use crate::cable::{Cable, CableConfig};
 use crate::cost::CostModel;
@@ -37,10 +39,10 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// The most polls of one board at one moment; beyond that the world reports a livelock.
+/// Maximum number of polls of one board at one instant; beyond that, the world reports a livelock.
 const POLLS_MAX: usize = 1_000_000;
 
-/// Bytes of the longest packet of a VI port.
+/// Maximum packet length of a VI port, bytes.
 const MESSAGE_BYTES_MAX: usize = 1 << 16;
 
 /// Processor time by consumer, in ticks of the supplied source.
@@ -48,7 +50,7 @@ const MESSAGE_BYTES_MAX: usize = 1 << 16;
 pub struct Cost {
     /// The boards: protocols, segmentation, reassembly.
     pub board_ticks: u64,
-    /// The programs, with the copies at the host edge.
+    /// The programs, including the copies at the host edge.
     pub host_ticks: u64,
 }
 
@@ -70,7 +72,7 @@ struct CableLink {
 
 struct PortState {
     kind: PortKind,
-    /// The cable out of a packet port.
+    /// The outgoing cable of a packet port.
     cable: Option<usize>,
 }
 
@@ -194,7 +196,7 @@ impl World {
         TerminalNumber(self.terminals.len() - 1)
     }
 
-    /// Connects two attachments for cells by a line of some length, both directions alike. A line has the
+    /// Connects two attachments for cells by a line of some length in both directions. Each direction has the
     /// rate of the port that sends.
     ///
     /// # Errors
@@ -215,7 +217,8 @@ impl World {
         }
     }
 
-    /// Connects two packet ports by a cable, both directions alike at first ([`Cable::set_config`]).
+    /// Connects two packet ports by a cable. Both directions start with the same properties
+    /// ([`Cable::set_config`] changes them).
     ///
     /// # Errors
     /// If the attachments do not match, or are for cells.
@@ -410,7 +413,7 @@ impl World {
         self.run_with(until, &mut |_| {})
     }
 
-    /// Like [`World::run`], with a call of `look` after every event (for a progress bar).
+    /// Like [`World::run`], but calls `look` after every event (for a progress bar).
     pub fn run_with(&mut self, until: Instant, look: &mut dyn FnMut(&World)) -> bool {
         while !self.is_done() {
             if !self.step(until) {
@@ -426,7 +429,8 @@ impl World {
         while self.step(until) {}
     }
 
-    /// Runs until `until`, whether programs are done or not, and passes terminals what has arrived by then.
+    /// Runs until `until`, whether programs are done or not, and passes the cells that have arrived by then
+    /// to the terminals.
     pub fn collect(&mut self, until: Instant) {
         self.settle(until);
         self.now = self.now.max(until);
@@ -438,7 +442,7 @@ impl World {
         }
     }
 
-    /// Passes to a terminal what has arrived by now.
+    /// Passes the cells that have arrived by now to a terminal.
     fn hand_over(&mut self, number: usize, terminal: TerminalNumber) {
         let mut cells = std::mem::take(&mut self.cells);
         self.line_links[number].line.arrive(self.now, &mut cells);
@@ -546,7 +550,7 @@ impl World {
         self.expect_arrival(number);
     }
 
-    /// Puts everything on a line that arrives at its far end by `until`.
+    /// Puts all cells on a line that will arrive at its far end by `until`.
     fn pull(&mut self, number: usize, until: Instant) {
         let until = until - self.line_links[number].line.delay;
         match self.line_links[number].from {
@@ -572,7 +576,7 @@ impl World {
         }
     }
 
-    /// Passes everything to a switch that can leave it by `until`.
+    /// Passes all cells to a switch that can leave it by `until`.
     fn pull_switch(&mut self, number: usize, until: Instant) {
         let switch_node = &self.switches[number];
         let until = until - switch_node.switch.delay();
@@ -612,7 +616,7 @@ impl World {
         }
     }
 
-    /// Passes everything to a switch that arrives there by `until`.
+    /// Passes all cells to a switch that arrive there by `until`.
     fn enter(&mut self, number: usize, until: Instant) {
         let switch_node = &mut self.switches[number];
         switch_node.pulled = until;
@@ -675,7 +679,7 @@ impl World {
         }
     }
 
-    /// Lets a board work: on cells, packets, a timeout, or its programs' calls.
+    /// Lets a board process cells, packets, a timeout, or its programs' calls.
     fn work(&mut self, number: usize, input: Input<'_>) {
         let started = self.ticks.map(|ticks| ticks());
         let node = &mut self.nodes[number];
@@ -768,8 +772,8 @@ impl World {
         room_at
     }
 
-    /// Schedules the events that follow from what a board sends. Returns when a port will have the room that
-    /// it waits for.
+    /// Schedules the events that follow from a board's output. Returns when a port will have the room that it
+    /// waits for.
     fn expect_from(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         for port in 0..self.nodes[number].ports.len() {
@@ -823,7 +827,7 @@ impl World {
                     let due = self.expect_from(number).min(deadline);
                     let Node { board, processor, .. } = &mut self.nodes[number];
                     let processor = processor.as_mut().expect("the board has a processor");
-                    // A deadline equal to the time that was just handled would loop; use the next nanosecond.
+                    // A deadline equal to the current time would loop forever; use the next nanosecond.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
                     processor.charge_work(board, now);
                 }

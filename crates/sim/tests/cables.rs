@@ -1,4 +1,4 @@
-//! Worlds of boards with packet ports, joined by cables: connecting, transfer, impairments, taps.
+//! Simulations of boards with packet ports joined by cables: connecting, transfer, impairments, taps.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -360,7 +360,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
 }
 
-/// One board sends to the other, through ports of a kind, while one memory allocation is refused. Returns
+/// One board sends to the other, through ports of one kind, while one memory allocation fails. Returns
 /// whether the run reached that allocation.
 fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
     let mut world = World::new(1);
@@ -393,8 +393,9 @@ fn an_allocation_failure_delays_frames_and_loses_no_byte() {
 }
 
 /// Two stations, each on a cable to a bridge; the bridges are joined by a circuit. Each bridge has a second
-/// circuit without a peer, so that it copies the frames that it floods. One bridge is refused a page or a
-/// block. Returns whether the run reached that allocation; `copies` counts frames that could not be copied.
+/// circuit without a peer, so that it copies the frames that it floods. In one bridge, the allocation of a
+/// page or a block fails. Returns whether the run reached that allocation; `copies` counts frames that could
+/// not be copied.
 fn check_bridge_refusal(refusal: refusal::Refusal, copies: &mut u64) -> bool {
     let mut world = World::new(1);
     let stations = [0, 1].map(|side| add_small(&mut world, vec![ethernet(side, &[v4(0, side)])]));
@@ -449,7 +450,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(check::check_idle(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
-    // The receiver is the bottleneck: it handles a thousand segments, each of which costs 459.5 us.
+    // The receiver is the bottleneck: it handles a thousand segments, each at a cost of 459.5 us.
     let (with, busy) = seconds(true);
     assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
     assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");

@@ -1,4 +1,4 @@
-//! Canaries: each checker must report the fault that it is given, and nothing in a clean run.
+//! Canaries: each checker must report the fault injected for it, and report nothing in a clean run.
 
 use kiban_base::{Instant, Slice};
 use kiban_board::{Completion, Host, StreamId};
@@ -32,7 +32,8 @@ fn run(pair: &mut Pair) -> Vec<Violation> {
     check::check_idle(&mut pair.world, &pair.boards)
 }
 
-/// Transfers data and lets `spoil` store what the receiver gets. Returns the violations, and what was stored.
+/// Transfers data and lets `spoil` modify and store the received data. Returns the violations and the stored
+/// data.
 fn transfer(mut spoil: impl FnMut(&mut Vec<u8>, &[u8]) + 'static) -> (Vec<Violation>, Vec<u8>) {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let got = Rc::new(RefCell::new(Vec::new()));
@@ -76,7 +77,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     assert_eq!(check::stream(0, &sent(), &longer), [Violation::StreamDiffers { stream: 0, at: at + 1 }]);
 }
 
-/// Receives data as slices; keeps one of them if it is greedy, and closes only if it is tidy.
+/// Receives data as slices. Keeps one of them if `greedy` is set, and closes only if `tidy` is set.
 struct Taker {
     greedy: bool,
     tidy: bool,

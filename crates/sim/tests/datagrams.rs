@@ -1,4 +1,4 @@
-//! Datagrams and pings, whole and in fragments, while one page or block is refused.
+//! Datagrams and pings, whole and in fragments, while the allocation of one page or block fails.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -56,7 +56,7 @@ fn payload(question: u16, length: usize) -> Vec<u8> {
     (0..length).map(|at| (at * 7 + at / 251 + usize::from(question)) as u8).collect()
 }
 
-/// Repeats a request once a second until it is answered, then sends the next one.
+/// Retransmits a request once a second until it is answered, then sends the next one.
 struct Asker {
     kind: Kind,
     to: SocketAddr,

@@ -1,6 +1,7 @@
-//! The EFE-like transport around one Ethernet switch: 10 Gbit/s, 10 us there and back, queues of 64 frames.
+//! The EFE-like transport around one Ethernet switch: 10 Gbit/s, a round-trip time of 10 us, queues of 64
+//! frames.
 //!
-//! `cargo test -p kiban-sim --test efe -- --nocapture` prints the figures of docs/efe.md.
+//! `cargo test -p kiban-sim --test efe -- --nocapture` prints the figures in docs/efe.md.
 
 use kiban_base::Instant;
 use kiban_rdma::efe::{Config, EfeCounters};
@@ -18,7 +19,7 @@ fn at(micros: u64) -> Instant {
 }
 
 /// Returns endless streams from hosts 1..=n to host 0, each of which starts this many microseconds after the
-/// one before.
+/// previous one.
 fn endless(n: usize, apart_micros: u64) -> Vec<Stream> {
     let stream = |host: usize| {
         let mut stream = Stream::new(host, 0, u64::MAX);
@@ -46,7 +47,7 @@ fn sum(star: &Star, hosts: usize, of: impl Fn(&EfeCounters) -> u64) -> u64 {
 }
 
 /// Checks that no receiver has dropped segments for which it had given credit, and that no contents were
-/// changed.
+/// corrupted.
 fn check_promises(star: &Star, hosts: usize) {
     assert_eq!(sum(star, hosts, |counters| counters.sent_beyond_credit), 0);
     assert_eq!(sum(star, hosts, |counters| counters.acks_invalid), 0);

@@ -1,6 +1,6 @@
-//! Fairness of memory: hundreds of connections whose peers read nothing, beside one whose peer reads
-//! everything. The honest one keeps at least 80 % of the throughput that it has beside a well-behaved third
-//! party.
+//! Fairness of memory: hundreds of connections whose peers read nothing compete with one whose peer reads
+//! everything. The honest one keeps at least 80 % of the throughput that it gets when it competes with a
+//! well-behaved peer.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -39,7 +39,7 @@ enum Reads {
     Trickle(usize),
 }
 
-/// A program that writes to every connection without end.
+/// A program that keeps writing to every connection.
 struct Pour {
     listener: Option<u32>,
 }
@@ -304,7 +304,7 @@ impl Stand {
         Stand { world, boards, net }
     }
 
-    /// Returns the address of the board as a peer sees it.
+    /// Returns the address at which a peer reaches the board.
     fn board_at(&self, peer: usize) -> SocketAddr {
         let address = match (self.net, peer) {
             (Net::Ip, 2) => [10, 2, 255, 1],
@@ -332,7 +332,7 @@ struct Others {
     connections: usize,
     addresses: usize,
     reads: Reads,
-    /// When they connect; the honest one connects after a second.
+    /// The time at which they connect; the honest peer connects after a second.
     begin: Instant,
 }
 
@@ -489,7 +489,7 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
 // ------------------------------------------------------------------------------------------
 
 /// A program that is attached to the board: it connects streams, and either reads as configured or writes
-/// without end.
+/// continuously.
 struct Attached {
     client: Client,
     desk: ClientStreams,
@@ -631,7 +631,7 @@ fn attached_bytes(writes: bool, one_peer: bool, count: usize, is_stuck: bool) ->
     let mut stand = Stand::with(Net::Ip, tcp::Config::default(), 8 << 20, 1, theirs);
     let (near, far) = (SocketAddr::from(([10, 1, 0, 2], PORT)), SocketAddr::new(other(0), PORT));
     for (number, peer) in stand.boards[1..].iter().copied().enumerate() {
-        // If the attached programs write, the far peer reads nothing when its sessions are to be stuck.
+        // If the attached programs write, the far peer reads nothing in order to make its sessions stuck.
         let program: Box<dyn Program> = match writes {
             true => Box::new(Drain { reads: !is_stuck || number == 0 }),
             false => Box::new(Pour { listener: None }),

@@ -1,5 +1,5 @@
-//! The host's side of a port: two hosts with IP stacks of their own reach each other over ATM circuits of
-//! their boards.
+//! The host's side of a port: two hosts with their own IP stacks communicate over ATM circuits of their
+//! boards.
 //!
 //! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
 
@@ -51,7 +51,7 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
 }
 
 /// Returns a board that is a host's network card: a circuit whose peer InATMARP resolves, and a host port. It
-/// also has an address of its own.
+/// also has its own address.
 fn card(world: &mut World, number: u8) -> BoardNumber {
     let mut port = AtmPortConfig::oc3c(address(number), net());
     let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));
@@ -85,7 +85,7 @@ fn world() -> (World, [BoardNumber; 2], [BoardNumber; 2]) {
     (world, hosts, cards)
 }
 
-/// Sends bytes from the first host to the second; returns what has arrived after `time`.
+/// Sends bytes from the first host to the second; returns the bytes that have arrived after `time`.
 fn transfer(world: &mut World, hosts: [BoardNumber; 2], bytes: &[u8], time: Duration) -> Vec<u8> {
     let arrived = Rc::new(RefCell::new(Vec::new()));
     let place = arrived.clone();

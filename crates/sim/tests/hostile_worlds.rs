@@ -1,4 +1,4 @@
-//! Worlds with congestion and losses, and exact timing: several switches and circuits, policing, discard,
+//! Simulations with congestion, losses and exact timing: several switches and circuits, policing, discard,
 //! loss, long lines.
 
 use kiban_atm::wire::aal5;
@@ -73,8 +73,8 @@ struct Setup {
     early_cells: usize,
     police: Option<Contract>,
     shape: Option<Contract>,
-    /// By how much each board's line is slower than the one before, bit/s. Lines of exactly the same rate
-    /// would keep their phase, so at a full queue the cells of always the same board would be lost.
+    /// By how much each board's line is slower than the previous one, bit/s. Lines of exactly the same rate
+    /// would stay in phase, so that a full queue would always lose the cells of the same board.
     slower: u64,
 }
 
@@ -173,7 +173,7 @@ struct Job {
 }
 
 impl Net {
-    /// Starts a transfer; each has a port of its own.
+    /// Starts a transfer; each uses its own port.
     fn send(&mut self, from: usize, to: usize, port: u16, bytes: Rc<Vec<u8>>) -> Job {
         let got = Rc::new(RefCell::new(Vec::new()));
         let place = got.clone();
@@ -318,7 +318,8 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     net.finish(&[job]);
     for pause_millis in [1, 37, 5000, 123_456] {
         let start = net.world.now() + Duration::from_millis(pause_millis);
-        // There are no events in the meantime; the programs that are not done let the time pass.
+        // There are no events in the meantime; unfinished programs make the run continue until the time is
+        // up.
         let seen = Rc::new(RefCell::new(Vec::new()));
         net.world.take_programs(net.boards[1]);
         net.world.take_programs(net.boards[0]);
@@ -376,8 +377,8 @@ fn five_boards_on_three_switches_talk_all_to_all() {
     }
 }
 
-/// A network that polices slightly below the offered rate drops a cell of nearly every frame: goodput
-/// collapses. A board that shapes to the same contract gets nearly all of it.
+/// A network that polices slightly below the offered rate drops a cell of nearly every frame, so goodput
+/// collapses. A board that shapes to the same contract gets nearly the full contract rate.
 #[test]
 fn policing_breaks_streams_that_are_not_shaped() {
     let slot = 331_250.0 / 117.0;
@@ -421,7 +422,7 @@ fn early_packet_discard_saves_goodput() {
         (came, broken)
     };
     let ((whole, broken), (whole_without, broken_without)) = (run(true), run(false));
-    // A quarter of the datagrams gets through while all four send, and in addition those in the queue.
+    // While all four send, a quarter of the datagrams gets through, in addition to those in the queue.
     assert!(whole >= 30 && whole >= 2 * whole_without, "{whole} against {whole_without} datagrams");
     assert!(broken == 0 && broken_without > 10, "{broken} against {broken_without} broken frames");
 }
@@ -494,7 +495,7 @@ impl Program for Stubborn {
 fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells survives two lines one time in four, so everything arrives eventually if
-    // retransmission continues. Fifteen losses in a row, after which a session is given up by default, occur
+    // retransmission continues. Fifteen losses in a row, after which a session is aborted by default, occur
     // once in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };

@@ -145,15 +145,15 @@ fn time_passes_while_tasks_work() {
         let spent: Duration = boards.spent(side).iter().sum();
         assert!(boards.now() >= Instant::ZERO + spent, "side {side}");
     }
-    // Twice the costs take nearly twice the time.
+    // Doubling the costs nearly doubles the elapsed time.
     let twice = kiban_sim::osi::Costs { block: 2 * OSI_BOARD_1992.block, ..OSI_BOARD_1992 };
     let (_, slow) =
         there_and_back(&Setup { costs: Some(twice), ..Setup::new(Medium::line(2_000_000)) }, &contents);
     assert!(slow[0] > times[0].mul_f64(1.9), "{slow:?} {times:?}");
 }
 
-/// The paper's figure 3: the sender's task above the lower module polls all the time, the receiver's task
-/// does not.
+/// The paper's figure 3: the sender's task above the lower module polls all the time, while the receiver's
+/// task does not.
 #[test]
 fn the_sender_polls_while_the_line_is_the_limit() {
     let mut boards =

@@ -1,6 +1,6 @@
-//! Numbers on the wire that must not be predictable: thousands of each are collected from the machine that
-//! makes them, and every attack of [`kiban_sim::predict`] is tried. The seeds are small on purpose, so that a
-//! number from the simulator's generator would be predicted at once.
+//! Numbers on the wire that must not be predictable: thousands of each kind are collected from the machine
+//! that produces them, and every attack in [`kiban_sim::predict`] is tried. The seeds are small on purpose,
+//! so that a number from the simulator's generator would be predicted at once.
 
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, Region, RngKey, SharedBytes, SharedRoom, Sum};
@@ -33,7 +33,7 @@ fn address6(host: u16) -> IpAddr {
     IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, host])
 }
 
-/// A board with one port for packets; the test takes the packets that it sends.
+/// A board with one packet port; the test collects the packets that it sends.
 struct Bench {
     board: Board,
     now: Instant,
@@ -148,7 +148,7 @@ fn fragments6(bench: &mut Bench) -> Vec<u64> {
         .collect()
 }
 
-/// Returns identifications of IPv4 datagrams, each to another host.
+/// Returns identifications of IPv4 datagrams, each to a different host.
 fn datagrams4() -> Vec<u64> {
     let mut bench = Bench::new(|_| {});
     let socket = bench.board.host().bind(SocketAddr::new(address(1), 9)).expect("a socket");
@@ -372,8 +372,8 @@ fn numbers_of_the_wire_are_not_predicted() {
     assert!(found.is_empty(), "predicted: {found:#?}");
 }
 
-/// An attack that was possible in 2026: fragment identifications revealed the generator's state, from which
-/// the attacker computed TCP's key, drawn earlier, and with it the next initial sequence number.
+/// An attack that must fail: fragment identifications reveal the generator's state, from which the attacker
+/// computes TCP's key, drawn earlier, and with it the next initial sequence number.
 #[test]
 fn fragments_do_not_tell_the_key_of_tcp() {
     let mut bench = Bench::new(|_| {});

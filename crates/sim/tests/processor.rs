@@ -1,4 +1,4 @@
-//! A modelled processor changes when a board is called, and nothing else.
+//! A modelled processor changes only the times at which a board is called.
 
 use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism, Mechanisms};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
@@ -70,7 +70,7 @@ fn a_slow_processor_sets_the_pace_and_a_fast_one_the_line() {
         let costs =
             Costs { pdu: Duration::from_micros(pdu_us), acknowledgment: Duration::ZERO, ..BOARD_1995.costs };
         let (_, took, pair) = transfer(&model(costs).plan(&config, 256 << 10), 1, bytes);
-        // Subtract the time at the beginning and at the end, which is not steady flow: a delayed
+        // Subtract the times at the beginning and at the end, which are not steady flow: a delayed
         // acknowledgement, and the last acknowledgements of the window.
         let each = (took.as_secs_f64() - 0.2) * 1e6 / pdus as f64;
         assert!((each / expected_us - 1.0).abs() < 0.06, "{pdu_us} us: {each} us");

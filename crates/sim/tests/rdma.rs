@@ -153,7 +153,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 
 #[test]
 fn an_allocation_failure_delays_and_loses_nothing() {
-    // EFE is left out, because it uses none of the board's packet memory.
+    // EFE is omitted because it does not use the board's packet memory.
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
         refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }

@@ -1,5 +1,5 @@
-//! Memory shortage: one page or block is refused, or memory is scarce. Every stream still arrives, and all
-//! memory is freed.
+//! Memory shortage: the allocation of one page or block fails, or memory is scarce. Every stream still
+//! arrives, and all memory is freed.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -19,8 +19,8 @@ fn parts(sessions: usize, length: usize) -> Vec<Bytes> {
     (0..sessions).map(|_| Rc::new((0..length).map(|_| chance.draw() as u8).collect())).collect()
 }
 
-/// Sends each part from board 0 to board 1 in a session of its own. Everything must arrive, and the boards
-/// must become idle.
+/// Sends each part from board 0 to board 1 in a separate session. Everything must arrive, and the boards must
+/// become idle.
 fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
     let sources = parts
         .iter()
@@ -62,7 +62,7 @@ fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
     });
 }
 
-/// Allocations of every kind are refused repeatedly, at random intervals, half of the time on impaired lines.
+/// Allocations of every kind fail repeatedly, at random intervals, half of the time on impaired lines.
 #[test]
 fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);
@@ -71,11 +71,11 @@ fn refusals_that_go_on_and_on_lose_nothing() {
         let impairment =
             if seed % 2 == 0 { ImpairmentConfig::NONE } else { ImpairmentConfig::from_seed(seed) };
         let mut plan = Plan { seed, impairment, ..Plan::with_window(24 << 10) };
-        // So many refusals could exhaust the default number of retransmissions, so allow more.
+        // This many failures could exhaust the default number of retransmissions, so allow more.
         plan.tcp.rto_retries = 100;
         let mut pair = Pair::new(&plan);
         let sources: Vec<_> = parts.clone();
-        // Called once per millisecond, so that what was refused is soon refused again.
+        // Called once per millisecond, so that allocations that have failed soon fail again.
         let boards = pair.boards;
         let mut each = |pair: &mut Pair| {
             for board in boards {

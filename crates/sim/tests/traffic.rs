@@ -1,4 +1,4 @@
-//! Terminals in a world: what sources send, and how an impaired line affects it.
+//! Terminals in a world: the traffic that sources send, and how an impaired line affects it.
 
 use kiban_atm::aal1::Form;
 use kiban_atm::wire::aal1::fec::Code;
@@ -101,7 +101,8 @@ fn the_ledger_records_losses_and_the_units_they_spoil() {
     // A packet may lose two cells; and if a packet loses its last cell, the next packet is lost with it.
     assert!((166..=172).contains(&units.whole), "{units:?}");
     assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
-    // Each line delays a cell by 1 km of propagation and by a cell time; the switch adds its own delay.
+    // Each line delays a cell by the propagation time of 1 km and by a cell time; the switch adds its own
+    // delay.
     let least = tally.delays.iter().min().expect("cells came");
     assert!((20_000..26_000).contains(least), "{least}");
 }

@@ -50,7 +50,7 @@ struct Sender {
     posted: bool,
     done: Vec<Status>,
     lost: bool,
-    /// When the last transfer was done.
+    /// The time at which the last transfer was done.
     at: Instant,
 }
 

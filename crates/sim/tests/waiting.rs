@@ -1,4 +1,4 @@
-//! A waiting process in the model, compared with calculations by hand.
+//! The modelled waiting process, compared with calculations by hand.
 
 use kiban_base::{Costs, Wait};
 use kiban_sim::waiting::{
@@ -34,8 +34,8 @@ fn run(process: &Process, rhythm: ArrivalPattern, packets: u64) -> Outcome {
 #[test]
 fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones() {
     const PACKETS: u32 = 1000;
-    // For each packet: the policy, the gap, the time spent spinning, the number of sleeps, and the latency,
-    // times in microseconds.
+    // For each packet: the policy, the gap, the time spent spinning, the number of sleeps, and the latency.
+    // Times are in microseconds.
     for (wait, gap, spun, sleeps, latency) in [
         (Wait::Poll, 400, 390, 0, 0),
         (Wait::Interrupt, 400, 0, 1, 20),
@@ -64,9 +64,9 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 
 #[test]
 fn a_late_wake_up_makes_the_waiter_sleep_every_other_time() {
-    // A packet comes every 120 us. One is taken 20 us late after a sleep and processed for 10 us, so the next
-    // one comes after spinning for 90 us. It is taken in time, so the wait for the one after it is longer
-    // than 100 us of spinning, and the process sleeps.
+    // A packet arrives every 120 us. After a sleep, a packet is taken 20 us late and processed for 10 us, so
+    // the next one arrives after 90 us of spinning. That one is taken in time, so the wait for the packet
+    // after it exceeds 100 us of spinning, and the process sleeps.
     let outcome = run(&process(hybrid(100), &[]), ArrivalPattern::Constant { gap: micros(120) }, 1000);
     assert_eq!(outcome.sleeps, 500);
     assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
@@ -93,8 +93,8 @@ fn packets_without_a_descriptor_after_a_stall_are_handled_by_the_level() {
     let outcome = interrupt.run(&mut queue);
     assert_eq!((outcome.taken, queue.lost()), (12, &[][..]));
     // The packet of 500 µs is held until 1130 µs, when the first packet is done. Each of the six packets
-    // after it is held for 9 µs: it is sent 1 µs after the one before was accepted, and accepted when the
-    // next packet is done, 10 µs later.
+    // after it is held for 9 µs: it is sent 1 µs after the previous one was accepted, and is accepted when
+    // the next packet is done, 10 µs later.
     assert_eq!(queue.held(), micros(630) + 6 * micros(9));
 
     let patient = |micros_: u64| {
@@ -148,8 +148,8 @@ fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
     let cpu = |gap| {
         run(&process(Wait::Adaptive, &[]), ArrivalPattern::Exponential { mean: micros(gap) }, 100_000).cpu()
     };
-    // At a gap of 1000 us, 10 us of work and 16 us of sleep cost little more than a process that never spins.
-    // At a gap of 15 us, spinning costs less than sleeping.
+    // At a gap of 1000 us, the cost (10 us of work and 16 us of sleep) is little more than that of a process
+    // that never spins. At a gap of 15 us, spinning costs less than sleeping.
     assert!(cpu(1000) < 0.03, "{}", cpu(1000));
     let outcome = run(&process(Wait::Adaptive, &[]), ArrivalPattern::Constant { gap: micros(15) }, 100_000);
     assert!(outcome.sleeps < 100, "{}", outcome.sleeps);

@@ -2,7 +2,7 @@
 //! stalls.
 //!
 //! The process runs once over [`Posted`] and once over two NICs in virtual time: the sender posts a message
-//! when the packet is to be sent, the receiver's process dequeues it and posts the descriptor again when its
+//! when the packet is due to be sent, the receiver's process dequeues it and reposts the descriptor when its
 //! work is done. Both runs must take and lose the same packets at the same times.
 
 use kiban_base::{Costs, Instant, Region, RngKey, SharedBytes, SharedRoom, Wait};
@@ -77,7 +77,7 @@ impl Nics {
     fn new(posting: Posting, mut arrivals: Arrivals) -> Nics {
         let mut config = Config {
             descriptors_max: 1 << 20,
-            // The sending NIC is notified when a descriptor is posted and need not probe. With so long an
+            // The sending NIC is notified when a descriptor is posted and need not probe. With such a long
             // interval, the test would hang if the notification were missing.
             dry_retry: Duration::from_secs(1 << 20),
             ..Config::default()

@@ -1,4 +1,4 @@
-//! Two boards and a switch, with traffic and impairments; at the end, the checkers examine the world.
+//! Two boards and a switch, with traffic and impairments; at the end, the checkers run.
 
 use kiban_base::{Instant, SimRng};
 use kiban_sim::program::{Received, Receiver, Sender, Sink, Source};
@@ -86,7 +86,7 @@ fn payload_moves_once_into_cells_and_once_out_of_them() {
     let (sender, receiver) = (pair.world.board(pair.boards[0]), pair.world.board(pair.boards[1]));
     assert_eq!(sender.copies().host_in_bytes, bytes);
     assert_eq!(receiver.copies().host_out_bytes, bytes);
-    // 172 cells carry 8192 bytes; all other payload of the cells is headers, padding and acknowledgements.
+    // 172 cells carry 8192 bytes; the rest of the cells' payload is headers, padding and acknowledgements.
     let cells = |payload: u64| payload / 8192 * 172 * 48;
     let excess = sender.copies().sar_out_bytes - cells(bytes);
     assert!(excess < 100_000, "{excess} bytes beyond one transfer");

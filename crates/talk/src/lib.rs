@@ -1,13 +1,13 @@
 //! Packet scripts: readable timelines of a protocol exchange, against which a board is tested.
 //!
-//! Purpose   one file per test case. It says what the peer and the host do, and what the board must send,
+//! Purpose   one file per test case, which says what the peer and the host do and what the board must send,
 //!           with exact times.
 //! Operation [`Talk`] is parsed from text (`parse`). [`run`] drives a real board with one IP port through it
 //!           in virtual time, without threads or a clock; the only randomness comes from a seed. An event
 //!           that no line expects is a failure.
-//! Numbers   sequence numbers are relative to each side's SYN, and timestamps to the side's first. Payload
-//!           bytes are generated from their position in the stream, so all bytes are checked without being
-//!           written in the script.
+//! Numbers   sequence numbers are relative to each side's SYN, and timestamps are relative to the side's
+//!           first one. Payload bytes are generated from their position in the stream, so all bytes are
+//!           checked without being written in the script.
 //! Trace     every run is recorded in the form of a script: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
 //! Limits    one board with one port; no ICMP errors about UDP datagrams that the board has sent.
@@ -52,7 +52,7 @@ pub fn load(path: &Path) -> Result<Talk, String> {
     Talk::read(&path.display().to_string(), &text, &include).map_err(|error| error.to_string())
 }
 
-/// Returns the scripts that these paths name: a file itself; of a directory, every `*.talk` below it, sorted.
+/// Returns the scripts at these paths: a file itself, or every `*.talk` below a directory, sorted.
 ///
 /// # Errors
 /// A message, if a path does not exist or cannot be read.

@@ -1,7 +1,7 @@
 //! Builds packets from a script's descriptions, and describes packets in the notation of scripts.
 //!
-//! TCP options are encoded and decoded here and not by the crate `wire`, because a script may contain any
-//! options in any order, valid or not, and because a second decoder checks what the board sends.
+//! TCP options are encoded and decoded here rather than by the TCP/IP crate, because a script may contain any
+//! options in any order, valid or not, and because a second decoder checks the board's output independently.
 
 use crate::script::{Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption, UNREACHABLE};
 use crate::side::Connection;
@@ -12,7 +12,7 @@ use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
 
-/// The byte that fills payload that must never be delivered.
+/// The fill byte of payload that must never be delivered.
 const EVIL: u8 = 0xee;
 
 /// The protocol number of the IPv6 fragment header (RFC 8200 §4.5), and its length.

@@ -1,6 +1,6 @@
 //! Parses a [`Talk`].
 //!
-//! A line is a flat sequence of words; the first ones determine its kind. So the parser is a cursor over
+//! A line is a flat sequence of words, and the first words determine its kind. So the parser is a cursor over
 //! words and their columns. An error reports the unexpected word, its position, and the words that would be
 //! valid.
 
@@ -184,7 +184,7 @@ fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
     {
         return Err(words.error_at(
             0,
-            "only an expected packet or completion may have a span of time",
+            "only an expected packet or completion may have a time range",
             Some("use `->` or `told`".into()),
         ));
     }
@@ -531,7 +531,7 @@ mod tests {
                 "eventually silence",
                 1,
                 1,
-                "only an expected packet or completion may have a span of time",
+                "only an expected packet or completion may have a time range",
                 "use `->` or `told`",
             ),
             ("write \"abc", 1, 7, "unterminated string", ""),

@@ -45,7 +45,7 @@ pub struct Failure {
     pub message: String,
     /// The line of the script.
     pub expected: String,
-    /// What happened instead, in the same notation; empty if nothing did.
+    /// What happened instead, in the same notation; empty if nothing happened.
     pub came: String,
     /// The most recent lines of the exchange.
     pub recent: String,
@@ -142,7 +142,7 @@ fn written(world: &World, log: &[Entry]) -> String {
             (_, false) => format!("+{}", length_of(at.since(before))),
         };
         before = *at;
-        // A further line of a burst has the time and the connection of the burst's first line.
+        // Later lines of a burst have the time and the connection of the burst's first line.
         let goes_on = words.starts_with("& ");
         let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
         text += &format!("{when:<9} {label}{words}\n");
@@ -601,7 +601,8 @@ fn state_in_words(state: State) -> &'static str {
     }
 }
 
-/// Returns a sentence that describes how a packet differs from the expected one; `None` if it does not.
+/// Returns a sentence that describes how a packet differs from the expected one; `None` if it does not
+/// differ.
 fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitted) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
@@ -628,7 +629,7 @@ fn segment_differs(
     came: &Segment,
     seen: &Transmitted,
 ) -> Option<String> {
-    // Compare PSH only if the line names it.
+    // Compare PSH only if the line mentions it.
     let mask = if wanted.flags.has(Flags::PSH) { Flags::NONE } else { Flags::PSH };
     if wanted.flags.without(mask) != came.flags.without(mask) {
         let [came, wanted] = [came, wanted].map(|segment| flags_in_words(segment.flags.without(mask)));
@@ -683,7 +684,7 @@ fn flags_in_words(flags: Flags) -> String {
     if words.is_empty() { "none".into() } else { words.join(" ") }
 }
 
-/// Compares those fields of the IP header that the line names.
+/// Compares the IP header fields that the line specifies.
 fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     let IpFields { time_to_live, dont_fragment, traffic_class } = wanted.ip_fields;
     let its = seen.ip_fields;
@@ -699,8 +700,8 @@ fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     None
 }
 
-/// Compares options: SACK blocks always; on a SYN, all options if the line names any; otherwise only those
-/// that the line names.
+/// Compares options: SACK blocks always; on a SYN, all options if the line specifies any; otherwise only
+/// those that the line specifies.
 fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let none = Vec::new();
     let came_options = came.options.as_ref().unwrap_or(&none);

@@ -168,8 +168,8 @@ pub(crate) enum Packet {
     },
 }
 
-/// The fields of the IP header that a line names. For a field that is not named, packets to the board have
-/// the usual value, and packets from the board are not checked.
+/// The IP header fields that a line specifies. If a field is not specified, packets to the board have the
+/// usual value, and packets from the board are not checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IpFields {
     pub(crate) time_to_live: Option<u8>,
@@ -209,7 +209,7 @@ pub(crate) struct Quote {
     pub(crate) bytes: usize,
 }
 
-/// A number, which a line may leave out.
+/// A number that a line may leave out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Number {
     #[default]
@@ -218,7 +218,7 @@ pub(crate) enum Number {
     Is(i64),
 }
 
-/// A segment: with the fields that a line names, or, if the board has sent it, with all fields.
+/// A segment, with the fields that a line specifies or, if the board has sent it, with all fields.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Segment {
     pub(crate) flags: Flags,
@@ -230,7 +230,7 @@ pub(crate) struct Segment {
     pub(crate) acknowledgment: Number,
     pub(crate) window: Option<u16>,
     pub(crate) urgent: Option<u16>,
-    /// In the order on the wire, without padding; `None` if the line names no options.
+    /// In wire order, without padding; `None` if the line does not specify any options.
     pub(crate) options: Option<Vec<TcpOption>>,
     pub(crate) without_timestamps: bool,
     pub(crate) wrong_sum: bool,
@@ -297,7 +297,7 @@ impl fmt::Display for TcpOption {
     }
 }
 
-/// The flags that have a word of their own; ACK is expressed by `ack`.
+/// The flags that have their own word; ACK is expressed by `ack`.
 pub(crate) const FLAGS: [(&str, Flags); 7] = [
     ("SYN", Flags::SYN),
     ("FIN", Flags::FIN),

@@ -73,7 +73,8 @@ impl Settings {
                         SettingError::Unknown { .. } => unknown(&format!("tcp.{name}")),
                         error => error.to_string(),
                     })?;
-                    // No layer below TCP segments here, so TCP must produce segments as they are on the wire.
+                    // No lower layer cuts segments here, so TCP must produce segments as they are on the
+                    // wire.
                     self.tcp.segment_bytes_max = self.tcp.mss.into();
                 }
                 None => return Err(unknown(name)),
@@ -103,7 +104,7 @@ impl Settings {
         }
     }
 
-    /// Returns the key of the board's random numbers, the same in each run.
+    /// Returns the key for the board's random numbers; it is the same in each run.
     #[expect(clippy::disallowed_methods, reason = "a script runs in virtual time")]
     pub(crate) fn key(&self) -> RngKey {
         RngKey::for_simulation(self.seed)
@@ -134,6 +135,6 @@ fn unknown(name: &str) -> String {
     tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = hint(name, &known)
-        .unwrap_or_else(|| format!("known are {}, and those of docs/tcp.md", OTHERS.join(", ")));
+        .unwrap_or_else(|| format!("known settings are {}, and those in docs/tcp.md", OTHERS.join(", ")));
     format!("unknown setting `{name}`: {hint}")
 }

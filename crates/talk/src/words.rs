@@ -148,7 +148,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Parses the edges of a SACK block, which a peer may send in the wrong order.
+    /// Parses the edges of a SACK block; a peer may send them in the wrong order.
     pub(crate) fn block(&mut self) -> Result<(i64, i64), ParseError> {
         let word = self.word("a block")?;
         let edges = word.split_once(':').and_then(|(left, right)| Some((plain(left)?, plain(right)?)));
@@ -205,7 +205,7 @@ impl<'a> Words<'a> {
         self.error_at(column, message, hint)
     }
 
-    /// Returns the error that the previous word is not one of `known`.
+    /// Returns the error that says that the previous word is not one of `known`.
     pub(crate) fn unknown(&self, what: &str, known: &[&str]) -> ParseError {
         let word = match self.tokens.get(self.at.saturating_sub(1)) {
             Some((_, Token::Word(word))) => word.clone(),
@@ -216,7 +216,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Suggests the nearest of the known words, if one is near.
+/// Suggests the most similar known word, if one is similar enough.
 pub(crate) fn hint(word: &str, known: &[&str]) -> Option<String> {
     let close =
         known.iter().filter(|other| edits(word, other) <= 2).min_by_key(|other| edits(word, other))?;

@@ -22,7 +22,8 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// The maximum number of deadlines within one line of a script; more mean that the board never becomes idle.
+/// The maximum number of deadlines within one line of a script. If there are more, the board is assumed never
+/// to become idle.
 const DEADLINES_MAX: usize = 100_000;
 /// How long a script's sessions may take to end after the last line.
 const AFTERWARDS: Duration = Duration::from_secs(24 * 3600);
@@ -78,7 +79,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(settings: Settings) -> World {
-        // Start late, because some events happen before the start of the script.
+        // Start at a later time, because some events happen before the start of the script.
         let now = Instant::ZERO + Duration::from_secs(1000);
         World {
             board: Board::new(&settings.board(), settings.key()),
@@ -102,7 +103,7 @@ impl World {
     // ---- Connections
     // ------------------------------------------------------------------------------------------
 
-    /// Declares a connection; numbers that are not given get their defaults.
+    /// Declares a connection; numbers that are not given have default values.
     pub(crate) fn declare(
         &mut self,
         label: &str,
@@ -147,7 +148,7 @@ impl World {
     // ---- Time
     // -------------------------------------------------------------------------------------------------
 
-    /// Advances the time to `until`, or until `stop` returns true. Returns whether `stop` did.
+    /// Advances the time to `until`, or until `stop` returns true. Returns whether `stop` returned true.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
         for _ in 0..DEADLINES_MAX {
             let deadline = self.drain();
@@ -525,7 +526,7 @@ impl World {
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
-        // The board's time is that of its last input, so pass it the current time first.
+        // The board's time is that of its last input, so pass the current time to it first.
         self.board.handle(Input::Timeout, self.now);
         let outcome = self.do_call(index, call);
         self.drain();
@@ -642,7 +643,7 @@ impl World {
     }
 
     /// Aborts all connections, and advances the time without further packets from the peer. Returns whether
-    /// all memory is free then.
+    /// all memory is then free.
     pub(crate) fn ends_with_all_memory_free(&mut self) -> Result<bool, String> {
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {

@@ -74,7 +74,7 @@ fn a_script_without_one_of_its_expectations_fails() {
     assert!(left_out > 100, "only {left_out} lines were left out");
 }
 
-/// Checks that every number that a script names is compared.
+/// Checks that every number in a script is compared.
 #[test]
 fn a_failure_shows_the_expected_and_the_actual_event() {
     let begin = "established mss 1460\n0ms <- seq 1:1461 ack 1\n";
@@ -120,7 +120,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
         ("profile bsd", "unknown profile `bsd`: known are modern, bsd43, solaris23"),
         ("set tcp.rtomin 1s", "unknown setting `tcp.rtomin`: did you mean `tcp.rto_min`?"),
         ("set ip.mtuu 1500", "unknown setting `ip.mtuu`: did you mean `ip.mtu`?"),
-        ("set colour red", "and those of docs/tcp.md"),
+        ("set colour red", "and those in docs/tcp.md"),
         ("set tcp.nagle of", "nagle cannot be of: write off or on or minshall or limit"),
     ] {
         let talk = kiban_talk::Talk::read("t", line, &|_| None).expect("a script");

@@ -1,4 +1,4 @@
-//! Checks `docs/tcp.md`, the list of TCP's requirements: everything that it names must exist, and no
+//! Checks `docs/tcp.md`, the list of TCP's requirements: everything mentioned there must exist, and no
 //! requirement of RFC 9293 may be missing.
 
 use kiban_tcpip::tcp::{Config, PROFILES};
@@ -40,7 +40,7 @@ fn sources() -> BTreeMap<String, String> {
     found
 }
 
-/// Returns whether a text has a function of that name.
+/// Returns whether a text contains a function of that name.
 fn has_function(text: &str, name: &str) -> bool {
     text.contains(&format!("fn {name}(")) || text.contains(&format!("fn {name}<"))
 }
@@ -50,7 +50,8 @@ fn every_script_test_function_and_setting_on_the_page_exists() {
     let (root, page, sources) = (root(), page(), sources());
     let mut settings = Vec::new();
     Config::default().each(&mut |name, _, _| settings.push(name));
-    // The page names files by the ends of their paths, without `.rs`; a module with submodules is a `mod.rs`.
+    // The page refers to files by the ends of their paths, without `.rs`; a module with submodules is a
+    // `mod.rs`.
     let ends_with = |end: &str| {
         let ends = [format!("/{end}.rs"), format!("/{end}/mod.rs")];
         let is_it = move |path: &str| ends.iter().any(|end| path.ends_with(end));
@@ -101,7 +102,7 @@ fn every_number_of_rfc_9293_has_one_row() {
             assert_eq!(rows, 1, "{kind}-{number}");
         }
     }
-    // A requirement that is marked as met must name its code and its test.
+    // A requirement that is marked as met must list its code and its test.
     for row in page
         .lines()
         .filter(|line| ["| MUST-", "| SHLD-", "| MAY-"].iter().any(|begin| line.starts_with(begin)))

@@ -1,4 +1,4 @@
-//! Sockets and listeners of one family or both (RFC 3493 §5.3), for every transport.
+//! Sockets and listeners for one address family or both (RFC 3493 §5.3), shared by all transports.
 
 use core::net::SocketAddr;
 
@@ -7,7 +7,7 @@ pub(crate) fn is_any6(local: SocketAddr) -> bool {
     local.is_ipv6() && local.ip().is_unspecified()
 }
 
-/// Whether two sockets or listeners, one of them of both families, would take the same IPv4 addresses.
+/// Returns whether two sockets or listeners, one of them dual-stack, would claim the same IPv4 addresses.
 pub(crate) fn overlap(one: (SocketAddr, bool), other: (SocketAddr, bool)) -> bool {
     let any4 = |local: SocketAddr| local.is_ipv4() && local.ip().is_unspecified();
     one.0.port() == other.0.port() && ((one.1 && any4(other.0)) || (other.1 && any4(one.0)))

@@ -28,8 +28,8 @@
 //! ```
 //!
 //! Each protocol is a value. Packets and the time go in; packets, indications and the next deadline come out.
-//! Time, random numbers and memory are lent by the caller ([`kiban_base::Context`]). No protocol calls its
-//! neighbour: `kiban-board` wires them together. [`wire`] has the formats.
+//! The caller provides the time, random numbers and memory ([`kiban_base::Context`]). No protocol calls its
+//! neighbour: `kiban-board` wires them together. The packet formats are in [`wire`].
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -2,11 +2,11 @@
 //!
 //! Purpose          deliver each datagram whole or not at all. Its payload is referenced in the sender's
 //!                  memory, not copied.
-//! Transmit path    `send` adds the header; the checksum needs no second pass over the payload.
+//! Transmit path    `send` adds the header; the checksum does not need a second pass over the payload.
 //! Receive path     lengths and checksum are checked. The datagram goes to the socket of its port, or the
 //!                  caller reports the port as unreachable.
 //! Families         a socket on an unspecified address accepts datagrams to any address of its family. One on
-//!                  IPv6's accepts IPv4 as well if configured (`v6_only`, RFC 3493 §5.3), and sees the peer's
+//!                  IPv6's also accepts IPv4 unless `v6_only` is set (RFC 3493 §5.3), and reports the peer's
 //!                  IPv4 address.
 //! Errors           an ICMP error about a datagram is matched to the socket that sent it
 //!                  ([`Udp::on_icmp_error`], RFC 1122 §4.1.3.3).
@@ -22,7 +22,7 @@ use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu};
 
 kiban_base::counters! {
-    /// Counters of UDP for one board.
+    /// UDP counters of one board.
     pub struct UdpCounters {
         /// Datagrams that arrived.
         datagrams_in,
@@ -39,7 +39,8 @@ kiban_base::counters! {
     }
 }
 
-/// Identifies a socket. It carries a generation: the identifier of a closed socket matches no later one.
+/// Identifies a socket. It carries a generation: the identifier of a closed socket never matches a later
+/// socket.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SocketId {
     index: u32,
@@ -132,7 +133,7 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// Creates UDP for up to `sockets_max` sockets.
+    /// Creates a UDP machine with up to `sockets_max` sockets.
     pub fn new(sockets_max: usize) -> Udp {
         Udp { sockets: Vec::new(), sockets_max, counters: UdpCounters::default() }
     }
@@ -271,8 +272,8 @@ impl Udp {
         }
     }
 
-    /// Returns the socket for datagrams to `target`. A socket on that very address is preferred to one on all
-    /// addresses, whichever was bound first.
+    /// Returns the socket for datagrams to `target`. A socket bound to that exact address is preferred to one
+    /// on all addresses, whichever was bound first.
     fn find(&self, target: SocketAddr) -> Option<SocketId> {
         let of = |takes: &dyn Fn(Socket) -> bool| {
             self.sockets.iter().position(|(_, bound)| bound.is_some_and(takes))

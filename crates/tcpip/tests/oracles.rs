@@ -1,5 +1,5 @@
-//! Readers and writers that nobody here wrote: etherparse and smoltcp must see in our bytes what we meant,
-//! and we in theirs.
+//! Cross-checks against independent implementations: etherparse and smoltcp must decode what we encode, and
+//! we must decode what they encode.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -16,7 +16,7 @@ use smoltcp::{
 
 type Ends = (u32, u32, u16, u16);
 
-/// A whole IPv4 packet written here around a transport header that `write` puts in front of `payload`.
+/// Returns a whole IPv4 packet around `payload`, with the transport header that `write` puts in front of it.
 fn packet(
     ends: Ends,
     protocol: u8,
@@ -51,7 +51,7 @@ fn packet(
 }
 
 fn ends() -> impl Strategy<Value = Ends> {
-    // smoltcp refuses addresses that are not a host's and ports of zero.
+    // smoltcp rejects addresses that are not unicast, and ports of zero.
     (0x0a00_0001..0x0aff_fffeu32, 0x0a00_0001..0x0aff_fffeu32, 1..=u16::MAX, 1..=u16::MAX)
 }
 
@@ -254,7 +254,7 @@ proptest! {
         let packet = TcpPacket::new_checked(&segment[..]).expect("a good length");
         let theirs = TcpRepr::parse(&packet, &any, &any, &ChecksumCapabilities::ignored());
         let ours = tcp::Header::read(&segment);
-        // We are stricter: smoltcp takes a SACK option of no whole block.
+        // We are stricter: smoltcp accepts a SACK option without a whole block.
         if let (Ok(theirs), Ok((ours, _))) = (theirs, ours) {
             prop_assert_eq!(theirs.max_seg_size, ours.options.mss);
             prop_assert_eq!(theirs.sack_permitted, ours.options.sack_permitted);

@@ -1,5 +1,5 @@
-//! The internet layer's packets against independent implementations: ARP, neighbour discovery, errors,
-//! fragments. They decode what we encode, and we decode what they encode.
+//! Cross-checks of internet-layer packets (ARP, neighbour discovery, errors, fragments) against independent
+//! implementations. They decode what we encode, and we decode what they encode.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -44,7 +44,7 @@ fn written(source: Ipv6Addr, target: Ipv6Addr, message: Message, options: &[Item
     bytes
 }
 
-/// The same as smoltcp understands and writes it.
+/// Returns the same message as smoltcp decodes and encodes it.
 fn agreed(
     source: Ipv6Addr,
     target: Ipv6Addr,
@@ -61,7 +61,7 @@ fn agreed(
     let (ours, our_options) = Message::read(bytes).expect("our own");
     let (message, options) = Message::read(&again).expect("theirs");
     prop_assert_eq!(message, ours);
-    // They have an order of their own.
+    // smoltcp emits options in its own order.
     let sorted = |options: kiban_tcpip::wire::discovery::Options<'_>| {
         let mut texts: Vec<_> = options.map(|option| format!("{option:?}")).collect();
         texts.sort();
@@ -162,7 +162,7 @@ proptest! {
 
     #[test]
     fn errors_of_icmp(places in (1..u32::MAX, 1..u32::MAX), data in vec(any::<u8>(), 8..60), which in 0..4u8) {
-        // The quoted packet, of which only the first bytes are present.
+        // The quoted packet is truncated to its first bytes.
         let quoted = ipv4::Header {
             traffic_class: 0, total_bytes: 20 + data.len() as u16, identification: 1, dont_fragment: true,
             more_fragments: false, fragment_offset_bytes: 0, time_to_live: 9, protocol: protocol::UDP,
@@ -237,7 +237,7 @@ proptest! {
     fn fragments(
         offset in 0..8000u16, more in any::<bool>(), identification in any::<u32>(), data in vec(any::<u8>(), 8..40),
     ) {
-        // IPv6: the fragment header before both, and theirs before us.
+        // IPv6: both decode our fragment header, and we decode theirs.
         let header = ipv6_extension::Fragment {
             next_header: protocol::UDP, offset_bytes: offset * 8, more_fragments: more, identification,
         };
@@ -270,7 +270,7 @@ proptest! {
 
     #[test]
     fn chains_of_extension_headers(options in vec((0..0x40u8, vec(any::<u8>(), 0..6)), 0..4), last in any::<u8>()) {
-        // Options with their lengths, padded to 8 bytes: the lengths that we and etherparse see are the same.
+        // Options padded to 8 bytes: we and etherparse find the same lengths.
         let mut bytes = vec![last, 0];
         for (kind, data) in &options {
             if *kind == 0 {
@@ -294,7 +294,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_read_within_bounds(bytes in vec(any::<u8>(), 0..120)) {
-        // Readers end, within the bytes.
+        // Decoders terminate, and do not read beyond the bytes.
         let mut walk = ipv4_options::Walk::new(&bytes[..bytes.len().min(40)]);
         prop_assert!(walk.by_ref().count() <= 40 && walk.at() <= 40);
         prop_assert!(ipv6_extension::Walk::new(&bytes).count() <= 120);

@@ -1,4 +1,4 @@
-//! UDP from outside: whose a datagram is, and which are dropped.
+//! UDP at its public interface: which socket gets a datagram, and which datagrams are dropped.
 
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
@@ -98,7 +98,7 @@ fn a_datagram_is_delivered_whole_wherever_its_head_ends() {
     for length in [0, 1, 2, 7, 39, 40, 41, 1001] {
         let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
         for head in [0, 3, 8, 9, 20, 47] {
-            // With and without padding of the link behind it.
+            // With and without link padding after it.
             for padding in [0, 1, 30] {
                 let bytes = [datagram(53, &payload), vec![0xee; padding]].concat();
                 assert_eq!(
@@ -117,7 +117,7 @@ fn a_datagram_without_a_checksum_is_accepted_and_one_with_a_wrong_checksum_is_dr
     let mut bench = Bench::new();
     bench.udp.bind(at("0.0.0.0:53")).unwrap();
     let mut bytes = datagram(53, b"payload");
-    // RFC 768: zero means that the sender formed none.
+    // RFC 768: zero means that the sender computed no checksum.
     bytes[6..8].fill(0);
     assert!(bench.taken(&bytes, 0).is_some());
     bytes[7] = 1;

@@ -1,7 +1,7 @@
-//! An attachment to a board, which passes the board's indications to its streams.
+//! An attachment to a board. It passes the board's indications to its streams.
 //!
-//! Indications      are read by a task of the runtime that waits on the channel's socket, or by a task that
-//!                  spins for its stream.
+//! Indications      are read by a background task that waits on the channel's socket, or by a task that spins
+//!                  for its stream.
 //! Spinning         a reader without data spins for a while ([`Settings::spin`]) before it sleeps, so that a
 //!                  quick response needs no wake-up.
 //! Locking          all streams of an attachment share one lock, which is held while bytes are copied. A
@@ -39,13 +39,13 @@ impl std::fmt::Debug for Attachment {
 }
 
 impl Attachment {
-    /// Attaches to a board by its name, or without a name to the only running one.
+    /// Attaches to a board by its name or, if no name is given, to the only running board.
     ///
     /// # Errors
-    /// If no board of that name accepts clients, or it belongs to another user.
+    /// If no board of that name accepts clients, or if it belongs to another user.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub async fn attach(board: Option<&str>) -> io::Result<Attachment> {
         Attachment::attach_with(board, Settings::default()).await
     }
@@ -53,10 +53,10 @@ impl Attachment {
     /// Attaches with the given settings.
     ///
     /// # Errors
-    /// As [`Attachment::attach`]; or the settings are invalid.
+    /// As [`Attachment::attach`]; also if the settings are invalid.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub async fn attach_with(board: Option<&str>, settings: Settings) -> io::Result<Attachment> {
         let board = named(board)?;
         let mut why = no_listener_error(&board);
@@ -81,7 +81,7 @@ impl Attachment {
     /// As [`Attachment::attach_with`].
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub async fn attach_at(door: &Path, settings: Settings) -> io::Result<Attachment> {
         let (half, layout) = settings.call(door)?;
         Attachment::attach_to(half, layout, settings).await
@@ -112,7 +112,7 @@ impl Attachment {
     /// Connects from a local address and port of the board; port 0 lets the board choose.
     ///
     /// # Errors
-    /// As [`Attachment::connect`]; also if the address is not the board's, or the port is in use.
+    /// As [`Attachment::connect`]; also if the address does not belong to the board, or the port is in use.
     pub async fn connect_from(&self, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Stream> {
         let claim = |cx: &mut Context<'_>| {
             self.0.with(|core| match core.connect(local, remote) {
@@ -139,11 +139,11 @@ impl Attachment {
         Ok(stream)
     }
 
-    /// Listens on an address of the board; the unspecified address means all of them. With port 0 the board
-    /// chooses one, which [`Listener::local_addr`] returns.
+    /// Listens on an address of the board; the unspecified address means all of them. If the port is 0, the
+    /// board chooses one, which [`Listener::local_addr`] returns.
     ///
     /// # Errors
-    /// If the address is in use or not the board's.
+    /// If the address is in use or does not belong to the board.
     pub async fn listen(&self, local: SocketAddr) -> io::Result<Listener> {
         let number = self.0.with(|core| core.listen(local))?;
         let mut listener = Listener::new(self.0.clone(), number, local);

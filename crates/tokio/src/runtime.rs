@@ -48,7 +48,7 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     })
 }
 
-/// Starts blocking work on a thread of its own. Returns the receiver for its result.
+/// Starts blocking work on a new thread. Returns the receiver for its result.
 ///
 /// # Errors
 /// If no thread could be started.

@@ -30,7 +30,7 @@ impl AsyncListener {
     /// If the runtime cannot register it.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn new(listener: Listener) -> io::Result<AsyncListener> {
         register(listener).map(AsyncListener)
     }

@@ -1,14 +1,15 @@
 //! Source clock recovery at the receiver (I.363.1 §2.5.2.2): by residual time stamps, or by the buffer level.
 //!
-//! Purpose   read octets as fast as they are sent, to parts in a million, without a separate clock line.
-//! SRTS      both ends have the network clock, 155.52 MHz divided by a power of two so that it is one to two
-//!           times the service rate. The source counts its ticks during 3008 service bits and sends the count
-//!           modulo 16; the receiver knows the count to within eight, so that four bits determine it exactly
+//! Purpose   read octets as fast as they are sent, to within parts per million, without a separate clock
+//!           line.
+//! SRTS      both ends have the network clock: 155.52 MHz divided by a power of two, so that it is one to two
+//!           times the service rate. The source counts clock ticks during 3008 service bits and sends the
+//!           count modulo 16. The receiver knows the count to within eight, so four bits determine it exactly
 //!           (Lau and Fleischer 1992). Over n periods the rate is 3008 n / ticks, exact to a tick.
-//! Adaptive  without a common clock: a filling buffer means that reading is too slow. A proportional and
-//!           integral controller, critically damped: some time after `settle` the buffer is at its target
-//!           level and the rate is the source's.
-//! Limits    SRTS needs a source rate within ±7 ticks per period, at most 2000 parts in a million. Network
+//! Adaptive  works without a common clock: a filling buffer means that reading is too slow. The controller is
+//!           proportional-integral and critically damped. Some time after `settle`, the buffer is at its
+//!           target level and the read rate equals the source rate.
+//! Limits    SRTS needs a source rate within ±7 ticks per period, at most 2000 parts per million. Network
 //!           jitter moves the adaptive rate by jitter / `settle`, and never beyond `tolerance_ppm`.
 
 use crate::wire::aal1::{STAMP_PERIOD_BITS, STAMPS};
@@ -48,7 +49,7 @@ impl Srts {
         (ticks >> self.shift) as u64
     }
 
-    /// Returns the time stamp of a period that ends at `at`, by the network clock.
+    /// Returns the time stamp of a period that ends at `at` on the network clock.
     pub const fn stamp(self, at: Instant) -> u8 {
         (self.ticks(at) % STAMPS) as u8
     }
@@ -87,7 +88,7 @@ impl SrtsRecovery {
         let Some(last) = self.last.replace(stamp) else { return };
         let nominal = self.srts.nominal_ticks(periods);
         let residue = (u64::from(stamp) + STAMPS - u64::from(last)) % STAMPS;
-        // The number nearest to the nominal one with this residue.
+        // The tick count nearest to the nominal one with this residue.
         let ahead = (residue + STAMPS - nominal % STAMPS) % STAMPS;
         let ticks =
             if ahead < STAMPS / 2 { nominal + ahead } else { (nominal + ahead).saturating_sub(STAMPS) };
@@ -95,7 +96,7 @@ impl SrtsRecovery {
         self.ticks += ticks;
     }
 
-    /// Returns the source rate in bit/s by the network clock, or `None` before two stamps.
+    /// Returns the source rate in bit/s, measured by the network clock, or `None` before the second stamp.
     pub fn bits_per_second(&self) -> Option<f64> {
         let (hertz, divisor) = self.srts.derived_hertz();
         let bits = (self.periods * STAMP_PERIOD_BITS) as f64;

@@ -25,7 +25,7 @@ pub struct Config {
     pub stamps: bool,
     /// Maximum octets queued at the sender.
     pub octets_max: usize,
-    /// The value of octets inserted in place of lost ones.
+    /// The value of octets inserted for lost ones.
     pub dummy: u8,
 }
 
@@ -67,11 +67,11 @@ kiban_base::counters! {
         cells_misinserted,
         /// Cells dropped because their position is unknown.
         cells_dropped,
-        /// Times that the sequence was lost.
+        /// Number of times that sequence synchronisation was lost.
         sequence_losses,
         /// Octets delivered, including dummies.
         octets_out,
-        /// Dummy octets inserted in place of lost ones.
+        /// Dummy octets inserted for lost ones.
         octets_dummy,
         /// Malformed pointers.
         pointers_malformed,
@@ -79,9 +79,9 @@ kiban_base::counters! {
         blocks_realigned,
         /// Matrices decoded.
         matrices,
-        /// Of these, matrices with lost cells or errors, all corrected.
+        /// Of the matrices, those with lost cells or errors, all corrected.
         matrices_corrected,
-        /// Of these, matrices with uncorrectable rows.
+        /// Of the matrices, those with uncorrectable rows.
         matrices_uncorrectable,
         /// Incomplete matrices, cut short by the mark of the next.
         matrices_cut,

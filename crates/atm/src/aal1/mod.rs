@@ -1,7 +1,7 @@
 //! AAL1: a constant bit rate stream over cells that may be lost (I.363.1).
 //!
 //! Purpose          deliver as many octets as were sent, at the rate at which they were sent, whatever the
-//!                  network dropped; losses are filled with dummies, corrected, or at least counted.
+//!                  network dropped. Losses are corrected, filled with dummies, or at least counted.
 //!
 //! ```text
 //!   push ► Sender: matrix (FEC) or blocks (pointers) ► cell: 48 octets             ... network ...
@@ -13,10 +13,11 @@
 //!                  clock: the driver requests cells when they are due and reads octets at the rate given by
 //!                  [`Srts`] or [`Adaptive`].
 //! Limits           `octets_max` at the sender; one cell and one matrix or block at the receiver.
-//! Source           written from public descriptions, without the text of I.363.1: see [`crate::wire::aal1`].
-//! Not implemented  partially filled cells, CAS and the other SSCS of circuit emulation. Lost cells are
-//!                  counted by sequence numbers alone, so a run of eight goes undetected (a matrix detects it
-//!                  by its first cell, a block by its pointer).
+//! Source           written from public descriptions, without access to the text of I.363.1: see
+//!                  [`crate::wire::aal1`].
+//! Not implemented  partially filled cells, CAS and the other circuit emulation SSCS. Lost cells are counted
+//!                  by sequence numbers alone, so the loss of eight in a row goes undetected there (a matrix
+//!                  detects it by its first cell, a block by its pointer).
 
 mod clock;
 mod config;

@@ -1,14 +1,14 @@
-//! AAL1 receive path: cells into as many octets as were sent.
+//! AAL1 receive path: turns cells into as many octets as were sent.
 //!
-//! Header    a single wrong bit is corrected unless the header before was wrong too (I.363.1 §2.4.2.2:
+//! Header    a single-bit error is corrected unless the previous header was wrong too (I.363.1 §2.4.2.2:
 //!           correction and detection mode).
 //! Delay     a cell is delivered when the next has arrived ([`Sequence`]).
 //! Stream    a lost cell becomes 47 dummies.
-//! Matrix    a lost cell is an erasure. A matrix begins with its mark; one that is cut short by the next mark
-//!           is filled up with erasures, so that the number of octets is preserved.
-//! Block     whole blocks are delivered. A lost cell becomes 47 dummies, which is one too many if it had a
-//!           pointer: the next pointer gives the block boundary, and octets are inserted or dropped to match
-//!           it.
+//! Matrix    a lost cell is an erasure. A matrix begins with its mark. If the next mark comes too early, the
+//!           matrix is completed with erasures, so that the number of octets is preserved.
+//! Block     whole blocks are delivered. A lost cell becomes 47 dummies, which is one too many if the cell
+//!           had a pointer. The next pointer gives the block boundary, and octets are inserted or dropped to
+//!           match it.
 
 use crate::aal1::sequence::{Held, Sequence};
 use crate::aal1::{Config, Form, ReceiverCounters};
@@ -211,8 +211,8 @@ impl Receiver {
         }
     }
 
-    /// Adds a cell to the matrix, or an erasure if `octets` is `None`. `known`: its header is valid, so
-    /// `begins` can be trusted.
+    /// Adds a cell to the matrix, or an erasure if `octets` is `None`. `known` means that its header is
+    /// valid, so `begins` can be trusted.
     fn keep_in_matrix(&mut self, octets: Option<&[u8]>, begins: bool, known: bool, out: &mut Vec<u8>) {
         let matrix = self.matrix.as_mut().expect("a form with matrices has one");
         if begins {
@@ -224,7 +224,7 @@ impl Receiver {
             }
             (matrix.aligned, matrix.cells) = (true, 0);
         } else if matrix.cells == 0 && known {
-            // The mark should be here: the position of this cell is unknown.
+            // The mark should be in this cell but is not, so the cell's position is unknown.
             matrix.aligned = false;
         }
         if !matrix.aligned {

@@ -1,10 +1,11 @@
-//! AAL1 transmit path: user octets into cells.
+//! AAL1 transmit path: turns user octets into cells.
 //!
-//! Pointers  one per cycle of eight cells, in the first cell with an even count within reach of the start of
-//!           a block; if none was sent before, in count 6 in any case (93: just after it; 127: farther away).
-//!           Blocks of one octet need none.
-//! Matrices  begin with count 0, since the number of their cells is a multiple of eight; the mark is the CSI
-//!           of that cell.
+//! Pointers  there is one per cycle of eight cells, in the first cell with an even count that is within reach
+//!           of the start of a block. If no pointer has been sent by count 6, that cell carries one in any
+//!           case (93: the block starts just after it; 127: farther away). Blocks of one octet need no
+//!           pointers.
+//! Matrices  begin with count 0, since their number of cells is a multiple of eight; the mark is the CSI of
+//!           that cell.
 
 use crate::aal1::{Config, Form, SenderCounters};
 use crate::wire::aal1::{
@@ -25,9 +26,9 @@ pub struct Sender {
     matrix: Vec<u8>,
     sent: usize,
     user: Vec<u8>,
-    /// Octets until the next block begins.
+    /// Number of octets until the next block begins.
     to_block: usize,
-    /// Whether this cycle has its pointer.
+    /// Whether the pointer of this cycle has been sent.
     pointed: bool,
     stamp: u8,
     counters: SenderCounters,

@@ -1,7 +1,7 @@
 //! Detection of lost and misinserted cells: the robust algorithm for sequence counts (I.363.1, annex).
 //!
 //! Purpose   a lost cell leaves a gap of its length, a misinserted cell leaves none, and a single wrong count
-//!           is not taken for either.
+//!           is mistaken for neither.
 //! Method    a cell is held until the next has arrived: the cell after an out-of-sequence one decides whether
 //!           cells were lost, a cell was misinserted, or a count was wrong.
 //!
@@ -21,7 +21,7 @@
 //! ```
 //!
 //! Start     the cell with which a sequence begins is kept once the next has confirmed it.
-//! Limits    counts are modulo eight: seven lost cells look like a duplicate, eight like none.
+//! Limits    counts are modulo eight, so seven lost cells look like a duplicate, and eight go unnoticed.
 
 use crate::wire::aal1::COUNTS;
 
@@ -36,16 +36,16 @@ pub enum Held {
     Drop,
 }
 
-/// The decision on the arrival of a cell. That cell is held now unless `hold` is false.
+/// The decision when a cell arrives. The new cell is now held unless `hold` is false.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What to do with the cell held before; meaningless if there was none.
+    /// What to do with the previously held cell; meaningless if there was none.
     pub held: Held,
     /// Number of cells lost before the held one.
     pub lost: u8,
     /// Whether the cell that arrived is held.
     pub hold: bool,
-    /// Whether the sequence was lost just now.
+    /// Whether this cell caused the loss of sequence.
     pub broken: bool,
 }
 

@@ -21,7 +21,7 @@ const FORMS: [Form; 6] = [
     Form::Structured { block_octets: 200 },
 ];
 
-/// Octets that do not repeat within what a test sends.
+/// Returns octets that do not repeat within the length of a test.
 fn octets(count: usize) -> Vec<u8> {
     let mut chance = SimRng::from_seed(363);
     (0..count).map(|_| chance.draw() as u8).collect()
@@ -56,7 +56,7 @@ fn data_round_trips_in_every_mode() {
         let cells = cells(config, &sent);
         let (out, counters) = receive(config, &cells);
         assert!(sent.starts_with(&out), "{form:?}");
-        // The missing octets did not fill a cell, or their block or matrix.
+        // The missing octets did not fill a cell, a block or a matrix.
         assert!(
             sent.len() - out.len() < Code::Short.user_octets(),
             "{form:?}: {} of {}",
@@ -90,7 +90,8 @@ fn counts_wrap_and_each_cycle_has_exactly_one_pointer() {
     }
 }
 
-/// What a test case does to the cells, and the output: cells by number from 0, `-` for 47 dummy octets.
+/// What a test case does to the cells, and the expected output: cells by number from 0, `-` for 47 dummy
+/// octets.
 #[test]
 fn the_robust_algorithm_tells_lost_from_misinserted_cells() {
     let config = Config::of(Form::Stream);
@@ -174,7 +175,7 @@ fn a_matrix_corrects_what_its_code_guarantees_and_keeps_octet_positions() {
         let (begin, end) = (code.user_octets(), 2 * code.user_octets());
         assert!(out[..begin] == sent[..begin] && out[begin..end] != sent[begin..end]);
         assert!(out[end..] == sent[end..]);
-        // Eight losses that the counts do not show: the mark of the third matrix does.
+        // Eight losses that the counts do not reveal; the mark of the third matrix does.
         let (out, counters) = receive(config, &kept(&(first..first + 8).collect::<Vec<_>>()));
         assert_eq!((out.len(), counters.matrices_cut, counters.cells_lost), (sent.len(), 1, 0), "{code:?}");
         assert!(out[end..] == sent[end..]);
@@ -200,7 +201,8 @@ fn after_a_lost_cell_the_pointer_realigns_the_blocks() {
         let config = Config::of(Form::Structured { block_octets });
         let sent = octets(150 * block_octets);
         let all = cells(config, &sent);
-        // With and without the cell that has the pointer, and eight cells, which the counts do not show.
+        // With and without the cell that has the pointer; and eight cells, whose loss the counts do not
+        // reveal.
         for gone in [16..17, 17..18, 19..23, 24..32] {
             let kept: Vec<Cell> =
                 all.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, cell)| *cell).collect();
@@ -237,7 +239,7 @@ fn timestamps_round_trip_and_a_lost_bit_loses_one() {
     assert_eq!(stamps(&cells), [Some(0), Some(5), None, Some(15), Some(4), Some(9)]);
 }
 
-/// Returns the clock rate of a source that is off by this many parts per million.
+/// Returns the clock rate of a source that deviates by this many parts per million.
 fn source(bits_per_second: u64, ppm: f64) -> f64 {
     bits_per_second as f64 * (1.0 + ppm * 1e-6)
 }
@@ -258,7 +260,7 @@ fn timestamps_give_the_rate_of_a_deviating_source() {
                 recovery.on_stamp((number % 17 != 5).then(|| srts.stamp(at)));
             }
             let found = (recovery.ratio().expect("many stamps") - 1.0) * 1e6;
-            // A tick in 20,000 periods of about 4000 ticks, and the nanosecond.
+            // The tolerance is one tick in 20,000 periods of about 4000 ticks, plus a nanosecond.
             assert!((found - ppm).abs() < 0.1, "{rate}: {ppm} became {found}");
         }
     }

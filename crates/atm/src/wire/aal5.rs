@@ -1,7 +1,7 @@
 //! The AAL5 common part: pad and trailer (I.363.5 §9.2).
 //!
 //! Purpose          carry a payload of 1 to 65,535 bytes in a whole number of cells, with length and CRC at
-//!                  the very end.
+//!                  the end.
 //!
 //! ```text
 //! | payload 1..65535 | pad 0..47, zero | UU 1 | CPI 1 | length 2 | CRC-32 4 |     multiple of 48 bytes
@@ -134,8 +134,8 @@ pub fn write_tail(
 /// Validates a contiguous frame and returns its trailer and payload.
 ///
 /// # Errors
-/// Those of [`Trailer::read`] and [`Trailer::payload_bytes`]; `Crc`, which is the most expensive check and
-/// comes last.
+/// Those of [`Trailer::read`] and [`Trailer::payload_bytes`]; `Crc`, the most expensive check, which comes
+/// last.
 #[inline]
 pub fn open(pdu: &[u8]) -> Result<(Trailer, &[u8]), Malformed> {
     let (_, bytes) = pdu.split_last_chunk::<TRAILER_BYTES>().ok_or(Malformed::Truncated)?;

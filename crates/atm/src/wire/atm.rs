@@ -51,7 +51,7 @@ pub const VCI_USER_FIRST: u16 = 32;
 
 /// The header word of an idle cell, which the physical layer inserts and removes (I.432.1 §4.4).
 pub const IDLE_WORD: u32 = 0x0000_0001;
-/// Every byte of an idle cell's payload (I.432.1 §4.4).
+/// The value of every byte of an idle cell's payload (I.432.1 §4.4).
 pub const IDLE_PAYLOAD_BYTE: u8 = 0x6a;
 /// The header word of an unassigned cell, a slot that the ATM layer left empty (I.361 §2.2.1).
 pub const UNASSIGNED_WORD: u32 = 0x0000_0000;
@@ -290,7 +290,8 @@ fn correct(word: u32, syndrome: u8) -> HecCheck {
 const NO_SINGLE_BIT: u8 = 0xff;
 const IN_THE_HEC: u8 = 32;
 
-/// The wrong bit by syndrome: 0..32 a bit of the word, `IN_THE_HEC` the HEC itself, `NO_SINGLE_BIT` neither.
+/// The wrong bit, indexed by syndrome: 0..32 means a bit of the word, `IN_THE_HEC` the HEC itself, and
+/// `NO_SINGLE_BIT` neither.
 static SYNDROMES: [u8; 256] = {
     let mut table = [NO_SINGLE_BIT; 256];
     let mut bit = 0;
@@ -300,7 +301,8 @@ static SYNDROMES: [u8; 256] = {
     }
     let mut bit = 0;
     while bit < 32 {
-        // The HEC is linear up to a constant: the syndrome of a bit is the HEC of that bit without the 55.
+        // The HEC is linear except for the constant 55: the syndrome of a bit is the HEC of that bit, without
+        // the constant.
         table[(crc::hec((1u32 << bit).to_be_bytes()) ^ 0x55) as usize] = bit;
         bit += 1;
     }

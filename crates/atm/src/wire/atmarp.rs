@@ -96,7 +96,7 @@ pub struct Packet<'a> {
     pub operation: Operation,
     /// Addresses of the sender.
     pub source: Party<'a>,
-    /// Addresses of the target: the one asked for, or the one that asked.
+    /// Addresses of the target: in a request, the party asked for; in a reply, the one that asked.
     pub target: Party<'a>,
 }
 

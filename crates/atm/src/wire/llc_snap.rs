@@ -1,4 +1,4 @@
-//! LLC/SNAP encapsulation over AAL5, which names the protocol in every frame (RFC 2684 §5, RFC 2225 §6).
+//! LLC/SNAP encapsulation over AAL5, which identifies the protocol in every frame (RFC 2684 §5, RFC 2225 §6).
 //!
 //! Purpose          carry many protocols on one circuit, distinguished by the first eight bytes.
 //!
@@ -8,10 +8,10 @@
 //!            AA AA 03 | 00 80 C2 | 00 01 | 00 00 | Ethernet frame with FCS
 //! ```
 //!
-//! VC-mux           RFC 2684 §6 has no header: the circuit carries one protocol that both ends know, so there
-//!                  is nothing to read or write here (bridged frames keep two pad bytes in front). On an LLC
-//!                  circuit Linux `clip` treats a frame without the LLC bytes as such a bare IPv4 packet;
-//!                  this implementation does not guess.
+//! VC-mux           RFC 2684 §6 defines no header: the circuit carries one protocol that both ends know, so
+//!                  this file has no format for it (bridged frames keep two pad bytes in front). On an LLC
+//!                  circuit, Linux `clip` treats a frame without the LLC bytes as a bare IPv4 packet; this
+//!                  implementation does not guess.
 //! Not implemented  ISO routed protocols (FE FE 03), other bridged media (00 02 to 00 0E).
 
 use kiban_base::Malformed;

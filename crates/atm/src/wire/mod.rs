@@ -8,8 +8,8 @@
 //! x.write(&mut [u8]) -> usize                               writes to the front of the slice
 //! ```
 //!
-//! A rule that a peer's bytes violate is a [`Malformed`](kiban_base::Malformed). A target slice that is too
-//! short is the caller's fault and panics.
+//! If a peer's bytes violate a rule, the error is a [`Malformed`](kiban_base::Malformed). A target slice that
+//! is too short is the caller's fault, and causes a panic.
 
 pub mod aal1;
 pub mod aal5;

@@ -11,7 +11,8 @@
 //!
 //! Cell type        the cell header identifies F5 (PTI 4 segment, 5 end to end) or F4 (VCI 3, 4): see
 //!                  [`crate::wire::atm`].
-//! Not implemented  performance monitoring, activation and system management are recognised, not decoded.
+//! Not implemented  performance monitoring, activation and system management cells are recognised but not
+//!                  decoded.
 
 use crate::wire::atm::CELL_PAYLOAD_BYTES;
 use kiban_base::{Malformed, crc};
@@ -35,7 +36,7 @@ pub enum Payload {
     Alarm(Defect),
     /// RDI: the far end does not receive our cells.
     RemoteDefect(Defect),
-    /// Continuity check: the connection is alive although there is nothing else to send.
+    /// Continuity check: the connection is alive although there are no other cells to send.
     Continuity,
     /// Any other function.
     Other {
@@ -47,7 +48,7 @@ pub enum Payload {
 /// A loopback cell (I.610 §10.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Loopback {
-    /// `true` in a request, which is to be looped back; `false` in the answer.
+    /// `true` in a request that must be looped back; `false` in the answer.
     pub to_be_looped: bool,
     /// Chosen by the sender, returned unchanged.
     pub correlation_tag: u32,

@@ -5,7 +5,8 @@
 //!           one's-complement sum in the same pass, and returns a [`Slice`] of them.
 //! Share     a `Slice` is a run of written bytes. Cloning it increments a reference count. The page returns
 //!           to its pool when the last slice and the writer are dropped, on any thread.
-//! Sums      a slice caches its sum. A cut reads only the shorter part and subtracts; a join adds.
+//! Sums      a slice caches its sum. Cutting a slice reads only the shorter part and subtracts its sum;
+//!           joining adds the sums.
 //! Limits    pages are `page_bytes` long; `take` returns `None` when no page is free.
 
 use super::references::References;
@@ -22,7 +23,8 @@ use core::ptr::NonNull;
 struct Memory(Box<[UnsafeCell<u8>]>);
 // SAFETY: a byte is written only by the one `Page` that owns it and before any `Slice` of it exists.
 unsafe impl Send for Memory {}
-// SAFETY: threads that share it read a byte only after its `Page` has written it and made a `Slice` of it.
+// SAFETY: threads that share the memory read a byte only after its `Page` has written it and made a `Slice`
+// of it.
 unsafe impl Sync for Memory {}
 
 /// The descriptor of a page: its reference count and the location of its bytes.
@@ -80,11 +82,11 @@ impl PagePool {
     /// Drops a slice and returns its page directly to this pool; cheaper than an ordinary drop.
     #[inline]
     pub fn give(&mut self, slice: Slice) {
-        // A sole holder cannot race with another thread.
+        // The only holder cannot race with another thread.
         if references(&slice.leaf).is_sole() {
             let slot = slice.leaf;
             core::mem::forget(slice);
-            // SAFETY: that was the last reference, so the page is no longer in use.
+            // SAFETY: this was the last reference, so the page is no longer in use.
             unsafe { self.slots.give(slot) };
         }
     }
@@ -150,7 +152,7 @@ impl Page {
         self.filled as usize
     }
 
-    /// Returns the bytes written so far, for checks that run over them while they are in the cache.
+    /// Returns the bytes written so far, so that checks can run over them while they are in the CPU cache.
     pub fn written(&self) -> &[u8] {
         // SAFETY: bytes before `filled` have been written and are not written again.
         unsafe { core::slice::from_raw_parts(self.bytes.as_ptr(), self.filled as usize) }
@@ -160,7 +162,7 @@ impl Page {
     /// [`Page::commit`]).
     #[inline]
     pub fn unwritten(&mut self) -> &mut [u8] {
-        // SAFETY: bytes after `filled` are in no slice, and `&mut self` is the only writer.
+        // SAFETY: no slice covers the bytes after `filled`, and `&mut self` is the only writer.
         unsafe { core::slice::from_raw_parts_mut(self.bytes.as_ptr().add(self.filled as usize), self.room()) }
     }
 
@@ -204,7 +206,8 @@ impl Page {
         self.slice(from, count, Sum::ZERO)
     }
 
-    /// Returns a slice of bytes written before; the caller supplies their sum, computed while writing.
+    /// Returns a slice of bytes that have already been written; the caller supplies their sum, computed while
+    /// writing.
     ///
     /// # Panics
     /// If some of the bytes have not been written yet.
@@ -391,8 +394,8 @@ mod tests {
     use alloc::vec::Vec;
     use std::sync::mpsc;
 
-    /// Mainly for ThreadSanitizer and Miri (`make sanitize`): whatever order the holders drop in, the next
-    /// writer must be ordered after all their reads.
+    /// Mainly for ThreadSanitizer and Miri (`make sanitize`): in whatever order the holders drop their
+    /// slices, all their reads must happen before the next write.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the test is about other threads")]
     fn a_page_is_reused_only_after_its_readers_on_other_threads() {

@@ -24,11 +24,13 @@ use arrayvec::ArrayVec;
 use core::fmt;
 use core::ptr::NonNull;
 
-/// Size of the head in bytes: Ethernet 14, IPv6 40, TCP 60, LLC/SNAP 8 and RDMA's 20 fit, with some to spare.
+/// Size of the head in bytes, enough for Ethernet 14, IPv6 40, TCP 60, LLC/SNAP 8 and RDMA 20, with some to
+/// spare.
 pub const HEAD_BYTES: usize = 192;
-/// Size of the tail in bytes: AAL5 padding (47) and trailer (8) fit.
+/// Size of the tail in bytes, enough for AAL5 padding (47) and trailer (8).
 pub const TAIL_BYTES: usize = 56;
-/// Maximum slices in one body: 64 KiB in pages of 4 KiB, cut at both ends, plus a few written piecemeal.
+/// Maximum number of slices in one body: enough for 64 KiB in pages of 4 KiB that are cut at both ends, plus
+/// a few from small writes.
 pub const SLICES_MAX: usize = 20;
 /// Offset at which the first header of a new PDU ends; the room after it is for body bytes pulled into the
 /// head.
@@ -164,7 +166,8 @@ impl Pdu {
     /// Prepends `count` bytes of header and returns them; the caller must write all of them.
     ///
     /// # Panics
-    /// If the head has no room left: the headers of a stack have a known total when it is wired.
+    /// If the head has no room left. This is a bug, because the total length of a stack's headers is known in
+    /// advance.
     #[inline]
     pub fn push_head(&mut self, count: usize) -> &mut [u8] {
         let block = self.block_mut();
@@ -188,13 +191,13 @@ impl Pdu {
     /// Appends bytes to the head (the first bytes of a received frame).
     ///
     /// # Panics
-    /// If they do not fit, or if the body is not empty.
+    /// If the bytes do not fit, or if the body is not empty.
     pub fn extend_head(&mut self, bytes: &[u8]) {
         let block = self.block_mut();
         assert!(block.body.is_empty(), "a head is extended before it has a body");
         let mut end = block.head_end as usize;
         if let excess @ 1.. = (end + bytes.len()).saturating_sub(HEAD_BYTES) {
-            // Long headers use some of the room in front.
+            // Long headers use some of the reserved room in front.
             let start = block.head_start as usize - excess;
             block.head.copy_within(block.head_start as usize..end, start);
             block.head_start = start as u16;
@@ -319,7 +322,7 @@ impl Pdu {
 
     /// Copies the bytes of head and tail into a page and moves them to the body, so that the body can be
     /// retransmitted behind a new head. Returns how many bytes were copied, or `None` if no page is free, a
-    /// page cannot hold them, or the body cannot take two more slices.
+    /// page cannot hold them, or the body cannot hold two more slices.
     pub fn freeze(&mut self, pool: &mut PagePool) -> Option<usize> {
         let count = self.head().len() + self.tail().len();
         if count == 0 {
@@ -345,7 +348,7 @@ impl Pdu {
         block.body.drain(..)
     }
 
-    /// Drops the first `count` bytes of the body (for example bytes received before).
+    /// Drops the first `count` bytes of the body (for example, bytes already received).
     ///
     /// # Panics
     /// If the body is shorter.
@@ -365,7 +368,8 @@ impl Pdu {
         }
     }
 
-    /// Keeps only the first `count` bytes of the body (for example what the window or the IP length admits).
+    /// Keeps only the first `count` bytes of the body (for example, as many as the window or the IP length
+    /// admits).
     pub fn truncate_body(&mut self, count: usize) {
         let block = self.block_mut();
         let mut excess = (block.body_length as usize).saturating_sub(count);
@@ -572,7 +576,7 @@ mod tests {
         assert_eq!(bytes_of(&again), b"tcpddppayloadcrc!");
         drop((first, again));
         assert_eq!((pool.available(), blocks.available()), (3, 2));
-        // With no free page the PDU is unchanged.
+        // If no page is free, the PDU is unchanged.
         let _all: Vec<_> = (0..3).map(|_| pool.take().unwrap()).collect();
         let mut stays = blocks.take().unwrap();
         stays.push_head(2).copy_from_slice(b"ab");

@@ -1,7 +1,7 @@
 //! Registered memory, which a board accesses by handle, and views of memory that others may change.
 //!
-//! Purpose   a board moves data directly between host memory and a link: no intermediate page, one copy per
-//!           edge.
+//! Purpose   a board moves data directly between host memory and a link, with no intermediate page and one
+//!           copy at each edge.
 //! Sharing   another thread or process may write to this memory at any time, so no Rust reference to it is
 //!           ever created. Bytes are copied out ([`SharedBytes::copy_to`]) and validated in the copy, or
 //!           moved without being read.
@@ -45,7 +45,7 @@ unsafe fn move_bytes(source: *const u8, target: *mut u8, length: usize) {
 pub struct SharedBytes<'a> {
     base: NonNull<u8>,
     length: usize,
-    /// True if made from a slice, so no one else writes to the bytes.
+    /// True if made from a slice, so that no other process or thread writes to the bytes.
     private: bool,
     life: PhantomData<&'a [u8]>,
 }
@@ -267,7 +267,7 @@ impl Region {
     ///
     /// # Safety
     /// `length` bytes from `base` must stay readable and writable while a clone of this region is held, and
-    /// no Rust reference to them may exist while a board works. With `keep`, holding it is enough to keep the
+    /// no Rust reference to them may exist while a board runs. With `keep`, holding it is enough to keep the
     /// memory alive.
     pub unsafe fn foreign(
         base: NonNull<u8>,
@@ -450,7 +450,7 @@ mod tests {
         assert_eq!(clone.read(8, 8), Some(alloc::vec![9; 8]));
     }
 
-    /// Mainly for Miri: no byte of a bell may be covered by a reference that promises it does not change.
+    /// Mainly for Miri: no byte of a bell may be covered by a reference that requires it not to change.
     #[test]
     fn a_bell_stays_usable_when_its_bytes_are_overwritten() {
         let region = Region::new(0, 64);

@@ -1,14 +1,14 @@
-//! Ropes: a service data unit of any length, made of shared pieces (paper \[5\], point 1).
+//! Ropes: service data units of any length, made of shared pieces (paper \[5\], point 1).
 //!
 //! Purpose   layers add and remove headers, cut, join and retransmit without touching payload.
 //! Head      bytes owned by this rope, in front of the body; headers grow downwards into reserved room.
-//! Body      read-only shared pieces ([`Bytes`]): a run of a file, of data from a socket, or of a content
-//!           page. Cloning a rope increments reference counts; only its head is copied. The first piece is
-//!           stored in the rope itself, so a rope of one piece (the usual case) needs no allocation.
+//! Body      read-only shared pieces ([`Bytes`]), each a run of a file, of data from a socket, or of a
+//!           content page. Cloning a rope increments reference counts; only its head is copied. The first
+//!           piece is stored in the rope itself, so a rope of one piece (the usual case) needs no allocation.
 //! Limits    the head holds [`ROOM_BYTES`]; a header that does not fit becomes a piece. The creator of a rope
 //!           bounds its length and number of pieces.
-//! See also  a [`crate::Pdu`] is for packets: pooled, bounded, with Internet checksums. A rope is for the
-//!           layers above and may be megabytes long.
+//! See also  a [`crate::Pdu`] is for packets: it is pooled and bounded, and has Internet checksums. A rope is
+//!           for the layers above, and may be megabytes long.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -114,8 +114,8 @@ impl Rope {
         }
     }
 
-    /// Appends a copy of a short piece, merging it with a short last piece so that many short pieces do not
-    /// each cost an allocation.
+    /// Appends a copy of a short piece, merging it with a short last piece, so that not every short piece
+    /// needs an allocation.
     pub fn push_short(&mut self, piece: &[u8]) {
         let last = self.rest.pop_back().unwrap_or_else(|| core::mem::take(&mut self.first));
         self.body_bytes -= last.len();
@@ -296,7 +296,7 @@ impl fmt::Debug for Rope {
     }
 }
 
-/// A FIFO of ropes from whose front any number of bytes can be removed.
+/// A FIFO of ropes; any number of bytes can be removed from its front.
 #[derive(Clone, Default, Debug)]
 pub struct RopeQueue {
     ropes: VecDeque<Rope>,

@@ -1,6 +1,6 @@
-//! A slab: values addressed by number; the number of a removed value is invalid.
+//! A slab: values addressed by number. The number of a removed value becomes invalid.
 //!
-//! A number contains an index and a generation. Hosts and peers hold such numbers and hand them back; stale
+//! A number contains an index and a generation. Hosts and peers store such numbers and pass them back; stale
 //! and invented numbers are rejected.
 
 use alloc::vec::Vec;

@@ -4,12 +4,12 @@
 //!                  leaked slot is a bug that tests detect.
 //! Take             only the owner of the pool takes slots, from a private free list without atomics.
 //! Return           the owner puts a slot back on its free list. Any other thread pushes it on the *return
-//!                  stack*. The owner takes that stack whole when its list is empty, and also every
-//!                  [`COLLECT_EVERY`] takes, so that recently used slots, still in the cache, are reused
-//!                  first. A stack that is only ever taken whole has no ABA problem.
+//!                  stack*. The owner takes the whole stack when its list is empty, and also every
+//!                  [`COLLECT_EVERY`] takes, so that recently used slots, which are still in the CPU cache,
+//!                  are reused first. A stack that is only taken as a whole has no ABA problem.
 //! Drop             the pool may be dropped while slots are in use. It then marks the stack, and the last
-//!                  slot to return frees the memory: the count of slots in use reaches zero exactly once, on
-//!                  whichever side comes last.
+//!                  slot to be returned frees the memory: the count of slots in use reaches zero exactly
+//!                  once, on whichever side returns last.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
 //! Limits           `capacity` slots, fewer than 2^31; `take` returns `None` when all are in use.
 
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::ptr::NonNull;
 
 const EMPTY: u32 = u32::MAX;
-/// The return stack is collected every this many takes.
+/// The return stack is collected once per this number of takes.
 const COLLECT_EVERY: u64 = 32;
 /// The head of the return stack once the pool has been dropped.
 const ORPHANED: u32 = u32::MAX - 1;
@@ -38,11 +38,11 @@ struct Shared<T> {
     outstanding: AtomicI64,
 }
 
-/// The owner's side, which alone takes slots.
+/// The owner's side; only the owner takes slots.
 pub(crate) struct SlotPool<T> {
     home: NonNull<Shared<T>>,
     free: Vec<u32>,
-    /// Number of takes until one fails; for exhaustion tests.
+    /// Number of takes until one fails, for exhaustion tests.
     takes_until_failure: u64,
 }
 
@@ -66,9 +66,8 @@ impl<T> SlotPool<T> {
                 home,
             })
             .collect();
-        // SAFETY: no one else has access to `home` yet. The write goes through the pointer that the slots
-        // keep, because a write through the original reference would invalidate that pointer (Stacked
-        // Borrows).
+        // SAFETY: `home` is not shared yet. The write goes through the pointer that the slots keep, because a
+        // write through the original reference would invalidate that pointer (Stacked Borrows).
         unsafe { (*home.as_ptr()).slots = slots };
         // The lowest index is taken first.
         SlotPool { home, free: (0..capacity as u32).rev().collect(), takes_until_failure: u64::MAX }
@@ -84,7 +83,7 @@ impl<T> SlotPool<T> {
         self.home().slots.len()
     }
 
-    /// Returns the number of free slots. Exact if no other thread is returning one.
+    /// Returns the number of free slots. The number is exact if no other thread is returning a slot.
     pub(crate) fn available(&mut self) -> usize {
         self.collect();
         self.free.len()
@@ -128,13 +127,14 @@ impl<T> SlotPool<T> {
 
     /// Moves the return stack into the private free list.
     fn collect(&mut self) {
-        // SAFETY: see `home`; the reference is not derived from `self`, so that the list can grow meanwhile.
+        // SAFETY: see `home`; the reference is not derived from `self`, so that the list can grow while it is
+        // held.
         let home = unsafe { self.home.as_ref() };
         let mut head = home.returned.load(Ordering::Relaxed);
         if head == EMPTY {
             return;
         }
-        // Acquire: the last users' writes to the slots happen before the next use.
+        // Acquire: the previous users' writes to the slots happen before the next use.
         head = home.returned.swap(EMPTY, Ordering::Acquire);
         while head != EMPTY {
             self.free.push(head);

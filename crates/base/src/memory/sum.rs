@@ -1,12 +1,12 @@
 //! The one's-complement sum of the Internet protocols (RFC 1071).
 //!
 //! Purpose   compute the sum while bytes are copied, and never read them a second time.
-//! Value     a [`Sum`] is the folded 16-bit one's-complement sum of a run of bytes taken as big-endian words,
-//!           with an odd last byte padded with zero. Sums of adjacent runs combine if the parity of the
+//! Value     a [`Sum`] is the folded 16-bit one's-complement sum of a run of bytes, taken as big-endian
+//!           words; an odd last byte is padded with zero. Sums of adjacent runs combine if the parity of the
 //!           preceding length is known (RFC 1071 §2: the sum of a run at an odd offset has its bytes
 //!           swapped).
-//! Speed     one loop over 64-bit words copies and adds; it is also compiled for AVX2 and AVX-512 and chosen
-//!           at run time. The machine's byte order does not matter until the end (RFC 1071 §2(B)).
+//! Speed     one loop over 64-bit words copies and adds. AVX2 and AVX-512 versions are chosen at run time.
+//!           The machine's byte order does not matter until the end (RFC 1071 §2(B)).
 
 /// The one's-complement sum of a run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Hash)]
@@ -70,7 +70,7 @@ impl Sum {
     }
 }
 
-/// Copies `source` into `target` and returns the sum of the bytes. One read, one write.
+/// Copies `source` into `target` and returns the sum of the bytes, reading and writing each byte once.
 ///
 /// # Panics
 /// If the lengths differ.
@@ -96,7 +96,7 @@ pub(crate) unsafe fn copy_and_sum_from(target: &mut [u8], source: *const u8) -> 
 #[inline]
 const fn fold_native(mut wide: u64) -> Sum {
     wide = (wide & 0xffff_ffff) + (wide >> 32);
-    // At most 33 bits, then 18, then 17 with room for the last carry.
+    // The sum has at most 33 bits, then 18, then 17, with room for the last carry.
     wide = (wide & 0xffff) + (wide >> 16 & 0xffff) + (wide >> 32);
     wide = (wide & 0xffff) + (wide >> 16);
     wide += wide >> 16;
@@ -105,7 +105,7 @@ const fn fold_native(mut wide: u64) -> Sum {
 
 /// The loops. Each returns the unfolded sum of the bytes as native 16-bit words.
 mod lanes {
-    /// Runs up to this length stay in the portable loop: the dispatch would cost more.
+    /// Runs of up to this length use the portable loop, because dispatching would cost more.
     const SHORT_BYTES: usize = 96;
 
     #[inline]
@@ -118,7 +118,7 @@ mod lanes {
     }
 
     /// # Safety
-    /// `target.len()` bytes must be readable at `source`. The same holds for all copying functions here.
+    /// `target.len()` bytes must be readable at `source`. This applies to all copying functions here.
     #[inline]
     pub(super) unsafe fn copy(target: &mut [u8], source: *const u8) -> u64 {
         #[cfg(all(target_arch = "x86_64", not(target_os = "none")))]
@@ -156,11 +156,11 @@ mod lanes {
         let done = places.len() * 8;
         let mut total = 0;
         for (at, place) in places.iter_mut().enumerate() {
-            // SAFETY: the caller guarantees as many readable words as the target has.
+            // SAFETY: the caller guarantees that as many words are readable as the target has.
             *place = unsafe { source.add(at * 8).cast::<[u8; 8]>().read() };
             total = add(total, u64::from_ne_bytes(*place));
         }
-        // SAFETY: the rest of the source is as long as the rest of the target.
+        // SAFETY: the remaining source is as long as the remaining target.
         unsafe { core::ptr::copy(source.add(done), rest.as_mut_ptr(), rest.len()) };
         add(total, tail(rest))
     }
@@ -169,7 +169,7 @@ mod lanes {
     mod x86 {
         use core::arch::x86_64::*;
 
-        // CPU feature detection makes no system call, but only std has the macro.
+        // CPU feature detection needs no system call, but the macro exists only in std.
         extern crate std;
         use core::sync::atomic::{AtomicU8, Ordering};
         use std::arch::is_x86_feature_detected as has;
@@ -235,8 +235,8 @@ mod lanes {
             unsafe { super::portable_copy(target, source) }
         }
 
-        /// Sums of even and odd bytes, computed separately by the dot-product instruction: two operations per
-        /// 64 bytes. A 32-bit lane grows by at most 2 × 255 per step; `STEPS_MAX` steps keep it below 2^31.
+        /// Sums even and odd bytes separately with the dot-product instruction: two operations per 64 bytes.
+        /// A 32-bit lane grows by at most 2 × 255 per step; `STEPS_MAX` steps keep it below 2^31.
         struct Pair {
             even: __m512i,
             odd: __m512i,
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn a_long_run_of_ones_does_not_overflow_a_lane() {
-        // Miri runs only the portable loop, whose single accumulator no run overflows.
+        // Miri runs only the portable loop, whose single accumulator cannot overflow.
         let bytes = vec![0xff; if cfg!(miri) { 1 << 10 } else { 1 << 27 } + 3];
         assert_eq!(Sum::of(&bytes), by_definition(&bytes));
     }

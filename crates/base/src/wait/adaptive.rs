@@ -1,17 +1,17 @@
 //! The state of the adaptive policy, and its plan for one wait.
 //!
-//! Spin      for the time that is cheapest on average for gaps like those observed ([`Gaps`]), never longer
-//!           than a sleep costs.
+//! Spin      spins for the time that is cheapest on average for gaps like those observed ([`Gaps`]), but
+//!           never longer than a sleep costs.
 //! Nap       a timed sleep towards a periodic arrival ([`Period`]), if that was clearly cheaper recently.
 //! Account   learning can be wrong, and an adversary may provoke that. A balance records how far the total
-//!           cost is below twice the optimum. When it is spent, the plan is to spin for the cost of a sleep,
-//!           which stays within twice the optimum for any arrivals. If learning would meanwhile have done
-//!           much better, it is lent a little; each loan requires twice the savings of the one before. So the
-//!           total is at most 2 optimum + o(optimum).
-//! Core      when the core was taken away while spinning, or a woken sleeper did not get it, spinning stops
-//!           for [`PAUSE`] times as long, and for twice as long again each time that a new attempt soon ends
-//!           the same way. An occasional disturbance hardly reduces spinning; a waiter that shares its core
-//!           for long rarely retries it.
+//!           cost is below twice the optimum. When the balance is spent, the plan is to spin for the cost of
+//!           a sleep, which stays within twice the optimum for any arrivals. If learning would have done much
+//!           better in the meantime, the balance gets a small loan; each loan requires twice the savings of
+//!           the previous one. So the total is at most 2 optimum + o(optimum).
+//! Core      if the core was taken away while spinning, or a woken sleeper did not get the core, spinning
+//!           stops for [`PAUSE`] times as long. The pause doubles each time that a new attempt soon fails in
+//!           the same way. So an occasional disturbance hardly reduces spinning, and a waiter whose core is
+//!           busy for long rarely retries.
 
 use super::costs::{Costs, nanos};
 use super::evidence::Evidence;
@@ -22,7 +22,7 @@ use core::time::Duration;
 
 /// Number of waits after which the spin is recomputed.
 const RENEW: u8 = 8;
-/// The loss to other processes while spinning again stays below one part in this many.
+/// When spinning is retried, the time lost to other processes stays below one part in this number.
 const PAUSE: u32 = 16;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A nap must be expected to cost less than this fraction of the recent cost without naps.
@@ -52,11 +52,11 @@ pub(super) struct Adaptive {
     period: Period,
     account: Account,
     backoff: Backoff,
-    /// The spin for a wait that begins at the last arrival.
+    /// The spin time for a wait that begins at the last arrival.
     spin: u64,
-    /// The spin that learning proposed for this wait, whether or not it was used.
+    /// The spin time that learning proposed for this wait, whether or not it was used.
     proposed: u64,
-    /// Waits until the spin is recomputed.
+    /// Number of waits until the spin time is recomputed.
     fresh: u8,
     /// How long the last arrival had waited when it was found.
     late: u64,
@@ -153,7 +153,7 @@ impl Adaptive {
 #[derive(Clone, Debug)]
 struct Account {
     balance: i64,
-    /// While the balance is spent: what learning would have saved.
+    /// The cost that learning would have saved while the balance was spent.
     shadow: i64,
     /// The savings that the next loan requires, in sleeps.
     asked: i64,
@@ -184,7 +184,8 @@ impl Account {
                 self.asked = (2 * self.asked).min(1 << 20);
             }
         }
-        // The cost of a wait during which the scheduler took the core says little about the plan, so cap it.
+        // If the scheduler took the core away during a wait, the wait's cost says little about the plan, so
+        // cap it.
         let paid = (paid as i64).min(4 * block);
         self.balance = self.balance.saturating_add(twice - paid).clamp(-block, Self::BALANCE_MAX * block);
         if self.balance == Self::BALANCE_MAX * block {
@@ -202,7 +203,7 @@ struct Backoff {
 
 impl Backoff {
     fn disturbed(&mut self, now: Instant, lost: Duration) {
-        // Soon after the last one: the other processes are still running.
+        // This is soon after the last one, so the other processes are still running.
         let again = now.since(self.until) < self.length;
         let longer = if again { self.length * 2 } else { Duration::ZERO };
         self.length = (lost * PAUSE).max(longer).min(PAUSE_MAX);

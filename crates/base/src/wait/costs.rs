@@ -2,15 +2,15 @@
 
 use core::time::Duration;
 
-/// The costs of one wait. Measured by the driver (the real one does so once per process), or chosen for a
-/// model.
+/// The costs of one wait, measured by the driver (the real one measures them once per process) or chosen for
+/// a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Latency from the ring of the bell to the sleeper's next look; uses no CPU time.
+    /// Latency from the ring of the bell to the sleeper's next poll; it uses no CPU time.
     pub wake: Duration,
     /// CPU time of the sleeper for falling asleep and waking up.
     pub sleep: Duration,
-    /// CPU time of the ringer for waking a sleeper; it is not spent if no one sleeps.
+    /// CPU time of the ringer for waking a sleeper; it is spent only if there is a sleeper.
     pub ring: Duration,
     /// Median lateness of a timed sleep.
     pub timer_late: Duration,
@@ -21,7 +21,8 @@ pub struct Costs {
 }
 
 impl Default for Costs {
-    /// Returns the costs measured by the project on two CPUs of a virtual machine of 2026 (EPYC, Linux 6.18).
+    /// Returns the costs that the project measured in 2026 on two CPUs of a virtual machine (EPYC, Linux
+    /// 6.18).
     fn default() -> Self {
         Costs {
             wake: Duration::from_micros(20),

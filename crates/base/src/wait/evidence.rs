@@ -9,7 +9,8 @@ pub enum Evidence {
     Spinning,
     /// After a sleep that the bell ended.
     Rung {
-        /// When the ringer says it rang; trusted only between the beginning of the wait and now.
+        /// The ring time that the ringer recorded; trusted only if it lies between the beginning of the wait
+        /// and now.
         at: Instant,
     },
     /// After a sleep that the bell did not end: by the timer, or by another event that the sleeper watches.

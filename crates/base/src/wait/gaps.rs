@@ -1,16 +1,16 @@
-//! Statistics of the times between arrivals, and how long to spin for the next.
+//! Statistics of the times between arrivals, from which the spin time is computed.
 //!
-//! A histogram with eight buckets per octave in which old gaps decay: the last [`MEMORY`] weigh more than all
-//! before them. From it the spin with the least average cost is chosen. For memoryless gaps the best spin is
-//! zero or as long as allowed; an intermediate spin pays where gaps are short within bursts and long between
-//! them, and it ends just after the short ones.
+//! The histogram has eight buckets per octave. Old gaps decay: the last [`MEMORY`] gaps weigh more than all
+//! earlier ones. The spin time with the least average cost is chosen from it. For memoryless gaps, the best
+//! spin time is zero or the maximum. An intermediate one pays off if gaps are short within bursts and long
+//! between them; it ends just after the short ones.
 
 /// Decay constant in gaps: the relative weight of a gap falls by a factor e after this many more.
 const MEMORY: f32 = 64.0;
 /// Gaps below 2^8 ns share one bucket.
 const FIRST_OCTAVE: u32 = 8;
 const PER_OCTAVE: usize = 8;
-/// 256 ns to 1 ms, and one bucket each below and above.
+/// Buckets for 256 ns to 1 ms, and one each below and above.
 const BUCKETS: usize = 2 + 12 * PER_OCTAVE;
 /// Below this weight of gaps, there is not enough evidence.
 const EVIDENCE: f32 = 3.0;
@@ -27,7 +27,7 @@ pub(super) struct Gaps {
     weights: [f32; BUCKETS],
     /// The sum of `weights`.
     total: f32,
-    /// The weight of the next gap; it grows, instead of all others shrinking.
+    /// The weight of the next gap. It grows, so that the weights of earlier gaps need not be reduced.
     next: f32,
 }
 
@@ -68,8 +68,8 @@ impl Gaps {
         }
     }
 
-    /// Returns the cheapest spin for a wait that begins `late` nanoseconds after the last arrival, if a sleep
-    /// costs `block`.
+    /// Returns the cheapest spin time for a wait that begins `late` nanoseconds after the last arrival, if a
+    /// sleep costs `block`.
     ///
     /// Never longer than `block`, so that no wait costs more than two sleeps. With too little evidence it is
     /// exactly that long, which costs at most twice the optimum for any arrivals.
@@ -80,7 +80,7 @@ impl Gaps {
             return Spin { nanos: block, cost: block as f32 };
         }
         let mut best = Spin { nanos: 0, cost: block as f32 };
-        // For the gaps up to this bucket: their weight, and their weighted length.
+        // The total weight, and the weighted length, of the gaps up to this bucket.
         let (mut within, mut spent) = (0.0, 0.0);
         for at in first..BUCKETS - 1 {
             let weight = self.weights[at];
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 
-    /// Checks that the spin after those gaps, repeated, lies within those bounds.
+    /// Checks that the spin time after these gaps, repeated, lies within these bounds.
     fn check(gaps: &[(u64, usize)], late: u64, expected: core::ops::RangeInclusive<u64>) {
         let mut seen = Gaps::new();
         for _ in 0..300 {

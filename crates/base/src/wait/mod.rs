@@ -2,15 +2,15 @@
 //!
 //! Purpose          one policy for every queue, as data ([`Wait`]), and one decision function ([`Waiter`])
 //!                  for both real and virtual time.
-//! Input            the waiter reports what happened: it looked and found nothing, found something and how,
-//!                  or lost the core.
+//! Input            the waiter reports what happened: that it polled in vain, how it found an arrival, or
+//!                  that it lost the core.
 //! Output           a [`Step`]: spin until a time, or sleep until a time or the bell ([`Bell`](crate::Bell)).
 //! Cost             CPU time spent spinning, plus for each sleep the CPU time of both ends, plus the price of
-//!                  the time for which arrivals went unseen ([`Costs`]). [`optimum`] is the least cost with
-//!                  the arrivals known in advance.
-//! Limits           nothing here reads a clock; a time recorded by the other side is trusted only between the
-//!                  beginning of the wait and now.
-//! Not implemented  batching (wake after n): a queue that needs it rings its bell less often.
+//!                  the time for which arrivals went unnoticed ([`Costs`]). [`optimum`] is the least cost if
+//!                  all arrivals are known in advance.
+//! Limits           nothing here reads a clock; a time recorded by the other side is trusted only if it lies
+//!                  between the beginning of the wait and now.
+//! Not implemented  batching (waking after n arrivals): a queue that needs it rings its bell less often.
 //!
 //! The receive call in the paper (Murayama et al. 2000) is `hybrid`: poll for a set time, then wait for an
 //! interrupt, and return to polling when packets arrive.

@@ -1,10 +1,10 @@
 //! The least cost of waiting with all arrivals known in advance.
 //!
-//! Moves         once everything that arrived has been seen: spin until the next arrival (CPU time for that
-//!               long, no latency), or sleep until the bell rings ([`Costs::block`]; whatever arrives during
-//!               the wake-up waits until it ends).
-//! States        the last arrival was met by spinning, or it rang the bell and the sleeper woke
-//!               [`Costs::wake`] later: two states per arrival, so one pass finds the best path.
+//! Moves         once all arrivals have been handled, there are two moves: spin until the next arrival (which
+//!               costs CPU time but no latency), or sleep until the bell rings ([`Costs::block`]; arrivals
+//!               during the wake-up wait until it ends).
+//! States        after each arrival there are two states: either it was met by spinning, or it rang the bell
+//!               and the sleeper woke [`Costs::wake`] later. So one pass finds the best path.
 //! Not modelled  processing time, which counts as zero. Timed sleeps: with a perfect timer they would cost
 //!               next to nothing at any gap, but no timer is perfect; a policy that uses one well can cost
 //!               less than this optimum.
@@ -13,13 +13,14 @@ use super::Costs;
 use super::costs::nanos;
 use crate::Instant;
 
-/// Returns the least total cost in nanoseconds of meeting `arrivals` (in ascending order) for a receiver that
-/// is free from `start` on.
+/// Returns the least total cost, in nanoseconds, of handling `arrivals` (in ascending order) for a receiver
+/// that is free from `start` on.
 pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
     const FAR: u64 = u64::MAX;
-    // The least cost of having seen all before arrival i and being free since the last of them (spun), ...
+    // The least cost of having handled all arrivals before i and being free since the last of them (after
+    // spinning).
     let mut spun = alloc::vec![FAR; arrivals.len() + 1];
-    // ... and of being free since the sleeper woken by arrival k was awake: (free since, cost).
+    // The least cost of being free since the sleeper was woken by arrival k: (free since, cost).
     let mut woken = alloc::vec![(Instant::ZERO, FAR); arrivals.len() + 1];
     spun[0] = 0;
     for next in 0..arrivals.len() {

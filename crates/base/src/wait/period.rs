@@ -1,13 +1,13 @@
 //! Periodic arrivals, and timed sleeps towards the next.
 //!
-//! Clock     an alpha-beta filter tracks phase and length of the period: half of an error moves the phase, a
-//!           sixteenth the length. An error of half a period restarts it.
-//! Lead      a timed sleep ends late, sometimes more than usual (median and 90th percentile, learned). How
-//!           much earlier to set the timer is chosen among [`LEADS`] by what each would have cost recently,
-//!           computed from every arrival, with or without a nap.
-//! Watch     after the sleep the waiter spins until a few errors past the expected arrival, then sleeps until
-//!           the bell rings. The bell is armed during the timed sleep too.
-//! Limits    an arrival that was there at the first look has no known time: the clock restarts after it.
+//! Clock     an alpha-beta filter tracks the phase and length of the period. The phase is corrected by half
+//!           of an error, and the length by a sixteenth. An error of half a period restarts the filter.
+//! Lead      a timed sleep ends late, sometimes more than usual (the median and the 90th percentile are
+//!           learned). The lead by which the timer is set earlier is one of [`LEADS`], chosen by its recent
+//!           cost, which is computed from every arrival, with or without a nap.
+//! Watch     after the sleep, the waiter spins until a few times the average error past the expected arrival,
+//!           then sleeps until the bell rings. The bell is armed during the timed sleep too.
+//! Limits    the time of an arrival found at the first poll is unknown, so the clock restarts after it.
 
 use super::Costs;
 use super::costs::nanos;
@@ -16,21 +16,21 @@ use core::time::Duration;
 
 /// Number of leads compared: from the usual lateness of a sleep to well past the 90th percentile.
 const LEADS: usize = 4;
-/// Arrivals before the clock is trusted.
+/// Number of arrivals before the clock is trusted.
 const TRUSTED: u32 = 8;
 
 /// A timed sleep towards the next arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Nap {
-    /// When the timer ends the sleep.
+    /// The time at which the timer ends the sleep.
     pub(super) until: Instant,
-    /// How long to spin after it.
+    /// How long to spin after the sleep.
     pub(super) watch_until: Instant,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Period {
-    /// Time of the last arrival as filtered.
+    /// Filtered time of the last arrival.
     last: Option<Instant>,
     length: f32,
     /// The average absolute error, in nanoseconds.
@@ -68,7 +68,7 @@ impl Period {
     /// Records that a timed sleep ended `late` after its timer was due.
     pub(super) fn learn_late(&mut self, late: Duration) {
         let late = nanos(late) as f32;
-        // Quantiles by small steps: up if the value was above, down if below, in the ratio of the two
+        // Track quantiles in small steps: up if the value was above, down if below, in the ratio of the two
         // fractions.
         let step = self.late.max(500.0) / 16.0;
         self.late += if late > self.late { step } else { -step };

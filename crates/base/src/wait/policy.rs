@@ -10,7 +10,7 @@ use core::time::Duration;
 pub enum Wait {
     /// Spins until something arrives: the least latency, at the cost of a whole core.
     Poll,
-    /// Sleeps at once until the bell rings: the least CPU time when little arrives.
+    /// Sleeps at once until the bell rings: the least CPU time if arrivals are rare.
     Interrupt,
     /// Spins for a set time, then sleeps until the bell rings (the receive call in the paper).
     Hybrid {

@@ -1,6 +1,6 @@
 //! The wait decisions for one queue.
 //!
-//! A wait begins when the waiter has looked and found nothing. Until [`Waiter::on_arrival`] or
+//! A wait begins when the waiter has polled and found nothing. Until [`Waiter::on_arrival`] or
 //! [`Waiter::on_timeout`] it passes through phases: spin, optionally nap and spin again, sleep until the bell
 //! rings.
 
@@ -12,7 +12,7 @@ use super::policy::Wait;
 use crate::Instant;
 use core::time::Duration;
 
-/// What the waiter does next.
+/// The waiter's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Poll until that time, then call [`Waiter::step`] again.
@@ -32,7 +32,7 @@ pub enum Step {
 pub struct Report {
     /// Waits that ended with an arrival.
     pub waits: u64,
-    /// Arrivals found at the first look, without a wait.
+    /// Arrivals found at the first poll, without a wait.
     pub at_once: u64,
     /// Waits that ended while spinning, without a sleep.
     pub spin_hits: u64,
@@ -40,26 +40,26 @@ pub struct Report {
     pub blocks: u64,
     /// Timed sleeps.
     pub timed_sleeps: u64,
-    /// Times that the core was taken away while spinning, or a woken sleeper did not get it.
+    /// Number of times that the core was taken away while spinning, or that a woken sleeper did not get it.
     pub disturbances: u64,
     /// CPU time spent spinning.
     pub spun: Duration,
     /// Cost of the waits (see [`Costs`]).
     pub cost: Duration,
-    /// What the waits would have cost with each arrival known in advance, by either spinning for it or
-    /// sleeping until the bell rings.
+    /// The cost that the waits would have had if each arrival had been known in advance, by either spinning
+    /// for it or sleeping until the bell rings.
     pub optimum: Duration,
 }
 
 impl Report {
-    /// Returns the cost of not knowing the arrivals in advance. Zero if timed sleeps made the waits cheaper
-    /// than the optimum, which has none.
+    /// Returns the cost of not knowing the arrivals in advance; zero if timed sleeps, which the optimum does
+    /// not use, made the waits cheaper than the optimum.
     pub fn regret(&self) -> Duration {
         self.cost.saturating_sub(self.optimum)
     }
 }
 
-/// A wake-up that takes this many times as long as usual was waiting for the core.
+/// If a wake-up takes this many times as long as usual, it was waiting for the core.
 const WAKE_LOST: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,7 @@ impl Waiter {
         &self.report
     }
 
-    /// Begins a wait, after the waiter has looked and found nothing.
+    /// Begins a wait, after the waiter has polled and found nothing.
     pub fn begin(&mut self, now: Instant) {
         (self.began, self.since, self.paid) = (now, now, 0);
         let spin = |spin_until| Plan { spin_until, nap: None };
@@ -176,7 +176,7 @@ impl Waiter {
         }
     }
 
-    /// Records an arrival found at the first look, before any wait began.
+    /// Records an arrival found at the first poll, before any wait began.
     #[inline]
     pub fn at_once(&mut self) {
         self.report.at_once += 1;
@@ -217,7 +217,7 @@ impl Waiter {
             self.adaptive.learn(&outcome, &self.costs);
         }
         if rung && late > WAKE_LOST * self.costs.wake {
-            // The sleeper was awake, and others kept the core.
+            // The sleeper was ready to run, but other processes kept the core.
             self.report.disturbances += 1;
             self.adaptive.disturbed(now, late);
         } else if rung && arrived < now {
@@ -240,7 +240,7 @@ impl Waiter {
 
     fn end(&mut self, now: Instant, slept: bool) {
         match self.phase {
-            // Found at the last check: it has not slept.
+            // The arrival was found at the last check, so there was no sleep.
             Phase::Nap if !slept => self.phase = Phase::Idle,
             _ => self.leave(now, Phase::Idle),
         }
@@ -256,7 +256,8 @@ impl Waiter {
         self.report.optimum += Duration::from_nanos(if contended { block } else { gap.min(block) });
     }
 
-    /// Follows the median of the wake-up latency, between a quarter and four times of the driver's value.
+    /// Follows the median of the wake-up latency, between a quarter of the driver's value and four times that
+    /// value.
     fn learn_wake(&mut self, late: Duration) {
         let first = self.costs_first.wake;
         let step = self.costs.wake / 32;

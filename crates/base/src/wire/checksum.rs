@@ -12,7 +12,7 @@
 //! Length    the length of transport header and payload, in bytes. A session keeps the sum for length 0 and
 //!           adds the length of each segment with [`length`]; the order of additions does not matter.
 //! Speed     headers are at most 60 bytes: a plain loop over 64-bit words in machine order (RFC 1071 §2(B)),
-//!           without the choice of a SIMD routine that `Sum::of` makes for long runs.
+//!           without the dispatch to a SIMD routine that `Sum::of` makes for long runs.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,4 @@
-//! Cyclic redundancy checks of ATM, iWARP and Ethernet.
+//! Cyclic redundancy checks for ATM, iWARP and Ethernet.
 //!
 //! Purpose   AAL5 and MPA CRCs at memory speed, for whole frames and for frames that arrive 48 bytes at a
 //!           time.
@@ -14,9 +14,9 @@
 //!
 //! Speed     AAL5 runs below `TABLES_BYTES_MAX` use tables built at compile time, 16 independent look-ups per
 //!           step (slicing: Kounavis and Berry, 2005); the three steps of a cell start from zero and are
-//!           combined with the register at the end, so that the next cell does not wait for them. Longer runs
-//!           use carry-less multiplication in `crc-fast`, whose set-up costs more than five cells do here.
-//!           CRC-32C has its own instruction, which `crc-fast` uses at every length.
+//!           combined with the register at the end, so that the next cell does not have to wait for them.
+//!           Longer runs use carry-less multiplication in `crc-fast`, whose set-up costs more than five cells
+//!           do here. CRC-32C has its own instruction, which `crc-fast` uses for all lengths.
 //! State     four bytes per running CRC, because a board keeps one per circuit.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -24,8 +24,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// The usual length of a run: the payload of a cell.
 const RUN_BYTES: usize = 48;
 
-/// AAL5 runs of this length and above go to `crc-fast`; measured, the two are equally fast from here to 400
-/// bytes.
+/// AAL5 runs of at least this length use `crc-fast`; by measurement, both methods are equally fast from here
+/// to 400 bytes.
 const TABLES_BYTES_MAX: usize = 256;
 
 /// A running AAL5 CRC-32 (I.363.5 §9.2.1.2). The check value of `123456789` is `FC891918`.
@@ -159,7 +159,7 @@ impl Default for Crc32c {
 
 /// Computes the header error control byte of the four bytes before it (I.432.1 §4.3.2.1).
 ///
-/// Four independent look-ups, one per byte, so that none waits for the byte before.
+/// There are four independent look-ups, one per byte, so that none depends on the previous byte.
 #[inline]
 pub const fn hec(header: [u8; 4]) -> u8 {
     let [first, second, third, fourth] = header;
@@ -198,8 +198,7 @@ fn aal5_long(register: u32, bytes: &[u8]) -> u32 {
 fn aal5_short(mut register: u32, bytes: &[u8]) -> u32 {
     let (cells, rest) = bytes.as_chunks::<RUN_BYTES>();
     for cell in cells {
-        // A CRC is linear: the old register, advanced by a cell of zeros, and the CRC of the cell alone are
-        // added.
+        // A CRC is linear: add the old register, advanced by a cell of zeros, and the CRC of the cell alone.
         let (steps, _) = cell.as_chunks::<16>();
         let alone = steps.iter().fold(0, aal5_step);
         let [a, b, c, d] = register.to_be_bytes();

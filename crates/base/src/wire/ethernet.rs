@@ -4,7 +4,7 @@
 //! | target 6 | source 6 | EtherType 2 | payload
 //! ```
 //!
-//! Limits    the link handles preamble and FCS; a VLAN tag appears as EtherType 8100.
+//! Limits    preamble and FCS are left to the link; a VLAN tag appears as EtherType 8100.
 
 use core::fmt;
 

@@ -1,7 +1,7 @@
 //! The protocol rules that received bytes can violate: one list for all crates.
 //!
-//! Purpose   a counter per violated rule, with the same word in code, counters and reports.
-//! Names     [`Malformed::name`] is stable, because records are compared by it. New rules are appended.
+//! Purpose   provide a counter per violated rule, with the same word in code, counters and reports.
+//! Names     [`Malformed::name`] is stable, because records are compared by name. New rules are appended.
 
 use core::fmt;
 
@@ -60,7 +60,7 @@ rules! {
     ElementMissing, "element_missing", "a mandatory element is missing";
     Alternative, "alternative", "an element is none of the permitted alternatives";
     Nesting, "nesting", "elements are nested too deeply";
-    Concatenation, "concatenation", "data units are concatenated that must not be, or the reverse";
+    Concatenation, "concatenation", "data units are concatenated where they must not be, or vice versa";
     ParameterLength, "parameter_length", "a parameter has an invalid length, or runs beyond the data unit";
     ParameterValue, "parameter_value", "a parameter has an invalid value";
     ParameterMissing, "parameter_missing", "a mandatory parameter is missing";

@@ -1,8 +1,9 @@
-//! Refuses the n-th page or block of a board, for every n that a run reaches; for tests of several crates.
+//! Makes the n-th allocation of a page or block on a board fail, for every n that a run reaches. Shared by
+//! the tests of several crates.
 
 use kiban_base::Memory;
 
-/// What is refused.
+/// The kind of allocation that fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     TransmitPage,
@@ -12,7 +13,7 @@ pub(crate) enum Kind {
 
 const KINDS: [Kind; 3] = [Kind::TransmitPage, Kind::ReceivePage, Kind::Block];
 
-/// A take that is refused: on which side, what, the how-manyth.
+/// An allocation that fails: the side, the kind, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub(crate) side: usize,
@@ -21,7 +22,7 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    /// Asks for it, of the memory of its side.
+    /// Arms the failure in the memory of its side.
     pub(crate) fn arm(self, memory: &mut Memory) {
         match self.kind {
             Kind::TransmitPage => memory.transmit.fail_nth_take(self.n),
@@ -30,9 +31,9 @@ impl Refusal {
         }
     }
 
-    /// Returns whether the run reached the refusal; call it when all memory is free again. It takes once
-    /// more: if the run took n - 1 times, that take is the n-th and is refused. It goes on taking, because a
-    /// run through sockets of the kernel may take a little less often than the run before it.
+    /// Returns whether the run reached the failure; call it when all memory is free again. It allocates once
+    /// more: if the run made n - 1 allocations, this one is the n-th and fails. It then keeps allocating,
+    /// because a run through kernel sockets may make slightly fewer allocations than the previous run.
     pub(crate) fn has_happened(self, memory: &mut Memory) -> bool {
         (0..1000).all(|_| match self.kind {
             Kind::TransmitPage => memory.transmit.take().is_some(),
@@ -42,9 +43,9 @@ impl Refusal {
     }
 }
 
-/// Calls `run` again and again, for each side and kind: first with the first take refused, then with the
-/// second, and so on, until a run returns false because it did not reach its refusal. Runs must be the same
-/// except for the refusal.
+/// Calls `run` repeatedly, for each side and kind: first with the first allocation failing, then with the
+/// second, and so on, until a run returns false because it did not reach the failing allocation. Runs must be
+/// identical except for the failure.
 pub(crate) fn each(mut run: impl FnMut(Refusal) -> bool) {
     let mut total = 0;
     for side in 0..2 {

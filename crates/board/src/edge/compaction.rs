@@ -1,12 +1,12 @@
-//! Compaction of partly filled pages: when memory runs short, data that waits for slow readers is moved
-//! together.
+//! Compaction of partly filled pages: when memory runs short, data that waits for slow readers is packed into
+//! fewer pages.
 //!
-//! Problem          the peer chooses the length of its segments: one of 300 bytes holds a page of 4096 until
-//!                  it is read. The window ledger counts bytes, so a few such streams could hold every page,
-//!                  and the board could not receive anything.
+//! Problem          the peer chooses the length of its segments, and a segment of 300 bytes holds a page of
+//!                  4096 until it is read. The window ledger counts bytes, so a few such streams could hold
+//!                  every page, and the board could not receive anything.
 //! Trigger          less than a quarter of the pages is free. Until then nothing is copied.
-//! Method           for every stream, slices that fill less of a page than a full segment does (the ledger
-//!                  assumes that much) are moved, in order, into pages that streams share. Each slice is
+//! Method           for every stream, slices that fill less of a page than a full segment does (which is what
+//!                  the ledger assumes) are moved, in order, into pages that streams share. Each slice is
 //!                  examined once: a stream remembers how many of its slices are dense.
 
 use super::completion::StreamId;
@@ -51,7 +51,8 @@ impl Edge {
 }
 
 impl Stream {
-    /// Moves slices of less than `full` bytes together. Returns false if there is no page to move them to.
+    /// Packs slices of less than `full` bytes into shared pages. Returns false if there is no page to move
+    /// them to.
     fn condense(
         &mut self,
         full: usize,

@@ -21,8 +21,9 @@ impl StreamId {
 }
 
 /// The owner of a stream, listener, socket or ping, which gets its completions: a program, one of its
-/// services, or one client of a service. The driver numbers programs, a program its services, a service its
-/// clients ([`Host::for_service`](crate::Host::for_service), [`Host::for_client`](crate::Host::for_client)).
+/// services, or one client of a service. The driver numbers the programs, a program numbers its services, and
+/// a service numbers its clients ([`Host::for_service`](crate::Host::for_service),
+/// [`Host::for_client`](crate::Host::for_client)).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Consumer {
     /// The program's number.
@@ -75,7 +76,7 @@ pub enum Completion {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer has marked data as urgent; its last byte is this far ahead of what has been received (RFC
+    /// The peer has marked data as urgent; its last byte is this far ahead of the data received so far (RFC
     /// 9293 §3.8.5).
     Urgent {
         /// The stream.
@@ -100,7 +101,7 @@ pub enum Completion {
         /// The socket.
         socket: SocketId,
     },
-    /// An ICMP error about a datagram (RFC 1122 §4.1.3.3). It can be forged, so it ends nothing.
+    /// An ICMP error about a datagram (RFC 1122 §4.1.3.3). It can be forged, so it does not end anything.
     DatagramError {
         /// The socket that may have sent it.
         socket: SocketId,

@@ -1,12 +1,12 @@
 //! Queues of writers that wait for memory: for a page, if none was free; or for a share of memory, if theirs
 //! is used up and they have nothing in flight whose ACK would wake them.
 //!
-//! Pages            first come, first served: each writer is given a page and woken, as long as there are
-//!                  pages. New writers queue behind them.
-//! Shares           the same, once no writer waits for pages, for as many writers as there is unpromised
-//!                  memory, so that woken writers find it.
-//! Skipping         a writer that may not hold more yet (its address has its share) is skipped in favour of
-//!                  those behind it.
+//! Pages            first come, first served: as long as there are free pages, each writer is given one and
+//!                  woken. New writers queue behind them.
+//! Shares           also first come, first served, once no writer waits for pages. Only as many writers are
+//!                  woken as the unpromised memory suffices for.
+//! Skipping         a writer that may not hold more memory yet (its address has used up its share) is skipped
+//!                  in favour of those behind it.
 //! Cost             [`LOOKS`] entries of the share queue are examined per turn, and none if no memory has
 //!                  been released since the last examination.
 
@@ -19,7 +19,7 @@ use kiban_tcpip::tcp::Tcp;
 
 /// Entries of the share queue that are examined per turn.
 const LOOKS: usize = 64;
-/// If there are more to examine, the next turn comes at the latest after this time.
+/// If there are more to examine, the next turn comes after this time at the latest.
 pub(crate) const NEXT_TURN: Duration = Duration::from_millis(1);
 
 impl Edge {
@@ -63,7 +63,7 @@ impl Edge {
             return false;
         }
         if tcp.room(state.session) == 0 {
-            // ACKs will wake this writer. If it has nothing in flight, only memory that others release can
+            // ACKs will wake this writer. If it had nothing in flight, only memory released by others could
             // wake it.
             state.waits_for_page = tcp.is_empty(state.session);
             if state.waits_for_page {

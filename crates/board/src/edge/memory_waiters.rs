@@ -4,8 +4,8 @@ use super::completion::StreamId;
 use alloc::collections::VecDeque;
 use kiban_tcpip::tcp::Tcp;
 
-/// The least room that a woken writer is assumed to use: a page, and the overhead charged per session that
-/// holds data.
+/// The minimum memory that a woken writer is assumed to use: a page, and the overhead charged per session
+/// that holds data.
 pub(super) const START_BYTES: u64 = 12 << 10;
 
 /// Writers that wait for memory.
@@ -19,8 +19,8 @@ pub(crate) struct MemoryWaiters {
     /// `for_shares` that have not been examined since then.
     pub(super) seen: u64,
     pub(super) unseen: usize,
-    /// The number of writes that found no page, and in `waiters_met` the sum of the queue's lengths at those
-    /// times, the writers included.
+    /// The number of writes that found no page, and in `waiters_met` the sum of the queue lengths at those
+    /// times, including the writers themselves.
     pub(crate) waits: u64,
     pub(crate) waiters_met: u64,
 }

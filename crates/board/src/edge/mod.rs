@@ -4,8 +4,8 @@
 //!                  [`Completion`]s, once each: `Readable` when bytes arrive on an empty stream, `Writable`
 //!                  when there is room after a partial `write`.
 //! Memory           a writer that finds no memory, and whose own ACKs will not free any, waits in a queue
-//!                  ([`line`](self)). Short segments that the host does not read are moved together, so that
-//!                  they do not hold whole pages.
+//!                  ([`line`](self)). Short segments that the host has not read are packed together, so that
+//!                  they do not each hold a whole page.
 //! Numbers          stream numbers contain a generation: the number of a closed stream is invalid.
 
 mod compaction;

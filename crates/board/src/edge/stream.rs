@@ -19,9 +19,9 @@ pub(crate) struct Stream {
     /// Whether the stream is in the list of streams to be compacted.
     pub(crate) is_loose: bool,
     pub(crate) page: Option<Page>,
-    /// Bytes written since the last boundary of a segment.
+    /// Bytes written since the last segment boundary.
     pub(crate) grain_filled: usize,
-    /// The urgent mark that is to be reported to the host, in one completion however often the peer moves it.
+    /// The urgent mark to be reported to the host, in one completion however often the peer moves it.
     pub(crate) urgent: Option<u32>,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,

@@ -13,12 +13,12 @@ use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
 
-/// Received segments up to this long are moved together while they wait for the host, bytes.
+/// Received segments of up to this length are packed together while they wait for the host, bytes.
 const CRUMB_BYTES: usize = 256;
 /// Echo replies and reported errors are dropped while this many completions wait.
 const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
-/// The host edge's own memory of streams and sockets.
+/// The host edge's own records of streams and sockets.
 pub(crate) struct Edge {
     pub(super) streams: Vec<(u32, Option<Stream>)>,
     pub(super) free: Vec<u32>,
@@ -65,7 +65,7 @@ impl Edge {
         }
     }
 
-    /// Returns the size of the stream table: the most streams that were open at the same time.
+    /// Returns the size of the stream table: the maximum number of streams that were open at the same time.
     pub(crate) fn streams_made(&self) -> usize {
         self.streams.len()
     }
@@ -201,8 +201,8 @@ impl Edge {
     // ---- indications of TCP, UDP and ICMP
     // -----------------------------------------------------------------------
 
-    /// Handles an indication of TCP. Returns the session and the number of bytes that no stream wants; the
-    /// caller must consume them.
+    /// Handles an indication from TCP. Returns the session and the number of bytes that belong to no stream;
+    /// the caller must consume them.
     pub(crate) fn on_tcp(
         &mut self,
         indication: tcp::Indication,
@@ -357,7 +357,7 @@ impl Edge {
         self.push_rate_limited(inbox.consumer, Completion::DatagramError { socket, remote, kind });
     }
 
-    /// Queues a completion that peers can cause at will, unless too many completions wait.
+    /// Queues a completion of a kind that peers can cause at will, unless too many completions wait.
     fn push_rate_limited(&mut self, consumer: Consumer, completion: Completion) {
         if self.completions.len() >= COMPLETIONS_FOR_REPLIES {
             self.replies_dropped += 1;

@@ -1,4 +1,4 @@
-//! Datagrams and pings of the host: UDP, ICMP, and circuits (F5 OAM).
+//! Datagrams and pings for the host: UDP, ICMP, and circuits (F5 OAM).
 
 use super::streams::Host;
 use crate::edge::Inbox;
@@ -16,8 +16,8 @@ impl Host<'_> {
         self.bind_with(local, self.board.stack.v6_only)
     }
 
-    /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address means IPv6 only. Peers
-    /// keep their true address.
+    /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address means IPv6 only. IPv4
+    /// peers are reported with their IPv4 address.
     pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, HostError> {
         let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
         self.board.stack.edge.inboxes.push(Inbox {
@@ -28,7 +28,7 @@ impl Host<'_> {
         Ok(socket)
     }
 
-    /// Closes a socket; datagrams that wait in it are dropped.
+    /// Closes a socket and drops the datagrams that wait in it.
     pub fn unbind(&mut self, socket: SocketId) -> Result<(), HostError> {
         self.board.stack.ip.udp.close(socket)?;
         self.board.stack.edge.inboxes.retain(|inbox| inbox.socket != socket);
@@ -92,7 +92,8 @@ impl Host<'_> {
         self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
     }
 
-    /// Sends a loopback cell to the end of the circuit's first segment. Returns its tag.
+    /// Sends a segment loopback cell, which returns from the end of the circuit's first segment. Returns its
+    /// tag.
     pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
     }
@@ -105,9 +106,9 @@ impl Host<'_> {
         Ok(tag)
     }
 
-    /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (as UDP and ICMP
-    /// have) fit the longest packet. IPv4 counts its own header too; with IPv6 the checksum's length field is
-    /// the limit.
+    /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (as in UDP and
+    /// ICMP) do not exceed the maximum packet size. For IPv4 this size includes the IP header; for IPv6 the
+    /// limit is the length field in the checksum's pseudo-header.
     fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
         let headers = if target.is_ipv4() { 28 } else { 8 };
         if bytes.len() + headers > usize::from(u16::MAX) {

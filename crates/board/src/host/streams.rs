@@ -1,4 +1,4 @@
-//! The host edge: the calls of an application.
+//! The host edge: the calls that applications make.
 //!
 //! Purpose          streams, datagrams and pings for the layer above the board, with at most one copy of the
 //!                  payload.
@@ -7,7 +7,7 @@
 //!                  much as fits and returns how much.
 //! Receive path     `read` copies out of the pages into which cells were reassembled; `take` returns a page's
 //!                  slice without a copy. Both open the window.
-//! Errors           every call on an object that does not exist, or no longer exists, returns the reason
+//! Errors           a call on an object that does not exist, or no longer exists, returns the reason
 //!                  ([`HostError`]) and changes nothing.
 
 use crate::board::Board;
@@ -33,7 +33,8 @@ impl Board {
         self.host_for(Consumer::default())
     }
 
-    /// Returns the view of a consumer: it gets the completions of what it opens, binds and sends.
+    /// Returns the view of a consumer: it gets the completions for the streams and sockets that it opens and
+    /// for the pings that it sends.
     pub fn host_for(&mut self, consumer: Consumer) -> Host<'_> {
         self.announced = false;
         Host { board: self, consumer }
@@ -44,7 +45,7 @@ impl Board {
         self.host_for(Consumer { program: program as u32, ..Consumer::default() })
     }
 
-    /// Returns the next completion, and the consumer that it is for.
+    /// Returns the next completion and its consumer.
     pub fn completion(&mut self) -> Option<(Consumer, Completion)> {
         self.announced = false;
         self.stack.edge.completion()
@@ -58,7 +59,7 @@ impl Host<'_> {
         self.board.stack.edge.completion().map(|(_, completion)| completion)
     }
 
-    /// Returns the consumer of this view; while handling a completion, the consumer that it is for.
+    /// Returns the consumer of this view; while a completion is being handled, its consumer.
     pub fn consumer(&self) -> Consumer {
         self.consumer
     }
@@ -102,7 +103,7 @@ impl Host<'_> {
     }
 
     /// Like [`listen`](Self::listen); `v6_only` sets whether the unspecified IPv6 address means IPv6 only.
-    /// Peers keep their true address.
+    /// IPv4 peers are reported with their IPv4 address.
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, HostError> {
         self.listen_for(tcp::Owner::BOARD, local, v6_only)
     }

@@ -4,7 +4,7 @@
 //!                  InATMARP and loopback are handled here.
 //! Transmit path    find the neighbour's circuit, encapsulate, queue; cells are committed in the slots of the
 //!                  line.
-//! Limits           `frames_max` frames per circuit, some of which TCP leaves for others.
+//! Limits           `frames_max` frames per circuit; TCP leaves some of this room for other protocols.
 
 use super::counters::{PortCounters, QueueLimit};
 use super::events::{AtmEvent, LinkEvent};
@@ -22,7 +22,8 @@ use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
 
 /// Headroom for a frame with a VLAN tag.
 const TAGGED_HEADER_BYTES: usize = ethernet::HEADER_BYTES + 4;
-/// Entries of a circuit's queue that TCP leaves free for others: ICMP replies, pings, address resolution.
+/// Number of entries in a circuit's queue that TCP leaves free for others: ICMP replies, pings, address
+/// resolution.
 const FRAMES_RESERVED: usize = 8;
 
 /// An ATM port and its circuits.
@@ -43,8 +44,8 @@ pub(crate) struct AtmPort {
     nobody: Vec<IpAddr>,
 }
 
-/// The number of unreachable next hops that an ATM port reports per burst; packets to further ones are
-/// retried.
+/// The number of unreachable next hops that an ATM port reports per burst; more are reported when their
+/// packets are retransmitted.
 const NOBODY_MAX: usize = 64;
 
 /// The board's end of a circuit.
@@ -52,7 +53,7 @@ const NOBODY_MAX: usize = 64;
 struct End {
     encapsulation: Encapsulation,
     frames_max: usize,
-    /// `Some` if a bridge uses the circuit: whether frames are sent with their FCS.
+    /// `Some` if a bridge uses the circuit; the value is whether frames are sent with their FCS.
     bridged: Option<bool>,
     /// The longest Ethernet frame, without its FCS.
     frame_bytes_max: usize,
@@ -117,7 +118,7 @@ impl AtmPort {
         port
     }
 
-    /// Opens the two OAM flows of a path, which ends at the board like its circuits (I.610 §5: F4).
+    /// Opens the two F4 OAM flows of a path, which ends at the board as its circuits do (I.610 §5).
     fn open_flows(&mut self, vpi: u16) {
         for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
             let flow = Circuit((self.circuits.len() + self.flows) as u32);
@@ -292,7 +293,7 @@ impl AtmPort {
         self.segmentation.advance(until, out, copies);
     }
 
-    /// Returns when the next frame will have left, whether its cells are committed or not.
+    /// Returns when the next frame will have been sent, whether its cells are committed or not.
     pub(crate) fn next_end(&self) -> Instant {
         let committed = self.sent.iter().find(|cell| cell.is_end()).map(|cell| cell.at);
         committed.unwrap_or_else(|| self.segmentation.next_end())

@@ -17,7 +17,7 @@ kiban_base::counters! {
         no_memory,
         /// Packets forwarded to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
         host_packets,
-        /// Packets of the host without a route, or to a multicast or broadcast address.
+        /// Packets from the host that have no route, or that are sent to a multicast or broadcast address.
         no_route,
     }
 }
@@ -27,7 +27,7 @@ kiban_base::counters! {
 pub(crate) enum QueueLimit {
     /// The number of segments that [`Port::room`] has granted.
     Granted,
-    /// Half of the queue, for packets that no flow control limits, so that a flood of replies leaves room for
-    /// the streams.
+    /// Half of the queue, for packets without flow control, so that a flood of replies leaves room for the
+    /// streams.
     Half,
 }

@@ -1,4 +1,4 @@
-//! The frame check sequence (FCS) of an Ethernet frame that crosses ATM with it (RFC 2684 §5.2).
+//! The frame check sequence (FCS) of Ethernet frames that are carried over ATM with it (RFC 2684 §5.2).
 
 use crate::bridge::FRAME_BYTES_MIN;
 use kiban_base::crc::Crc32Ethernet;
@@ -24,8 +24,8 @@ pub(super) fn take_fcs(pdu: &mut Pdu) -> bool {
     crc.value().to_le_bytes() == received_fcs
 }
 
-/// Pads a frame to Ethernet's minimum length and appends its FCS, because a frame sent with its FCS also has
-/// its padding (RFC 2684 §5.2). Returns false if there is no memory.
+/// Pads a frame to Ethernet's minimum length and appends its FCS, because a frame sent with its FCS must also
+/// be padded (RFC 2684 §5.2). Returns false if there is no memory.
 pub(super) fn put_fcs(pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
     let missing = FRAME_BYTES_MIN.saturating_sub(pdu.len());
     if missing > 0 {

@@ -14,7 +14,7 @@ pub(crate) enum Port {
     Packets(PacketPort),
     /// A path of the VI NIC.
     Vi(u32),
-    /// A port of the RDMA NIC's EFE endpoint.
+    /// A port for the RDMA NIC's EFE endpoint.
     Efe,
 }
 
@@ -67,7 +67,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.send(next, pdu, claim, cx),
             Port::Packets(port) => port.send(next, pdu, claim, cx),
-            // No route leads through a port of a NIC.
+            // No route leads through a NIC's port.
             Port::Vi(_) | Port::Efe => {}
         }
     }
@@ -112,7 +112,7 @@ impl Port {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
             Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
-            // All paths of the VI NIC share one deadline, which the board asks the NIC for.
+            // All paths of the VI NIC share one deadline, which the board gets from the NIC.
             Port::Vi(_) | Port::Efe => Instant::NEVER,
         }
     }

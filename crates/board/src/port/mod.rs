@@ -5,7 +5,8 @@
 //! Packets   a bounded queue of IP packets or Ethernet frames (`packets`), with an Ethernet link, a bridge,
 //!           or neither.
 //! NICs      ports of the VI NIC and of EFE belong to the NICs.
-//! Room      TCP sends as much as a port has room for. Other packets may fill half of a queue (`QueueLimit`).
+//! Room      TCP sends as much as a port has room for. Other packets may fill at most half of a queue
+//!           (`QueueLimit`).
 
 mod atm;
 mod counters;

@@ -1,4 +1,5 @@
-//! Input of ports: passed to IP, to a bridge, or to the port that shares its address with the host.
+//! Handles input from ports: passes it to IP, to a bridge, or to the port that shares its address with the
+//! host.
 
 use super::machine::Stack;
 use crate::bridge;
@@ -91,7 +92,7 @@ impl Stack {
     }
 
     /// Returns the port paired with this one by a host port's configuration: for a host port, the port whose
-    /// address the host has, and the reverse.
+    /// address the host has, and vice versa.
     fn other_side(&self, port: usize) -> Option<usize> {
         let (host, of) = *self.passages.iter().find(|(host, of)| port == *host || port == *of)?;
         Some(if port == host { of } else { host })

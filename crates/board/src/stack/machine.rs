@@ -1,4 +1,4 @@
-//! The stack's parts, and the settling of a burst.
+//! The parts of the stack, and how it settles a burst.
 
 use crate::edge::{Edge, NEXT_TURN};
 use crate::port::{LinkEvent, Port, QueueLimit};
@@ -17,7 +17,7 @@ pub(crate) struct Stack {
     pub(crate) ip: IpStack,
     pub(crate) edge: Edge,
     pub(crate) ports: Vec<Port>,
-    /// The first TX queue of each port: TX queues are numbered through all ports.
+    /// The first TX queue of each port: TX queues are numbered across all ports.
     pub(crate) tx_queues: Vec<usize>,
     /// Pairs of a host port and the port whose address the host has; packets are forwarded between the two.
     pub(crate) passages: Vec<(usize, usize)>,
@@ -35,13 +35,13 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
-    /// Sends everything that is due after a burst: answers, segments as far as ports have room, and packets
-    /// of the links.
+    /// Sends everything that is due after a burst: answers, as many segments as ports have room for, and
+    /// packets that the links originate.
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
         let Stack { memory, rng, copies, ip, edge, ports, tx_queues, rooms, now, unsettled, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };
-        // Frames that have left by now make room, and free their memory.
+        // Frames that have been sent make room in the queues, and their memory is freed.
         ports.iter_mut().for_each(|port| port.advance(cx));
         edge.on_memory(&mut ip.tcp, cx.memory);
         ip.advance(cx);
@@ -132,7 +132,7 @@ impl Stack {
     }
 }
 
-/// Handles an event of a link for IP.
+/// Handles an event from a link, on behalf of IP.
 fn on_link_event(
     ip_stack: &mut IpStack,
     edge: &mut Edge,

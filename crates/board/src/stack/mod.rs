@@ -9,8 +9,8 @@
 //!          ports                          arrive.rs: input; machine.rs: settling, output
 //! ```
 //!
-//! The NICs of a board (VI, RDMA) are not part of the stack. The RDMA NIC borrows it for each call, as `Host`
-//! does.
+//! The NICs of a board (VI, RDMA) are not part of the stack. The RDMA NIC borrows the stack for each call, as
+//! `Host` does.
 
 mod arrive;
 mod machine;

@@ -69,7 +69,7 @@ impl Stack {
                 return Ok(written);
             }
             self.settle();
-            // Set again after `settle`, because the NICs have not been settled yet.
+            // Set this again after `settle`, because the NICs have not been settled yet.
             self.unsettled = true;
         }
     }
@@ -86,14 +86,14 @@ impl Stack {
         })
     }
 
-    /// Writes at most `most` bytes of the front of `bytes`.
+    /// Writes at most `most` bytes from the front of `bytes`.
     fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, HostError> {
         self.write_by(id, bytes.len(), most, |page, from, count| {
             page.append(&bytes[from..from + count]).expect("the page has room")
         })
     }
 
-    /// Writes at most `most` bytes; `put` copies bytes into a page as far as it has room.
+    /// Writes at most `most` bytes; `put` copies as many bytes into a page as fit.
     #[inline]
     fn write_by(
         &mut self,
@@ -138,7 +138,7 @@ impl Stack {
             writer.push(slice).expect("no more is written than there is room for");
         }
         copies.host_in_bytes += written as u64;
-        // A full page is freed with the last of its slices.
+        // A full page is freed together with the last of its slices.
         if stream.page.as_ref().is_some_and(|page| page.room() == 0) {
             stream.page = None;
         }

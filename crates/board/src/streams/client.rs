@@ -13,7 +13,7 @@ use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, Slice};
 use kiban_tcpip::tcp::{Nagle, Owner};
 
-/// The most bytes that are moved from a pipe to a stream at a time.
+/// Maximum number of bytes moved from a pipe to a stream at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
 kiban_base::counters! {
@@ -43,7 +43,7 @@ enum State {
     Offered(u16),
     Opening,
     Open,
-    /// The client has closed the stream; the data that it wrote is still being sent.
+    /// Whether the client has closed the stream; the data that it wrote is still being sent.
     Closing,
 }
 
@@ -54,21 +54,21 @@ struct Slot {
     stream: Option<StreamId>,
     out: Reader,
     into: Writer,
-    /// Data that the stream did not accept, and how much of it has been sent since.
+    /// Data that the stream did not accept at once, and how much of it has been sent since.
     outward: Vec<u8>,
     outward_sent: usize,
-    /// Data that the pipe did not accept, and how much of it has been written since.
+    /// Data that the pipe did not accept at once, and how much of it has been written since.
     inward: Option<(Slice, usize)>,
     client_finished: bool,
     peer_finished: bool,
-    /// The peer's last byte is in the pipe, and the client has been notified.
+    /// Whether the peer's last byte is in the pipe and the client has been notified.
     into_ended: bool,
     ended: Option<EndReason>,
 }
 
 /// A listener of the client.
 struct Listener {
-    /// The board's number of the listener.
+    /// The listener's number on the board.
     number: u32,
     offered: VecDeque<u32>,
     callers: VecDeque<PendingConnection>,
@@ -104,7 +104,7 @@ pub struct ClientStreams {
     counters: ClientCounters,
     /// Requests taken since the client was last woken to use the freed room in the ring.
     requests_taken: usize,
-    /// The client has gone; it receives no further indications.
+    /// Whether the client has gone; it receives no further indications.
     gone: bool,
 }
 
@@ -165,7 +165,7 @@ impl ClientStreams {
         self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
 
-    /// Returns whether a client that has gone has no streams left.
+    /// Returns whether the client has gone and has no streams left.
     pub fn is_finished(&self) -> bool {
         self.gone && self.locations.is_empty()
     }
@@ -182,8 +182,8 @@ impl ClientStreams {
                 break;
             }
             let mut entry = [0; ENTRY_BYTES];
-            // Copy the entry once and validate the copy, because the client can change the original
-            // meanwhile.
+            // Copy the entry once and validate the copy, because the client can change the original in the
+            // meantime.
             match self.requests.peek()? {
                 None => break,
                 Some(bytes) if bytes.len() == ENTRY_BYTES => bytes.copy_to(0, &mut entry),
@@ -223,7 +223,7 @@ impl ClientStreams {
         Ok(announced)
     }
 
-    /// Handles a completion of the board. Returns whether it concerns one of this client's streams. Call
+    /// Handles a completion from the board. Returns whether it concerns one of this client's streams. Call
     /// [`ClientStreams::flush_indications`] afterwards.
     ///
     /// # Errors
@@ -260,7 +260,7 @@ impl ClientStreams {
                     Ok(info) => {
                         self.pending_indications.push_back(Indication::Opened { slot, local: info.local })
                     }
-                    // The stream ended just now; the next completion reports it.
+                    // The stream has just ended; the next completion reports it.
                     Err(_) => return Ok(true),
                 }
             }
@@ -323,7 +323,7 @@ impl ClientStreams {
         state.peer_finished = caller.peer_finished;
         self.locations.insert(caller.stream, Location::Slot(slot));
         self.counters.accepted += 1;
-        // If the connection has ended just now, its local address is unknown; the next completion reports the
+        // If the connection has just ended, its local address is unknown; the next completion reports the
         // end.
         let local =
             host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
@@ -434,7 +434,7 @@ impl ClientStreams {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);
                 let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
                 let nagle = if is_on { Nagle::Classic } else { Nagle::Off };
-                // A stream that ended just now has no segments to send.
+                // A stream that has just ended has no segments to send.
                 let _ = host.set_nagle(stream, nagle);
             }
         }
@@ -503,7 +503,7 @@ impl ClientStreams {
                     *(if in_order { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
-                    // The stream may have ended just now.
+                    // The stream may have just ended.
                     let _ = host.close(stream);
                 }
             } else {
@@ -536,7 +536,7 @@ impl ClientStreams {
         });
     }
 
-    /// Handles a client that has left: the data that it wrote is still sent; everything else is closed.
+    /// Handles the departure of a client: the data that it wrote is still sent; everything else is closed.
     pub fn detach(&mut self, host: &mut Host<'_>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
@@ -548,7 +548,7 @@ impl ClientStreams {
         self.pending_indications.clear();
     }
 
-    /// Closes everything at once, because the client corrupted its memory or its time is over.
+    /// Closes everything at once, because the client corrupted its memory or its grace period is over.
     pub fn disconnect(&mut self, host: &mut Host<'_>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
@@ -571,7 +571,7 @@ impl Slot {
         let mut moved = false;
         loop {
             if self.outward_sent < self.outward.len() {
-                // A stream that ended just now accepts nothing; the next completion reports it.
+                // A stream that has just ended accepts no data; the next completion reports it.
                 let count = host.write(stream, &self.outward[self.outward_sent..]).unwrap_or(0);
                 counters.bytes_out += count as u64;
                 self.outward_sent += count;
@@ -593,8 +593,8 @@ impl Slot {
                 }
                 return Ok(moved);
             }
-            // Data for which the stream has no room stays in the pipe, except for a first piece: writing it
-            // makes the board report when there is room.
+            // Data for which the stream has no room stays in the pipe, except for a first piece, which is
+            // written so that the board reports when there is room.
             let room = host.room(stream).unwrap_or(0);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
             let outward = &mut self.outward;

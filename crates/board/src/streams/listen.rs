@@ -6,7 +6,7 @@ use core::ops::RangeInclusive;
 use kiban_attach::EndReason;
 use kiban_tcpip::tcp::Owner;
 
-/// Ports for listeners that do not name one (RFC 6335 §6: the dynamic ports).
+/// Port range for listeners that do not request a particular port (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
 /// Listens for a program of `owner`, as its operating system would: `::` covers both address families; port 0

@@ -37,7 +37,7 @@ pub(crate) struct IpStack {
     pub(crate) messages: VecDeque<icmp::Message>,
     /// Neighbour discovery messages of the burst, for the port on which they arrived.
     pub(crate) discoveries: VecDeque<Delivery>,
-    /// First hops for which TCP has sent negative advice.
+    /// Next hops about which TCP has given negative advice.
     pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
     indications: VecDeque<icmp::Indication>,
 }
@@ -92,7 +92,7 @@ impl IpStack {
     }
 
     /// Handles a packet from a port whose address the host owns; `passage` is the other port. A packet that
-    /// no program of the board wants is put into `passing`; otherwise it is returned.
+    /// is not for a program of the board is put into `passing`; any other is returned.
     pub(crate) fn forward(
         &mut self,
         mut pdu: Pdu,
@@ -181,7 +181,7 @@ impl IpStack {
     }
 
     /// Handles a next hop that does not answer: connects through it fail (RFC 1122 §2.3.2.2). Unlike an ICMP
-    /// error from a router, this is certain.
+    /// error from a router, this cannot be forged.
     pub(crate) fn on_neighbour_failed(
         &mut self,
         port: usize,
@@ -202,13 +202,13 @@ impl IpStack {
         }
     }
 
-    /// Handles IP's timeouts and reports what has expired.
+    /// Handles IP's timeouts, and reports expired datagrams.
     pub(crate) fn advance(&mut self, cx: &mut Context<'_>) {
         self.ip.settle(cx);
         self.report(cx);
     }
 
-    /// Passes TCP's indications to the host edge; bytes that no stream wants are consumed here.
+    /// Passes TCP's indications to the host edge; bytes that belong to no stream are consumed here.
     #[inline]
     pub(crate) fn report_indications(&mut self, edge: &mut Edge, cx: &mut Context<'_>) {
         while let Some(indication) = self.from_tcp.up.pop_front() {
@@ -254,7 +254,7 @@ impl IpStack {
         }
     }
 
-    /// Lets sessions send what is pending: at most `rooms[tx_queue]` segments for each TX queue.
+    /// Lets sessions send pending segments: at most `rooms[tx_queue]` for each TX queue.
     pub(crate) fn settle(
         &mut self,
         rooms: &[usize],
@@ -273,7 +273,7 @@ pub(crate) fn new_ip_stack(config: &crate::BoardConfig, page_payload: f64, rng: 
     let memory = &config.memory;
     let mut settings = config.ip.clone();
     let reassembly = &mut settings.reassembly;
-    // Some fragments never arrive, so limit incomplete datagrams to a quarter of the memory.
+    // Some datagrams are never completed, so limit fragments to a quarter of the memory.
     reassembly.bytes_max = reassembly.bytes_max.min(memory.receive_bytes / 4);
     reassembly.fragments_max = reassembly.fragments_max.min(memory.pdus / 4);
     let ip = Ip::new(settings, rng);

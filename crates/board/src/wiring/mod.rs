@@ -1,5 +1,5 @@
-//! The wiring: which protocol runs on which, one file or folder per family. All control flow between
-//! protocols is here.
+//! The wiring connects protocols to those below and above them, with one file or folder per family. All
+//! control flow between protocols is here.
 
 pub(crate) mod ip;
 pub(crate) mod rdma;

@@ -47,7 +47,7 @@ pub(crate) fn config(link: LinkConfig) -> BoardConfig {
     BoardConfig { memory, ports: vec![PortConfig::Ethernet(port)], ..BoardConfig::default() }
 }
 
-/// What a test router advertises, and when it is solicited.
+/// The advertisement that a test router sends, also when it is solicited.
 #[derive(Clone)]
 pub(crate) struct Router {
     pub(crate) lifetime_seconds: u16,
@@ -104,7 +104,7 @@ pub(crate) struct Hub {
     pub(crate) completions: Vec<Vec<Completion>>,
     pub(crate) now: Instant,
     pub(crate) router: Option<Router>,
-    /// Every frame that boards have sent since the test last took them.
+    /// All frames that boards have sent since the test last took them.
     pub(crate) seen: Vec<Vec<u8>>,
     /// Boards that are disconnected from the hub.
     pub(crate) unplugged: Vec<bool>,
@@ -133,7 +133,7 @@ impl Hub {
         }
     }
 
-    /// Returns two boards with the usual links, after their addresses are settled.
+    /// Returns two boards with default links, once address configuration is complete.
     pub(crate) fn pair() -> Hub {
         let mut hub = Hub::of(&[config(link(0)), config(link(1))]);
         hub.pass(Duration::from_secs(15));
@@ -211,7 +211,7 @@ impl Hub {
         }
     }
 
-    /// Lets time pass, from deadline to deadline.
+    /// Advances the time from deadline to deadline.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         loop {

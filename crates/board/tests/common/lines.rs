@@ -39,7 +39,7 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     };
     config.tcp.mss = 8192;
     config.tcp.segment_bytes_max = 8192;
-    // A segment's size is then exactly the payload, because no option takes any of it.
+    // Without options, the payload of a segment is exactly the MSS.
     config.tcp.timestamps = false;
     config.tcp.receive_buffer_bytes = 128 << 10;
     config
@@ -88,7 +88,8 @@ impl Lines {
         self.hostile[side].extend_from_slice(cells);
     }
 
-    /// Lets `length` pass. Cells sent during it, and those that the attacker inserted, arrive at its end.
+    /// Advances the time by `length`. Cells sent during this step, and those that the attacker inserted,
+    /// arrive at its end.
     pub(crate) fn step(&mut self, length: Duration) {
         self.now += length;
         let mut trains: [Vec<TimedCell>; 2] = Default::default();
@@ -151,7 +152,7 @@ impl Lines {
         panic!("board {side} does not come to rest");
     }
 
-    /// Lets time pass, from event to event.
+    /// Advances the time from event to event.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         while self.now < until {

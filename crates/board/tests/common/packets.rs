@@ -10,7 +10,7 @@ use kiban_base::{Instant, SimRng, Sum};
 use kiban_tcpip::wire::{icmp, ipv4, tcp, udp};
 use std::net::{IpAddr, SocketAddr};
 
-/// Returns bytes that differ from position to position and from seed to seed.
+/// Returns bytes that depend on position and seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut rng = SimRng::from_seed(seed);
     (0..length).map(|_| rng.draw() as u8).collect()

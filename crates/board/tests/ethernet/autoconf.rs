@@ -143,8 +143,8 @@ fn an_unresolved_router_is_replaced_and_no_stream_ends() {
     assert_eq!(hub.take_completions(0), []);
 }
 
-/// The number of routers and redirects is unlimited here. The tables stay within their bounds, entries beyond
-/// them are counted, and the first router remains the default.
+/// The test sends any number of advertisements and redirects. The tables stay within their bounds, entries
+/// beyond them are counted, and the first router remains the default.
 #[test]
 fn floods_of_routers_and_redirects_stay_within_bounds() {
     let mut obedient = link(0);

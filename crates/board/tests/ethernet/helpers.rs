@@ -44,7 +44,7 @@ pub(crate) fn discoveries(frames: &[Vec<u8>]) -> Vec<(Ipv6Addr, Ipv6Addr, Messag
     frames.iter().filter_map(read).collect()
 }
 
-/// Moves `bytes` over a stream to `remote` and back again, then closes it.
+/// Sends `bytes` over a stream to `remote` and back, then closes it.
 pub(crate) fn stream_there_and_back(hub: &mut Hub, remote: SocketAddr, local: SocketAddr, bytes: &[u8]) {
     hub.boards[1].host().listen(local).unwrap();
     let near = hub.boards[0].host().open(remote).unwrap();

@@ -136,8 +136,8 @@ fn a_moved_or_missing_neighbour_is_detected() {
     }
 }
 
-/// RFC 9293 §3.8.3, R1: after three unsuccessful retransmissions, a neighbour that was reachable a moment ago
-/// is probed.
+/// RFC 9293 §3.8.3, R1: after three unsuccessful retransmissions, even a recently reachable neighbour is
+/// probed.
 #[test]
 fn a_stalled_stream_probes_its_neighbour() {
     for remote in [ip4(1), local6(1).into()] {

@@ -29,7 +29,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "frames_crc_wrong",
             1,
             Box::new(move || {
-                // The last cell is missing, so the next frame is lost too, but not the one after it.
+                // The last cell is missing, so the next frame is lost too, but the one after it is not.
                 let mut cells = frame(BAD, &whole());
                 cells.pop();
                 cells.extend(frame(BAD, &llc_ip(&datagram(7, &small()))));

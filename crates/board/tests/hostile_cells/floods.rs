@@ -41,7 +41,7 @@ fn an_echo_flood_does_not_starve_streams() {
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
             let at = *started.get_or_insert(lines.now);
             assert!(lines.now.since(at) < Duration::from_secs(2), "the stream goes on beside the flood");
-            // As many as fit on the line beside the stream.
+            // As many as fit on the line alongside the stream.
             let count = if bytes == 20 { 17 } else { 1 };
             for sequence in 0..count {
                 lines.inject(
@@ -97,8 +97,8 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
 
 #[test]
 fn unread_datagrams_are_bounded() {
-    // Datagrams for one socket, then for sixty sockets, which together could hold more than all memory. The
-    // stream continues.
+    // Datagrams for one socket, then for sixty sockets, which together could hold more than the whole memory.
+    // The stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {

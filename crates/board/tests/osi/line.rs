@@ -32,7 +32,7 @@ impl Pair {
         Pair { lines: [line(Role::Dte), line(Role::Dce)], now: Instant::ZERO, frames: 0, lose_every }
     }
 
-    /// Delivers frames until nothing moves; time passes only when nothing else happens.
+    /// Delivers frames until nothing happens; the time advances only when nothing else is pending.
     fn carry(&mut self, until: Instant) {
         loop {
             let mut moved = false;

@@ -1,4 +1,4 @@
-//! Two stacks with file services, whose network is two queues: of bytes, or of network service data units.
+//! Two stacks with file services, connected by two queues of bytes or of network service data units.
 
 use kiban_base::{Bytes, Instant};
 use kiban_osi::ftam::{Config, Indication, Machine, Request, Role};
@@ -11,9 +11,9 @@ use kiban_osi::wire::ftam::oids;
 /// How the two systems are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
-    /// By bytes of TPKTs, in reads of this size.
+    /// As a byte stream of TPKTs, in reads of this size.
     Bytes(usize),
-    /// Below transport: the paper's internal loopback.
+    /// Below the transport layer: the paper's internal loopback.
     Loopback,
 }
 

@@ -1,5 +1,5 @@
-//! The OSI board's wiring: two file services over all layers, in bytes and in internal loopback; their
-//! dissection by tshark; and recorded peers of other implementations.
+//! Tests of the OSI board's wiring: two file services over all layers, over a byte stream and in internal
+//! loopback; their dissection by tshark; and recordings of other implementations as peers.
 
 mod dissected;
 mod line;

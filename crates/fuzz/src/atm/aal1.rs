@@ -61,8 +61,8 @@ pub(crate) fn decoder_seeds() -> Vec<Vec<u8>> {
     vec![vec![0x00, 0x00], vec![0x8b, 0xff], vec![0x16, 0xde], wrong]
 }
 
-/// Gives a receiver arbitrary cells: some of them a sender's, of which some are lost, duplicated or
-/// corrupted.
+/// Feeds arbitrary cells to a receiver. Some of them come from a sender, and some of those are lost,
+/// duplicated or corrupted.
 pub(crate) fn receiver(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let form = match input.byte() % 6 {

@@ -1,7 +1,8 @@
 //! A board behind an ATM port, with arbitrary cells.
 //!
-//! Input     decisions: a cell with a header from the input, or a frame on one of the circuits with correct
-//!           padding, trailer and CRC and a payload from the input, with or without LLC/SNAP.
+//! Input     a sequence of decisions. Each one sends a cell whose header comes from the input, or a frame on
+//!           one of the circuits: with correct padding, trailer and CRC, a payload from the input, and with
+//!           or without LLC/SNAP.
 //! Checks    no panic; sent cells have a correct HEC and belong to a circuit; memory is freed.
 
 use crate::features::Features;
@@ -17,7 +18,7 @@ use kiban_tcpip::wire::icmp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// With LLC/SNAP to a known peer; IP without LLC/SNAP; with LLC/SNAP to a peer found by InATMARP.
+/// The circuits: LLC/SNAP to a known peer; IP without LLC/SNAP; LLC/SNAP to a peer found by InATMARP.
 const CIRCUITS: [Vc; 3] = [Vc::new(0, 100), Vc::new(0, 101), Vc::new(0, 102)];
 
 fn config() -> BoardConfig {
@@ -68,7 +69,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 }
                 let mut frame = aal5_frame(&payload);
                 if what & 0x20 != 0 {
-                    // A frame that lacks cells in the middle.
+                    // A frame with cells missing in the middle.
                     let from = 48 * (frame.len() / 96);
                     frame.drain(from..from + 48);
                 }

@@ -1,11 +1,11 @@
-//! LAPB and X.25 with a hostile peer: an input is a sequence of the peer's packets, calls of the host, and
-//! time.
+//! LAPB and X.25 with a hostile peer: an input is a sequence of packets from the peer, calls from the host,
+//! and time steps.
 //!
 //! Link      invariants: one step causes few frames, each of which can be parsed; no deadline is in the past;
-//!           after a correct set-up, a packet still passes.
+//!           after a correct set-up, a packet still gets through.
 //! Layer     invariants: sent packets can be parsed and are no longer than agreed; the queue for a host that
-//!           does not poll is bounded; after a restart, a call can be made and data passes. The same for XOT,
-//!           whose stream may be split anywhere.
+//!           does not poll is bounded; after a restart, a call can be made and data gets through. The same
+//!           applies to XOT, whose stream may be split anywhere.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -22,7 +22,7 @@ use kiban_osi::x25::{
 use std::time::Duration;
 
 const STEPS_MAX: usize = 300;
-/// The most packets and frames that one step may cause: windows, and answers.
+/// Maximum number of packets and frames that one step may cause: windows, and answers.
 const OUT_MAX: usize = 400;
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
@@ -52,7 +52,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
     let mut link = Link::new(config);
     let (own, peer) = if role == lapb::Role::Dte { (frames::A, frames::B) } else { (frames::B, frames::A) };
     let mut now = Instant::ZERO;
-    // The sequence numbers last sent to the peer. Packets with numbers near these reach deeper states.
+    // The sequence numbers last sent to the peer. Packets with numbers close to these reach deeper states.
     let (mut n_s, mut n_r) = (0u8, 0u8);
     for _ in 0..STEPS_MAX {
         if input.is_empty() {
@@ -133,7 +133,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
         }
     }
     link.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
-    // From here on the peer behaves correctly. It sends the command twice, because the link may be
+    // From here on, the peer behaves correctly. It sends the command twice, because the link may be
     // disconnecting when the first one arrives.
     link.request(lapb::Request::Busy(false)).expect("always taken");
     while link.poll_up().is_some() {}

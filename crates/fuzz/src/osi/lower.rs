@@ -1,5 +1,5 @@
-//! OSI: the decoders of the lower layers, and two systems with transport and session layers, between which a
-//! third party inserts bytes.
+//! OSI: the decoders of the lower layers, and two systems with transport and session layers, between which an
+//! attacker inserts bytes.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -131,7 +131,7 @@ impl LowerStack {
         }
     }
 
-    /// Carries outputs between the two machines until neither has any.
+    /// Passes outputs between the two machines until neither has any left.
     fn settle(&mut self, now: Instant, features: &mut Features<'_>) {
         loop {
             let mut quiet = true;
@@ -216,7 +216,8 @@ fn request(input: &mut Input<'_>) -> session::Request {
     }
 }
 
-/// Two stacks, joined, while a third party inserts bytes and the users call anything at any time.
+/// Two connected stacks, while an attacker inserts bytes and the users make arbitrary calls at arbitrary
+/// times.
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let mut input = Input::new(bytes);
     let sizes = [0, 1024, 5000];

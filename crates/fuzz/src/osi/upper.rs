@@ -1,4 +1,4 @@
-//! The decoders of the upper OSI layers: what was decoded can be encoded, and decodes to the same value.
+//! The decoders of the upper OSI layers: a decoded value can be encoded, and decodes to the same value.
 
 use crate::features::Features;
 use crate::target::Target;
@@ -65,7 +65,7 @@ fn comes_back<T: Asn1 + PartialEq + core::fmt::Debug>(
     }
 }
 
-/// Visits every element within elements, with every accessor.
+/// Visits all nested elements, with every accessor.
 fn walk(cursor: Cursor<'_>, depth: u32, features: &mut Features<'_>) {
     for element in cursor {
         let element = match element {

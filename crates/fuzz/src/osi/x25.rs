@@ -1,4 +1,4 @@
-//! LAPB, X.25 and XOT: whatever can be parsed can be written, and parses to the same value.
+//! LAPB, X.25 and XOT: any value that is parsed can be written, and parses to the same value.
 
 use crate::features::Features;
 use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};

@@ -1,10 +1,12 @@
-//! An EFE-like endpoint with a hostile peer: an input is a sequence of frames, calls of the host, and time.
+//! An EFE-like endpoint with a hostile peer: an input is a sequence of frames, calls from the host, and time
+//! steps.
 //!
-//! Set-up    an endpoint with two flows. One leads to a *peer* that is connected correctly, knows number and
-//!           key, and then sends anything; the other to a correct endpoint, the *canary*.
+//! Set-up    an endpoint with two flows. One leads to a *peer* that connects correctly, knows the flow's
+//!           number and key, and then sends arbitrary frames. The other leads to a correct endpoint, the
+//!           *canary*.
 //! Checks    one step causes few frames, and every sent frame can be parsed; the endpoint's next deadline is
-//!           not in the past; received segments are no longer than the flow allows. At the end the canary's
-//!           segments have arrived, once and in order, everything can be closed, and nothing is left.
+//!           not in the past; received segments are no longer than the flow allows. At the end, the canary's
+//!           segments have arrived, once and in order, everything can be closed, and no state is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -19,10 +21,10 @@ const SELF: Peer = Peer(3);
 const SERVICE: u16 = 5;
 const SEGMENT_BYTES: usize = 200;
 const STEPS_MAX: usize = 300;
-/// The most frames that one step may cause: a window, and answers.
+/// Maximum number of frames that one step may cause: a window, and answers.
 const FRAMES_MAX: usize = 200;
 
-/// The hostile peer, and what it has learnt from the endpoint's frames.
+/// The hostile peer, and the numbers that it has learned from the endpoint's frames.
 #[derive(Default)]
 struct Liar {
     flow: u32,

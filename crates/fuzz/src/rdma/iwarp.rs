@@ -1,4 +1,4 @@
-//! The decoders of DDP, RDMAP, datagrams and out-of-band setups: whatever can be parsed can be written, and
+//! The decoders of DDP, RDMAP, datagrams and out-of-band setups: any value that is parsed can be written, and
 //! parses to the same value.
 
 use crate::features::Features;

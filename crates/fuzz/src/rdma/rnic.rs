@@ -1,15 +1,16 @@
-//! An RDMA NIC with hostile peers: an input is a sequence of segments, calls of the host, and events of the
+//! An RDMA NIC with hostile peers: an input is a sequence of segments, calls from the host, and events of the
 //! streams below.
 //!
-//! Set-up    one NIC; three queue pairs in two domains, one of them on a shared receive queue; memory open to
-//!           peers, memory only for the host, a region with windows, and *canary* memory: the gaps between
-//!           them, a region without rights, and a region of a domain without queue pairs.
-//! Peer      knows every tag, keeps its message numbers correct, answers requests, and then sends anything.
-//!           Segments arrive whole, in small pieces, or directly in memory.
-//! Checks    no byte of the canary is written, and no run of it is sent; every segment sent can be parsed;
-//!           each work request completes at most once, in the order of its queue, and exactly once in the
-//!           end, unless it was unsignalled and succeeded; a single notification request yields one
-//!           notification. At the end everything can be destroyed, and nothing is left.
+//! Set-up    one NIC with three queue pairs in two domains, one of them on a shared receive queue. There is
+//!           memory open to peers, memory only for the host, a region with windows, and *canary* memory: the
+//!           gaps between these, a region without access rights, and a region in a domain without queue
+//!           pairs.
+//! Peer      the peer knows every tag, keeps its message numbers correct, answers requests, and then sends
+//!           arbitrary segments. Segments arrive whole, in small pieces, or directly in memory.
+//! Checks    no byte of the canary memory is written, and no run of it is sent. Every segment sent can be
+//!           parsed. Each work request completes at most once, in queue order, and by the end exactly once,
+//!           unless it was unsignalled and succeeded. One notification request yields one notification. At
+//!           the end, everything can be destroyed, and no state is left.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -60,7 +61,7 @@ impl ToLlp for Out {
     }
 }
 
-/// One connection: the work that the host has posted, and what the peer knows.
+/// One connection: the work that the host has posted, and the peer's state.
 struct End {
     qp: u32,
     cq: u32,
@@ -359,7 +360,7 @@ impl Stand {
         segment
     }
 
-    /// Delivers a segment in the way `how`; the host may act in the middle of it.
+    /// Delivers a segment in the manner `how`; the host may act in the middle of it.
     fn arrive(&mut self, n: usize, segment: Vec<u8>, how: u8) {
         let qp = self.ends[n].qp;
         let crumb = if how & 3 == 0 { segment.len().max(1) } else { usize::from(how >> 2) + 1 };
@@ -406,7 +407,7 @@ impl Stand {
         let _ = self.nic.deliver(qp, &placement);
     }
 
-    /// The host deregisters memory and registers it anew.
+    /// The host deregisters memory and registers it again.
     fn take_back(&mut self, which: u8) {
         let (area, pd, access) = match which % 3 {
             0 => (OPEN, 0, Access::ALL),
@@ -420,7 +421,7 @@ impl Stand {
         }
     }
 
-    /// Sends everything that can be sent, and checks it.
+    /// Takes everything that can be sent, and checks it.
     fn pump(&mut self, confirms: bool, features: &mut Features<'_>) {
         let mut made = 0;
         while let Some(qp) = self.nic.pop_tx_queue() {
@@ -627,7 +628,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         let state = stand.nic.query_qp(qp).expect("there").1;
         features.show((5, state as u8));
         if state == QpState::Error {
-            // All work completes before the queue pair starts again.
+            // All work completes before the queue pair restarts.
             stand.end(n, features);
             stand.nic.reset(qp).expect("over");
             stand.connect(n);

@@ -142,7 +142,7 @@ pub(crate) fn behind_options(packet: &[u8], count: usize) -> Vec<u8> {
     longer
 }
 
-/// Corrects lengths and checksums of a packet as far as it can be parsed, so that errors are found at deeper
+/// Corrects the lengths and checksums of a packet as far as it can be parsed, so that inputs reach deeper
 /// layers.
 pub(crate) fn mend(packet: &mut [u8]) {
     if packet.first().is_some_and(|first| first >> 4 == 6) {

@@ -1,12 +1,12 @@
 //! A board behind an Ethernet port, with arbitrary frames: ARP, neighbour discovery, router advertisements,
 //! and both IP families.
 //!
-//! Input     a byte of settings (1: accepts redirects; 2: opaque identifiers; 4: addresses are used at once;
-//!           8: small caches); then frames: a byte of corrections (1: lengths and checksums; 2: sent to the
-//!           board's MAC, and to its own or its all-nodes address; 4: time passes; 8: the host sends), a
-//!           length of two bytes, the frame.
-//! Checks    no panic; one frame causes few answers, each correct and from the board's own MAC; addresses
-//!           stay within their bound; memory is freed.
+//! Input     a byte of settings (1: accept redirects; 2: opaque identifiers; 4: use addresses at once; 8:
+//!           small caches), followed by frames. Each has a byte of corrections (1: lengths and checksums; 2:
+//!           addressed to the board's MAC, and to its own or its all-nodes address; 4: time passes; 8: the
+//!           host sends), a length of two bytes, and the frame itself.
+//! Checks    no panic; one frame causes few answers, each correct and from the board's own MAC; the number of
+//!           addresses stays within its bound; memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -27,10 +27,10 @@ const THEIRS: Mac = Mac([2, 0, 0, 0, 0, 2]);
 /// Our link-local address, derived from the MAC, and the peer's.
 const LOCAL: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 1);
 const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0xff, 0xfe00, 2);
-/// The most frames that one frame may cause: packets that waited for a neighbour, the answer, and the board's
-/// own announcements.
+/// Maximum number of frames that one frame may cause: packets that waited for a neighbour, the answer, and
+/// the board's own announcements.
 const ANSWERS_MAX: usize = 16;
-/// The most addresses in addition to the configured IPv4 address; the configuration sets this limit.
+/// Maximum number of addresses in addition to the configured IPv4 address; the configuration sets this limit.
 const ADDRESSES_MAX: usize = 6;
 
 fn board(settings: u8) -> BoardConfig {
@@ -228,7 +228,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
     for settings in [0, 1, 2, 4, 8, 15] {
-        // The frames before the board's addresses are usable; then, in another input, the frames after that.
+        // The frames before the board's addresses are usable; in another input, the frames after that.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());
         let all: Vec<u8> = frames.iter().flat_map(|frame| record(11, frame)).collect();
         seeds.push([vec![settings], wait(30), all.clone(), wait(60), all].concat());

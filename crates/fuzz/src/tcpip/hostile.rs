@@ -100,7 +100,7 @@ fn a_million_syns_hold_only_a_backlog_and_harm_no_stream() {
         stand.sent.retain(|packet| packet[16..20] == PEER.octets());
     }
     assert!(good.read > 50 * 500);
-    // A connection after the attack is accepted, at the latest when the half-open ones expire.
+    // A connection after the attack is accepted, at the latest when the half-open connections have expired.
     stand.pass(Duration::from_secs(300));
     stand.sent.clear();
     let mut late = peer(&mut stand, 4001, Options::NONE);
@@ -139,8 +139,8 @@ fn exhausting_the_ports_is_refused_and_harms_no_stream() {
     stand.finish();
 }
 
-/// Savage et al. 1999, attack 1 (ACK division): one segment acknowledged in a hundred pieces grows the window
-/// no faster than one ACK (RFC 3465).
+/// Savage et al. 1999, attack 1 (ACK division): acknowledging one segment in a hundred pieces does not grow
+/// the window faster than one ACK (RFC 3465).
 #[test]
 fn ack_division_does_not_grow_the_congestion_window_faster() {
     let mut stand = stand();
@@ -160,7 +160,7 @@ fn ack_division_does_not_grow_the_congestion_window_faster() {
 }
 
 /// Attack 2 (duplicate ACK spoofing): without SACK, each duplicate may release a segment (RFC 5681 §3.2), but
-/// no more than were outstanding.
+/// no more segments than were outstanding.
 #[test]
 fn spoofed_duplicate_acks_do_not_inflate_the_window() {
     for sack_permitted in [false, true] {
@@ -192,7 +192,8 @@ fn an_optimistic_ack_is_answered_with_the_current_state() {
     assert_eq!(stand.board.counter("tcp", "acks_of_unsent_data"), before + 4);
 }
 
-/// The peer sends SACK blocks of bytes that are not outstanding, inverted blocks, and blocks of everything.
+/// The peer sends SACK blocks for bytes that are not outstanding, inverted blocks, and blocks that cover
+/// everything.
 #[test]
 fn false_sack_blocks_are_ignored_and_the_stream_is_intact() {
     let mut stand = stand();
@@ -266,8 +267,8 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
 }
 
-/// The urgent pointer advances by one byte with every segment; the host gets one completion per burst, and
-/// not a thousand.
+/// The urgent pointer advances by one byte with every segment; the host gets one completion per burst, not a
+/// thousand.
 #[test]
 fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     let mut stand = stand();

@@ -1,7 +1,7 @@
 //! A board behind an IP port, with arbitrary packets of both families.
 //!
-//! Input     packets: a byte of corrections (1: lengths and checksums; 2: addressed to the board, from a
-//!           neighbour), a length of two bytes, the packet.
+//! Input     a sequence of packets. Each has a byte of corrections (1: lengths and checksums; 2: addressed to
+//!           the board, from a neighbour), a length of two bytes, and the packet itself.
 //! Checks    no panic; at most a few answers per packet, each correct; memory is freed.
 
 use crate::features::Features;
@@ -13,7 +13,7 @@ use kiban_tcpip::wire::{icmp, icmpv6, tcp};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// The most packets that one packet may cause: an echo reply fragmented for a small MTU.
+/// Maximum number of packets that one packet may cause: an echo reply fragmented for a small MTU.
 const ANSWERS_MAX: usize = 8;
 
 /// The board's IPv6 address on that port.

@@ -1,5 +1,5 @@
-//! One packet, three parsers: etherparse and smoltcp parse the same values as ours, and reject nothing that
-//! they should accept.
+//! One packet, three parsers: etherparse and smoltcp must parse the same values as our parser, and must not
+//! reject packets that they should accept.
 
 use crate::features::Features;
 use crate::tcpip::craft;

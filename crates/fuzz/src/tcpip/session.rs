@@ -1,14 +1,15 @@
-//! A session in all its states: an input is a sequence of segments, calls of the host, and time.
+//! A session in all its states: an input is a sequence of segments, calls from the host, and time steps.
 //!
-//! Set-up    a board; a *peer* with an established session that then sends anything; beside it a *canary*, a
-//!           well-behaved peer whose own session the attacker tries to damage from outside.
-//! Content   every byte of a stream is determined by its position, and the peer always sends the byte of that
-//!           position, so that what the host reads can be checked whichever segments carried it.
-//! Checks    after every step: the host has a prefix of the peer's stream; the board sends a prefix of what
-//!           the host wrote, within the offered window, in segments of the peer's MSS; it acknowledges
-//!           nothing that was not sent, never moves an acknowledgement or a window edge back; one segment
-//!           causes few answers; its accounting is consistent (outstanding data was written). At the end: the
-//!           canary's stream is complete, nothing is left, memory is free.
+//! Set-up    a board; a *peer* with an established session, which then sends arbitrary segments; and a
+//!           *canary*, a well-behaved peer whose session the attacker tries to damage from outside.
+//! Content   every byte of a stream is determined by its position, and the peer always sends the byte for
+//!           that position, so that the bytes that the host reads can be checked whichever segments carried
+//!           them.
+//! Checks    after every step: the host has read a prefix of the peer's stream; the board sends a prefix of
+//!           the bytes that the host wrote, within the offered window, in segments of at most the peer's MSS;
+//!           it does not acknowledge data that was not sent, and never moves an acknowledgement or a window
+//!           edge back; one segment causes few answers; its accounting is consistent (outstanding data was
+//!           written). At the end, the canary's stream is complete, no session is left, and memory is free.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -28,10 +29,10 @@ const CANARY_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 const CANARY: SocketAddr = SocketAddr::new(IpAddr::V4(CANARY_ADDRESS), 5000);
 /// Minimum length of the canary's stream in bytes.
 const CANARY_BYTES: u32 = 200;
-/// The most segments without payload that one segment may cause: acknowledgements for a few out-of-order
-/// ones, and a window update.
+/// Maximum number of segments without payload that one segment may cause: acknowledgements for a few
+/// out-of-order segments, and a window update.
 const ANSWERS_MAX: usize = 4;
-/// The most steps of one input; the rest of the input is ignored.
+/// Maximum number of steps of one input; the rest of the input is ignored.
 const STEPS_MAX: usize = 400;
 
 /// Returns the board's address and port as another host sees them.
@@ -39,7 +40,7 @@ fn board_at(other: SocketAddr, port: u16) -> SocketAddr {
     SocketAddr::new(if other.is_ipv4() { BOARD.into() } else { BOARD6.into() }, port)
 }
 
-/// Returns the byte of a stream `place` bytes after its SYN.
+/// Returns the byte at position `place` of a stream, counted from its SYN.
 fn content(salt: u32, place: u32) -> u8 {
     ((place ^ salt).wrapping_mul(0x9e37_79b1) >> 24) as u8
 }
@@ -48,7 +49,7 @@ fn bytes_of(salt: u32, place: u32, count: usize) -> Vec<u8> {
     (0..count as u32).map(|at| content(salt, place.wrapping_add(at))).collect()
 }
 
-/// The far end of a session, and what it has observed. Positions are distances from a side's SYN.
+/// The far end of a session, and its observations. Positions are distances from a side's SYN.
 pub(crate) struct End {
     pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
@@ -62,7 +63,7 @@ pub(crate) struct End {
     pub(crate) window: u16,
     /// The position of our next byte.
     pub(crate) next: u32,
-    /// One past the highest position that we have ever sent or acknowledged with.
+    /// One past the highest position that we have ever sent, as a sequence number or in an acknowledgement.
     pub(crate) named: u32,
     /// The highest right window edge that we have offered, as a position of the board's stream.
     pub(crate) offered: u32,
@@ -71,7 +72,7 @@ pub(crate) struct End {
     pub(crate) board_stamps: bool,
     /// One past the highest position that the board has sent.
     pub(crate) board_sent: u32,
-    /// What the board has acknowledged, and the right edge of its window.
+    /// The position up to which the board has acknowledged, and the right edge of its window.
     pub(crate) acknowledged: u32,
     pub(crate) board_offered: u32,
     /// Positions up to which the host has read and written.
@@ -213,7 +214,7 @@ impl End {
         arrived
     }
 
-    /// Records what the board may have learnt from a segment.
+    /// Records what the board may have learned from a segment.
     fn name(&mut self, header: &Header, payload_bytes: usize) {
         {
             let length = header.sequence_bytes(payload_bytes);
@@ -222,7 +223,8 @@ impl End {
                 self.named = self.named.max(end);
             }
             let acknowledged = header.acknowledgment.0.wrapping_sub(self.board_initial);
-            // The board ignores an acknowledgement of data that it never sent, and the window edge with it.
+            // The board ignores an acknowledgement of data that it never sent, together with the window edge
+            // in that segment.
             if header.flags.has(Flags::ACK) && acknowledged <= self.board_sent {
                 let edge = acknowledged + (u32::from(header.window) << self.shift);
                 self.offered = self.offered.max(edge);
@@ -382,7 +384,7 @@ impl Scene {
         Scene { stand, peer, canary }
     }
 
-    /// Handles the segments that the board has sent, and continues the canary's conversation.
+    /// Handles the segments that the board has sent, and continues the canary's connection.
     fn look(&mut self) -> usize {
         let mut answers = 0;
         for completion in std::mem::take(&mut self.stand.completions) {
@@ -525,7 +527,7 @@ impl Scene {
                 stand.tick();
                 is_packet = false;
             }
-            // The clock jumps: forwards by hours, backwards a little.
+            // The clock jumps: forward by hours, or back by a little.
             15 => {
                 let hours = input.byte();
                 if hours.is_multiple_of(16) {
@@ -552,7 +554,7 @@ impl Scene {
                 }
             }
             17 => self.complain(input),
-            // Correct data in another form: in fragments, in any order, one duplicated; behind a chain of
+            // Correct data in another form: in fragments, in any order, one duplicated; or after a chain of
             // extension headers.
             18 if what / 24 % 2 == 1 => {
                 let count = usize::from(input.byte()) * 4;
@@ -687,7 +689,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     if let Ok(info) = stand.board.host().info(peer.stream) {
         features.show(info.state as u8);
     }
-    // The host closes the peer's session; then the canary's finishes.
+    // The host closes the peer's session; then the canary's session finishes.
     let host = &mut stand.board.host();
     let _ = if ends_by_close { host.close(peer.stream) } else { host.abort(peer.stream) };
     stand.drain();

@@ -1,4 +1,4 @@
-//! A board under test: the test delivers packets and cells, checks what is sent, and controls the time.
+//! A board under test: the test delivers packets and cells, checks the board's output, and controls the time.
 
 use crate::features::Features;
 use kiban_atm::TimedCell;
@@ -20,13 +20,13 @@ pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const BOARD6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
-/// The most outputs of one burst. A board that emits more is assumed to loop for ever.
+/// Maximum number of outputs of one burst. A board that emits more is assumed to loop forever.
 const OUTPUTS_MAX: usize = 10_000;
-/// How often the board may be called at one deadline before it returns a later one, and the most deadlines
-/// of one `pass`.
+/// How often the board may be called at one deadline before it returns a later one, and the maximum number of
+/// deadlines within one `pass`.
 const EARLY_MAX: usize = 64;
 
-/// Small, so that an input can exhaust it.
+/// Small, so that an input can exhaust the memory.
 pub(crate) fn memory() -> MemoryConfig {
     MemoryConfig { page_bytes: 2048, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 64 }
 }
@@ -106,7 +106,7 @@ impl Stand {
         self.drain();
     }
 
-    /// Lets time pass; calls the board at its deadlines.
+    /// Advances the time; calls the board at its deadlines.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         for _ in 0..EARLY_MAX {
@@ -200,7 +200,7 @@ impl Stand {
 
 impl Stand {
     /// Lets an ATM port become idle: waiting cells are sent, and time passes. This is not run to the last
-    /// deadline, because InATMARP repeats its requests for ever.
+    /// deadline, because InATMARP repeats its requests forever.
     pub(crate) fn rest(&mut self) {
         let mut cells = Vec::new();
         for _ in 0..200 {

@@ -1,15 +1,15 @@
-//! A reference model of streams: two boards, an impaired cable, applications of every kind.
+//! A reference model of streams: two boards, an impaired cable, and applications with varied behaviour.
 //!
-//! Input     eight bytes: the seed of all random choices. (Further bytes only change the seed.)
-//! Model     a stream is the bytes written; read bytes are compared with it immediately.
+//! Input     eight bytes, the seed of all random choices. (Further bytes only change the seed.)
+//! Model     a stream is the sequence of bytes written; bytes that are read are compared with it immediately.
 //! Drawn     profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO of each board; delay, loss, duplication,
-//!           reordering and corruption of each direction; for every conversation, which side opens it, how
-//!           much each side writes and how, how slowly it reads, whether it finishes before or after its
-//!           peer, and whether it aborts in the middle.
-//! Size      a search benefits from many tries: the traffic of a world is limited to `SEGMENTS`, and each
+//!           reordering and corruption of each direction; for every connection, which side opens it, how much
+//!           each side writes and in what pattern, how slowly it reads, whether it finishes before or after
+//!           its peer, and whether it aborts midway.
+//! Size      a search benefits from many tries, so the traffic of a world is limited to `SEGMENTS`, and each
 //!           world costs at most [`Size::work_max`], whatever the input. Worlds at their full drawn size have
-//!           a test of their own.
-//! Checks    every conversation that is not aborted ends completely in both directions; aborted ones end; no
+//!           a separate test.
+//! Checks    every connection that is not aborted ends completely in both directions; aborted ones end; no
 //!           session is left; memory is freed; no program is idle while there is work.
 
 use crate::features::Features;
@@ -23,12 +23,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const FIRST_PORT: u16 = 1000;
-/// Approximate number of segments of all conversations in a small world.
+/// Approximate number of segments of all connections in a small world.
 const SEGMENTS: usize = 192;
-/// The most conversations of one world, and the most bytes of one side of a conversation.
+/// Maximum number of connections in one world, and maximum number of bytes on one side of a connection.
 const CONVERSATIONS_MAX: usize = 4;
 const ROLE_BYTES_MAX: usize = 120_000;
-/// The most bytes of one write.
+/// Maximum number of bytes of one write.
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
 
@@ -37,12 +37,12 @@ const HOURS_MAX: u64 = 200;
 pub enum Size {
     /// As drawn from the seed.
     Whole,
-    /// Limited, so that a search can run hundreds per second.
+    /// Limited, so that a search can run hundreds of worlds per second.
     Small,
 }
 
 impl Size {
-    /// The most arrivals, deadlines and moments of one world. If there are more, it is a packet storm.
+    /// Maximum number of arrivals, deadlines and instants in one world. More than that is a packet storm.
     pub const fn work_max(self) -> usize {
         match self {
             Size::Whole => 2_000_000,
@@ -59,7 +59,7 @@ fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Returns `count` bytes of one side of a conversation, starting at offset `place`. They are generated once,
+/// Returns `count` bytes of one side of a connection, starting at offset `place`. They are generated once,
 /// because generating them would otherwise dominate the search.
 fn content(conversation: usize, side: usize, place: usize, count: usize) -> &'static [u8] {
     const SALT: usize = 7919;
@@ -122,7 +122,7 @@ impl Cable {
     }
 }
 
-/// The role of one side of a conversation.
+/// The role of one side of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Role {
     bytes: usize,
@@ -165,7 +165,7 @@ struct App {
 struct World {
     stands: [Stand; 2],
     cables: [Cable; 2],
-    /// The applications, by conversation and side.
+    /// The applications, by connection and side.
     apps: Vec<[App; 2]>,
     now: Instant,
     work: usize,
@@ -194,7 +194,7 @@ fn config(side: usize, rng: &mut SimRng) -> (BoardConfig, u64) {
     if rng.happens(0.2) {
         tcp.nagle = Nagle::Off;
     }
-    // Sessions must not be given up because of impairments, and no FIN may arrive after TIME-WAIT.
+    // Impairments must not abort sessions, and no FIN may arrive after TIME-WAIT.
     (tcp.rto_retries, tcp.syn_retries) = (60, 60);
     tcp.time_wait = Duration::from_secs(7200);
     let port = IpPortConfig {
@@ -276,8 +276,8 @@ impl World {
             }
             let next = self.next();
             if next == Instant::NEVER {
-                // If one side aborted, the other may never learn of it, because the reset was lost and no
-                // data is left to send that would be answered with another reset.
+                // If one side aborted, the other may never notice: the reset may be lost, and there may be no
+                // data left to send that would be answered with another reset.
                 let mut left = false;
                 for number in 0..self.apps.len() {
                     for side in 0..2 {
@@ -307,7 +307,7 @@ impl World {
         panic!("a storm");
     }
 
-    /// Returns the next moment at which something happens.
+    /// Returns the time of the next event.
     fn next(&self) -> Instant {
         let mut next = Instant::NEVER;
         for side in 0..2 {
@@ -377,7 +377,7 @@ impl World {
                 let number = usize::from(local.port() - FIRST_PORT);
                 let app = &mut self.apps[number][side];
                 if app.stream.is_some() {
-                    // A late copy of the SYN of a conversation that was given up.
+                    // A late copy of the SYN of a connection that was aborted.
                     self.stands[side].board.host().abort(stream).expect("it was reported just now");
                     return;
                 }
@@ -427,8 +427,8 @@ impl World {
         }
         let mut host = self.stands[side].board.host();
         let mut moved = false;
-        // Most applications have nothing to do at most moments; checking this first saves most of the world's
-        // run time.
+        // Most applications have nothing to do most of the time; checking this first saves most of the
+        // world's run time.
         if app.act_at <= now && host.readable(stream).expect("the stream is there") > 0 {
             let mut bytes = [0; 8192];
             let most = app.role.read_max.min(bytes.len());

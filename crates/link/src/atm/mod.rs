@@ -1,4 +1,4 @@
-//! ATM tools without a board, on links of their own: pings and a switch.
+//! ATM tools that use links directly, without a board: pings and a switch.
 
 pub mod ping;
 pub mod switch;

@@ -1,14 +1,14 @@
-//! ATM pings over a link: OAM loopback cells of a circuit or a path, and their round-trip times (I.610
-//! §10.2.3).
+//! ATM pings over a link: sends OAM loopback cells on a circuit or a path and measures their round-trip times
+//! (I.610 §10.2.3).
 //!
-//! Requests         F5 of a circuit (payload types 4 and 5), or F4 of a path (VCIs 3 and 4); of the segment,
-//!                  or end to end.
-//! Correlation      its own cells are recognised by random correlation tags, which cannot be predicted from
-//!                  earlier ones; each counts once, however late.
+//! Requests         F5 on a circuit (payload types 4 and 5), or F4 on a path (VCIs 3 and 4); segment or end
+//!                  to end.
+//! Correlation      the pinger recognises its own cells by random correlation tags, which cannot be predicted
+//!                  from earlier ones. Each answer counts once, however late.
 //! Replies          loopback requests on the same flow are answered, so that both ends of a line can ping
 //!                  each other.
-//! Limits           [`OUTSTANDING_MAX`] outstanding pings: beyond that the oldest is forgotten.
-//! Not implemented  loopback at a point that is named by its location.
+//! Limits           at most [`OUTSTANDING_MAX`] outstanding pings; beyond that, the oldest is forgotten.
+//! Not implemented  loopback at an intermediate point identified by its location.
 
 use crate::{Link, LinkContext, LinkCounters};
 use kiban_atm::wire::atm::{
@@ -75,7 +75,7 @@ pub enum Event {
 /// Sends pings and collects the answers.
 pub struct Pinger {
     link: Box<dyn Link<TimedCell>>,
-    /// The header word of its own requests, and the two of requests that it answers.
+    /// The header word of the pinger's own requests, and the two header words of requests that it answers.
     word: u32,
     words: [u32; 2],
     interface: Interface,
@@ -84,7 +84,7 @@ pub struct Pinger {
     rng: SecureRng,
     clock: Clock,
     wait_set: Arc<WaitSet>,
-    /// Tag, sequence number and send time of outstanding pings, the oldest first.
+    /// Tag, sequence number and send time of outstanding pings, oldest first.
     outstanding: VecDeque<(u32, u64, Instant)>,
     inward: VecDeque<TimedCell>,
     outward: VecDeque<TimedCell>,
@@ -113,7 +113,7 @@ impl Pinger {
             words: [true, false].map(|segment| flow.header(segment).to_word(interface)),
             interface,
             receiver: HeaderReceiver::default(),
-            // Links of frames require memory, although no frame is for this pinger.
+            // The link interface requires packet memory, although the pinger handles no frames.
             memory: Memory {
                 transmit: PagePool::new(1, 4096),
                 receive: PagePool::new(64, 4096),
@@ -131,7 +131,7 @@ impl Pinger {
         })
     }
 
-    /// Returns the clock of its times.
+    /// Returns the clock on which the pinger's times are based.
     pub fn clock(&self) -> Clock {
         self.clock
     }
@@ -151,7 +151,7 @@ impl Pinger {
         self.next
     }
 
-    /// Returns the number of requests from others that it answered.
+    /// Returns the number of requests from other stations that the pinger has answered.
     pub fn answered(&self) -> u64 {
         self.answered
     }
@@ -176,7 +176,7 @@ impl Pinger {
             self.outstanding.pop_front();
         }
         self.queue(self.word, oam::Loopback::request(tag));
-        // Take the time before sending, so that the link's own delay counts.
+        // Read the clock before sending, so that the link's own delay is included.
         self.outstanding.push_back((tag, self.next, self.clock.now()));
         self.next += 1;
         self.push()

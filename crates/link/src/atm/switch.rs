@@ -1,15 +1,15 @@
-//! The driver of an ATM switch in real time: links at its ports, the clock.
+//! Drives an ATM switch in real time: connects it to links at its ports and to the clock.
 //!
-//! Turn             [`SwitchDriver::turn`] takes a burst from every link, merged by arrival time, switches
-//!                  it, and sends the cells whose slots have come.
-//! Arrival times    the cells of a burst all arrive at the time at which it was read; the tolerance of a
-//!                  policer must allow for that.
-//! Lines            output ports have slots, as a line has: at the port's rate, shaped or not. Cells that a
-//!                  link cannot take are lost.
-//! Segment          where a port ends segments, segment loopbacks of circuits and paths with an entry are
-//!                  answered there and go no further; all other OAM cells follow their circuit or path.
-//! Sleep            on all links, and until waiting cells have left: the end of a frame, or `PAUSE` if no
-//!                  frame ends.
+//! Turn             [`SwitchDriver::turn`] takes a burst from every link, merges the bursts by arrival time,
+//!                  switches the cells, and sends those whose slots have come.
+//! Arrival times    all cells of a burst count as having arrived when it was read; a policer's tolerance must
+//!                  allow for that.
+//! Lines            output ports have slots at the port's rate, as a line does, whether shaped or not. Cells
+//!                  that a link cannot take are lost.
+//! Segment          if a port ends segments, segment loopbacks on circuits and paths with an entry are
+//!                  answered there and not forwarded; all other OAM cells follow their circuit or path.
+//! Sleep            the driver sleeps until a link is ready, or until waiting cells are due: at the end of a
+//!                  frame, or after `PAUSE` if no frame ends.
 //! Errors           a link that is gone is detached from its port and reported
 //!                  ([`SwitchDriver::take_lost_links`]); the others continue.
 
@@ -26,10 +26,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long after their slots cells may wait to be sent, if they end no frame.
+/// How long after their slots cells may wait to be sent, if they do not end a frame.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// The link at a port, and the queues towards it.
+/// The link at a port, and its transmit queues.
 struct PortState {
     link: Option<Box<dyn Link<TimedCell>>>,
     interface: Interface,
@@ -37,7 +37,7 @@ struct PortState {
     receiver: HeaderReceiver,
     inward: VecDeque<TimedCell>,
     outward: VecDeque<TimedCell>,
-    /// Answers to segment loopbacks, which leave before switched cells.
+    /// Answers to segment loopbacks, which are sent before switched cells.
     answers: VecDeque<TimedCell>,
     answered: u64,
     lost: u64,
@@ -77,7 +77,7 @@ impl SwitchDriver {
             ports: ports.iter().map(state).collect(),
             clock,
             wait_set: WaitSet::new()?,
-            // Links of frames require memory, although no frame is for the switch.
+            // The link interface requires packet memory, although the switch handles no frames.
             memory: Memory {
                 transmit: PagePool::new(1, 4096),
                 receive: PagePool::new(64, 4096),
@@ -114,7 +114,7 @@ impl SwitchDriver {
         std::mem::take(&mut self.gone)
     }
 
-    /// Returns the counters of a port's link; cells that the link did not take count as refused.
+    /// Returns the counters of a port's link; cells that the link did not take are counted as refused.
     pub fn link_counters(&self, port: usize) -> Option<LinkCounters> {
         let state = &self.ports[port];
         let counters = state.link.as_ref()?.counters();
@@ -181,7 +181,7 @@ impl SwitchDriver {
         true
     }
 
-    /// Returns when the driver must look again, even if nothing happens.
+    /// Returns when the driver must run the next turn, even if nothing happens.
     fn deadline(&self) -> Instant {
         let later = self.clock.now() + PAUSE;
         let at_port = |(port, state): (usize, &PortState)| {
@@ -195,7 +195,7 @@ impl SwitchDriver {
         self.ports.iter().enumerate().map(at_port).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Works and waits until a deadline, until a link is lost, or until another thread wakes it.
+    /// Runs turns and sleeps until a deadline, until a link is lost, or until another thread wakes it.
     pub fn run(&mut self, waiting: &mut Waiting, until: Instant) {
         let wait_set = self.wait_set.clone();
         loop {
@@ -216,7 +216,7 @@ impl SwitchDriver {
 }
 
 impl PortState {
-    /// Answers the segment loopbacks of flows that have an entry, and removes all cells of their segment
+    /// Answers the segment loopbacks of flows that have an entry, and removes all cells of these segment
     /// flows.
     fn end_segments(&mut self, port: usize, switch: &mut Switch, now: Instant) {
         let PortState { inward, receiver, interface, answers, answered, .. } = self;

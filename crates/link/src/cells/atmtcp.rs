@@ -8,15 +8,16 @@
 //! AAL0  52 bytes: a cell without HEC, its header word in the sender's byte order
 //! ```
 //!
-//! Cells            the board's port carries cells: frames are segmented into cells here, and reassembled
-//!                  from cells, with all checks.
-//! Text             says which circuits the peer opens, and how. It is advisory and comes in many forms; it
-//!                  is only read to find out whether a circuit is AAL0.
-//! Loss             a frame that finds too much data waiting is dropped whole and counted, as in Linux.
-//! Errors           a length above 65,535 or a VPI above 255 is not atmtcp: the link ends.
-//! Peers            Linux up to 7.0; not those kernels without the fix of August 2025 in which connections
-//!                  hang (5.10 works up to 5.10.241).
-//! Not implemented  management cells of AAL5 circuits, which this protocol cannot carry: they are refused.
+//! Cells            the board's port carries cells: frames from the peer are segmented into cells here, and
+//!                  the board's cells are reassembled into frames, with all checks.
+//! Text             text messages say which circuits the peer opens, and how. They are advisory and come in
+//!                  many forms; they are only used to find out whether a circuit is AAL0.
+//! Loss             if too much output is waiting, a frame is dropped whole and counted, as in Linux.
+//! Errors           a length above 65,535 or a VPI above 255 means that the peer does not speak atmtcp: the
+//!                  link ends.
+//! Peers            Linux up to 7.0, except kernels in which connections hang for lack of a fix of August
+//!                  2025 (5.10 works up to 5.10.241).
+//! Not implemented  management cells of AAL5 circuits: this protocol cannot carry them, so they are refused.
 
 use super::connection::{Connection, Role};
 use super::sar::{self, Reassembled, Reassembler};
@@ -32,9 +33,9 @@ use std::os::fd::BorrowedFd;
 pub const PORT: u16 = 2812;
 
 const HEADER_BYTES: usize = 8;
-/// Length limit of a frame or a text, in bytes.
+/// Maximum length of a frame or a text message, in bytes.
 const DATA_BYTES_MAX: u32 = 65_535;
-/// Limit of the AAL0 circuits that the peer may name.
+/// Maximum number of AAL0 circuits that the peer may announce.
 const CELL_CIRCUITS_MAX: usize = 256;
 
 /// A link to a peer that speaks atmtcp.
@@ -50,7 +51,7 @@ impl AtmTcp {
     /// Waits for a peer, or connects to one; `cell_circuits` are AAL0.
     ///
     /// # Errors
-    /// The connection is refused; or the address is not this host's, or it is in use.
+    /// The connection is refused, or the address is in use or does not belong to this host.
     pub fn open(
         role: Role,
         addresses: &[SocketAddr],
@@ -65,7 +66,7 @@ impl AtmTcp {
         })
     }
 
-    /// Returns the local address; with port 0 the system has chosen the port.
+    /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.connection.local()
     }
@@ -79,7 +80,7 @@ fn advice(text: &[u8]) -> Option<(Vc, bool)> {
     (verb == "O").then(|| (circuit, words.any(|word| word.to_ascii_lowercase().contains("aal0"))))
 }
 
-/// Returns the header word of an AAL0 cell. Tries both byte orders, and takes the one in which the word has
+/// Returns the header word of an AAL0 cell. Tries both byte orders, and chooses the one in which the word has
 /// the circuit's VPI and VCI.
 fn word_of(cell: &[u8; CELL_BYTES_WITHOUT_HEC], vc: Vc) -> Option<u32> {
     let (word, _) = unpack_without_hec(cell);
@@ -199,7 +200,7 @@ mod tests {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),
-            // The message that the kernel sends for br2684ctl's circuits.
+            // The message that the kernel sends for circuits of br2684ctl.
             ("O 1.33 0.1.33 ubr,aal5:tx:max_,max_sdu=1524", Some((Vc::new(1, 33), false))),
             ("C 0.100", None),
             ("O", None),

@@ -1,12 +1,12 @@
-//! A TCP connection of the kernel as a carrier of messages: one peer, connected to or waited for.
+//! Messages over a TCP connection of the kernel, to one peer: the link either connects or waits for the peer.
 //!
-//! Purpose          bytes in and out without blocking; a message is read when it is complete, and written
+//! Purpose          read and write without blocking; a message is read once it is complete, and written
 //!                  completely or not at all.
-//! File             the link's file is an epoll of its own: readable when a peer connects, when data has
-//!                  arrived, and when there is room for waiting output. So it stays the same before and after
-//!                  a peer has connected.
-//! Limits           [`WAITING_BYTES`] of output may wait: beyond that, messages are refused. [`ROOM_BYTES`]
-//!                  are read ahead.
+//! File             the link's file is its own epoll instance: readable when a peer connects, when data has
+//!                  arrived, and when there is room for waiting output. So the file is the same before and
+//!                  after a peer has connected.
+//! Limits           at most [`WAITING_BYTES`] of output wait; beyond that, messages are refused. Up to
+//!                  [`ROOM_BYTES`] are read ahead.
 //! End              when the peer closes, or the connection breaks, the link is gone; a listener accepts one
 //!                  peer.
 
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Bytes of waiting output above which no message is accepted.
 const WAITING_BYTES: usize = 256 << 10;
-/// Size of the read buffer, in bytes; the longest message fits.
+/// Size of the read buffer, in bytes; it holds the longest message.
 const ROOM_BYTES: usize = 256 << 10;
 /// Timeout of a connect.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,20 +27,20 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Whether a link waits for its peer or connects to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Waits for a peer at its own address.
+    /// Waits for a peer at the link's own address.
     Listen,
     /// Connects to the peer.
     Call,
 }
 
-/// A connection, or the listener that waits for it.
+/// A connection, or the listener that waits for one.
 pub(crate) struct Connection {
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     stream: Option<TcpStream>,
     /// Whether the epoll watches for room to write.
     looks_for_room: bool,
-    /// Unread input is in `room[read..end]`.
+    /// Input that has not been consumed is in `room[read..end]`.
     room: Box<[u8]>,
     read: usize,
     end: usize,
@@ -138,8 +138,8 @@ impl Connection {
         io::Error::new(kind, format!("{}: {what}", self.name))
     }
 
-    /// Accepts a peer, writes waiting output, and reads input behind what [has arrived](Connection::arrived)
-    /// and was not consumed. Returns whether there is more to read now.
+    /// Accepts a peer, writes waiting output, and reads input, appending it to the [unconsumed
+    /// input](Connection::arrived). Returns whether there is more to read now.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         if let Some(listener) = &self.listener {
             match listener.accept() {
@@ -201,7 +201,7 @@ impl Connection {
         &mut self.leaving
     }
 
-    /// Writes what the system takes now.
+    /// Writes as much as the system takes now.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         while self.written < self.leaving.len() {

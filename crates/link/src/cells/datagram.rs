@@ -1,13 +1,14 @@
 //! UDP datagrams between this host and one peer, many per system call.
 //!
 //! Purpose          a train of datagrams of equal length is sent with one system call (UDP_SEGMENT, udp(7))
-//!                  and received with one (UDP_GRO). Without system support, they go one by one.
-//! Peer             the socket is not connected: datagrams from other senders are seen and counted, and no
-//!                  ICMP error ends the link.
-//! Loss             datagrams that found the socket's queue full are reported with the next one (SO_RXQ_OVFL,
-//!                  socket(7)), and counted.
-//! Limits           never blocks. 64 KB per call; a datagram that is longer than the path's packets is
-//!                  refused by the system.
+//!                  and received with one (UDP_GRO). Without system support, they are sent and received one
+//!                  by one.
+//! Peer             the socket is not connected: datagrams from other senders can be counted, and an ICMP
+//!                  error does not end the link.
+//! Loss             datagrams lost because the socket's queue was full are reported with the next one
+//!                  (SO_RXQ_OVFL, socket(7)), and counted.
+//! Limits           calls never block and move at most 64 KB. The system refuses a datagram that is longer
+//!                  than the path's packets.
 
 use crate::{BURST, LinkCounters};
 use rustix::io::Errno;
@@ -16,7 +17,7 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// The most datagrams that one call sends (UDP_MAX_SEGMENTS of the oldest systems that have it).
+/// Maximum number of datagrams that one call sends (UDP_MAX_SEGMENTS on the oldest systems that have it).
 pub(crate) const TRAIN_MAX: usize = 64;
 /// The longest payload of a datagram, and of a train (IPv4).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_507;
@@ -32,7 +33,7 @@ enum ReceiveResult<'a> {
     Nothing,
     /// A datagram from another sender.
     UnknownSender,
-    /// Datagrams of this length each; the last may be shorter.
+    /// Datagrams of this length; the last may be shorter.
     Datagrams(&'a [u8], usize),
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Datagrams {
     /// Whether the peer may send from any of its ports.
     any_port: bool,
     segments: bool,
-    /// Datagrams that found the socket's queue full, as far as reported.
+    /// Number of datagrams reported as lost because the socket's queue was full.
     overrun: u64,
     buffer: Box<[u8]>,
 }
@@ -94,7 +95,7 @@ impl Datagrams {
         self.local
     }
 
-    /// Receives datagrams until `into` has [`BURST`] more units; `take` makes the units of one datagram.
+    /// Receives datagrams until `into` has [`BURST`] more units; `take` turns one datagram into units.
     /// Datagrams from other senders and empty ones are counted.
     pub(crate) fn each<U>(
         &mut self,
@@ -177,8 +178,8 @@ impl Datagrams {
         })
     }
 
-    /// Sends a train of datagrams of `each` bytes, the last one shorter if bytes are left over: at most
-    /// [`TRAIN_MAX`] datagrams and [`PAYLOAD_BYTES_MAX`].
+    /// Sends a train of datagrams of `each` bytes (the last may be shorter): at most [`TRAIN_MAX`] datagrams
+    /// and [`PAYLOAD_BYTES_MAX`].
     pub(crate) fn send(&mut self, bytes: &[u8], each: usize) -> SendResult {
         if bytes.len() <= each {
             return match self.send_once(bytes, None) {

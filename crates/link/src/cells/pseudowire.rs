@@ -1,21 +1,21 @@
-//! A pseudowire for cells: the N-to-one cell mode of RFC 4717 in MPLS-in-UDP (RFC 7510), with a label that
-//! operators agreed on.
+//! A pseudowire for cells: the N-to-one cell mode of RFC 4717 in MPLS-in-UDP (RFC 7510), with a label agreed
+//! on by the operators.
 //!
 //! ```text
 //! UDP 6635 | label 20, class 3, bottom 1, TTL 8 | control word 4, if agreed on | k x ( header word 4 | payload 48 )
 //! control word   0000 | flags 4 | 0 2 | length 6 | sequence number 16
 //! ```
 //!
-//! Cells            as many per packet as are waiting, up to a configured number; any number is accepted. The
-//!                  header word has no HEC: it is removed and recomputed. The VPI has 12 bits. The control
-//!                  word's length is 0.
+//! Cells            a packet carries as many cells as are waiting, up to a configured number; on receipt, any
+//!                  number is accepted. The header word has no HEC: it is removed when sending and recomputed
+//!                  on receipt. The VPI has 12 bits. The control word's length is 0.
 //! Order            with a control word, packets have sequence numbers (RFC 4385 §4): late packets are
 //!                  dropped and counted, gaps are counted. Sequence number 0 means that the peer does not
 //!                  number its packets.
-//! Peer             may send from any port: RFC 7510 §3 spreads flows by the source port.
-//! Limits           one label each way, at the bottom of the stack; no signalling (LDP): both ends are
-//!                  configured.
-//! Not implemented  1:1 modes, AAL5 modes, path mode's translation, MPLS over GRE.
+//! Peer             the peer may send from any port: RFC 7510 §3 spreads flows by the source port.
+//! Limits           one label in each direction, at the bottom of the stack; no signalling (LDP): both ends
+//!                  are configured.
+//! Not implemented  1:1 modes, AAL5 modes, VPI translation in path mode, MPLS over GRE.
 
 use super::datagram::{Datagrams, SendResult};
 use super::udp_cells::with_name;
@@ -33,7 +33,7 @@ pub const PORT: u16 = 6635;
 pub const LABEL_MAX: u32 = 0xf_ffff;
 /// The first label that no standard reserves (RFC 3032 §2.1).
 pub const LABEL_FIRST: u32 = 16;
-/// Cells in a packet of 1500 bytes, after IPv6, UDP, label and control word.
+/// Number of cells that fit into a packet of 1500 bytes, with IPv6, UDP, label and control word.
 pub const CELLS: usize = 27;
 /// Cells in the longest datagram.
 pub const CELLS_MAX: usize = 1259;
@@ -55,12 +55,12 @@ pub struct PseudowireConfig {
     pub control_word: bool,
     /// Whether packets with a control word have sequence numbers; if not, the field is 0.
     pub sequence: bool,
-    /// Limit of cells per packet.
+    /// Maximum number of cells per packet.
     pub cells_max: usize,
 }
 
 kiban_base::counters! {
-    /// Counters of a pseudowire, besides those of every link.
+    /// Counters of a pseudowire, in addition to those that every link has.
     pub struct PseudowireCounters {
         /// Packets lost, by gaps in the sequence numbers.
         packets_lost,
@@ -74,7 +74,7 @@ pub struct Pseudowire {
     datagrams: Datagrams,
     name: String,
     config: PseudowireConfig,
-    /// The sequence number of the next packet to send; `expected` is that of the next one to arrive.
+    /// The sequence number of the next packet to send; `expected` is that of the next packet to arrive.
     next_out: u16,
     expected: Option<u16>,
     packet: Vec<u8>,
@@ -92,7 +92,7 @@ impl Pseudowire {
     /// come from any of its ports.
     ///
     /// # Errors
-    /// A label is out of range; the address is not this host's, or it is in use.
+    /// A label is out of range, or the address is in use or does not belong to this host.
     pub fn open(local: SocketAddr, peer: SocketAddr, config: PseudowireConfig) -> io::Result<Pseudowire> {
         for label in [config.label, config.label_in] {
             if !(LABEL_FIRST..=LABEL_MAX).contains(&label) {
@@ -112,7 +112,7 @@ impl Pseudowire {
         })
     }
 
-    /// Returns the local address; with port 0 the system has chosen the port.
+    /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.datagrams.local()
     }
@@ -143,8 +143,8 @@ fn open<'a>(
         if first >> 4 != 0 {
             return Err(Fault::Malformed);
         }
-        // A peer that sets the length, although this mode does not use it, gives the length of control word
-        // and cells: the rest is padding (RFC 4385 §3).
+        // If a peer sets the length field, although this mode does not use it, the field is the length of
+        // control word and cells; the rest is padding (RFC 4385 §3).
         let length = usize::from(second & 0x3f);
         rest = match length {
             0 => behind,
@@ -157,8 +157,8 @@ fn open<'a>(
     }
     let (cells @ [_, ..], []) = rest.as_chunks() else { return Err(Fault::Malformed) };
     if number != 0 && config.sequence {
-        // RFC 4385 §4.2: a number is either less than half the range ahead, or late. The first number that
-        // arrives is accepted as it is.
+        // RFC 4385 §4.2: a sequence number is either ahead by less than half the range, or late. The first
+        // number that arrives is always accepted.
         let ahead = number.wrapping_sub(expected.unwrap_or(number));
         if ahead >= 0x8000 {
             order.packets_late += 1;

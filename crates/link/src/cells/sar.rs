@@ -1,11 +1,12 @@
-//! Segmentation and reassembly, for links that carry AAL5 frames where the board has cells (I.363.5 §9.2).
+//! Segmentation and reassembly, for links that carry AAL5 frames while the board's port carries cells
+//! (I.363.5 §9.2).
 //!
-//! Segmentation     a frame becomes cells with pad and trailer, as the board's own segmentation makes them,
-//!                  all at one time.
-//! Reassembly       cells become frames per circuit; headers are corrected or rejected, trailers and CRCs
-//!                  checked, as at the end of a circuit.
-//! Limits           [`CIRCUITS_MAX`] frames in reassembly, each of 65,535 bytes: cells of further circuits
-//!                  are dropped.
+//! Segmentation     a frame becomes cells with pad and trailer, as in the board's own segmentation, but all
+//!                  with the same time.
+//! Reassembly       the cells of each circuit become frames; headers are corrected or rejected, and trailers
+//!                  and CRCs are checked, as at the end of a circuit.
+//! Limits           at most [`CIRCUITS_MAX`] frames in reassembly, each of up to 65,535 bytes; cells of
+//!                  further circuits are dropped.
 
 use kiban_atm::wire::aal5::{self, FRAME_BYTES_MAX, TAIL_BYTES_MAX};
 use kiban_atm::wire::atm::{
@@ -16,7 +17,7 @@ use kiban_base::Instant;
 use kiban_base::crc::Crc32Aal5;
 use std::collections::{HashMap, VecDeque};
 
-/// Limit of the frames in reassembly.
+/// Maximum number of frames in reassembly.
 const CIRCUITS_MAX: usize = 1024;
 /// The bits of a header word that identify the circuit: all but payload type and priority.
 const NAME_BITS: u32 = 0xffff_fff0;
@@ -51,7 +52,7 @@ pub(crate) enum Reassembled<'a> {
     Nothing,
     /// The cell completed a frame: the circuit's header word, and the payload.
     Frame(u32, &'a [u8]),
-    /// A management cell, or another cell that belongs to no frame.
+    /// A management cell, or another cell that does not belong to a frame.
     Management,
     /// A frame or cell that is broken, or for which there is no room.
     Wrong,

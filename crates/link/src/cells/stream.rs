@@ -1,15 +1,15 @@
-//! Units over sockets of the kernel: packets, frames or cells, on a TCP connection or in datagrams of UDP.
+//! Units (packets, frames or cells) over kernel sockets: on a TCP connection or in UDP datagrams.
 //!
 //! ```text
 //! TCP   | length 4, highest byte first | unit |     as QEMU's and passt's socket networks carry frames
 //! UDP   | unit |                                    one datagram per unit, as QEMU's and Dynamips' do
 //! ```
 //!
-//! Purpose          a link without privileges, through anything that carries TCP or UDP: tunnels, relays,
-//!                  another program on this host.
+//! Purpose          a link that needs no privileges, through anything that carries TCP or UDP: tunnels,
+//!                  relays, another program on this host.
 //! Contents         units are not inspected.
 //! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure;
-//!                  without a peer it is refused. Over UDP, units are lost as datagrams are.
+//!                  without a peer, it is refused. Over UDP, units are lost when datagrams are.
 //! Errors           a length of 0 or above the longest unit means that the peer speaks another protocol: the
 //!                  link ends.
 //! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].
@@ -40,7 +40,7 @@ impl<U: Unit> TcpUnits<U> {
     /// Waits for a peer, or connects to one. The MTU is reported to the port.
     ///
     /// # Errors
-    /// The connection is refused; or the address is not this host's, or it is in use.
+    /// The connection is refused, or the address is in use or does not belong to this host.
     pub fn open(
         role: Role,
         addresses: &[SocketAddr],
@@ -56,7 +56,7 @@ impl<U: Unit> TcpUnits<U> {
         })
     }
 
-    /// Returns the local address; with port 0 the system has chosen the port.
+    /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.connection.local()
     }
@@ -146,7 +146,7 @@ impl<U: Unit> UdpUnits<U> {
     /// Opens a link between two addresses. The MTU is reported to the port.
     ///
     /// # Errors
-    /// The address is not this host's, or it is in use.
+    /// The address is in use or does not belong to this host.
     pub fn open(
         local: SocketAddr,
         peer: SocketAddr,
@@ -164,7 +164,7 @@ impl<U: Unit> UdpUnits<U> {
         })
     }
 
-    /// Returns the local address; with port 0 the system has chosen the port.
+    /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.datagrams.local()
     }

@@ -1,16 +1,16 @@
-//! Cells in datagrams of UDP: 53 bytes each, with their HEC, as Dynamips and GNS3 carry ATM (its UDP network
-//! input and output).
+//! Cells in UDP datagrams: 53 bytes each, with their HEC, as Dynamips and GNS3 carry ATM (their UDP network
+//! I/O).
 //!
 //! ```text
 //! one      | cell 53 |                       one datagram per cell
 //! packed   | cell 53 | cell 53 | … |         a datagram up to the path's packet size
 //! ```
 //!
-//! Purpose          the 353,208 cells per second of an OC-3c in each direction at low cost: trains of
-//!                  datagrams are sent and received with one call each.
-//! Forms            it accepts both forms, whichever it sends.
-//! Order            is UDP's: between two hosts on one path, the order of sending. Lost cells are detected by
-//!                  AAL5's CRC.
+//! Purpose          carry the 353,208 cells per second of an OC-3c in each direction at low cost: a train of
+//!                  datagrams is sent or received with one call.
+//! Forms            the link accepts both forms, whichever it sends.
+//! Order            as with UDP: between two hosts on one path, datagrams arrive in the order of sending.
+//!                  AAL5's CRC detects lost cells.
 //! HEC              passes through unchanged: the end of the circuit checks it.
 //! Not implemented  idle cells are not generated; there is no sequence number.
 
@@ -23,7 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Cells of a packed datagram that fits a packet of 1500 bytes, over IPv4 or IPv6.
+/// Number of cells in a packed datagram that fits a packet of 1500 bytes, over IPv4 or IPv6.
 pub const PACKED_CELLS: usize = 27;
 /// Cells of the longest datagram.
 pub const PACKED_CELLS_MAX: usize = PAYLOAD_BYTES_MAX / CELL_BYTES;
@@ -32,7 +32,7 @@ pub const PACKED_CELLS_MAX: usize = PAYLOAD_BYTES_MAX / CELL_BYTES;
 pub struct UdpCells {
     datagrams: Datagrams,
     name: String,
-    /// Limit of cells per sent datagram.
+    /// Maximum number of cells per sent datagram.
     packed: usize,
     train: Vec<u8>,
     counters: LinkCounters,
@@ -43,7 +43,7 @@ impl UdpCells {
     /// support no more.
     ///
     /// # Errors
-    /// The address is not this host's, or it is in use.
+    /// The address is in use or does not belong to this host.
     pub fn open(local: SocketAddr, peer: SocketAddr, packed: usize) -> io::Result<UdpCells> {
         Ok(UdpCells {
             datagrams: Datagrams::open(local, peer, false)?,
@@ -54,7 +54,7 @@ impl UdpCells {
         })
     }
 
-    /// Returns the local address; with port 0 the system has chosen the port.
+    /// Returns the local address; if port 0 was requested, this includes the port that the system chose.
     pub fn local(&self) -> SocketAddr {
         self.datagrams.local()
     }

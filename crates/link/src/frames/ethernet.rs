@@ -1,16 +1,16 @@
 //! Ethernet frames on an interface of this host (AF_PACKET): a card, one end of a veth pair, a bridge's port.
 //!
-//! Purpose          a board on a real network, or beside others on a virtual one; segments of up to 64 KB in
-//!                  both directions as with TUN, if the interface cuts them or its other end takes them
-//!                  whole.
-//! MAC              a board uses the interface's own ([`EthernetLink::mac`]): frames for it arrive, and the
-//!                  kernel, which has other IP addresses, ignores them. Do not give the interface the board's
-//!                  IP address. With another MAC the interface must be promiscuous.
-//! Checksums        frames that this host's kernel sends on a veth have no checksums yet; the header in front
-//!                  says so (`virtio`). Without `offload` they are written here.
+//! Purpose          put a board on a real network, or among other stations on a virtual one. As with TUN,
+//!                  segments of up to 64 KB pass in both directions, if the interface cuts them or its other
+//!                  end takes them whole.
+//! MAC              a board uses the interface's MAC address ([`EthernetLink::mac`]): frames for it arrive,
+//!                  and the kernel, which has other IP addresses, ignores them. Do not give the interface the
+//!                  board's IP address. With another MAC the interface must be promiscuous.
+//! Checksums        frames that this host's kernel sends on a veth have no checksums yet; the virtio header
+//!                  in front indicates this. Without `offload`, the checksums are written here.
 //! Own frames       frames that this link or the kernel sends are not received.
-//! Loss             frames that found the socket's queue full are reported with the next one (SO_RXQ_OVFL,
-//!                  socket(7)), and counted.
+//! Loss             frames lost because the socket's queue was full are reported with the next one
+//!                  (SO_RXQ_OVFL, socket(7)), and counted.
 //! Down             while the interface is down, frames are refused and counted. When it has been removed,
 //!                  the link is gone.
 //! Limits           needs CAP_NET_RAW.
@@ -29,12 +29,12 @@ use std::collections::VecDeque;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The privilege that error messages name.
+/// The privilege mentioned in error messages.
 const PRIVILEGE: &str = "CAP_NET_RAW";
 /// Receive buffer, in bytes.
 const QUEUE_BYTES: libc::c_int = 8 << 20;
-/// Send buffer, in bytes: some segments. On a line that is slower than the board, it fills before the line's
-/// own queue is full and drops, and so holds back the board's sessions, which share the line evenly.
+/// Send buffer, in bytes: a few segments. On a line that is slower than the board, the buffer fills before
+/// the line's own queue overflows. This holds back the board's sessions, so that they share the line evenly.
 const LEAVING_BYTES: libc::c_int = 256 << 10;
 /// Size of `tpacket_auxdata`: seven fields, of which the status is the first.
 const AUXDATA_BYTES: usize = 20;
@@ -53,8 +53,8 @@ pub struct EthernetLink {
 
 impl EthernetLink {
     /// Opens a link on the named interface. With `offload`, segments leave whole, and the interface or its
-    /// other end cuts them; segments from the other end arrive whole in any case, if it sends them so.
-    /// `promiscuous`: frames for every MAC arrive.
+    /// other end cuts them; segments from the other end arrive whole in any case, if it sends them whole.
+    /// With `promiscuous`, frames for every MAC address arrive.
     ///
     /// # Errors
     /// There is no such interface, or the process lacks CAP_NET_RAW.
@@ -116,7 +116,7 @@ impl EthernetLink {
             index,
             mac,
             traits: LinkTraits { mtu_bytes, whole_segments: offload },
-            // The kernel's own segments arrive whole, whatever the MTU.
+            // The kernel's own segments arrive whole, regardless of the MTU.
             landing: ReceiveBuffers::new(ethernet::HEADER_BYTES, None),
             counters: LinkCounters::default(),
         })
@@ -156,8 +156,8 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a frame into `buffers`. Returns its length, and whether it had a VLAN tag; adds the losses before it
-/// to `overrun`.
+/// Reads a frame into `buffers`. Returns its length, and whether it had a VLAN tag; adds the number of frames
+/// lost before it to `overrun`.
 fn read(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
     let mut control = [0u64; 8];
     // SAFETY: all-zero bytes are a valid `msghdr`.
@@ -230,7 +230,7 @@ impl Link<Pdu> for EthernetLink {
                 // Frames stay in the queue until the system has memory.
                 Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(ReadError::System(Errno::INTR)) => continue,
-                // Reported once when the interface goes down, or for ever if it has been removed.
+                // Reported once when the interface goes down, or on every call if it has been removed.
                 Err(ReadError::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {
                     self.check_interface(error, "read from")?;
                     continue;
@@ -240,7 +240,7 @@ impl Link<Pdu> for EthernetLink {
                 }
             };
             if !self.traits.whole_segments {
-                // A board that asks for single packets may forward them.
+                // A board that requests single packets may forward them.
                 virtio::finish(&mut header, &mut pdu);
             }
             virtio::take(&header, pdu, counters, into);

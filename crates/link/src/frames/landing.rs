@@ -2,12 +2,13 @@
 //!
 //! Purpose          a packet goes from the system into content pages with one read, whatever its length,
 //!                  without another copy.
-//! Head             the first bytes are read into a buffer and go into the PDU's head: as many as the headers
-//!                  of the last segment with payload had, since the next segment's headers nearly always have
-//!                  the same length. So payload lies in pages without gaps, and consecutive segments can be
-//!                  merged. Payload that was read into the buffer nevertheless is moved to the pages.
-//! Pages            the rest is read into pages; the next packet uses what is left of the last page.
-//! Limits           packets of 64 KB at most; without memory nothing is read.
+//! Head             the first bytes are read into a buffer and go into the PDU's head: as many as the header
+//!                  length of the last segment with payload, since the next segment's headers nearly always
+//!                  have the same length. So payload is stored in pages without gaps, and consecutive
+//!                  segments can be merged. Payload bytes that arrive in the header buffer are moved to the
+//!                  pages.
+//! Pages            the rest is read into pages; the next packet uses the rest of the last page.
+//! Limits           packets of 64 KB at most; if there is no memory, nothing is read.
 
 use kiban_base::ethernet;
 use kiban_base::numbers::{ether_type, protocol};
@@ -20,11 +21,11 @@ use std::io::IoSliceMut;
 
 /// The longest packet with its link header, in bytes.
 const LONGEST_BYTES: usize = ipv4::PACKET_BYTES_MAX + 64;
-/// Bytes to prepare for on a link without a known longer MTU: a 9 KB Ethernet packet with its link header.
+/// Buffer size for a link not known to have a larger MTU: a 9 KB Ethernet packet with its link header, bytes.
 const LONG_BYTES: usize = 9216 + 64;
 /// Bytes in front of a packet: a virtio header.
 const FRONT_BYTES: usize = 16;
-/// Limit of the bytes that are read into the head.
+/// Maximum number of bytes read into the head.
 const HEAD_BYTES_MAX: usize = 96;
 
 /// Buffers for the next packet.
@@ -86,7 +87,7 @@ impl ReceiveBuffers {
         let mut buffers = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
         buffers.push(IoSliceMut::new(front));
         buffers.push(IoSliceMut::new(&mut head[..self.head_bytes]));
-        // Two slices are reserved for payload that is read into the head.
+        // Two slices are reserved for payload bytes that arrive in the header buffer.
         for page in self.pages.iter_mut().take(SLICES_MAX - 2) {
             buffers.push(IoSliceMut::new(page.unwritten()));
         }
@@ -94,8 +95,8 @@ impl ReceiveBuffers {
         let read = read(&mut buffers);
         drop(buffers);
         if read == Ok(most) {
-            // The buffers are full, so the packet may have been longer; the MTU may have been raised
-            // meanwhile.
+            // The buffers are full, so the packet may have been longer: the MTU may have been raised in the
+            // meantime.
             self.longest_bytes = LONGEST_BYTES;
         }
         let length = match read {
@@ -142,7 +143,7 @@ impl ReceiveBuffers {
         self.pages.front_mut().expect("no more was read than there was room for")
     }
 
-    /// Moves payload that was read into the head to the front of the body.
+    /// Moves payload bytes that arrived in the header buffer to the front of the body.
     fn move_down(&mut self, mut payload: &[u8], pdu: &mut Pdu, memory: &mut Memory) -> Result<(), ReadError> {
         let mut parts = arrayvec::ArrayVec::<Slice, HEAD_BYTES_MAX>::new();
         while !payload.is_empty() {
@@ -191,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Builds an IPv4 packet with a TCP segment, with the fields that `landing` reads.
+    /// Builds an IPv4 packet with a TCP segment, with the fields that this file reads.
     fn segment(option_bytes: usize, payload: &[u8]) -> Vec<u8> {
         let header_bytes = ipv4::HEADER_BYTES + tcp::HEADER_BYTES + option_bytes;
         let mut packet = vec![0; header_bytes];

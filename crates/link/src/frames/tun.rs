@@ -1,15 +1,15 @@
 //! TUN and TAP: IP packets or Ethernet frames to and from this host's own kernel.
 //!
-//! Purpose          the kernel as a peer, or as a user of the board; segments of up to 64 KB in both
-//!                  directions with one system call each.
-//! Offloads         with virtio-net headers the kernel cuts the segments it receives, and does not cut those
-//!                  it sends: TCP runs once for tens of kilobytes on both sides. Without system support, each
+//! Purpose          connect the kernel to the board, as a peer or as a user. Segments of up to 64 KB pass in
+//!                  both directions with one system call each.
+//! Offloads         with virtio-net headers, the kernel cuts the segments that it receives and sends its own
+//!                  uncut, so TCP runs once for tens of kilobytes on both sides. Without system support, each
 //!                  segment is a packet, and checksums are computed here.
-//! Memory           packets are read directly into pages (`landing`), and written from where they lie.
+//! Memory           packets are read directly into pages (`landing`), and written without a copy.
 //! Down             while the interface is down, packets are refused and counted. When it has been removed,
 //!                  the link is gone.
-//! Limits           one queue. The kernel's queue towards the board is counted in packets (`txqueuelen`):
-//!                  windows should fit in it.
+//! Limits           one queue. The kernel's queue towards the board is limited in packets (`txqueuelen`);
+//!                  windows should fit into it.
 //! Not implemented  several queues: one thread drives a board.
 
 use super::landing::{ReadError, ReceiveBuffers};
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// What the device carries.
+/// The kind of units that the device carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TunMode {
     /// IP packets: TUN.
@@ -54,7 +54,7 @@ pub struct TunLink {
 
 impl TunLink {
     /// Opens a device, or creates it if there is none by that name; a created device is removed with the
-    /// link. With `offload`, segments pass through whole, if the system supports it.
+    /// link. With `offload`, segments pass through uncut, if the system supports it.
     ///
     /// # Errors
     /// The process lacks the privilege, or another program uses the device.

@@ -3,7 +3,7 @@
 //!
 //! Source           the Virtual I/O Device specification 1.2 §5.1.6, `struct virtio_net_hdr` in its legacy
 //!                  form, in the machine's byte order.
-//! Transmit path    the kernel fills in TCP's checksum (`NEEDS_CSUM`: the field holds the sum of the
+//! Transmit path    the kernel fills in the TCP checksum (`NEEDS_CSUM`: the field holds the sum of the
 //!                  pseudo-header) and segments any packet marked `cut` (`gso_type`).
 //! Receive path     a checksum that the kernel reports as verified, or as not filled in yet, is not checked
 //!                  here, because a card has checked it, or the packet has never left this host. A packet
@@ -38,7 +38,7 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     let (total, cut, has_payload) = (pdu.len(), pdu.segment_bytes(), pdu.body_len() > 0);
     let head = pdu.head_mut();
-    // Summing a short packet is cheaper than describing it.
+    // Computing the checksum of a short packet is cheaper than describing the offload.
     if !has_payload || head.len() < at + ipv4::HEADER_BYTES {
         return header;
     }
@@ -79,8 +79,8 @@ pub(super) fn take(
 ) {
     counters.units_in += 1;
     counters.bytes_in += pdu.len() as u64;
-    // The checksum is known to be right: this host's kernel left it to us, a card verified it, or it was
-    // formed from verified segments.
+    // The packet is known to be intact: it comes from this host's kernel, a card verified its checksum, or it
+    // was merged from verified segments.
     if header[0] & (NEEDS_CSUM | DATA_VALID) != 0 || header[1] != GSO_NONE {
         pdu.set_verified();
     } else {
@@ -89,7 +89,7 @@ pub(super) fn take(
     into.push_back(pdu);
 }
 
-/// Writes the checksum that the system has left to others, so that the packet can be forwarded. Leaves a
+/// Writes a checksum that the system has left incomplete, so that the packet can be forwarded. Leaves a
 /// packet that must also be cut unchanged.
 pub(super) fn finish(header: &mut [u8; HEADER_BYTES], pdu: &mut Pdu) {
     let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));

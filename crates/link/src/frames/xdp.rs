@@ -1,25 +1,25 @@
 //! Ethernet frames that bypass the kernel's stack (AF_XDP): a card's queue, or one end of a veth pair.
 //!
-//! Purpose          frames of an interface without processing by the kernel; without a copy by the kernel, if
-//!                  the driver supports that.
-//! Receive path     all frames of one queue (`queue=N`, 0): unlike with `packet:`, the kernel does not see
-//!                  them. Frames of other queues stay with the kernel: give the card one queue, or steer
-//!                  (`ethtool -L`, `ethtool -N`).
-//! MAC              as with `packet:`, a board uses the interface's own; with another one the interface must
-//!                  be promiscuous.
-//! Checksums        frames that this host's kernel sends on a veth have no checksums yet, and there is no
-//!                  header that says so. On a veth, a checksum field that holds the sum of the pseudo-header
-//!                  and not a correct checksum is taken for that, and completed (`finish`). Any other wrong
-//!                  checksum stays wrong.
-//! Memory           frames are copied once between the shared memory (`xsk`) and the board's.
+//! Purpose          carry frames of an interface without processing by the kernel's stack, and without a copy
+//!                  by the kernel if the driver supports that.
+//! Receive path     all frames of one queue (`queue=N`, default 0) arrive here; unlike with `packet:`, the
+//!                  kernel's stack does not get them. Frames of other queues still go to the kernel, so
+//!                  configure the card with one queue, or steer flows (`ethtool -L`, `ethtool -N`).
+//! MAC              as with `packet:`, a board uses the interface's MAC address; with another address, the
+//!                  interface must be promiscuous.
+//! Checksums        frames that this host's kernel sends on a veth have no checksums yet, and no header
+//!                  indicates this. So on a veth, a checksum that is not correct but equals the sum of the
+//!                  pseudo-header is taken to be incomplete, and is completed (`finish`). Any other wrong
+//!                  checksum is left as it is.
+//! Memory           frames are copied once, between the shared memory (`xsk`) and the board's memory.
 //! Down             while the interface is down, frames are refused and counted. When it has been removed,
 //!                  the link is gone.
-//! Reopening        the kernel cleans up a queue for some milliseconds after its socket was closed: until
-//!                  then it cannot be opened again.
-//! Limits           frames of 3840 bytes at most, so an MTU up to 3822; one queue. Needs CAP_NET_ADMIN,
-//!                  CAP_BPF and CAP_NET_RAW.
-//! Not implemented  large segments, frames in several parts, tags that the card strips, several queues: one
-//!                  thread drives a board.
+//! Reopening        the kernel takes a few milliseconds to clean up a queue after its socket is closed; until
+//!                  then, the queue cannot be reopened.
+//! Limits           frames of at most 3840 bytes, hence an MTU of at most 3822; one queue. The process needs
+//!                  CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW.
+//! Not implemented  large segments, frames in several parts, VLAN tags that the card strips, and several
+//!                  queues (one thread drives a board).
 
 use super::ethernet;
 use super::virtio;
@@ -37,11 +37,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// The privileges that error messages name.
+/// The privileges mentioned in error messages.
 const PRIVILEGE: &str = "CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW";
 /// Frame sizes of the shared memory, in bytes.
 const FRAMES: [usize; 2] = [2048, 4096];
-/// When to call the kernel again after it had no memory for frames to be sent.
+/// Delay before the kernel is called again after it had no memory for frames to be sent.
 const AGAIN: Duration = Duration::from_millis(1);
 /// Bytes in front of the longest packet: a header and a VLAN tag.
 const TAGGED_HEADER_BYTES: usize = HEADER_BYTES + 4;
@@ -53,17 +53,18 @@ pub struct XdpLink {
     _promiscuous: Option<OwnedFd>,
     name: String,
     index: libc::c_int,
-    /// On a veth, checksums may be missing.
+    /// Whether checksums may be missing, as on a veth.
     is_veth: bool,
     traits: LinkTraits,
     page: ReceivePage,
-    /// When to call the kernel again for frames that it has not taken.
+    /// The time at which to call the kernel again for frames that it has not taken.
     again: Instant,
     counters: LinkCounters,
 }
 
 impl XdpLink {
-    /// Opens a link on a queue of the named interface. `promiscuous`: frames for every MAC arrive.
+    /// Opens a link on a queue of the named interface. With `promiscuous`, frames for every MAC address
+    /// arrive.
     ///
     /// # Errors
     /// There is no such interface or queue, its packets are too long, or the process lacks the privileges.
@@ -242,8 +243,8 @@ fn open_promiscuous(index: libc::c_int) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Writes the checksum of TCP or UDP if it was left to others: then its field holds the sum of the
-/// pseudo-header (virtio 1.2 §5.1.6.2), and the packet's sum is wrong.
+/// Writes the checksum of TCP or UDP if it was left incomplete. In that case its field holds the sum of the
+/// pseudo-header (virtio 1.2 §5.1.6.2), and the checksum does not verify.
 fn finish(pdu: &mut Pdu) {
     let head = pdu.head();
     let Some(ip) = head.get(HEADER_BYTES..) else { return };

@@ -1,5 +1,5 @@
-//! A socket of AF_XDP: the memory that it shares with the kernel, four rings, and the program that leads
-//! frames into it.
+//! An AF_XDP socket: the memory that it shares with the kernel, four rings, and the XDP program that
+//! redirects frames to the socket.
 //!
 //! ```text
 //!   kernel ── received ──► us        us ── to be sent ──► kernel        descriptors: where in the memory, how long
@@ -7,21 +7,22 @@
 //! ```
 //!
 //! Source           Linux's Documentation/networking/af_xdp.rst, `linux/if_xdp.h`, `linux/bpf.h`.
-//! Memory           frames of one size in one mapping; half of them for receiving, half for sending. Each
-//!                  belongs to one side at a time: the side that finds it in a ring, or has not put it into
-//!                  one.
-//! Program          five instructions: a frame of the socket's queue goes to the socket, others to the
-//!                  kernel. A descriptor holds it, so that it is removed when the process ends.
+//! Memory           one mapping holds frames of one size, half of them for receiving and half for sending.
+//!                  Each frame belongs to one side at a time: the side that has taken it from a ring, or has
+//!                  not yet put it into one.
+//! Program          five instructions: a frame of the socket's queue goes to the socket, other frames to the
+//!                  kernel. The program is attached through a descriptor, so that it is removed when the
+//!                  process ends.
 //! Wake             a ring's flags say when the kernel needs a system call; otherwise none is made.
-//! Modes            the driver's native mode if it has one, otherwise the generic one; copying if the driver
-//!                  cannot share memory: the kernel chooses.
+//! Modes            the driver's native mode if it has one, otherwise the generic mode. If the driver cannot
+//!                  share memory, frames are copied; the kernel chooses.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Entries of each ring, and frames of each direction.
+/// Number of entries in each ring, and of frames in each direction.
 pub(super) const RING: u32 = 1024;
 /// Bytes that the kernel reserves in front of a received frame (`XDP_PACKET_HEADROOM`).
 pub(super) const HEADROOM: usize = 256;
@@ -68,7 +69,7 @@ impl Mapping {
     fn word(&self, offset: u64) -> &AtomicU32 {
         assert!(
             offset.is_multiple_of(4) && offset as usize + 4 <= self.bytes,
-            "the kernel names places in the mapping"
+            "the kernel's offsets lie within the mapping"
         );
         // SAFETY: the counter lies in the mapping and is aligned, both checked above; both sides access it
         // atomically.
@@ -87,7 +88,7 @@ impl Drop for Mapping {
 struct Ring<E> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
-    /// Our own counter, of entries put in or taken out.
+    /// Our own counter, of entries put into the ring or taken from it.
     own: u32,
     entry: std::marker::PhantomData<E>,
 }
@@ -145,13 +146,14 @@ impl<E: Copy> Ring<E> {
     }
 }
 
-/// A received frame, which belongs to the caller until [`Xsk::done`].
+/// A received frame, owned by the caller until [`Xsk::done`].
 #[derive(Clone, Copy)]
 pub(super) struct Received(libc::xdp_desc);
 
 /// The socket, and everything that belongs to it.
 pub(super) struct Xsk {
-    // Fields are dropped in this order, so the program that leads frames into the socket is removed first.
+    // Fields are dropped in this order, so the XDP program that redirects frames to the socket is removed
+    // first.
     _link: OwnedFd,
     _map: OwnedFd,
     received: Ring<libc::xdp_desc>,
@@ -240,7 +242,7 @@ impl Xsk {
         let (from, length) = (received.0.addr as usize, received.0.len as usize);
         assert!(
             from.checked_add(length).is_some_and(|end| end <= self.memory.bytes),
-            "the kernel names frames of the memory"
+            "the kernel's descriptors refer to frames in the memory"
         );
         // SAFETY: the range lies in the memory, and the kernel does not write there before the frame is free
         // again.
@@ -251,7 +253,7 @@ impl Xsk {
     pub(super) fn done(&mut self, received: Received) {
         self.received.take();
         let frame = received.0.addr - received.0.addr % self.frame_bytes as u64;
-        // There is room, since the frame came out of that ring.
+        // There is room, since the frame came from that ring.
         self.free.put(frame);
     }
 
@@ -274,7 +276,7 @@ impl Xsk {
         }
     }
 
-    /// Queues a frame for sending, made of these runs, which together are no longer than a frame of the
+    /// Queues a frame for sending, consisting of these runs, which together fit into a frame of the shared
     /// memory. Returns false if there is no room.
     pub(super) fn put<'a>(&mut self, runs: impl Iterator<Item = &'a [u8]>) -> bool {
         let Some(frame) = self.idle.pop() else { return false };
@@ -296,7 +298,7 @@ impl Xsk {
         true
     }
 
-    /// Makes the kernel send the queued frames; those that it does not take now, it takes on a later call.
+    /// Makes the kernel send the queued frames; those that it does not take now are sent on a later call.
     ///
     /// # Errors
     /// The interface is down, or gone.
@@ -374,8 +376,8 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(offsets) }
 }
 
-/// Leads the frames of a queue into the socket. Returns the map that contains the socket, and the link that
-/// holds the program on the interface.
+/// Redirects the frames of a queue to the socket. Returns the map that contains the socket, and the BPF link
+/// that attaches the program to the interface.
 fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), (&'static str, io::Error)> {
     let say = |what| move |error| (what, error);
     // Type, key size, value size, number of entries.
@@ -408,7 +410,7 @@ fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), 
     let program = file_of(BPF_PROG_LOAD, &load).map_err(say("load an XDP program for"))?;
     let attach = |mode: u32| file_of(BPF_LINK_CREATE, &[program.as_raw_fd() as u32, index, BPF_XDP, mode]);
     let link = attach(MODES[0]).or_else(|error| match error.raw_os_error() {
-        // The driver has no native mode, or not for this MTU.
+        // The driver has no native mode, or none for this MTU.
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => attach(MODES[1]),
         _ => Err(error),
     });
@@ -426,7 +428,7 @@ fn instruction(code: u8, target: u8, source: u8, offset: u64, immediate: u64) ->
 
 /// Calls bpf(2); fields of its argument that are not given are zero.
 fn bpf<T>(command: libc::c_long, argument: &[T]) -> io::Result<libc::c_long> {
-    // SAFETY: the argument is plain integers of this size; the locations that it names outlive the call.
+    // SAFETY: the argument is plain integers of this size; the memory that it points to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, argument.as_ptr(), size_of_val(argument)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,8 +1,8 @@
-//! A network namespace for a test: it applies to the calling thread, and to threads and programs that it
-//! starts, and ends with them.
+//! A network namespace for a test: it applies to the calling thread and to the threads and programs that it
+//! starts, and is removed when they end.
 
 /// Moves the calling thread into a new namespace with the loopback up. Prints a line and returns false if
-/// that is not permitted.
+/// this is not permitted.
 pub(crate) fn enter() -> bool {
     match kiban_os::interface::enter_new_namespace() {
         Ok(()) => true,

@@ -4,14 +4,15 @@
 //!                  private keys from it, and users with write access must not be able to replace files that
 //!                  the server trusts.
 //! Method           a path is resolved one component at a time. Neither the file nor any symbolic link on the
-//!                  way may be below the directory: a user who moves such a link chooses the file.
+//!                  way may be below the directory, because a user who can replace such a link can choose the
+//!                  file.
 //! Below            a path is below the directory if the directory is among its ancestors, by device and
 //!                  inode, or if both are on one file system with one path within the other: a bind mount
 //!                  shows a directory in a second place (mountinfo, proc_pid_mountinfo(5)).
 //! Hard links       the other names of a file with several hard links cannot be found quickly, so such a file
-//!                  is refused if it is on one of the directory's file systems.
-//! Limits           checked when a server starts and when it reads the files again. The filestore
-//!                  (`Protected`, of `kiban-ftam`) must refuse a file that is moved into the directory in
+//!                  is rejected if it is on one of the directory's file systems.
+//! Limits           the check runs when a server starts and when it rereads the files. The filestore
+//!                  (`Protected`, in `kiban-ftam`) must reject a file that is moved into the directory in
 //!                  between. The layers of an overlay are not examined.
 
 use std::ffi::{OsStr, OsString};
@@ -22,7 +23,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The most symbolic links followed to resolve one path; Linux has the same limit.
+/// Maximum number of symbolic links followed to resolve one path; Linux has the same limit.
 const LINKS_MAX: usize = 40;
 
 /// A file or directory that must not be served.
@@ -85,7 +86,7 @@ impl fmt::Display for ExposureError {
             ExposureError::Linked { what, path, names, root } => write!(
                 f,
                 "{what} {} has {names} names (hard links), and one may be inside the served directory {}; \
-                 make it a file of its own: put a copy (cp) in its place (mv)",
+                 replace it with a copy (cp, then mv)",
                 path.display(),
                 root.display()
             ),
@@ -170,12 +171,12 @@ impl Served {
     }
 }
 
-/// Returns every location that decides which file a path names: each symbolic link on the way, and last the
-/// file itself. The directory part of each location contains no symbolic links.
+/// Returns every location that determines which file a path refers to: each symbolic link on the way, and
+/// finally the file itself. The directory part of each location contains no symbolic links.
 fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut places = Vec::new();
     let mut at = std::env::current_dir()?.canonicalize()?;
-    // The path's remaining components, the next one last.
+    // The path's remaining components, in reverse order.
     let mut left: Vec<OsString> = Vec::new();
     let push = |left: &mut Vec<OsString>, path: &Path| {
         left.extend(path.components().rev().map(|component| component.as_os_str().to_owned()));
@@ -214,7 +215,7 @@ fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
 struct Mount {
     /// The file system's device, `major:minor`.
     file_system: OsString,
-    /// The directory of the file system that is mounted.
+    /// The directory within the file system that is mounted.
     root: PathBuf,
     /// The mount point.
     point: PathBuf,
@@ -244,8 +245,8 @@ fn unescaped(word: &[u8]) -> PathBuf {
     OsString::from_vec(bytes).into()
 }
 
-/// Returns the file system that a path without links is on, and the path within it. Of several mounts on one
-/// mount point, the last is visible.
+/// Returns the file system that a path without links is on, and the path within it. If several file systems
+/// are mounted at one mount point, the last one is visible.
 fn source(mounts: &[Mount], path: &Path) -> Option<(OsString, PathBuf)> {
     let over = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     let mount = over.max_by_key(|mount| mount.point.components().count())?;

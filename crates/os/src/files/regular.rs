@@ -1,7 +1,7 @@
 //! Opens regular files only, on threads that must not block.
 //!
 //! Purpose          opening a FIFO waits for a writer, and reading from a FIFO, a terminal or a device may
-//!                  block for ever; meanwhile a thread that serves peers would serve none.
+//!                  block forever. Threads that serve peers must not block in this way.
 //! Not implemented  file systems that do not answer, such as a network mount, still block.
 
 use rustix::fs::{FileType, Mode, OFlags};
@@ -14,7 +14,7 @@ use std::path::Path;
 /// # Errors
 /// It cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // O_NONBLOCK: waits neither for the writer of a FIFO nor for another process's lease (fcntl(2)).
+    // O_NONBLOCK: wait neither for the writer of a FIFO nor for another process's lease (fcntl(2)).
     open_with(path, OFlags::RDONLY)
 }
 
@@ -35,7 +35,7 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
     };
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
-        // open(2) returns ENXIO for a FIFO without a reader, when opened for writing, and for any socket.
+        // open(2) returns ENXIO for any socket, and for a FIFO that is opened for writing without a reader.
         Err(rustix::io::Errno::NXIO) => return Err(not_regular("a pipe or a socket")),
         opened => opened?,
     };

@@ -1,6 +1,6 @@
 //! Network interfaces of this host: names, state, MTU and addresses.
 //!
-//! Purpose          what `ip link set up` and `ip address add` do, for interfaces that a board creates, in
+//! Purpose          do what `ip link set up` and `ip address add` do, for interfaces that a board creates, in
 //!                  the caller's network namespace.
 //! Method           the classic interface ioctls (netdevice(7)), which need CAP_NET_ADMIN; names have 1 to 15
 //!                  bytes.
@@ -372,9 +372,9 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
 /// namespace is removed when the last of them, and the last of their sockets, is gone.
 ///
 /// # Errors
-/// The process needs CAP_SYS_ADMIN, or a user namespace of its own (`unshare -r`).
+/// The process needs CAP_SYS_ADMIN, or its own user namespace (`unshare -r`).
 pub fn enter_new_namespace() -> io::Result<()> {
-    // SAFETY: a new network namespace does not change memory or the table of open files.
+    // SAFETY: entering a new network namespace does not change memory or the table of open files.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.map_err(|error| {
         let error = io::Error::from(error);
         io::Error::new(

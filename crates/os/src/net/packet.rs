@@ -1,6 +1,7 @@
 //! Raw Ethernet frames of one EtherType on an interface (AF_PACKET).
 //!
-//! Purpose          frames directly on an Ethernet, real or virtual (veth), for a protocol that is not IP.
+//! Purpose          send and receive frames on an Ethernet, real or virtual (veth), for a protocol that does
+//!                  not run over IP.
 //! Limits           needs CAP_NET_RAW; never blocks: a frame that the interface cannot take now is dropped,
 //!                  as on a wire.
 //! Not implemented  rings shared with the kernel; offloads.
@@ -56,7 +57,7 @@ impl PacketLink {
         self.mac
     }
 
-    /// Sends a frame without FCS. Returns false if it is lost here.
+    /// Sends a frame, given without FCS. Returns false if the interface cannot take it, so that it is lost.
     pub fn send(&self, frame: &[u8]) -> bool {
         rustix::net::send(&self.socket, frame, rustix::net::SendFlags::DONTWAIT).is_ok()
     }

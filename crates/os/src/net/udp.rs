@@ -1,7 +1,7 @@
 //! UDP as a link: one packet per datagram, many peers on one socket.
 //!
-//! Purpose          packets between hosts without privileges. Loss, duplication and delay are left to the
-//!                  protocol above.
+//! Purpose          exchange packets between hosts without privileges. Loss, duplication and delay are left
+//!                  to the protocol above.
 //! Size             a datagram fits an Ethernet frame ([`PACKET_BYTES`]); between loopback addresses it may
 //!                  be longer.
 //! Limits           never blocks: a packet that the socket cannot take now is dropped, as on a wire.
@@ -27,7 +27,7 @@ pub struct UdpLink {
 }
 
 impl UdpLink {
-    /// Binds a socket to `local`; with port 0 the system chooses the port.
+    /// Binds a socket to `local`; if the port is 0, the system chooses one.
     ///
     /// # Errors
     /// `local` is not an address of this host, or the port is in use.
@@ -51,7 +51,7 @@ impl UdpLink {
         (self.socket, self.local)
     }
 
-    /// Returns the size of the longest packet to a peer, in bytes.
+    /// Returns the maximum packet size to a peer, in bytes.
     pub fn packet_bytes(peer: IpAddr) -> usize {
         if peer.is_loopback() { LOOPBACK_PACKET_BYTES } else { PACKET_BYTES }
     }

@@ -43,7 +43,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     /// Also starts the helper thread, named `helper`.
     ///
     /// # Errors
-    /// Those of `make`; or the system has no descriptor or thread to spare.
+    /// Those of `make`; also if the system has no descriptor or thread available.
     pub fn new<E: From<io::Error>>(
         helper: &str,
         helping: HelperPolicy,
@@ -82,7 +82,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         self.shared.wait_set.ring();
     }
 
-    /// Returns the clock of the turn's times.
+    /// Returns the clock on which the turn's times are based.
     pub fn clock(&self) -> Clock {
         self.shared.clock
     }
@@ -99,7 +99,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         read(&lock(&self.shared.held).machine)
     }
 
-    /// Runs `work` on the machine, then sends what there is to send. The time passed to it is exact to some
+    /// Runs `work` on the machine, then sends pending output. The time passed to `work` is exact to a few
     /// microseconds.
     #[inline]
     pub fn work<T>(&self, work: impl FnOnce(&mut M, Instant) -> T) -> T {
@@ -118,14 +118,14 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             shared.call_followers();
         }
         // A sleeping driver must wake for an earlier deadline, or for new events. If the helper drives, no
-        // thread waits for the latter.
+        // thread waits for events.
         if earlier || has_progress && !(shared.helping.alert && shared.helper_drives.get()) {
             shared.wait_set.ring();
         }
         done
     }
 
-    /// Looks once, driving the machine if the first look finds nothing.
+    /// Looks once; if that finds nothing, drives the machine and looks again.
     #[inline]
     pub fn look<T>(&self, mut look: impl FnMut(&mut M) -> Option<T>) -> Option<T> {
         self.shared.look_beside(&mut look)
@@ -201,7 +201,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
 
     // ---- policies
 
-    /// Sets the waiting policy of queues without one of their own.
+    /// Sets the waiting policy of queues that do not have their own.
     pub fn set_wait(&self, wait: Wait) {
         lock(&self.shared.waiters).set_wait(wait);
     }
@@ -222,8 +222,8 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         lock(&self.shared.waiters).policy(queue)
     }
 
-    /// Forgets a removed queue, so that a later queue with the same name starts with the default policy and
-    /// no history.
+    /// Deletes the state of a removed queue, so that a later queue with the same name starts with the default
+    /// policy and no history.
     pub fn forget_queue(&self, queue: Q) {
         lock(&self.shared.waiters).forget(queue);
     }

@@ -1,9 +1,9 @@
-//! Threads that wait without driving.
+//! Followers: threads that wait without driving.
 //!
-//! Purpose          a thread that releases the driver's lock wakes them, so that one of them drives next: no
-//!                  thread sleeps while none drives.
+//! Purpose          a thread that releases the driver's lock wakes the followers, so that one of them drives
+//!                  next: never do all threads sleep while none drives.
 //! Follower         increments the count, issues a SeqCst fence, reads the number of the last call, tries the
-//!                  driver's lock, and only then sleeps until the number changes.
+//!                  driver's lock, and, if it fails, sleeps until the number changes.
 //! Driver           releases its lock, issues a SeqCst fence, reads the count, and makes a call if there are
 //!                  followers.
 //! Proof            one of the two fences comes first (Dekker): either the driver sees the follower, or the
@@ -40,8 +40,8 @@ impl Followers {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Returns whether there are followers that looked at the machine before the caller last held the
-    /// machine's lock. That lock orders the follower's increment before this read, so no fence is needed.
+    /// Returns whether there are followers that checked the machine before the caller last held the machine's
+    /// lock. That lock orders the follower's increment before this read, so no fence is needed.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0

@@ -1,10 +1,10 @@
 //! The helper: a thread that drives a machine while the program does something else.
 //!
-//! Purpose          peers are answered whatever the program does, at no cost while the program drives by
+//! Purpose          answer peers whatever the program does, at no cost while the program drives the machine
 //!                  itself.
-//! Polling          it checks at intervals whether any other thread has driven lately. If not, it drives: it
-//!                  sleeps on the wait set until something arrives or the machine's deadline. The program's
-//!                  next call makes it return to polling.
+//! Polling          the helper checks at intervals whether another thread has driven recently. If not, it
+//!                  drives: it sleeps on the wait set until something arrives or the machine's deadline
+//!                  passes. The program's next call makes it return to polling.
 
 use super::machine::{HelperPolicy, Machine, QueueKey};
 use super::shared::Shared;
@@ -85,7 +85,7 @@ fn help<M: Machine, Q: QueueKey>(shared: &Shared<M, Q>, end: &End) {
         tick = idle_min;
         shared.helper_drives.set(true);
         let waiting = waiting.get_or_insert_with(|| Waiting::new(Wait::Interrupt, shared.clock));
-        // Ends once another thread drives.
+        // Returns once another thread drives.
         let mut look = |_: &mut M| {
             let ends = end.ends.get();
             (ends || !shared.helper_drives.get()).then_some(())

@@ -1,25 +1,25 @@
-//! The machine that a turn drives, and the results its callers get.
+//! The machine that a turn drives, and the results that its callers get.
 
 use kiban_base::Instant;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A value that a turn guards and drives: it receives and sends when it is driven. All calls hold the turn's
-/// lock.
+/// A value that a turn guards and drives; being driven means that it receives and sends. All calls hold the
+/// turn's lock.
 pub trait Machine: Send + 'static {
     /// Receives and sends as much as possible. Bounded: [`Machine::has_more`] returns whether work is left.
     fn drive(&mut self, now: Instant);
-    /// Called after the caller could respond to what was received, and its look found nothing.
+    /// Called after the caller had a chance to respond to received data, and its look found nothing.
     fn settle(&mut self, now: Instant);
     /// Sends pending output, after a caller's work.
     fn flush(&mut self, now: Instant);
-    /// Returns whether something that a thread may wait for has happened since the last call.
+    /// Returns whether an event that a thread may wait for has happened since the last call.
     fn take_progress(&mut self) -> bool;
     /// Returns when the machine must be driven even if nothing arrives; [`Instant::NEVER`] if there is no
     /// such time.
     fn deadline(&self) -> Instant;
-    /// Returns whether work is left that no event will announce: the last drive reached its bound, or a bell
-    /// was added that is not armed. The driver then looks again instead of sleeping.
+    /// Returns whether work is left that no event will announce: the last drive reached its bound, or an
+    /// unarmed bell was added. The driver then looks again instead of sleeping.
     fn has_more(&self) -> bool;
     /// Arms the bells of its links: a driver is about to sleep.
     fn arm(&mut self) {}
@@ -28,7 +28,7 @@ pub trait Machine: Send + 'static {
     fn disarm(&mut self) -> Option<u64> {
         None
     }
-    /// Called after a sleep: time has passed, and checks that are made rarely are due.
+    /// Called after a sleep: time has passed, so infrequent checks are due.
     fn after_sleep(&mut self) {}
 }
 
@@ -49,21 +49,21 @@ pub enum WaitError {
 /// When the helper drives.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperPolicy {
-    /// How long no thread must have driven before the helper does; also its polling interval.
+    /// How long no thread may have driven before the helper drives; also the helper's polling interval.
     pub idle: Duration,
     /// The longest polling interval, used while another thread drives.
     pub tick_max: Duration,
-    /// Whether only calls that look for something count as driving: a program that posts work, and finds what
-    /// was there, may never look again.
+    /// Whether only calls that look for results count as driving: a program that only posts work may not look
+    /// again for a long time.
     pub alert: bool,
 }
 
 impl HelperPolicy {
-    /// For programs that work and wait only through the turn.
+    /// Settings for programs that work and wait only through the turn.
     pub const SELDOM: HelperPolicy =
         HelperPolicy { idle: Duration::from_millis(10), tick_max: Duration::from_millis(100), alert: false };
-    /// For programs that also wait outside the turn: on files that it signals, or on memory that peers write
-    /// to.
+    /// Settings for programs that also wait outside the turn: on files that the turn signals, or on memory
+    /// that peers write to.
     pub const ALERT: HelperPolicy =
         HelperPolicy { idle: Duration::from_micros(50), tick_max: Duration::from_millis(4), alert: true };
 }

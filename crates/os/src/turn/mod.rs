@@ -1,21 +1,22 @@
-//! Turns: a machine without a thread of its own, driven by the threads that call it.
+//! Turns: a machine without its own thread, driven by the threads that call it.
 //!
-//! Purpose          calls to a NIC, including blocking ones, from any thread: the thread that waits for data
-//!                  also receives it.
-//! Turn             the [`Machine`] has no thread of its own. A thread that works, looks or waits holds the
-//!                  machine's lock briefly and drives it. No thread blocks while holding the lock.
+//! Purpose          allow calls to a NIC, including blocking ones, from any thread: the thread that waits for
+//!                  data also receives it.
+//! Turn             the [`Machine`] has no thread of its own. A thread that works, looks or waits briefly
+//!                  holds the machine's lock and drives the machine. No thread blocks while holding the lock.
 //! Wait             one of the waiting threads is the *driver*: it spins or sleeps on the wait set, by its
 //!                  queue's policy ([`crate::wait`]). The others are followers: they sleep until the driver
 //!                  has a result for one of them.
 //! Helper           if no thread has driven for a while, a helper thread does, so that peers are answered
 //!                  while the program computes (`helper.rs`). It sleeps until something arrives.
-//! Wait set         what wakes a sleeping driver: files on an epoll, bells in shared memory, the machine's
-//!                  deadline, and threads that change the machine meanwhile ([`WaitSet`]). Which file caused
-//!                  the wake-up is not reported: the machine checks all its files, or watches an epoll of its
-//!                  own.
-//! Signals          of the program end an interruptible wait ([`Turn::wait_interruptibly`], `signals.rs`).
-//! Limits           one lock per turn: a program that drives much from many threads creates several turns.
-//! Not implemented  fork: a child must not use its parent's turn. Fairness among followers.
+//! Wait set         a sleeping driver is woken by files on an epoll, bells in shared memory, the machine's
+//!                  deadline, and threads that change the machine ([`WaitSet`]). The file that caused the
+//!                  wake-up is not reported: the machine checks all its files, or watches its own epoll.
+//! Signals          signals to the program end an interruptible wait ([`Turn::wait_interruptibly`],
+//!                  `signals.rs`).
+//! Limits           one lock per turn: a program that drives intensively from many threads creates several
+//!                  turns.
+//! Not implemented  fork (a child must not use its parent's turn); fairness among followers.
 
 mod driver;
 mod followers;

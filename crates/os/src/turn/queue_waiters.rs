@@ -1,4 +1,4 @@
-//! The wait policy of each queue of a turn, and its learnt state.
+//! The wait policy of each queue of a turn, and the state that the policy has learned.
 //!
 //! Purpose          a policy for all queues, for one queue, or for one call; and statistics that can be read
 //!                  during a wait.
@@ -16,7 +16,7 @@ pub(super) struct QueueWaiters<Q> {
     policy: Wait,
     of: HashMap<Q, Wait>,
     waiting: HashMap<Q, Arc<QueueWaiter>>,
-    /// For calls with a policy of their own: the last such policy of each queue, and its history.
+    /// For calls with their own policy: the last such policy of each queue, and its history.
     once: HashMap<Q, (Wait, Arc<QueueWaiter>)>,
 }
 
@@ -56,7 +56,7 @@ impl QueueWaiter {
 }
 
 impl<Q: QueueKey> QueueWaiters<Q> {
-    /// Sets the waiting policy of queues without one of their own.
+    /// Sets the waiting policy of queues that do not have their own.
     pub(super) fn set_wait(&mut self, wait: Wait) {
         self.policy = wait;
         self.waiting.clear();
@@ -78,7 +78,7 @@ impl<Q: QueueKey> QueueWaiters<Q> {
         self.waiting.get(&queue).cloned()
     }
 
-    /// Returns the waiter of a queue, or of its calls with the policy `once`; creates it on first use.
+    /// Returns the waiter of a queue, or the one for calls with the policy `once`; creates it on first use.
     pub(super) fn waiter(&mut self, queue: Q, once: Option<Wait>, clock: Clock) -> Arc<QueueWaiter> {
         match once {
             None => {

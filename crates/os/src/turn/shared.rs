@@ -23,7 +23,7 @@ const RECENT_TICKS: u64 = 30_000;
 /// After this many consecutive looks that find nothing, the program is assumed to keep polling.
 const IDLE_LOOKS_MAX: u32 = 8;
 
-/// A thread that spins without end lets signals in after this many looks: some hundred microseconds.
+/// A thread that spins indefinitely lets signals in after this many looks: a few hundred microseconds.
 const SIGNAL_LOOKS: u32 = 1024;
 
 pub(super) struct Shared<M, Q> {
@@ -32,7 +32,7 @@ pub(super) struct Shared<M, Q> {
     pub(super) clock: Clock,
     /// Held by the thread that sleeps on the wait set.
     pub(super) driver: Mutex<()>,
-    /// The driver's wait set: `epoll`, and calls of other threads.
+    /// The driver's wait set: `epoll`, and wake-ups by other threads.
     pub(super) wait_set: Arc<WaitSet>,
     /// Watches the machine's files.
     pub(super) epoll: OwnedFd,
@@ -53,14 +53,14 @@ pub(super) struct Shared<M, Q> {
 /// The state behind the machine's lock.
 pub(super) struct Held<M> {
     pub(super) machine: M,
-    /// When the driver's sleep will end by itself; zero while it is awake.
+    /// The time at which the driver's sleep will end by itself; zero while the driver is awake.
     pub(super) sleeps_until: Instant,
     /// The last clock reading, and the tick counter at that time.
     pub(super) recent: (Instant, u64),
 }
 
 impl<M: Machine> Held<M> {
-    /// Returns the time, exact to some microseconds: the tick counter decides when the clock must be read
+    /// Returns the time, exact to a few microseconds: the tick counter determines when the clock must be read
     /// again.
     #[inline]
     pub(super) fn now(&mut self, clock: Clock) -> Instant {
@@ -107,7 +107,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
 
     /// Looks; if nothing is found, drives the machine and looks again. Also returns whether a sleeping driver
     /// must be woken, for an event or for remaining work. `drives` is true for the driver, which does nothing
-    /// else; a call by another thread shows that the program is at work.
+    /// else; a call by another thread shows that the program is active.
     #[inline]
     pub(super) fn look<T>(
         &self,
@@ -144,7 +144,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         (found, has_progress || overtaken)
     }
 
-    /// Waits by the driver's policy and drives the machine meanwhile. The caller holds the driver's lock.
+    /// Waits by the driver's policy, driving the machine during the wait. The caller holds the driver's lock.
     pub(super) fn drive_until<T>(
         &self,
         waiting: &mut Waiting,
@@ -179,7 +179,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
                 self.wait_set.ring();
             }
             let now = self.clock.now();
-            // Bounded, so that a driver that left without a call is noticed before long.
+            // The sleep is bounded, so that a driver that left without a call is noticed soon.
             let most = deadline.since(now).min(Duration::from_millis(20));
             // Release the lock before looking below: the look may call other followers.
             let _ = self
@@ -194,7 +194,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         result
     }
 
-    /// Looks without being the driver, and wakes the driver for what the look found.
+    /// Looks without being the driver, and wakes the driver if necessary.
     #[inline]
     pub(super) fn look_beside<T>(&self, look: &mut impl FnMut(&mut M) -> Option<T>) -> Option<T> {
         let (found, has_progress) = self.look(false, look);
@@ -204,7 +204,7 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         found
     }
 
-    /// Wakes the followers: something has happened.
+    /// Wakes the followers because an event has happened.
     #[inline]
     pub(super) fn call_followers(&self) {
         if self.followers.any() {
@@ -243,8 +243,8 @@ impl<M: Machine, Q: QueueKey> Sleeper<Shared<M, Q>> for Shared<M, Q> {
     fn sleep(&self, _: &Shared<M, Q>, mut timeout: Option<Duration>) {
         {
             let mut held = lock(&self.held);
-            // A drive is bounded, and what it left over is not announced again. A bell that was added after
-            // the others were armed does not ring either.
+            // A drive is bounded, and remaining work is not announced again. A bell that was added after the
+            // others were armed does not ring either.
             if held.machine.has_more() {
                 return;
             }

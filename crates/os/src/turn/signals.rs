@@ -1,15 +1,15 @@
 //! Signals: a wait ends when one of the program's handlers has run, as read(2) does.
 //!
 //! Purpose          a program that interrupts a blocked call by a signal (an alarm, Ctrl-C) gets EINTR; a
-//!                  program whose handlers restart calls (`SA_RESTART`, sigaction(2)) notices nothing.
+//!                  program whose handlers restart calls (`SA_RESTART`, sigaction(2)) is not affected.
 //! Race             a handler that ran while the waiter spins, before it sleeps, would be missed. So signals
-//!                  are blocked while a thread spins. They are delivered at the sleep itself, which installs
-//!                  the thread's own mask (ppoll(2)), or, if it does not sleep soon, now and then
-//!                  ([`Held::deliver_pending`]).
-//! Which signal     for signals that were pending, the action of each is looked up. For a signal that ended a
-//!                  sleep, its number is not known: any handler that is installed and does not restart calls
-//!                  is assumed to have run.
-//! Not covered      faults of the program itself (SIGSEGV and the like): they are never blocked.
+//!                  are blocked while a thread spins. They are delivered during the sleep itself, which
+//!                  installs the thread's own mask (ppoll(2)), or, if the thread does not sleep soon, from
+//!                  time to time ([`Held::deliver_pending`]).
+//! Which signal     for pending signals, the action of each is looked up. The number of a signal that ended a
+//!                  sleep is not known, so any installed handler that does not restart calls is assumed to
+//!                  have run.
+//! Not covered      faults of the program itself (SIGSEGV and similar signals), which are never blocked.
 
 use crate::wait::WaitSet;
 use std::cell::Cell;
@@ -61,8 +61,8 @@ fn all() -> libc::sigset_t {
     }
 }
 
-/// Runs `work` with this thread's signals blocked. Threads started meanwhile inherit the mask and never take
-/// signals.
+/// Runs `work` with this thread's signals blocked. Threads started in the meantime inherit the mask and never
+/// take signals.
 pub fn with_signals_blocked<T>(work: impl FnOnce() -> T) -> T {
     let before = set_mask(&all());
     let done = work();
@@ -190,7 +190,7 @@ mod tests {
             let held = BlockedSignals::new();
             raise(libc::SIGUSR2);
             assert_eq!(RUN.load(Ordering::SeqCst), before, "it waits");
-            // Without the signal this would wait for ever.
+            // Without the signal, this would wait forever.
             sleep(&wait_set, None);
             assert_eq!((RUN.load(Ordering::SeqCst), held.has_ended()), (before + 1, ends));
             drop(held);

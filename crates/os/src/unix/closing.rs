@@ -1,28 +1,28 @@
-//! Closes files whose closing may block for as long as a peer chose.
+//! Closes files for which close(2) may block as long as a peer chooses.
 //!
 //! Problem          the thread that drops the last reference to a file closes it. A TCP socket with SO_LINGER
-//!                  and unsent data blocks the caller of close(2) for the time that its owner set; a file of
-//!                  a FUSE mount, until the program behind the mount answers.
+//!                  and unsent data blocks the caller of close(2) for the time that its owner set; a file on
+//!                  a FUSE mount blocks it until the program behind the mount answers.
 //! Linger           "When the socket is closed as part of exit(2), it always lingers in the background"
 //!                  (socket(7)). So a helper thread copies the descriptor table, waits until the socket is
 //!                  closed elsewhere, and exits: the kernel drops the last reference as part of that exit,
-//!                  which does not block. The helper closes nothing itself, because any file in its copy may
-//!                  linger too.
-//! Copy             for some microseconds the copy also holds every descriptor that the process closes
-//!                  meanwhile, so a port that another thread frees may stay in use that long. Without the
-//!                  copy, close(2) would block the thread for as long as the sender chose, and 64 sockets
+//!                  which does not block. The helper does not close any file itself, because any file in its
+//!                  copy may linger too.
+//! Copy             for a few microseconds, the copy also holds every descriptor that the process closes in
+//!                  the meantime, so a port that another thread frees may stay in use for that time. Without
+//!                  the copy, close(2) would block the thread for as long as the sender chose, and 64 sockets
 //!                  with SO_LINGER of an hour would use up all threads.
 //! Flush            close(2) of a descriptor that was *received* flushes the file, and a FUSE mount may not
-//!                  answer. That blocks one of the `THREADS_MAX` threads, even as the process ends. So only
-//!                  callers receive descriptors, from the process that they call. A descriptor that waits in
-//!                  a socket and was never received is released without a flush.
-//! Bound            [`Closer::is_full`]: while more than `WAITING_MAX` files of a listener's peers wait, the
-//!                  listener accepts no connections. Each listener has a [`Closer`] of its own, so that the
-//!                  peers of one cannot block another.
-//! Shortage         if the system gives no thread, files wait until any listener of this process accepts, or
-//!                  another file is to be closed: both try again for all closers.
+//!                  answer. That blocks one of the `THREADS_MAX` threads, even when the process ends. So only
+//!                  callers receive descriptors, and only from the process that they call. A descriptor that
+//!                  waits in a socket and was never received is released without a flush.
+//! Bound            [`Closer::is_full`]: while more than `WAITING_MAX` files of a listener's peers wait to be
+//!                  closed, the listener accepts no connections. Each listener has its own [`Closer`], so
+//!                  that the peers of one cannot block another.
+//! Shortage         if no thread can be started, files wait until any listener of this process accepts a
+//!                  connection, or until another file must be closed; both retry for all closers.
 //! Old kernels      without close_range(2) (Linux 5.9), or if a sandbox refuses it, lingering sockets block
-//!                  these threads, and no others.
+//!                  these threads, but no others.
 
 use crate::lock;
 use crate::{thread, turn::with_signals_blocked};
@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, LazyLock, Mutex, mpsc};
 
-/// Limit of the threads that close; each uses a second one, which exits for it.
+/// Maximum number of closing threads; each uses a second thread, whose exit closes the file.
 const THREADS_MAX: usize = 64;
 /// Above this many files waiting to be closed, no more peers are accepted.
 const WAITING_MAX: usize = 128;
@@ -51,13 +51,13 @@ struct Closing {
     refuses_threads: bool,
 }
 
-/// The closer for the sockets of processes that this process has called.
+/// The closer for sockets to processes that this process has called.
 static CALLED: LazyLock<Closer> = LazyLock::new(Closer::default);
 
 /// Closers that have files to close but could not start a thread.
 static SHORT: Mutex<Vec<Closer>> = Mutex::new(Vec::new());
 
-/// Tries again to start threads for the closers in [`SHORT`].
+/// Retries to start threads for the closers in [`SHORT`].
 pub(super) fn try_again() {
     let short = std::mem::take(&mut *lock(&SHORT));
     for closer in short {
@@ -117,7 +117,7 @@ impl Closer {
         }
     }
 
-    /// Prevents threads from starting, as if the system were out of them, or allows them again.
+    /// Prevents threads from being started, as if the system were out of threads, or allows this again.
     #[cfg(test)]
     pub(super) fn refuse_threads(&self, refused: bool) {
         lock(&self.0).refuses_threads = refused;
@@ -136,7 +136,7 @@ impl Closing {
     }
 }
 
-/// Starts a thread that takes none of the program's signals. Returns whether it was started; if not, files
+/// Starts a thread that does not receive the program's signals. Returns whether it was started; if not, files
 /// wait for the next call.
 fn spawn(work: impl FnOnce() + Send + 'static) -> bool {
     with_signals_blocked(|| thread::spawn(c"kiban-closing", STACK_BYTES, work)).is_ok()
@@ -168,6 +168,6 @@ fn release(file: OwnedFd) {
 /// be allowed where unshare(2) is not, as in a container; the range given here is empty.
 fn copy_table() {
     let none = libc::c_uint::MAX;
-    // SAFETY: the call closes nothing; afterwards the thread opens nothing, uses no descriptor, and exits.
+    // SAFETY: the call closes no descriptor; afterwards the thread opens and uses no descriptor, and exits.
     unsafe { libc::syscall(libc::SYS_close_range, none, none, libc::CLOSE_RANGE_UNSHARE) };
 }

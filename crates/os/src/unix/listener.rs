@@ -10,12 +10,12 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Length limit of the queue of connections that wait to be accepted.
+/// Maximum length of the queue of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
-/// The most attempts to take a lock file that others remove meanwhile.
+/// Maximum number of attempts to take a lock file that other processes keep removing.
 const LOCKS_MAX: usize = 16;
 
-/// A listening socket at a path, for this user and root.
+/// A listening socket at a path, accessible to this user and root.
 #[derive(Debug)]
 pub struct Listener {
     /// `Some` until it is closed.
@@ -113,8 +113,8 @@ impl Listener {
         for _ in 0..2 * BACKLOG {
             match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => drop(Peer::with(socket, true, self.closer.clone())),
-                // accept(2) on a socket that was shut down and has no caller left; EAGAIN if the socket does
-                // not block.
+                // The error of accept(2) on a socket that was shut down and has no caller left; it is EAGAIN
+                // if the socket does not block.
                 Err(Errno::INVAL | Errno::AGAIN) => return true,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => return false,

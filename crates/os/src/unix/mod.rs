@@ -2,23 +2,23 @@
 //!
 //! Threat           a peer may send open files with its bytes (SCM_RIGHTS, unix(7)). The thread that drops
 //!                  the last reference to such a file closes it, which may block for as long as the sender
-//!                  chose ([`closing`]). Files are dropped by recv(2) without room for them, by recv(2) of
-//!                  data that follows out-of-band data, by close(2) of a socket in which they wait, and by
+//!                  chose ([`closing`]). Files are dropped by recv(2) if it has no room for them, by recv(2)
+//!                  of data that follows out-of-band data, by close(2) of a socket in which they wait, and by
 //!                  close(2) of a listener with connections in which they wait.
-//! Receive          [`Peer`] peeks before it receives. MSG_PEEK adds references and never drops the last one;
-//!                  if it finds an unwanted file, nothing is received and the call fails. SO_OOBINLINE makes
-//!                  out-of-band data visible, too.
+//! Receive          [`Peer`] peeks before it receives. MSG_PEEK adds references and never drops the last one.
+//!                  If the peek finds an unwanted file, nothing is received and the call fails. SO_OOBINLINE
+//!                  makes out-of-band data visible, too.
 //! Close            a socket is shut down, so that nothing more arrives, and drained in the same way. A
 //!                  socket in which a file waits is passed to [`closing`]. So no call here blocks on a peer,
 //!                  and honest peers cost no thread.
-//! Refuse           if no file is wanted, the system is requested to admit none (SO_PASSRIGHTS, Linux 6.16):
-//!                  then sendmsg(2) fails at the peer.
+//! Refuse           if no file is wanted, the system is asked not to admit any (SO_PASSRIGHTS, Linux 6.16);
+//!                  sendmsg(2) then fails at the peer.
 //! Memory           the only files accepted, and only by callers: memfds of shmem ([`is_plain_memory`]).
 //! Names            paths in directories of one user ([`names`]); a listener holds a lock file beside its
 //!                  path.
 //! Access           the user of this process, and root (SO_PEERCRED).
-//! Limits           before Linux 6.10, the thread that closes any socket next also closes the files of
-//!                  sockets that were sent into each other.
+//! Limits           before Linux 6.10, if sockets were sent into each other, the next thread that closes any
+//!                  socket also closes their files.
 
 pub mod closing;
 mod listener;

@@ -1,4 +1,5 @@
-//! The directories for this user's sockets: names by which processes find each other, and sockets of boards.
+//! The directories for this user's sockets: sockets by whose names processes find each other, and sockets of
+//! boards.
 //!
 //! Where            `$XDG_RUNTIME_DIR/kiban`; if that is not set, `/run/kiban` for root and for a user who
 //!                  owns it (a unit's `RuntimeDirectory=`), and `/tmp/kiban-UID` for others. A client
@@ -12,8 +13,8 @@
 //! Boards           [`call`] connects to a board. The directory and the socket are opened first, so that they
 //!                  cannot be replaced between the checks and the connection. The socket must not be a link.
 //!                  It and the process that listens there must belong to the directory's owner: otherwise a
-//!                  user could direct root's clients to another socket of root's. This refuses no board,
-//!                  because a board uses only a directory that its own user owns.
+//!                  user could redirect root's clients to another of root's sockets. This does not exclude
+//!                  any board, because a board uses only a directory that its own user owns.
 //! Scope            a name is valid in one network namespace, whose number is part of the file name: some
 //!                  names are made from addresses, which mean different things in different namespaces.
 //!                  Boards are found from every network namespace.
@@ -28,9 +29,9 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
-/// Length limit of the escaped form of a name, as used in a file name, in bytes.
+/// Maximum length of the escaped form of a name, as used in a file name, in bytes.
 const FORM_BYTES_MAX: usize = 80;
-/// Where a service manager creates the directory of its boards.
+/// The location where a service manager creates the directory for its boards.
 const RUN: &str = "/run/kiban";
 const REMEDY: &str = "set XDG_RUNTIME_DIR to a directory of your own with mode 0700";
 
@@ -64,7 +65,7 @@ pub fn own_folder() -> io::Result<PathBuf> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         validated => return validated.map(|()| folder),
     }
-    // Create nothing in another user's directory.
+    // Do not create anything in another user's directory.
     let above = folder.ancestors().skip(1).find_map(|above| Some((above, std::fs::metadata(above).ok()?)));
     if let Some((place, about)) = above {
         validate_parent(&folder, place, &about, uid)?;
@@ -186,8 +187,8 @@ fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
-/// Connects to a socket in one of the [directories of boards](folders_of_boards), without ever waiting.
-/// `takes_memory`: the board sends memory.
+/// Connects to a socket in one of the [directories of boards](folders_of_boards), without waiting. Set
+/// `takes_memory` if the board sends memory.
 ///
 /// # Errors
 /// `NotFound` and `ConnectionRefused`: there is no listener. `WouldBlock`: too many callers wait to be
@@ -218,7 +219,7 @@ pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Pee
             format!("belongs to user {}, but its directory belongs to user {owner}", socket_about.st_uid);
         return Err(denied(path, &what, remedy));
     }
-    // This path leads to the socket that was checked, even if the name now refers to another file.
+    // This path refers to the socket that was checked, even if the name now refers to another file.
     let way = Path::new("/proc/self/fd").join(socket.as_raw_fd().to_string());
     let peer = Peer::connect(&way, kind, takes_memory)?;
     match rustix::net::sockopt::socket_peercred(&peer)?.uid.as_raw() {

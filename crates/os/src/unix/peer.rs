@@ -14,18 +14,19 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Bytes per read from a socket that is being closed, and the most such reads.
+/// Bytes per read from a socket that is being closed, and the maximum number of such reads.
 const DRAIN_BYTES: usize = 16 << 10;
 const DRAINS_MAX: usize = 64;
-/// `SO_PASSRIGHTS` of Linux 6.16, which the libc crate does not have.
+/// `SO_PASSRIGHTS` of Linux 6.16, which the libc crate does not define.
 const SO_PASSRIGHTS: libc::c_int = 83;
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Returns whether a file is memory that cannot disappear: a memfd of shmem, in which a hole reads as zeros.
 ///
-/// A memfd of huge pages (MFD_HUGETLB) is not: the seal against shrinking allows holes to be punched into it,
-/// and a thread that then touches such a page while the system has no free one is killed (SIGBUS).
+/// A memfd of huge pages (MFD_HUGETLB) can disappear: despite the seal against shrinking, holes can be
+/// punched into it, and if the system then has no free huge page, a thread that touches the hole is killed
+/// (SIGBUS).
 pub fn is_plain_memory(file: BorrowedFd<'_>) -> bool {
     // Checked first, because it does not involve a file system: other files have no seals, and their file
     // system may not answer.
@@ -34,7 +35,7 @@ pub fn is_plain_memory(file: BorrowedFd<'_>) -> bool {
 }
 
 /// Asks the system to refuse files that are sent to a socket, or to the sockets that a listener accepts.
-/// Returns whether it does.
+/// Returns whether the system supports this.
 pub(super) fn refuse_files(socket: BorrowedFd<'_>) -> bool {
     let off: libc::c_int = 0;
     // SAFETY: the option is an int; the call only reads `off`, which outlives it.
@@ -76,12 +77,12 @@ pub struct Peer {
     /// Whether files may wait in the socket.
     pub(super) may_hold_files: bool,
     closer: Closer,
-    /// Held across peek and receive, so that one thread does both.
+    /// A lock held across peek and receive, so that the same thread does both.
     turn: Mutex<()>,
 }
 
 impl Peer {
-    /// Takes a socket that this process created, before another process gets its other end.
+    /// Wraps a socket that this process created; call this before another process gets the other end.
     ///
     /// # Errors
     /// A system call failed.
@@ -104,7 +105,7 @@ impl Peer {
         }
     }
 
-    /// Connects to a listener, without ever waiting for it to accept. `takes_memory`: the listener sends
+    /// Connects to a listener without waiting for it to accept. Set `takes_memory` if the listener sends
     /// memory.
     ///
     /// # Errors
@@ -143,7 +144,7 @@ impl Peer {
     /// Receives bytes, and one file with them if it is memory ([`is_plain_memory`]).
     ///
     /// # Errors
-    /// As [`Peer::receive`]; any other file came with the bytes.
+    /// As [`Peer::receive`]; also if any other file came with the bytes.
     pub fn receive_memory(&self, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let _turn = lock(&self.turn);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -171,7 +172,7 @@ impl Peer {
         Err(io::Error::new(io::ErrorKind::InvalidData, message))
     }
 
-    /// Peeks, and returns how many bytes there are, up to the first file.
+    /// Peeks, and returns the number of bytes before the first file.
     fn peek(&self, into: &mut [u8]) -> io::Result<usize> {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         let mut control = RecvAncillaryBuffer::default();

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A time that no step exceeds unless it wrongly waits for a peer.
+/// A time limit that a step exceeds only if it wrongly waits for a peer.
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 8192;
 
@@ -54,7 +54,7 @@ fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStrea
     far
 }
 
-/// Does work that must not wait for any peer.
+/// Runs work that must not wait for any peer.
 fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, done) = mpsc::channel();
     std::thread::spawn(move || tell.send(work()));
@@ -238,7 +238,7 @@ fn files_left_without_a_thread_are_closed_at_the_next_accept() {
     drop(peer);
     drop(caller);
     listener.closer.refuse_threads(false);
-    // Nobody calls the first listener again; the accept on the second one starts the thread.
+    // No process calls the first listener again; the accept on the second one starts the thread.
     assert!(beside.accept().is_ok_and(|caller| caller.is_none()));
     assert!(is_closed(far));
 }
@@ -285,7 +285,7 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
         for error in bad.into_iter().filter_map(Result::err) {
             assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         }
-        // Callers reach the listener that was opened.
+        // Callers reach the listener that is open.
         let listener = good.into_iter().flatten().next().expect("one of them");
         let _caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         assert!(listener.accept().expect("it accepts").is_some());

@@ -1,14 +1,14 @@
 //! Measures the cost of a sleep on this machine.
 //!
-//! Method           two threads, [`ROUNDS`] times: one sleeps on an eventfd; the other waits until the first
-//!                  sleeps, then rings its bell. Measured are the latency from the ring until the sleeper
-//!                  looks, the sleeper's CPU time, and the length of the ringer's call. Then [`NAPS`] timed
-//!                  sleeps measure how late they end.
-//! Statistics       disturbances only lengthen a measurement, so the lower quartile counts. The waiter starts
-//!                  with these values and keeps updating them; bounds exclude the extreme values of a
+//! Method           two threads run [`ROUNDS`] rounds: one sleeps on an eventfd; the other waits until the
+//!                  first sleeps, then rings its bell. This measures the latency from the ring until the
+//!                  sleeper looks, the sleeper's CPU time, and the duration of the ringer's call. Then
+//!                  [`NAPS`] timed sleeps measure how late such sleeps end.
+//! Statistics       disturbances only lengthen a measurement, so the lower quartile is used. The waiter
+//!                  starts with these values and keeps updating them; bounds exclude the extreme values of a
 //!                  disturbed machine.
-//! Once             per process, before the first wait: takes some milliseconds.
-//! Limits           with only one CPU, no thread can spin for a peer, and there is nothing to measure:
+//! Once             once per process, before the first wait; this takes a few milliseconds.
+//! Limits           with only one CPU, no thread can spin for a peer, so nothing is measured; see
 //!                  [`ONE_CPU`].
 
 use super::sleepers::{self, EventSleeper, Sleeper, set_min_timer_slack};
@@ -22,7 +22,8 @@ use std::time::Duration;
 const ROUNDS: usize = 40;
 const NAPS: usize = 15;
 
-/// On one CPU, ringing is a context switch: measured as 4 us for both directions, latency and CPU time alike.
+/// On one CPU, ringing is a context switch, measured as 4 us for both directions, for latency as well as CPU
+/// time.
 const ONE_CPU: Costs = Costs {
     wake: Duration::from_micros(2),
     sleep: Duration::from_micros(2),
@@ -79,7 +80,7 @@ fn measure(cpus: [usize; 2]) -> Option<Costs> {
         };
         let place = Measurement { bell: &bell, sleeper: &sleeper, clock, rung: &rung };
         let ringer = start(cpus[0], ring, place).ok()?;
-        // If the sleeper's thread cannot be started, the ringer ends without waking any thread.
+        // If the sleeper's thread cannot be started, the ringer returns without waking any thread.
         let slept = start(cpus[1], sleep, place).ok().and_then(|slept| slept.join().ok());
         Some((slept?, ringer.join().ok()?))
     })?;
@@ -149,7 +150,7 @@ fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
 }
 
 /// Measures how late timed sleeps end. Returns the usual and the unusual lateness: a third of the sleeps end
-/// earlier than the first, two thirds earlier than the second; the rest may be disturbances.
+/// earlier than the first value, and two thirds earlier than the second; the rest may be disturbances.
 fn naps(clock: &Clock) -> (Duration, Duration) {
     let fallback = Costs::default();
     let Ok(sleeper) = EventSleeper::new() else {
@@ -176,8 +177,8 @@ fn usual(nanos: &mut [u64]) -> Option<Duration> {
     nanos.get(nanos.len() / 4).map(|&nanos| bounded(nanos))
 }
 
-/// Clamps a measurement to 0.5 us to 500 us. No machine wakes a thread faster; one that takes longer was
-/// disturbed.
+/// Clamps a measurement to 0.5 us to 500 us. No machine wakes a thread faster; if it takes longer, the
+/// machine was disturbed.
 fn bounded(nanos: u64) -> Duration {
     Duration::from_nanos(nanos.clamp(500, 500_000))
 }

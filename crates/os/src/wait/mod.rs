@@ -1,21 +1,23 @@
 //! Waiting in real time: the driver of [`kiban_base::Waiter`].
 //!
-//! Purpose          the latency of spinning if something comes soon, the CPU time of sleeping if it does not.
+//! Purpose          combine the latency of spinning, if something arrives soon, with the CPU time of
+//!                  sleeping, if not.
 //! Sleepers         [`EventSleeper`] sleeps on an eventfd; [`FutexSleeper`] on the bell's own word, which may
-//!                  lie in memory shared by two processes.
-//! Order            arm the bell, look again, sleep, disarm, look ([`kiban_base::Bell`]): no wake-up is lost.
+//!                  be in memory shared by two processes.
+//! Order            arm the bell, look again, sleep, disarm, look ([`kiban_base::Bell`]), so that no wake-up
+//!                  is lost.
 //! Lost core        a jump of the tick counter inside the spin loop means that the core was lost, if the
 //!                  thread has also been switched away involuntarily ([`switched_away`]). This is reported to
 //!                  the decision code. As long as the counter does not jump, no system call is made.
-//! Sharing          a thread that spins without end or for a fixed time offers its processor to others now
-//!                  and then ([`YieldLimiter`]), because the thread it waits for may be among them. The
-//!                  adaptive policy spins briefly, and learns from losing the core.
-//! Costs            [`costs`] are measured once per process (some ms); every wake-up updates the waiter's
+//! Sharing          a thread that spins indefinitely or for a fixed time yields its processor from time to
+//!                  time ([`YieldLimiter`]), because the thread that it waits for may need it. The adaptive
+//!                  policy spins briefly, and learns from losing the core.
+//! Costs            [`costs`] are measured once per process (a few ms); every wake-up updates the waiter's
 //!                  estimates.
 //! Limits           one thread at a time waits with one [`Waiting`]; it may move to another thread between
 //!                  two waits.
-//! Not implemented  waiting on a cache line (UMWAIT, MONITORX): not available to guests, and it saves only
-//!                  one system call.
+//! Not implemented  waiting on a cache line (UMWAIT, MONITORX), which is not available to guests and saves
+//!                  only one system call.
 
 mod calibrate;
 mod offers;

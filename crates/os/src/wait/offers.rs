@@ -4,12 +4,12 @@ use crate::clock::machine_nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A spin is long once it has found nothing for this time.
+/// A spin counts as long once it has found nothing for this time.
 pub const LONG: Duration = Duration::from_micros(5);
-/// Interval of offers during a long spin. If no other thread wants the processor, an offer costs a third of
-/// that.
+/// Interval between offers during a long spin. If no other thread wants the processor, an offer costs a third
+/// of this interval.
 pub(super) const OFFER: Duration = Duration::from_micros(1);
-/// An offer that took longer than this gave a time slice to a thread that the spinner does not wait for.
+/// An offer that took longer than this has given a time slice to a thread that the spinner does not wait for.
 const SLICE: Duration = Duration::from_millis(1);
 /// The spinner loses at most 1/`PAUSE` of its time to such slices.
 const PAUSE: u64 = 16;
@@ -17,17 +17,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Offers of the processor to other threads during a long spin.
 ///
-/// The thread that is waited for may want this processor. Without an offer it would run only after the
-/// spinner's time slice, milliseconds later; with one it runs at once. An unrelated thread would keep the
-/// processor for a time slice of its own. So after an offer that took that long, no offers are made for
-/// sixteen times as long, and for twice the last pause if a retry soon after it ends the same way.
+/// The thread that is waited for may want this processor. Without an offer, that thread would run only after
+/// the spinner's time slice, milliseconds later; with one, it runs at once. But an unrelated thread would
+/// keep the processor for a whole time slice. So after an offer that took that long, no offers are made for
+/// sixteen times as long. If a retry soon after this pause has the same result, the next pause is twice as
+/// long.
 ///
 /// For use by one thread at a time. Threads that share one value use each other's measurements.
 #[derive(Debug, Default)]
 pub struct YieldLimiter {
     /// Earliest time of the next offer, in nanoseconds of CLOCK_MONOTONIC.
     pub(super) next: AtomicU64,
-    /// End of the last pause, in nanoseconds of CLOCK_MONOTONIC; `pause` is its length in nanoseconds.
+    /// End of the last pause, in nanoseconds of CLOCK_MONOTONIC; `pause` is the pause's length in
+    /// nanoseconds.
     paused_until: AtomicU64,
     pause: AtomicU64,
 }

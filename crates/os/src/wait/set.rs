@@ -1,12 +1,13 @@
 //! The set of files and bells that a driver sleeps on, and how other threads wake it.
 //!
-//! Sleep            on the files of links and programs, under any waiting policy. Files are polled only
-//!                  during a sleep (ppoll(2)): a permanent registration (epoll) would cost the sender a call
-//!                  for every packet, even if no thread sleeps. A driver of many files has them watched by an
-//!                  epoll, and puts that epoll into the set ([`crate::turn`]).
-//! Signals          a thread that holds signals back passes its own mask, which applies during the sleep.
+//! Sleep            a driver sleeps on the files of links and programs, under any waiting policy. Files are
+//!                  polled only during a sleep (ppoll(2)): a permanent registration (epoll) would cost the
+//!                  sender a call for every packet, even if no thread sleeps. A driver with many files
+//!                  watches them with an epoll, and puts that epoll into the set ([`crate::turn`]).
+//! Signals          a thread that blocks signals passes its original mask, which applies during the sleep.
 //! Bells            in shared memory are armed together with the set's own bell.
-//! Wake             [`Waker`], from any thread: a flag, and an event if the driver sleeps.
+//! Wake             [`Waker`], can be used from any thread: it sets a flag, and signals an event if the
+//!                  driver sleeps.
 
 use super::sleepers::{Doorbell, EventSleeper, Sleeper};
 use crate::clock::machine_nanos;
@@ -62,8 +63,7 @@ impl WaitSet {
         lock(&self.files).push((whose, file));
     }
 
-    /// Watches a link's file for reading until [`WaitSet::forget`], in place of the file that the link had
-    /// before.
+    /// Watches a link's file for reading until [`WaitSet::forget`], instead of the link's previous file.
     pub fn watch_link(&self, number: usize, file: Option<BorrowedFd<'_>>) {
         self.forget(number);
         if let Some(file) = file {
@@ -136,8 +136,8 @@ impl Sleeper<WaitSet> for WaitSet {
 }
 
 impl WaitSet {
-    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; the thread has the signal mask
-    /// `mask` meanwhile, if there is one. Returns whether a signal handler ended the sleep.
+    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; during the sleep, the thread has the
+    /// signal mask `mask`, if one is given. Returns whether a signal handler ended the sleep.
     pub(crate) fn sleep_with(&self, timeout: Option<Duration>, mask: Option<&libc::sigset_t>) -> bool {
         let mut list: SmallVec<[libc::pollfd; 16]> =
             lock(&self.files).iter().map(|(_, file)| *file).collect();

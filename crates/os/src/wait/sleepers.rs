@@ -1,4 +1,4 @@
-//! How a thread sleeps until its bell is rung: on an eventfd, or on the bell's word.
+//! Ways for a thread to sleep until its bell is rung: on an eventfd, or on the bell's word.
 
 use crate::clock::machine_nanos;
 use kiban_base::Bell;
@@ -34,7 +34,7 @@ pub fn ring(sleeper: &impl Sleeper, bell: &Bell) {
 pub trait Doorbell {
     /// Arms the bell, as [`Bell::arm`].
     fn arm(&self);
-    /// Disarms the bell, as [`Bell::disarm`]; of several bells, returns when the first was rung.
+    /// Disarms the bell, as [`Bell::disarm`]; if there are several bells, returns when the first was rung.
     fn disarm(&self) -> Option<u64>;
 }
 
@@ -49,7 +49,7 @@ impl Doorbell for Bell {
     }
 }
 
-/// Sleeps on an eventfd: a file descriptor that others can poll too.
+/// Sleeps on an eventfd: a file descriptor that other code can poll, too.
 #[derive(Debug)]
 pub struct EventSleeper {
     event: OwnedFd,
@@ -96,7 +96,7 @@ pub struct FutexSleeper;
 
 impl Sleeper for FutexSleeper {
     fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
-        // Not a private futex, because the bell may lie in memory shared by two processes. On an error the
+        // Not a private futex, because the bell may be in memory shared by two processes. On an error the
         // sleep ends early.
         let flags = futex::Flags::empty();
         let _ = futex::wait(bell.word(), flags, <Bell>::SLEEP_WHILE, timeout.map(timespec).as_ref());
@@ -108,7 +108,7 @@ impl Sleeper for FutexSleeper {
 
 /// Converts a duration to the form that system calls take.
 pub fn timespec(length: Duration) -> Timespec {
-    // Capped: a length that exceeds any uptime is as good as infinite.
+    // The length is capped: one that exceeds any uptime is as good as infinite.
     Timespec { tv_sec: length.as_secs().min(1 << 40) as i64, tv_nsec: length.subsec_nanos().into() }
 }
 
@@ -116,7 +116,7 @@ pub fn timespec(length: Duration) -> Timespec {
 pub fn set_min_timer_slack() {
     thread_local!(static DONE: Cell<bool> = const { Cell::new(false) });
     if !DONE.replace(true) {
-        // If this fails, sleeps end later, and the waiter learns that.
+        // If this fails, sleeps end later, and the waiter adapts to that.
         let _: Result<(), Errno> = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     }
 }

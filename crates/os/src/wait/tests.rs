@@ -112,8 +112,8 @@ fn a_late_wake_up_does_not_disturb_the_next_sleep() {
     assert!(clock.now() >= deadline, "it looked once more and slept on");
 }
 
-/// Two threads on one CPU exchange messages by polling. Each counts its looks per message; returns the larger
-/// of the two medians.
+/// Two threads on one CPU exchange messages by polling. Each thread counts its looks per message. Returns the
+/// larger of the two medians.
 fn looks_for_an_answer(cpu: usize) -> u64 {
     const MESSAGES: usize = 100;
     let clock = Clock::new();
@@ -149,7 +149,7 @@ fn a_spinner_yields_its_processor_to_the_thread_it_waits_for() {
     let cpus = allowed_cpus().expect("a thread may ask for its own CPUs");
     let cpu = *cpus.last().expect("it has one");
     // A thread that spins through a whole time slice looks more than ten thousand times. Other work may
-    // disturb the measurement, so the best of several runs counts.
+    // disturb the measurement, so the best of several runs is used.
     let looks = || (0..20).map(|_| looks_for_an_answer(cpu));
     assert!(looks().any(|looks| looks < 3000), "{:?}", looks().collect::<Vec<_>>());
 }
@@ -171,7 +171,7 @@ fn offers_pause_after_slices_that_others_kept() {
     // each other, even if short offers come in between.
     assert_eq!([away(0, 3 * MS), away(5 * MS, 3 * MS)], [48 * MS, 96 * MS]);
     assert_eq!([away(MS, 300), away(MS, 300), away(MS, 3 * MS)], [1000, 1000, 192 * MS]);
-    // If no slice follows within the length of the last pause, the next pause has its first length again.
+    // If no slice follows within the length of the last pause, the next pause has its initial length again.
     (0..200).for_each(|_| assert_eq!(away(MS, 300), 1000));
     assert_eq!(away(0, 3 * MS), 48 * MS);
     assert_eq!(away(0, 900_000 * MS), 10_000 * MS, "no longer than that");

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// switch to another thread and back takes more.
 const JUMP: Duration = Duration::from_micros(5);
 
-/// A waiter in real time, with its learnt estimates.
+/// A waiter in real time, with the estimates that it has learned.
 #[derive(Debug)]
 pub struct Waiting {
     clock: Clock,
@@ -26,12 +26,12 @@ pub struct Waiting {
 
 impl Waiting {
     /// Returns a waiter that uses the costs of sleeping on this machine; the first one in a process measures
-    /// them (some ms).
+    /// them (a few ms).
     pub fn new(wait: Wait, clock: Clock) -> Waiting {
         Self::with_costs(wait, clock, calibration().costs)
     }
 
-    /// Returns a waiter with the caller's costs, for example another price of latency.
+    /// Returns a waiter with costs given by the caller, for example with a different price of latency.
     pub fn with_costs(wait: Wait, clock: Clock, costs: Costs) -> Waiting {
         let Calibration { scale, .. } = calibration();
         let ticks_per_nano = 1.0 / scale.nanos_per_tick();
@@ -131,7 +131,7 @@ impl Waiting {
                 offered = false;
                 self.switches = switched_away();
             }
-            // After losing the core, a look usually finds something, so this is checked before `found`.
+            // After the core was lost, a look usually finds something, so check this before `found`.
             else if passed > self.jump_ticks && self.core_was_taken() {
                 let lost = Duration::from_nanos((passed as f64 / self.ticks_per_nano) as u64);
                 self.waiter.on_preempted(self.clock.now(), lost);
@@ -173,7 +173,7 @@ impl Waiting {
         sleeper.sleep(bell, timeout);
         let evidence = bell.disarm().map_or(Evidence::Unrung, |at| Evidence::Rung { at: self.clock.at(at) });
         let found = look();
-        // Switches until here belong to the sleep, not to spinning.
+        // Switches up to this point belong to the sleep, not to spinning.
         self.switches = switched_away();
         (found, evidence)
     }

@@ -1,4 +1,4 @@
-//! A socket whose close takes as long as its owner chose (SO_LINGER). Tests of other crates use it too.
+//! A socket whose close takes as long as its owner chose (SO_LINGER). Tests in other crates use it, too.
 
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,8 @@ use std::time::Duration;
 /// Creates a socket whose close(2) blocks for up to an hour because its peer reads nothing. Returns it with
 /// the peer, whose reads time out after `patience`.
 ///
-/// A process that is forked meanwhile may hold the last reference in the child, and then blocks in its exec.
+/// If a process is forked in the meantime, the child may hold the last reference, and then blocks in its
+/// exec.
 pub(crate) fn lingering(patience: Duration) -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback is there");
     // Limits the buffers, so that hundreds of these sockets need little memory.

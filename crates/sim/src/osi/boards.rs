@@ -51,7 +51,7 @@ impl Medium {
 pub struct Setup {
     /// How the systems are connected.
     pub join: Medium,
-    /// Bytes of a data element, in either direction.
+    /// Length of a data element, in either direction, bytes.
     pub fdata_bytes: usize,
     /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
     pub tpdu_bytes: usize,
@@ -145,7 +145,7 @@ pub struct Boards {
 }
 
 impl Boards {
-    /// Boards without an association; the initiator is side 0.
+    /// Creates boards without an association; the initiator is side 0.
     pub fn new(setup: &Setup) -> Boards {
         let lines = match setup.join {
             Medium::Loopback => None,
@@ -234,7 +234,7 @@ impl Boards {
     /// Establishes the association.
     ///
     /// # Errors
-    /// The failure that the initiator reported, or that the connect did not end.
+    /// The failure that the initiator reported, or that the connect did not complete.
     pub fn connect(&mut self) -> Result<(), Failure> {
         self.sides[0].user.connect(self.sides[0].end.machine());
         self.begin();
@@ -244,7 +244,7 @@ impl Boards {
     /// Performs one job.
     ///
     /// # Errors
-    /// The failure that the initiator reported, or that the job did not end.
+    /// The failure that the initiator reported, or that the job did not complete.
     pub fn job(&mut self, job: Job) -> Result<Outcome, Failure> {
         let Side { end, user, .. } = &mut self.sides[0];
         user.start(job, end.machine());

@@ -1,15 +1,15 @@
-//! The cost of processing on the OSI board of paper \[5\]: one set of constants, and the account of the time
+//! The cost of processing on the OSI board of paper \[5\]: one set of constants, and the record of the time
 //! spent.
 //!
-//! Upper     one processor for all tasks above the lower module. A task that receives a unit pays for a turn:
-//!           scheduling, the primitive, the header. FTAM and presentation also pay for ASN.1, and the host
-//!           interface for each byte that crosses the host's bus. There are no other per-byte costs, because
-//!           the board copies nothing.
+//! Upper     one processor runs all tasks above the lower module. A task that receives a unit is charged for
+//!           a turn: scheduling, the primitive, the header. FTAM and presentation are also charged for ASN.1,
+//!           and the host interface for each byte that crosses the host's bus. There are no other per-byte
+//!           costs, because the board copies no data.
 //! Polls     while the lower module has no room, the task above it polls (the paper's explanation of figure
-//!           3): it is charged all time in which no other task works.
-//! Lower     a processor of its own (the X.25 board that the paper reused): each frame with a data packet
-//!           costs a fixed time, as the paper says. It processes one frame while the line sends another.
-//!           Acknowledgements cost nothing.
+//!           3), and is charged for all time in which no other task works.
+//! Lower     the lower module has its own processor (on the X.25 board that the paper reused). Each frame
+//!           with a data packet costs a fixed time, as the paper says. It processes one frame while the line
+//!           sends another. Acknowledgements are free.
 
 use crate::cost::Origin;
 use kiban_osi::stack::meter::{Meter, Task};
@@ -22,7 +22,7 @@ pub struct Costs {
     pub turn: Duration,
     /// Encoding or decoding one data unit in FTAM or presentation, in addition to the turn.
     pub coding: Duration,
-    /// A byte between host and board, in picoseconds.
+    /// Moving a byte between host and board, in picoseconds.
     pub host_byte_ps: u64,
     /// One poll of the lower module for room, by the task above it.
     pub poll: Duration,
@@ -30,7 +30,7 @@ pub struct Costs {
     pub block: Duration,
     /// Bytes that the lower module can hold for sending.
     pub module_bytes: usize,
-    /// Bytes that may wait before the lower module; beyond that the host interface accepts no more.
+    /// Bytes that may wait for the lower module; beyond that, the host interface accepts no more.
     pub upper_bytes: usize,
 }
 
@@ -82,7 +82,7 @@ pub const CONSTANTS: [Constant; 7] = [
     Constant {
         name: "poll",
         value: |costs| micros(costs.poll),
-        origin: Origin::Assumed("short; idle time is filled with polls whatever the length of one"),
+        origin: Origin::Assumed("short; polls fill all idle time, whatever the length of one poll"),
     },
     Constant {
         name: "block",
@@ -126,8 +126,8 @@ impl Costs {
     }
 }
 
-/// How long each task has worked, in the order of [`Task::ALL`]: by a model, by a tick source, or not
-/// measured.
+/// How long each task has worked, in the order of [`Task::ALL`]: according to a model or a tick source, or
+/// not measured.
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) costs: Option<Costs>,

@@ -1,11 +1,12 @@
 //! Files over a board's own TCP: one side of an association in TPKTs (RFC 1006), as a program of a world.
 //!
-//! Goal      the same OSI stack as on the serial line, over a TCP session, whatever connects the boards.
+//! Goal      run the same OSI stack as on the serial line over a TCP session, however the boards are
+//!           connected.
 //! Steps     the initiator connects, associates, does one job, releases, closes. The responder serves
 //!           one initiator.
-//! Limits    data that TCP does not accept waits in the OSI stack, which then neither requests more from its
-//!           user nor reads more.
-//! Left out  the layers' own timers: programs have none, and TCP ends a silent connection.
+//! Limits    data that TCP does not accept waits in the OSI stack, which then neither requests more data from
+//!           its user nor reads from TCP.
+//! Left out  the timers of the layers: programs have no timers, and TCP ends a silent connection.
 
 use super::user::User;
 use crate::program::Program;
@@ -80,7 +81,7 @@ impl Peer {
     }
 
     fn opened(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
-        // A request must not wait for the acknowledgement of the one before.
+        // A request must not wait for the acknowledgement of the previous one.
         let _ = host.set_nagle(stream, tcp::Nagle::Off);
         self.stream = Some(stream);
         match self.role {
@@ -89,7 +90,7 @@ impl Peer {
         }
     }
 
-    /// Moves what can be moved between TCP and the user.
+    /// Moves as much data as possible between TCP and the user.
     fn turn(&mut self, host: &mut Host<'_>, now: Instant) {
         let Some(stream) = self.stream.filter(|_| !self.is_closed) else { return };
         while self.read(stream, host, now) | self.work(now) | self.write(stream, host) {}

@@ -1,10 +1,10 @@
 //! One direction of a synchronous serial line: frames in transit, as HDLC transmits them.
 //!
-//! Length    a frame takes its octets, two octets of FCS, one flag, which ends it and starts the
-//!           next, and every bit that zero insertion adds, computed from the frame's bits (ISO/IEC 13239
-//!           §4.3). Between frames flags are sent; they cost nothing, but the next frame starts after the
-//!           last one has ended.
-//! Errors    impairments apply to the frame including its FCS, so that the receiver's FCS check drops
+//! Length    a frame takes its octets, two octets of FCS, one flag (which ends it and starts the next), and
+//!           every bit that zero insertion adds, computed from the frame's bits (ISO/IEC 13239 §4.3). While
+//!           idle, the line sends flags; a new frame does not wait for these, but it does wait for the
+//!           previous frame to end.
+//! Errors    impairments apply to the frame including its FCS, so that the receiver's FCS check discards
 //!           damaged frames. A serial line has loss and bit errors, but neither duplication nor reordering.
 
 use kiban_base::{Instant, SimRng};
@@ -131,8 +131,8 @@ fn stuffed_bits(frame: &[u8]) -> u64 {
     stuffed
 }
 
-/// The zeros inserted in an octet and its trailing ones, by the number of ones before the octet, and by the
-/// octet.
+/// The number of zeros inserted in an octet, and its number of trailing ones, indexed by the number of ones
+/// before the octet and by the octet.
 static STUFFING: [[[u8; 2]; 256]; 5] = {
     let mut table = [[[0; 2]; 256]; 5];
     let mut at = 0;

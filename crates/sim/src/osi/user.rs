@@ -14,10 +14,10 @@ const UNITS: FunctionalUnits = FunctionalUnits::READ
     .with(FunctionalUnits::LIMITED_FILE_MANAGEMENT)
     .with(FunctionalUnits::GROUPING);
 
-/// Associations that may hold a file at the same time; a simulation has only one.
+/// Number of associations that may hold a file at the same time; a simulation has only one.
 const HOLDERS_MAX: usize = 4;
 
-/// An authenticator that admits everyone.
+/// An authenticator that admits every user.
 struct Open;
 
 impl Authenticator for Open {

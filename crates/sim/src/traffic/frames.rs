@@ -1,11 +1,11 @@
-//! Units over AAL5: a source that cuts them into frames and cells, and a sink that detects which arrived
-//! whole.
+//! Units over AAL5: a source that cuts units into frames and cells, and a sink that detects which units
+//! arrived whole.
 //!
 //! Unit      a picture or a packet of audio, which is useful only as a whole. It is sent in frames of at most
 //!           `frame_octets_max`.
 //! Frame     starts with the number of its unit, the time at which the unit was ready, its own number within
-//!           the unit and the number of frames; the rest is filled so that no two cells are alike.
-//! Limits    a frame that has collected more cells than the longest frame has is dropped with all cells up to
+//!           the unit and the number of frames; the rest is filled so that all cells differ.
+//! Limits    if a frame collects more cells than the longest frame has, it is dropped with all cells up to
 //!           the next end mark.
 
 use super::{Outlet, Shared, Unit};
@@ -29,7 +29,7 @@ pub struct FrameSource {
     end: Instant,
     meter: Option<Meter>,
     clock: SlotClock,
-    /// Cells of the current unit, each with whether it ends a frame.
+    /// The cells of the current unit, each with a flag that marks the end of a frame.
     cells: VecDeque<([u8; CELL_PAYLOAD_BYTES], bool)>,
     /// When the unit was ready.
     ready: Instant,
@@ -123,7 +123,7 @@ impl Terminal for FrameSource {
                 self.advance();
             }
             let earliest = self.meter.as_ref().map_or(Instant::ZERO, Meter::earliest).max(self.ready);
-            // If the source does not use a slot, it cannot use it later. So compute the next slot on a copy
+            // A slot that is not used when it is due cannot be used later. So compute the next slot on a copy
             // of the clock, and keep the copy only if the slot is used now.
             let mut clock = self.clock.clone();
             clock.skip_to(earliest);

@@ -1,15 +1,15 @@
-//! A ledger: which cells of a flow were sent, and which of them arrived when.
+//! A ledger of a flow: records which cells were sent, and which arrived when.
 //!
 //! Cells have no numbers, so they are identified by their payloads, which sources make unique. A network
-//! keeps the order within a circuit, so cells sent before one that arrives are lost if they have not arrived.
-//! The loss counters of the sources and sinks themselves are not used.
+//! keeps the order within a circuit, so when a cell arrives, all earlier cells that have not arrived are
+//! lost. The loss counters of the sources and sinks themselves are not used.
 
 use kiban_base::Instant;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How far ahead in the log an arriving cell is searched for: further than all queues and lines can hold.
+/// How far ahead in the log to search for an arriving cell: further than all queues and lines can hold.
 const AHEAD_MAX: usize = 1 << 17;
 
 /// Events since the last call of `take`.

@@ -1,7 +1,7 @@
-//! Traffic without feedback: streams of a constant rate over AAL1; pictures, audio and data over AAL5.
+//! Traffic without feedback: constant-rate streams over AAL1; pictures, audio and data over AAL5.
 //!
-//! Goal      the flows of a remote lecture (paper \[2\], §4), each from a seed, with a ledger that records
-//!           the fate of each cell.
+//! Goal      the flows of a remote lecture (paper \[2\], §4), each generated from a seed, with a ledger that
+//!           records what happened to each cell.
 //!
 //! ```text
 //! program (when, how many octets) ► FrameSource ► cells ...  network ... FrameSink ► units that came whole
@@ -9,9 +9,9 @@
 //!                                        └────────► Ledger: sent ◄──────────┘ arrived, lost, how late
 //! ```
 //!
-//! Shape     each end is a [`Terminal`](crate::Terminal) with a line of its own. A source sends at the rate
-//!           of its line, or shaped to a contract.
-//! Left out  real sound and pictures: the contents are numbers, so that no two cells are alike.
+//! Shape     each end is a [`Terminal`](crate::Terminal) with its own line. A source sends at the rate of its
+//!           line, or is shaped to a contract.
+//! Left out  real sound and pictures: the contents are numbers chosen so that all cells differ.
 
 mod frames;
 mod ledger;

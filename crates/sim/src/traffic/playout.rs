@@ -1,10 +1,11 @@
-//! Playout of a stream at the far end: a buffer that is read at a rate controlled by its own level (I.363.1
+//! Playout of a stream at the far end: a buffer whose read rate is controlled by its fill level (I.363.1
 //! §2.5.2.2).
 //!
-//! Look      the level is measured just before octets are added, at most once per [`LOOK`]. Octets that
-//!           arrive in matrices make the level a sawtooth; its lower edge moves only if the clocks differ.
-//! Begin     reading begins once [`ALLOWANCE`] of octets is buffered; that level is the target.
-//! Rate      the average of the last quarter of the time; before that, the loop is settling.
+//! Look      the level is measured just before octets are added, at most once per [`LOOK`]. If octets arrive
+//!           in matrices, the level is a sawtooth whose lower edge moves only if the clocks differ.
+//! Begin     reading begins once octets for [`ALLOWANCE`] are buffered; that level is the target.
+//! Rate      the reported rate is the average over the last quarter of the time; before that, the loop is
+//!           settling.
 //! Bounds    the rate stays within [`TOLERANCE_PPM`]; an underrun of the buffer is counted, and it is filled
 //!           again; octets beyond [`ROOM`] are dropped and counted.
 
@@ -12,21 +13,21 @@ use kiban_atm::aal1::Adaptive;
 use kiban_base::Instant;
 use std::time::Duration;
 
-/// Delay variation that the buffer takes before it runs empty.
+/// Delay variation that the buffer absorbs before it runs empty.
 const ALLOWANCE: Duration = Duration::from_millis(20);
-/// The most that the buffer holds, as playing time.
+/// Capacity of the buffer, as playing time.
 const ROOM: Duration = Duration::from_millis(500);
-/// The least time between two measurements of the level.
+/// Minimum time between two measurements of the level.
 const LOOK: Duration = Duration::from_millis(2);
-/// The greatest deviation of the rate from the nominal one.
+/// Maximum deviation of the rate from the nominal rate.
 const TOLERANCE_PPM: u32 = 1000;
-/// The most records of read positions; when there are more, every second one is dropped.
+/// Maximum number of recorded read positions; if there are more, every second one is dropped.
 const MARKS_MAX: usize = 512;
 
 /// The result of a clock recovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovered {
-    /// By how much the octets were read faster than nominal, over the last quarter of the time, in parts per
+    /// By how much the read rate exceeded the nominal rate over the last quarter of the time, in parts per
     /// million.
     pub ppm: f64,
     /// By how much the buffer fell below its intended level, milliseconds.
@@ -157,7 +158,7 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// Octets arrive `lot` at a time, at a rate that is off by `ppm`; the n-th arrival is delayed by
+    /// Octets arrive `lot` at a time, at a rate that deviates by `ppm`; the n-th arrival is delayed by
     /// `late(n)` nanoseconds.
     fn recovered(ppm: f64, lot: usize, late: impl Fn(u64) -> u64) -> Recovered {
         let mut playout = Playout::new(2_048_000, Duration::from_secs(1));
@@ -196,8 +197,9 @@ mod tests {
         let found = recovered(50.0, 470, jitter);
         assert!((found.ppm - 50.0).abs() < 10.0 && found.slips == 0, "{found:?}");
         // The level moves by the whole jitter, plus up to half of it until the mean level equals the target,
-        // which was set from a single measurement. It also moves by what the source gains before the integral
-        // has converged: with a double pole at 2 s, 50 ppm gain at most 50 ppm · 2 s / e.
+        // which was set from a single measurement. It also moves by the amount that the source gains before
+        // the integral has converged: with a double pole at 2 s, a deviation of 50 ppm gains at most 50 ppm ·
+        // 2 s / e.
         let most = 1.5 * most_ms + 50e-3 * 2.0 / std::f64::consts::E;
         let moved = found.above_ms + found.below_ms;
         assert!((0.9 * most_ms..most).contains(&moved), "{moved} {most}: {found:?}");

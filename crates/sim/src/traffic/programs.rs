@@ -1,22 +1,21 @@
-//! When a source has data to send, and how much.
+//! Traffic programs: when a source has data to send, and how much.
 //!
 //! Pictures  Motion-JPEG: one picture per 1/fps, each coded independently. A scene lasts 0.5 to 1.5 times
-//!           `scene`; its level is drawn uniformly from one of the ranges, and its pictures differ from it by
-//!           up to `spread`, half of which is carried over to the next picture. Ranges are rates on the line,
-//!           as paper \[2\] gives them, including cell headers.
+//!           `scene`, and its rate is drawn uniformly from one of the ranges. The pictures of a scene differ
+//!           from this rate by up to `spread`; half of a picture's difference carries over to the next one.
+//!           Ranges are rates on the line, as paper \[2\] gives them, including cell headers.
 //! Assumed   all of this except the ranges, because no traces of the lecture were published.
-//! Exact     no function of a maths library is called, so that a seed gives the same traffic on every
-//!           machine.
+//! Exact     no maths library functions are called, so that a seed gives the same traffic on every machine.
 
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_base::{Instant, SimRng};
 use std::time::Duration;
 
-/// Data to be sent at a given time.
+/// An amount of data to be sent at a given time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// When it is passed to the sender.
+    /// The time at which it is passed to the sender.
     pub at: Instant,
     /// Its octets.
     pub octets: usize,
@@ -30,7 +29,7 @@ pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
     whole * frame_octets_max + (rest * 48).saturating_sub(aal5::TRAILER_BYTES)
 }
 
-/// A source of equal amounts of data at equal intervals, such as audio whose silence is sent as well.
+/// A source of equal amounts of data at equal intervals, such as audio without silence suppression.
 #[derive(Clone, Debug)]
 pub struct Periodic {
     next: Instant,
@@ -92,9 +91,9 @@ pub struct JpegConfig {
     pub ranges: Vec<(f64, f64)>,
     /// The average length of a scene.
     pub scene: Duration,
-    /// How much a picture may differ from the average of its scene, as a fraction.
+    /// Maximum difference of a picture from the average of its scene, as a fraction.
     pub spread: f64,
-    /// The most octets in a frame.
+    /// Maximum number of octets in a frame.
     pub frame_octets_max: usize,
 }
 
@@ -176,7 +175,8 @@ mod tests {
             (cells * 424) as f64 * 30.0
         };
         let rates: Vec<f64> = units.iter().map(rate).collect();
-        // Each rate is rounded to whole cells; at 30 pictures per second one cell more is 12,720 bit/s.
+        // Each rate is rounded to whole cells; at 30 pictures per second, one more cell per picture is 12,720
+        // bit/s.
         assert!(rates.iter().all(|rate| (0.38e6..5.52e6).contains(rate)));
         let seconds: Vec<f64> = rates.chunks(30).map(|second| second.iter().sum::<f64>() / 30.0).collect();
         assert!(seconds.iter().any(|rate| *rate > 4.5e6) && seconds.iter().any(|rate| *rate < 0.8e6));

@@ -1,14 +1,14 @@
 //! A constant rate over AAL1: a source that sends cells at even intervals, and a sink that counts errors.
 //!
-//! Rate      of the user's octets. The overhead of AAL1 (headers, pointers, check octets) and the cell
-//!           headers are added to it.
+//! Rate      is that of the user's octets. The overhead of AAL1 (headers, pointers, check octets) and the
+//!           cell headers are added.
 //! Matrices  the user's octets are assumed to be ready when a matrix starts: the time to collect them is not
 //!           part of a cell's delay.
 //! Damage    the times at which the sink received wrong octets: lost cells, or a matrix that could not be
-//!           corrected. They are reported in periods, because such octets damage the pictures of a period.
-//! Clocks    the source's may deviate from its nominal rate by `clock_ppm`. The sink reads at the rate that
-//!           keeps its buffer's level ([`Playout`]), and thus learns the source's rate; time stamps, if there
-//!           are any, carry it too.
+//!           corrected. They are reported per period, because such octets damage all pictures of a period.
+//! Clocks    the source's clock may deviate from its nominal rate by `clock_ppm`. The sink reads at the rate
+//!           that keeps its buffer's level constant ([`Playout`]), and so recovers the source's rate. Time
+//!           stamps, if enabled, carry the rate too.
 
 use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};

@@ -8,7 +8,7 @@ use std::time::Duration;
 pub enum ArrivalPattern {
     /// One every `gap`.
     Constant {
-        /// The time from one packet to the next.
+        /// The interval between packets.
         gap: Duration,
     },
     /// Memoryless: gaps are exponential.
@@ -20,13 +20,12 @@ pub enum ArrivalPattern {
     Bursts {
         /// Packets of a burst.
         packets: u64,
-        /// Within a burst, from one packet to the next.
+        /// The interval between packets within a burst.
         gap: Duration,
-        /// From the last packet of a burst to the first of the next.
+        /// The interval from the last packet of a burst to the first of the next.
         pause: Duration,
     },
-    /// Periodic times, with each packet sent up to `jitter` after its time; a late packet does not delay the
-    /// next ones.
+    /// Periodic arrivals, with each packet up to `jitter` late; a late packet does not delay later ones.
     Periodic {
         /// The interval between two times.
         period: Duration,

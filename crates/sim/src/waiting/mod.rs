@@ -1,12 +1,12 @@
 //! A process that waits for packets: the cost of its wait policy, and its losses when the operating system
 //! stalls it.
 //!
-//! Goal      CPU use, losses, latency and sleeps of a wait policy, for given arrivals and stalls; 10^7
-//!           packets in a second or two.
-//! Decides   the real [`Waiter`](kiban_base::Waiter). The model only supplies the costs of looking, sleeping, waking and being
-//!           stalled.
-//! Queue     each arrival consumes one receive descriptor, whatever its length; the process posts the
-//!           descriptor again when it has handled the packet. The reliability level ([`Level`]) decides what
+//! Goal      compute CPU use, losses, latency and sleeps of a wait policy for given arrivals and stalls; 10^7
+//!           packets take a second or two.
+//! Decides   the real [`Waiter`](kiban_base::Waiter). The model only supplies the costs of polling, sleeping,
+//!           waking up and being stalled.
+//! Queue     each arrival consumes one receive descriptor, whatever its length; the process reposts the
+//!           descriptor after it has handled the packet. The reliability level ([`Level`]) decides what
 //!           happens when none is left. The queue is a trait: the same process runs over the counters here
 //!           ([`Posted`]) and over the NIC that we ship (`tests/waiting_nic.rs`), and both must give the same
 //!           result.

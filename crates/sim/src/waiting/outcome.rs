@@ -22,7 +22,7 @@ pub struct Outcome {
     pub stalls: u64,
     /// The longest stall.
     pub stall_longest: Duration,
-    /// Histogram of the time from when a packet was to be sent until the process took it.
+    /// Histogram of the time from a packet's scheduled sending time until the process took it.
     pub latencies: Latencies,
     /// The waiter's own report.
     pub waits: Report,

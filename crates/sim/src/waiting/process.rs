@@ -14,7 +14,7 @@ pub struct Process {
     pub wait: Wait,
     /// The costs of waiting.
     pub costs: Costs,
-    /// CPU time for a packet, after which the process posts the descriptor again.
+    /// CPU time for a packet, after which the process reposts the descriptor.
     pub work: Duration,
     /// The stalls.
     pub stalls: Vec<Stall>,
@@ -83,7 +83,7 @@ impl<Q: ReceiveQueue> Run<'_, Q> {
         }
     }
 
-    /// Polls until a packet arrives, `until` is reached, or the core is taken away.
+    /// Polls until a packet arrives, `until` is reached, or the process is stalled.
     fn spin(&mut self, arrival: Instant, until: Instant) {
         let end = arrival.min(until).max(self.now);
         let (ran, lost) = self.stalls.run(end.since(self.now), &mut self.outcome);

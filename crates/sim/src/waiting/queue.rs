@@ -1,10 +1,10 @@
-//! The receive queue: descriptors that arrivals consume and the process posts again.
+//! The receive queue: arrivals consume descriptors, and the process reposts them.
 //!
 //! Level     when no descriptor is left, the level of the VI Architecture decides (1.0; see `kiban_vi`):
 //!           unreliable delivery drops the packet; reliable delivery breaks the connection, at once or after
 //!           a time; reliable reception holds the sender until a descriptor is posted.
-//! Held      packets that could not leave wait with their sender, in order, and then follow each other at the
-//!           link's pace.
+//! Held      packets that could not be sent wait at their sender, in order, and are then sent back to back at
+//!           the link's rate.
 
 use super::Arrivals;
 use kiban_base::Instant;
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Packet {
     /// Its number, from zero.
     pub number: u64,
-    /// When it was to be sent.
+    /// The time at which it was scheduled to be sent.
     pub wanted: Instant,
 }
 
@@ -24,12 +24,12 @@ pub struct Packet {
 pub trait ReceiveQueue {
     /// Advances the time to `until`; packets that arrive before then are queued.
     fn advance(&mut self, until: Instant);
-    /// Returns when the next packet arrives if the process does nothing meanwhile. Called only when all
+    /// Returns when the next packet arrives if the process does nothing in the meantime. Called only when all
     /// descriptors are posted.
     fn next(&mut self) -> Option<Instant>;
     /// Takes the next packet that has arrived; its descriptor then belongs to the process.
     fn take(&mut self) -> Option<Packet>;
-    /// Posts a descriptor again. The time has been advanced to `now`.
+    /// Reposts a descriptor. The time has been advanced to `now`.
     fn post(&mut self, now: Instant);
 }
 
@@ -38,7 +38,7 @@ pub trait ReceiveQueue {
 pub enum Level {
     /// The packet is lost.
     Unreliable,
-    /// The sender is held back. If that takes longer than `patience`, the connection is lost.
+    /// The sender is held back. If this takes longer than `patience`, the connection is lost.
     Delivery {
         /// How long the sender retries; zero as in the VI Architecture.
         patience: Duration,
@@ -68,7 +68,7 @@ pub struct Posted {
     link_free: Instant,
     free: usize,
     ready: VecDeque<Packet>,
-    /// When the sender was blocked, if it is.
+    /// Since when the sender has been blocked, if it is.
     refused: Option<Instant>,
     lost: Vec<u64>,
     broken: Option<Instant>,

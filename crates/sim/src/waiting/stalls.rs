@@ -1,9 +1,10 @@
 //! When the operating system keeps a process from running, and for how long.
 //!
-//! Waking    another process is in the kernel and does not yield the processor until it is done (Linux before
-//!           2.6 was not preemptible there), or has a higher priority. Only a process that slept is affected.
-//! Running   the process's time slice ends, or a process of higher priority becomes ready: a hazard rate over
-//!           the time that it runs.
+//! Waking    another process runs in the kernel and does not yield the processor until it is done (the Linux
+//!           kernel was not preemptible before 2.6), or it has a higher priority. Only a process that slept
+//!           is affected.
+//! Running   the process's time slice ends, or a process of higher priority becomes ready; modelled as a
+//!           constant hazard rate over the running time.
 
 use super::Outcome;
 use super::arrivals::{exponential, uniform};
@@ -22,9 +23,9 @@ pub struct Stall {
 /// When a stall happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StallTiming {
-    /// When the process is about to wake up, with this probability each time.
+    /// At each wake-up of the process, with this probability.
     Waking(f64),
-    /// At each n-th wake-up of the process.
+    /// At every n-th wake-up of the process.
     EveryWaking(u64),
     /// While the process runs (works or spins), after exponential times of running.
     Running {
@@ -78,7 +79,7 @@ impl StallLength {
 pub(super) struct Stalls {
     rng: SimRng,
     waking: Vec<(f64, StallLength)>,
-    /// Stalls that are counted: their period, the wake-ups left until the next, and the length.
+    /// Stalls at every n-th wake-up: the period, the wake-ups left until the next stall, and its length.
     counted: Vec<(u64, u64, StallLength)>,
     running: Vec<Hazard>,
 }

@@ -72,7 +72,7 @@ fn short_writes_become_full_segments() {
 
 #[test]
 fn a_sender_avoids_the_silly_window() {
-    // RFC 9293 §3.8.6.2.1: a full segment, or all there is, or half of the largest window.
+    // RFC 9293 §3.8.6.2.1: a full segment, or all queued data, or half of the largest window.
     check(
         "established mss 1000 win 4000; 0ms write 6000; -> seq 1:4001 by 1000 ack 1
          <- ack 4001 win 300; silence; <- ack 4001 win 999; silence
@@ -107,7 +107,8 @@ fn a_small_window_is_used_after_the_override_timeout() {
 
 #[test]
 fn a_receiver_opens_its_window_by_worthwhile_steps_only() {
-    // RFC 9293 §3.8.6.2.2. A probe in between does not tempt it; half of the buffer is offered at once.
+    // RFC 9293 §3.8.6.2.2. A probe in between does not change that. Once half of the buffer is free, it is
+    // offered at once.
     check(
         "set tcp.receive_buffer_bytes 4000; established mss 1000 win 60000
          host waits; 0ms <- seq 1:1001 ack 1; told readable; <- seq 1001:2001 ack 1; -> ack 2001
@@ -120,7 +121,7 @@ fn a_receiver_opens_its_window_by_worthwhile_steps_only() {
 
 #[test]
 fn a_window_never_shrinks() {
-    // The right edge stays at 8001 until reads move it by a worthwhile step.
+    // The right edge stays at 8001 until reads move it by a step worth announcing.
     check(
         "set tcp.receive_buffer_bytes 8000; established mss 1000 win 60000
          host waits; 0ms <- seq 1:1001 ack 1; told readable; +40ms -> ack 1001 win 7000; read 300
@@ -141,8 +142,8 @@ const CLOSED: &str = "established mss 1000 win 60000; 0ms <- ack 1 win 0; write 
 
 #[test]
 fn a_closed_window_is_probed_twice_as_late_each_time_for_as_long_as_it_is_answered() {
-    // Not the answers but silence ends a session, and no probe is taken for a loss. When the window opens,
-    // the timer starts afresh.
+    // Silence, not answered probes, ends a session, and no probe counts as a loss. When the window opens, the
+    // timer is reset.
     let waits = [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200].into_iter();
     let probes: String = waits
         .chain(core::iter::repeat_n(60_000, 55))
@@ -174,7 +175,7 @@ fn unanswered_probes_end_the_session() {
 
 #[test]
 fn a_window_that_opens_starts_the_clock_anew() {
-    // The persist timer had almost expired when the window opened: that is no timeout of what is sent now.
+    // The persist timer had almost expired when the window opened; that must not time out the data sent now.
     check(&format!(
         "{CLOSED} +199ms <- ack 1 win 60000; -> PSH seq 1:501 ack 1; +150ms silence; counter tcp.timeouts 0"
     ));
@@ -182,7 +183,7 @@ fn a_window_that_opens_starts_the_clock_anew() {
 
 #[test]
 fn a_fin_behind_a_closed_window_is_sent_when_it_opens() {
-    // A FIN needs a place in the window; it probes.
+    // A FIN needs room in the window; it serves as the zero-window probe.
     established(
         "<- ack 1 win 0; finish; silence; +200ms -> FIN PSH seq 1 ack 1
          +50ms <- ack 1 win 0; <- ack 1 win 100; -> FIN PSH seq 1 ack 1
@@ -203,8 +204,9 @@ fn a_closed_window_takes_acknowledgements_and_answers_probes() {
 
 #[test]
 fn two_closed_windows_that_probe_each_other_do_not_loop() {
-    // Our probe stands beyond the peer's window; an answer placed behind it would be beyond it, too, and be
-    // answered. So it has the number where the peer still reads.
+    // Our probe lies beyond the peer's window. An answer with the sequence number after the probe would also
+    // lie beyond it, and would itself be answered. So the answer has a sequence number that the peer still
+    // accepts.
     check(
         "set tcp.receive_buffer_bytes 2000; established mss 1000 win 60000
          host waits; 0ms <- seq 1:1001 ack 1 win 0; told readable; <- seq 1001:2001 ack 1 win 0; -> ack 2001
@@ -226,7 +228,7 @@ fn a_window_shrunk_by_the_peer_is_tolerated() {
 
 #[test]
 fn segment_headers_match_the_fast_path_of_the_peer() {
-    // No option on any segment but the first.
+    // Only the first segment carries options.
     established(
         "write 3000; -> seq 1:1001 ack 1 no-options
          -> seq 1001:2001 ack 1 no-options; -> seq 2001:3001 ack 1 no-options

@@ -2,7 +2,7 @@
 
 use crate::check;
 
-/// NewReno by the letter of RFC 5681 and RFC 6582, without what came later; a round trip of 100 ms.
+/// NewReno exactly as in RFC 5681 and RFC 6582, without later additions; the round trip is 100 ms.
 const BEGIN: &str = "set tcp.congestion reno; set tcp.loss_detection newreno
     set tcp.proportional_rate_reduction off; set tcp.limited_transmit off; set tcp.sack off
     established mss 1000 win 60000 rtt 100ms; 0ms";
@@ -16,7 +16,7 @@ fn newreno(script: &str) {
 
 #[test]
 fn the_timeout_doubles_and_only_the_first_segment_is_retransmitted() {
-    // RFC 6298 §2.2: SRTT 100 ms, RTTVAR 50 ms: 300 ms.
+    // RFC 6298 §2.2: with SRTT 100 ms and RTTVAR 50 ms, the RTO is 300 ms.
     newreno(
         "write 5000; -> seq 1:5001 by 1000 ack 1
          +300ms -> seq 1:1001 ack 1; +600ms -> seq 1:1001 ack 1; +1200ms -> seq 1:1001 ack 1
@@ -26,7 +26,7 @@ fn the_timeout_doubles_and_only_the_first_segment_is_retransmitted() {
 
 #[test]
 fn after_a_timeout_the_window_grows_back_over_what_was_sent_before() {
-    // All but the first had been lost: slow start sends them again. Then the rest had arrived.
+    // All but the first were lost: slow start retransmits them. Then the rest had arrived.
     newreno(
         "write 5000; -> seq 1:5001 by 1000 ack 1; +300ms -> seq 1:1001 ack 1
          <- ack 1001; -> seq 1001:3001 by 1000 ack 1; <- ack 5001; silence; info outstanding 0",
@@ -35,7 +35,7 @@ fn after_a_timeout_the_window_grows_back_over_what_was_sent_before() {
 
 #[test]
 fn a_session_with_a_silent_peer_times_out() {
-    // RFC 9293 §3.8.3: not before 100 seconds; fifteen retransmissions.
+    // RFC 9293 §3.8.3: the session is aborted after fifteen retransmissions, and not before 100 seconds.
     let waits = [300, 600, 1200, 2400, 4800, 9600, 19_200, 38_400].into_iter();
     let again: String = waits
         .chain(core::iter::repeat_n(60_000, 7))
@@ -58,7 +58,8 @@ fn a_new_acknowledgement_restarts_the_timer() {
 
 #[test]
 fn a_retransmitted_segment_gives_no_rtt_sample() {
-    // Karn: neither 302 ms nor 1 ms. The same when duplicates asked for it.
+    // Karn's rule: neither 302 ms nor 1 ms is taken as a sample. The same if duplicate ACKs caused the
+    // retransmission.
     newreno("write 1000; -> seq 1:1001 ack 1; +300ms -> seq 1:1001 ack 1; +2ms <- ack 1001; info srtt 100ms");
     newreno(
         "write 8000; -> seq 1:8001 by 1000 ack 1; +250ms <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
@@ -83,8 +84,8 @@ fn a_new_measurement_ends_the_back_off() {
 
 #[test]
 fn the_third_duplicate_retransmits_the_first_segment_at_once() {
-    // RFC 5681 §3.2: ssthresh = 5000. The three segments by which it is inflated are counted as arrived
-    // instead.
+    // RFC 5681 §3.2: ssthresh = 5000. The three segments by which RFC 5681 inflates the window are counted as
+    // arrived instead.
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; <- ack 1; <- ack 1; silence
          <- ack 1; -> seq 1:1001 ack 1; info cwnd 5000
@@ -94,7 +95,7 @@ fn the_third_duplicate_retransmits_the_first_segment_at_once() {
 
 #[test]
 fn acks_with_data_or_a_new_window_are_not_duplicates() {
-    // RFC 5681 §2: no data, no FIN, the same window, something outstanding.
+    // RFC 5681 §2: a duplicate ACK has no data, no FIN and the same window, and data is outstanding.
     let six = |line: &dyn Fn(u32) -> String| (0..6).map(line).collect::<String>();
     for way in [
         six(&|n| format!("<- ack 1 win {};", 60_000 - n)),
@@ -126,8 +127,8 @@ fn newreno_fills_a_hole_an_acknowledgement_and_leaves_with_half_the_window() {
 
 #[test]
 fn duplicates_in_recovery_send_new_data() {
-    // RFC 5681 §3.2 step 4: each tells that a segment has left the network. Of 5000 bytes the third duplicate
-    // leaves 7000 in the network and the ninth 1000: four new segments.
+    // RFC 5681 §3.2 step 4: each duplicate means that a segment has left the network. The window is 5000
+    // bytes. The third duplicate leaves 7000 bytes in the network, and the ninth 1000: four new segments.
     newreno(
         "write 20000; -> seq 1:10001 by 1000 ack 1; <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
          <- ack 1; <- ack 1; <- ack 1; -> seq 10001:11001 ack 1; <- ack 1; -> seq 11001:12001 ack 1
@@ -137,7 +138,8 @@ fn duplicates_in_recovery_send_new_data() {
 
 #[test]
 fn duplicates_after_a_timeout_do_not_signal_a_loss() {
-    // RFC 6582 §3.2 step 1 and 5: nothing new below `recover`; exactly at `recover` is still old.
+    // RFC 6582 §3.2 steps 1 and 5: no new fast retransmit below `recover`; an ACK exactly at `recover` still
+    // counts as old.
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; +300ms -> seq 1:1001 ack 1; +1ms <- ack 5001
          -> seq 5001:10001 by 1000 ack 1
@@ -151,7 +153,7 @@ fn duplicates_after_a_timeout_do_not_signal_a_loss() {
 
 #[test]
 fn the_peers_sequence_numbers_wrap_between_out_of_order_segments() {
-    // The peer's initial number is 4096 below the wrap.
+    // The peer's initial sequence number is 4096 below the wrap.
     let early: String = (1..9)
         .rev()
         .map(|n| format!("<- seq {}:{} ack 1; -> ack 1;", n * 1000 + 1, n * 1000 + 1001))

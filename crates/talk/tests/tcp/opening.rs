@@ -15,7 +15,7 @@ fn our_syn_offers_the_enabled_options_in_the_order_of_linux() {
             "set tcp.timestamps {timestamps}; set tcp.sack {sack}
              0ms open; -> SYN seq 0 win 65535 mss 1460 {options}"
         ));
-        // Behind the headers of the capture, the record, IP and TCP.
+        // The offset after the headers of the capture, the record, IP and TCP.
         let captured = &report.capture[24 + 16 + 20 + 20..];
         assert_eq!(captured[..8], *bytes);
         assert_eq!(captured[captured.len() - 4..], [1, 3, 3, 3]);
@@ -118,7 +118,7 @@ fn the_last_segment_of_the_handshake_may_carry_data_and_fin() {
 
 #[test]
 fn both_sides_open_at_once() {
-    // RFC 9293 §3.5, figure 8. The peer missed our SYN-ACK and repeats its own: an acknowledgement, not
+    // RFC 9293 §3.5, figure 8. Our SYN-ACK was lost and the peer retransmits its own: answer with an ACK, not
     // another SYN.
     check(
         "0ms open; -> SYN seq 0
@@ -131,7 +131,7 @@ fn both_sides_open_at_once() {
 
 #[test]
 fn answers_to_our_syn() {
-    // RFC 9293 §3.10.7.3: the segment, our response or the host's completion.
+    // RFC 9293 §3.10.7.3. Columns: the segment, and our response or the completion for the host.
     for (segment, outcome) in [
         ("RST seq 0 ack 1", "told ended refused"),
         ("RST seq 0 ack 2", ""),

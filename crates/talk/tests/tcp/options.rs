@@ -1,4 +1,4 @@
-//! Timestamps (RFC 7323), and what the receiver reports of holes (RFC 2018, RFC 2883).
+//! Timestamps (RFC 7323), and the SACK reports of the receiver (RFC 2018, RFC 2883).
 
 use crate::check;
 
@@ -14,7 +14,7 @@ fn modern(script: &str) {
 
 #[test]
 fn an_option_that_one_side_declines_is_not_used() {
-    // RFC 6691: 1000 bytes were offered, and options are in them.
+    // RFC 6691: the MSS of 1000 bytes includes the options.
     for (timestamps, sack) in [("off", "off"), ("off", "on"), ("on", "off"), ("on", "on")] {
         let permitted = if sack == "on" { "sackok" } else { "" };
         let block = if sack == "on" { "sack 501:1001" } else { "" };
@@ -31,7 +31,7 @@ fn an_option_that_one_side_declines_is_not_used() {
              <- seq 501:1001 ack 1 {clock}; -> ack 1 {stamps} {block}"
         ));
     }
-    // We offer, the peer's answer does not.
+    // We offer the option; the peer's answer does not.
     check(
         "0ms open; -> SYN seq 0; <- SYN seq 0 ack 1 win 8000 mss 1000; told opened; -> ack 1 no-options
          info mss 1000; <- seq 501:1001 ack 1; -> ack 1 no-options",
@@ -40,7 +40,7 @@ fn an_option_that_one_side_declines_is_not_used() {
 
 #[test]
 fn every_segment_carries_our_timestamp_and_echoes_the_peers() {
-    // Data before the question, then what Nagle had held back and the acknowledgement, FIN, RST. A tick is a
+    // Data first, then the data that Nagle had held back, the acknowledgement, FIN and RST. A tick is a
     // millisecond.
     modern(
         "write 2000; -> seq 1:989 ack 1 ts val 0 ecr 101; -> seq 989:1977 ack 1 ts val 0 ecr 101
@@ -59,9 +59,8 @@ fn a_segment_without_timestamps_is_dropped_unless_it_is_a_reset() {
 
 #[test]
 fn segments_with_old_timestamps_are_answered_and_dropped() {
-    // RFC 7323 §5.3: what stands behind the newest value is old, the same value is not. A bare
-    // acknowledgement that another has overtaken is no news to the peer. §5.2: timestamps of resets are not
-    // checked.
+    // RFC 7323 §5.3: a value before the newest one is old; an equal value is not. A pure ACK that was
+    // overtaken by another one is not answered. §5.2: timestamps of resets are not checked.
     modern(
         "<- seq 1:4 ack 1 ts val 500; +40ms -> ack 4 ts ecr 500
          <- seq 4:7 ack 1 ts val 499 evil; -> ack 4 win 65532 ts ecr 500; got 3
@@ -91,7 +90,7 @@ fn an_out_of_order_segment_does_not_move_the_echo_but_the_one_that_fills_the_hol
 #[test]
 fn an_echo_measures_where_our_own_timing_cannot() {
     // A retransmission: without timestamps, Karn's algorithm would take no sample. The handshake took no
-    // time; seven eighths of that and one of this.
+    // time, so SRTT is an eighth of the new sample.
     modern(
         "write 900; -> seq 1:901 ack 1 ts val 0; +200ms -> seq 1:901 ack 1 ts val 200
          +400ms -> seq 1:901 ack 1 ts val 600; +500ms <- ack 901 ts val 110 ecr 0; info srtt 137.5ms",
@@ -100,7 +99,7 @@ fn an_echo_measures_where_our_own_timing_cannot() {
 
 #[test]
 fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
-    // Which of the thousands arrive, and the blocks of each answer.
+    // Which blocks of a thousand bytes arrive, and the SACK blocks in each answer.
     let rows: [&[(u32, &str)]; 3] = [
         &[(1, "1001:2001"), (3, "3001:4001 1001:2001"), (5, "5001:6001 3001:4001 1001:2001")],
         &[
@@ -141,8 +140,8 @@ fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
 
 #[test]
 fn a_duplicate_is_reported_once_and_first() {
-    // RFC 2883 §4: below the acknowledgement, inside a block, and both with the block around it; at last one
-    // that is partly new and in order.
+    // RFC 2883 §4: D-SACKs below the ACK and inside a block, each with the surrounding block; finally, a
+    // segment that is partly new and in order.
     check(
         "established mss 1000 win 60000 sackok
          0ms <- seq 1:1001 ack 1; +40ms -> ack 1001

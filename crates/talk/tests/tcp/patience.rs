@@ -7,7 +7,7 @@ const KEEPING: &str = "set tcp.keep_alive 100s; set tcp.keep_alive_interval 10s;
 
 #[test]
 fn keep_alive_is_off_unless_the_host_enables_it() {
-    // The silence before it counts.
+    // The silence before keep-alive is enabled counts.
     check(
         "established mss 1000 win 60000; +1000000s silence; info state ESTABLISHED
          patience keep-alive 7200s; -> seq 0 ack 1",
@@ -34,7 +34,7 @@ fn an_answer_restarts_the_keep_alive_interval() {
 
 #[test]
 fn a_keep_alive_of_the_peer_is_answered() {
-    // With and without the byte that old ones carry.
+    // With and without the byte that older implementations send in keep-alives.
     check(
         "established mss 1000 win 60000; 0ms <- seq 0 ack 1; -> ack 1; <- seq 0:1 ack 1 evil; -> ack 1; silence",
     );
@@ -42,7 +42,7 @@ fn a_keep_alive_of_the_peer_is_answered() {
 
 #[test]
 fn time_wait_sends_no_keep_alive() {
-    // A deadline without progress would be noticed here.
+    // A deadline that makes no progress would be detected here.
     check(
         "set tcp.keep_alive 5s; set tcp.keep_alive_interval 1s; established mss 1000 win 60000
          0ms finish; -> FIN seq 1 ack 1; <- FIN seq 1 ack 2; -> ack 2; told finished; told ended closed
@@ -52,14 +52,14 @@ fn time_wait_sends_no_keep_alive() {
 
 #[test]
 fn the_user_timeout_ends_a_session_with_unacknowledged_data() {
-    // Not while nothing waits; progress restarts it.
+    // The timeout does not run while no data waits, and progress restarts it.
     check(
         "set tcp.user_timeout 30s; set tcp.rto_min 20s; set tcp.rto_initial 20s
          established mss 1000 win 60000; +1000s info state ESTABLISHED
          write 3; -> seq 1:4 ack 1; +20s -> seq 1:4 ack 1; +9s <- ack 4
          write 3; -> seq 4:7 ack 1; eventually -> RST seq 7 ack 1; told ended timed-out; sessions 0",
     );
-    // Our own SYN waits no longer, either.
+    // The timeout applies to our own SYN, too.
     check(
         "set tcp.user_timeout 5s; 0ms open; -> SYN seq 0; +1s -> SYN seq 0; +2s -> SYN seq 0
          within 0s..3s told ended timed-out",
@@ -81,8 +81,9 @@ fn fin_wait_2_of_a_closed_session_times_out() {
 
 #[test]
 fn a_new_syn_reuses_a_4_tuple_in_time_wait_if_it_cannot_be_old() {
-    // RFC 6191 §2 and RFC 9293 §3.10.7.4: whether the old connection had timestamps (its clock stood at 500),
-    // number and clock of the new SYN, whether it is accepted. The next byte of the old one is 101.
+    // RFC 6191 §2 and RFC 9293 §3.10.7.4. Columns: whether the old connection had timestamps (the last one
+    // was 500); sequence number and timestamp of the new SYN; whether it is accepted. The next byte of the
+    // old connection is 101.
     let rows = [
         (true, 50, Some(501), true),
         (true, 50, Some(500), false),

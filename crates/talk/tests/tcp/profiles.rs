@@ -1,4 +1,4 @@
-//! Rules that differ from system to system: each is a setting.
+//! Rules that differ between systems; each is a setting.
 
 use crate::check;
 
@@ -7,8 +7,8 @@ use crate::check;
 
 #[test]
 fn a_coarse_timer_is_never_late() {
-    // The delay, the tick, when the segment comes (after a full second), when the answer leaves:
-    // milliseconds.
+    // Columns, in milliseconds: the delay, the tick, the arrival of the segment (after a full second), the
+    // sending of the answer.
     for (delay, tick, comes, leaves) in [
         (50, 0, 3, 53),
         (50, 10, 0, 50),
@@ -28,8 +28,8 @@ fn a_coarse_timer_is_never_late() {
 
 #[test]
 fn the_rule_for_the_second_segment_is_a_setting() {
-    // Segments of 600, 500 and 1000 bytes towards an MSS of 1000: after which one is the answer due? The
-    // largest is 1000 by the third: 2100 bytes are two of them.
+    // Segments of 600, 500 and 1000 bytes with an MSS of 1000: after which one is the ACK due? After the
+    // third, the largest segment is 1000 bytes, so 2100 bytes are two of them.
     for (unit, segments, answered) in [
         ("segment", 2, Some(1)),
         ("largest", 2, Some(2)),
@@ -68,7 +68,8 @@ fn an_ack_can_be_due_by_bytes_whatever_the_segments() {
 
 #[test]
 fn in_4_3bsd_reading_makes_an_ack_due() {
-    // Nobody has read. Then two segments' worth, or 35 % of 8192, whichever is less: 2048.
+    // Nothing has been read at first. Then the threshold is two segments, or 35 % of 8192, whichever is less:
+    // 2048.
     check(
         "profile bsd43; set tcp.mss 1024; set tcp.receive_buffer_bytes 8192; established mss 1024 win 60000
          host waits; 0ms <- seq 1:4097 by 1024 ack 1; told readable; silence
@@ -84,7 +85,7 @@ fn in_4_3bsd_reading_makes_an_ack_due() {
 
 #[test]
 fn in_4_3bsd_a_single_segment_waits_for_the_200_ms_tick() {
-    // The session begins at a full second: ticks come at its fifths.
+    // The session begins at a full second, so the timer ticks every fifth of a second.
     check(
         "profile bsd43; established mss 1000 win 60000 rtt 0ms
          150ms <- seq 1:1001 ack 1; 200ms -> ack 1001; +1s silence",
@@ -138,7 +139,7 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
 
 #[test]
 fn a_system_v_stream_offers_its_whole_window_until_that_much_is_queued() {
-    // Beyond the buffer nothing more is offered, and what was offered is not taken back.
+    // No more than the buffer is offered, and an offer is never taken back.
     let arrivals: String = [4000, 4000, 4000, 4000, 3000, 2000]
         .iter()
         .enumerate()
@@ -162,7 +163,7 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
              established mss 1000 win 60000; 0ms <- seq 1:101 ack 1; +40ms -> ack 101 win {window}"
         ));
     }
-    // Less than a segment and a quarter of the buffer is no offer.
+    // Less than a segment and less than a quarter of the buffer is not offered.
     let full: String = (0..4)
         .map(|n| {
             let told = if n == 0 { "told readable;" } else { "" };
@@ -182,8 +183,7 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
 
 #[test]
 fn each_nagle_variant_delays_the_segments_that_it_should() {
-    // Writes one after the other, nothing is acknowledged: after each, the lengths of the segments that
-    // leave.
+    // Consecutive writes without acknowledgements; after each, the lengths of the segments sent.
     type Write = (usize, &'static [usize]);
     let cases: [(&str, &[Write]); 10] = [
         ("off", &[(10, &[10]), (10, &[10]), (1000, &[1000]), (10, &[10])]),
@@ -215,7 +215,7 @@ fn each_nagle_variant_delays_the_segments_that_it_should() {
 
 #[test]
 fn a_partial_segment_is_sent_if_it_fills_enough_of_the_largest_window() {
-    // The window admits 600 of 1000 bytes: 60 % of it all.
+    // The window admits 600 of 1000 bytes, 60 % of the largest window.
     for (percent, rest) in [(50, "-> seq 401:1001 ack 1"), (60, "-> seq 401:1001 ack 1"), (61, "")] {
         check(&format!(
             "set tcp.silly_window_percent {percent}; set ip.mtu 2040; set tcp.mss 1460

@@ -1,5 +1,5 @@
-//! Recovery from loss with a peer that sends SACK, and the congestion window
-//! (RFC 2018, RFC 2883, RFC 3042, RFC 6675, RFC 6937, RFC 8985, RFC 9438).
+//! Loss recovery with a peer that sends SACK, and the congestion window (RFC 2018, RFC 2883, RFC 3042, RFC
+//! 6675, RFC 6937, RFC 8985, RFC 9438).
 
 use crate::check;
 
@@ -8,7 +8,7 @@ const BEGIN: &str = "established mss 1000 win 60000 sackok rtt 100ms; 0ms";
 
 #[test]
 fn only_the_holes_are_retransmitted_and_each_once() {
-    // The first and the third of ten are lost. CUBIC: 0.7 of the ten segments that were out.
+    // The first and the third of ten are lost. CUBIC: 0.7 of the ten segments that were outstanding.
     for detection in ["rack", "sack"] {
         let again = "-> seq 2001:3001 ack 1;";
         let (now, later) = if detection == "rack" { (again, "") } else { ("", again) };
@@ -29,8 +29,8 @@ fn only_the_holes_are_retransmitted_and_each_once() {
 
 #[test]
 fn a_lost_retransmission_is_detected_by_rack() {
-    // RFC 8985 §3.1: duplicate acknowledgements could not tell. Segments sent after the retransmission arrive
-    // a round trip later, the retransmission does not.
+    // RFC 8985 §3.1: duplicate ACKs alone could not reveal this loss. Segments sent after the retransmission
+    // arrive a round trip later, but the retransmission does not.
     check(&format!(
         "{BEGIN} write 20000; -> seq 1:10001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:5001; -> seq 1:1001 ack 1; -> seq 10001:11001 ack 1
@@ -41,8 +41,9 @@ fn a_lost_retransmission_is_detected_by_rack() {
 
 #[test]
 fn rack_waits_for_reordering_once_it_has_been_seen() {
-    // Two segments overtook the first, which then comes: nothing is retransmitted. From then on three
-    // segments above a hole are not enough: a quarter of a round trip is waited (RFC 8985 §6.2).
+    // Two segments overtook the first, which then arrives: nothing is retransmitted. From then on, three
+    // segments above a hole do not suffice: a loss is declared after a quarter of a round trip (RFC 8985
+    // §6.2).
     check(&format!(
         "{BEGIN} write 4000; -> seq 1:4001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:3001; silence; <- ack 3001; <- ack 4001
@@ -113,7 +114,7 @@ fn after_an_idle_time_the_window_restarts() {
 
 #[test]
 fn paced_segments_are_spread_over_the_round_trip() {
-    // Slow start: twice the window in a round trip of 100 ms: ten segments, 5 ms apart.
+    // Slow start: two windows per round trip of 100 ms, so ten segments are 5 ms apart.
     let rest: String =
         (1..10).map(|n| format!("+5ms -> seq {}:{} ack 1;", n * 1000 + 1, n * 1000 + 1001)).collect();
     check(&format!("set tcp.pacing on; {BEGIN} write 10000; -> seq 1:1001 ack 1; {rest} +50ms silence"));
@@ -124,8 +125,8 @@ fn paced_segments_are_spread_over_the_round_trip() {
 
 #[test]
 fn the_tail_is_probed_after_two_round_trips() {
-    // The last segment is sent before any timeout; its SACK shows the rest to be lost: no timeout, but a
-    // recovery.
+    // The last segment is sent before any timeout; its SACK reveals that the rest is lost: recovery starts,
+    // without a timeout.
     check(&format!(
         "{BEGIN} write 3000; -> seq 1:3001 by 1000 ack 1
          +202ms -> PSH seq 2001:3001 ack 1
@@ -150,8 +151,8 @@ fn a_tail_loss_probe_prefers_new_data() {
 
 #[test]
 fn a_probe_that_repaired_a_loss_reduces_the_window_and_a_spurious_one_does_not() {
-    // RFC 8985 §7.4.2. All ten are acknowledged, the window doubles; whether the probe was needed shows in
-    // what comes next.
+    // RFC 8985 §7.4.2. All ten are acknowledged and the window doubles; the next ACK shows whether the probe
+    // was needed.
     for (report, duplicates, window) in [("", 0, 14_000), ("sack 9001:10001", 1, 20_000)] {
         check(&format!(
             "{BEGIN} write 10000; -> seq 1:10001 by 1000 ack 1; +202ms -> seq 9001:10001 ack 1

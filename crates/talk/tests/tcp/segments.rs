@@ -1,8 +1,9 @@
-//! Which segments are accepted and how the others are answered (RFC 9293 §3.10.7.4, RFC 5961), and the end.
+//! Which segments are accepted and how the others are answered (RFC 9293 §3.10.7.4, RFC 5961), and how
+//! sessions end.
 
 use crate::check;
 
-/// A session whose next byte is 1001, so that there is something before it. The window ends at 1001 + 10,000.
+/// A session whose next byte is 1001, so that older sequence numbers exist. The window ends at 1001 + 10,000.
 const BEGIN: &str = "set tcp.receive_buffer_bytes 10000
     established mss 1000 win 60000
     0ms <- seq 1:1001 ack 1; +40ms -> ack 1001 win 10000;";
@@ -13,7 +14,7 @@ fn from_1001(script: &str) {
 
 #[test]
 fn the_table_of_acceptable_segments() {
-    // RFC 9293 §3.4, table 6: where it begins, its length, how many bytes are taken now, whether it is
+    // RFC 9293 §3.4, table 6. Columns: the segment's start, its length, the bytes accepted now, whether it is
     // answered.
     let rows: [(i64, i64, i64, bool); 16] = [
         (1001, 0, 0, false),
@@ -57,7 +58,8 @@ fn a_segment_that_fills_the_window_and_more_is_trimmed_at_both_ends() {
 
 #[test]
 fn resets_end_a_session_only_at_the_exact_byte() {
-    // RFC 5961 §3.2: exact: reset; in the window: challenge; outside: dropped silently.
+    // RFC 5961 §3.2: a RST with the exact sequence number resets; one within the window gets a challenge ACK;
+    // one outside is dropped silently.
     for (sequence, outcome) in [
         (1001, "told ended reset; sessions 0"),
         (1002, "-> ack 1001"),
@@ -90,17 +92,17 @@ fn a_syn_on_an_established_session_is_challenged_whatever_its_sequence_number() 
 
 #[test]
 fn a_restarted_peer_resets_the_old_session() {
-    // RFC 9293 §3.5.1, figure 9: SYN, challenge, reset, and the 4-tuple is free.
+    // RFC 9293 §3.5.1, figure 9: SYN, challenge ACK, RST, and the 4-tuple is free.
     from_1001("<- SYN seq 1342177280; -> ack 1001; <- RST seq 1001; told ended reset; sessions 0");
 }
 
 #[test]
 fn acknowledgements_of_the_future_and_of_the_distant_past_are_challenged() {
-    // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT; the data goes with it.
+    // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT; the data is dropped with it.
     let challenged: String = [1002, 5000, 0x4000_0000, -0x7000_0000, -60_000]
         .map(|wrong: i64| format!("<- seq 1001:1002 ack {wrong} evil; -> ack 1001; got 1000;"))
         .concat();
-    // An old acknowledgement within the window does no harm, and its data counts.
+    // An old ACK within the window is harmless, and its data is accepted.
     from_1001(&format!(
         "write 1000; -> seq 1:1001 ack 1001; <- ack 1001; {challenged} <- seq 1001:1002 ack 500; got 1001
          +40ms -> ack 1002"
@@ -123,7 +125,7 @@ fn segments_without_ack_are_dropped() {
 
 #[test]
 fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
-    // RFC 5681 §4.2: each is answered at once.
+    // RFC 5681 §4.2: each segment is answered at once.
     check(
         "established mss 1000 win 60000
          0ms <- seq 1001:2001 ack 1; -> ack 1
@@ -135,7 +137,7 @@ fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
 
 #[test]
 fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
-    // RFC 5681 §4.2 wants a duplicate for each; three are what fast retransmit needs. When the hole is
+    // RFC 5681 §4.2 requires a duplicate ACK for each segment; fast retransmit needs three. When the hole is
     // filled, one is enough.
     for (early, duplicates) in [(1, 1), (2, 2), (3, 3), (10, 3)] {
         let end = 1001 + 1000 * early;
@@ -158,8 +160,8 @@ fn out_of_order_data_is_freed_when_a_session_ends() {
 
 #[test]
 fn closing_first_leads_to_time_wait_of_2_msl() {
-    // RFC 9293 §3.10.7.4: the FIN again is acknowledged again and the wait starts again. Other old segments
-    // are acknowledged and prolong nothing.
+    // RFC 9293 §3.10.7.4: a retransmitted FIN is acknowledged, and the wait restarts. Other old segments are
+    // acknowledged but do not prolong the wait.
     from_1001(
         "finish; -> FIN PSH seq 1 ack 1001; info state FIN-WAIT-1
          <- ack 2; info state FIN-WAIT-2
@@ -183,7 +185,7 @@ fn data_can_be_sent_after_the_peers_fin() {
 
 #[test]
 fn both_close_at_once() {
-    // RFC 9293 §3.6, figure 13; then the FIN again.
+    // RFC 9293 §3.6, figure 13; then the FIN is retransmitted.
     from_1001(
         "finish; -> FIN seq 1 ack 1001; <- FIN seq 1001 ack 1; -> ack 1002; told finished; info state CLOSING
          <- FIN seq 1001 ack 1; -> ack 1002
@@ -219,8 +221,7 @@ fn a_fin_without_data_ahead_of_a_hole_is_kept() {
 
 #[test]
 fn a_fin_in_every_state() {
-    // After the peer's FIN has been taken, another one only gets its acknowledgement again, and data is
-    // dropped.
+    // After the peer's FIN has been processed, a second one is only acknowledged, and data is dropped.
     for (way, sent, state) in [
         ("", 1, "CLOSE-WAIT"),
         ("finish; -> FIN seq 1 ack 1002;", 2, "LAST-ACK"),
@@ -238,7 +239,7 @@ fn a_fin_in_every_state() {
 
 #[test]
 fn our_fin_is_retransmitted_until_it_is_acknowledged() {
-    // Data and FIN are one segment the second time.
+    // When retransmitted, data and FIN are one segment.
     from_1001(
         "write \"bye\"; -> PSH seq 1 \"bye\" ack 1001; finish; -> FIN PSH seq 4 ack 1001
          +200ms -> FIN PSH seq 1 \"bye\" ack 1001; +50ms <- ack 4; -> FIN PSH seq 4 ack 1001

@@ -4,8 +4,8 @@ use crate::check;
 
 #[test]
 fn the_host_gets_the_distance_of_the_urgent_mark_and_the_data_in_line() {
-    // The same mark again causes no completion, nor does one before delivered data. A segment without data
-    // may announce bytes that are yet to come. Without the flag the field means nothing.
+    // A repeated mark causes no completion, nor does one in data already delivered. A segment without data
+    // may announce bytes still to come. Without URG, the field is ignored.
     check(
         "established mss 1000 win 60000
          0ms <- URG seq 1 ack 1 urg 5 \"now!!later\"; told urgent 5; got 10

@@ -29,7 +29,8 @@ pub(super) enum AddressState {
 pub(super) struct Own {
     pub(super) address: Ipv6Addr,
     pub(super) standing: AddressState,
-    /// The prefix from which it was autoconfigured; a new address may be made if it is a duplicate.
+    /// The prefix from which the address was autoconfigured, if any. If the address turns out to be a
+    /// duplicate, another may be generated.
     pub(super) made: Option<Ipv6Addr>,
     pub(super) taken: u8,
     pub(super) valid_until: Instant,

@@ -1,9 +1,9 @@
-//! Times at which an IPv4 address is announced (RFC 5227 §2.3).
+//! Schedules the announcements of an IPv4 address (RFC 5227 §2.3).
 
 use core::net::Ipv4Addr;
 use kiban_base::Instant;
 
-/// One of our addresses, and when it is announced next.
+/// One of our addresses and the time of its next announcement.
 pub(super) struct Announcement {
     pub(super) address: Ipv4Addr,
     pub(super) left: u8,

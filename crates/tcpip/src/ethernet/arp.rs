@@ -1,9 +1,10 @@
 //! ARP: resolves IPv4 neighbours, announces and defends our addresses (RFC 826, RFC 5227).
 //!
-//! Updates          any packet of a known sender updates its entry. Only a request for one of our addresses
-//!                  creates an entry; announcements of unknown senders are ignored.
-//! Conflict         another station that uses one of our addresses is counted, and our address is announced
-//!                  in defence at most once per [`DEFEND_INTERVAL`] (RFC 5227 §2.4(c): sessions continue).
+//! Updates          any packet from a known sender updates its entry. Only a request for one of our addresses
+//!                  creates an entry; announcements from unknown senders are ignored.
+//! Conflict         if another station uses one of our addresses, the conflict is counted. The address is
+//!                  defended by an announcement at most once per [`DEFEND_INTERVAL`], and sessions continue
+//!                  (RFC 5227 §2.4(c)).
 
 use super::cache::Advertised;
 use super::link::Link;
@@ -116,7 +117,7 @@ impl Link {
     }
 
     pub(super) fn send_arp_request(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
-        // The sender is our address on the neighbour's net, or else our first one.
+        // The sender address is ours on the neighbour's subnet, or else our first address.
         let near = self.own4.iter().find(|(_, prefix)| prefix.contains(IpAddr::V4(neighbour)));
         let Some((sender, _)) = near.or(self.own4.first()).copied() else { return };
         let packet = Packet {

@@ -1,14 +1,14 @@
 //! IPv6 stateless address autoconfiguration: addresses, prefixes and routers (RFC 4861 §6.3, RFC 4862, RFC
 //! 7217).
 //!
-//! Addresses        come from the configuration, from the link itself (fe80::), or from an advertised prefix;
-//!                  the latter are deprecated and removed when their lifetimes end. A new address is
+//! Addresses        come from the configuration, from the link itself (fe80::), or from an advertised prefix.
+//!                  Those from a prefix are deprecated and removed when their lifetimes end. A new address is
 //!                  *tentative* until duplicate address detection has passed, and only then usable by IP. A
-//!                  duplicate address is not used; an opaque one is replaced by another.
+//!                  duplicate address is not used; an opaque one is replaced.
 //! Routers          that advertise a non-zero lifetime are default routers, in order of discovery; one that
 //!                  does not answer moves to the end of the list.
-//! Limits           any station on the link can send advertisements, so tables are bounded, lifetimes below
-//!                  two hours do not shorten known ones (RFC 4862 §5.5.3), and MTUs must be between 1280 and
+//! Limits           any station on the link can send advertisements, so tables are bounded. A lifetime below
+//!                  two hours does not shorten a known one (RFC 4862 §5.5.3). An MTU must be between 1280 and
 //!                  the link's own.
 
 use super::addresses::{AddressState, OnLink, Own, Router, after};
@@ -116,7 +116,7 @@ impl Link {
         ready.map(|own| own.address).max_by_key(|address| address.is_unicast_link_local())
     }
 
-    /// Handles a duplicate address (RFC 4862 §5.4.5): gives it up, and replaces an opaque one by another.
+    /// Handles a duplicate address (RFC 4862 §5.4.5): gives it up, and replaces it if it is opaque.
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
         self.counters.duplicate_addresses += 1;

@@ -2,11 +2,11 @@
 //!
 //! Purpose          forward a frame to the member where its destination was last seen; flood frames to group
 //!                  addresses and to unknown stations.
-//! Learning         from the source of every frame, for [`STATION_TIMEOUT`]. A station that moves is found at
-//!                  its next frame.
-//! Filtering        frames whose destination is on the side they came from, and frames for the bridge itself
-//!                  (01-80-C2-00-00-01 to -0F, §7.12.6).
-//! Limits           [`STATIONS_MAX`] stations; frames for others are flooded.
+//! Learning         the source of every frame is remembered for [`STATION_TIMEOUT`]. A station that has moved
+//!                  is learned from its next frame.
+//! Filtering        drop frames whose destination is on the side they came from, and frames for the bridge
+//!                  itself (01-80-C2-00-00-01 to -0F, §7.12.6).
+//! Limits           the table holds [`STATIONS_MAX`] stations; frames for any others are flooded.
 //! Not implemented  the spanning tree; its frames (01-80-C2-00-00-00) are flooded, so that neighbouring
 //!                  bridges detect loops.
 
@@ -25,7 +25,7 @@ pub const STATIONS_MAX: usize = 4096;
 pub enum Forward {
     /// To one member.
     To(usize),
-    /// To all members except the one from which it came.
+    /// Forward to all members except the one from which the frame came.
     All,
     /// To no member.
     Nowhere,
@@ -92,7 +92,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let pause = Mac([0x01, 0x80, 0xc2, 0, 0, 1]);
         let spanning_tree = Mac([0x01, 0x80, 0xc2, 0, 0, 0]);
-        // Time, member, source, destination, decision expected.
+        // Time, member, source, destination, expected decision.
         let talk = [
             (0, 0, mac(1), mac(2), Forward::All),
             (1, 1, mac(2), mac(1), Forward::To(0)),

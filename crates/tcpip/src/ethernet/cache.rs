@@ -1,5 +1,4 @@
-//! The neighbour cache: MAC addresses of neighbours and their reachability, both families (RFC 826, RFC 4861
-//! §7.3).
+//! The neighbour cache: MAC addresses and reachability of IPv4 and IPv6 neighbours (RFC 826, RFC 4861 §7.3).
 //!
 //! ```text
 //!              a packet             an answer                30 s (±50 %)
@@ -15,9 +14,10 @@
 //! Updates          only an answer to our own solicitation makes a neighbour reachable. Another message may
 //!                  change the MAC address of an existing entry, but then the entry becomes stale and is
 //!                  probed when next used. ARP entries have the same states.
-//! Limits           `neighbours_max` entries; the least recently used one is evicted, those that are not
-//!                  reachable first. `queue_max` packets wait per neighbour and `queued_max` in all; at the
-//!                  former limit the neighbour's oldest packet is dropped, at the latter the new one.
+//! Limits           there are at most `neighbours_max` entries. The least recently used one is evicted, but
+//!                  unreachable ones go first. At most `queue_max` packets wait per neighbour; beyond that,
+//!                  the neighbour's oldest packet is dropped. At most `queued_max` packets wait in all;
+//!                  beyond that, the new packet is dropped.
 
 use super::config::NeighbourConfig;
 use super::counters::EthernetCounters;
@@ -68,9 +68,8 @@ pub(super) enum CacheEvent {
     /// Send a solicitation for a neighbour: by broadcast or multicast, or by unicast to the MAC address
     /// given.
     Ask(IpAddr, Option<Mac>),
-    /// A neighbour does not answer and was removed; `queue` holds the packets that waited for it.
-    /// `was_known`: its MAC address was known, so it may have moved; the next packet to it starts a new
-    /// resolution.
+    /// A neighbour did not answer and was removed; `queue` holds the packets that waited for it. `was_known`:
+    /// its MAC address was known, so it may have moved; the next packet to it starts a new resolution.
     Gone { neighbour: IpAddr, was_router: bool, was_known: bool, queue: VecDeque<Pdu> },
 }
 
@@ -78,9 +77,9 @@ pub(super) enum CacheEvent {
 #[derive(Clone, Copy)]
 pub(super) struct Advertised {
     pub(super) mac: Option<Mac>,
-    /// It answers a solicitation of ours.
+    /// Whether it answers one of our solicitations.
     pub(super) solicited: bool,
-    /// It overrides the cached MAC address.
+    /// Whether it overrides the cached MAC address.
     pub(super) overrides: bool,
     /// The router flag, if the message carries one.
     pub(super) router: Option<bool>,
@@ -101,7 +100,7 @@ pub(super) struct Learned {
 pub(super) struct Cache {
     known: BTreeMap<IpAddr, Neighbour>,
     queued: usize,
-    /// No entry has a timer before this.
+    /// No entry's timer is due before this time.
     next: Instant,
     /// Base of the randomised time for which an answer keeps a neighbour reachable.
     pub(super) reachable: Duration,

@@ -20,7 +20,7 @@ pub struct LinkConfig {
     pub neighbours: NeighbourConfig,
     /// Settings of IPv6 addresses and routers.
     pub autoconf: AutoconfConfig,
-    /// How often each IPv4 address is announced at the start (RFC 5227 §2.3: 2).
+    /// Number of announcements of each IPv4 address at the start (RFC 5227 §2.3: 2).
     pub announcements: u8,
 }
 
@@ -82,11 +82,12 @@ pub struct AutoconfConfig {
     pub enabled: bool,
     /// Whether routers are solicited and their advertisements accepted (RFC 4862: SLAAC).
     pub accept_routers: bool,
-    /// Whether redirects of the first hop are accepted.
+    /// Whether redirects from the first hop are accepted.
     pub accept_redirects: bool,
     /// How interface identifiers are made.
     pub identifier: Identifier,
-    /// Duplicate address detection probes before an address is used (RFC 4862 §5.1: 1); 0: none.
+    /// Number of duplicate address detection probes sent before an address is used (RFC 4862 §5.1: 1); 0
+    /// disables them.
     pub probes: u8,
     /// Maximum number of IPv6 addresses.
     pub addresses_max: usize,
@@ -118,7 +119,7 @@ pub enum Identifier {
     Eui64,
     /// Opaque and stable, from a key (RFC 7217).
     Opaque {
-        /// The secret key; the same key gives the same addresses again.
+        /// The secret key; the same key yields the same addresses.
         key: [u64; 2],
     },
 }

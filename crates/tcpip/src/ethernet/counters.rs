@@ -21,13 +21,13 @@ kiban_base::counters! {
         arp_requests_out,
         /// ARP replies sent.
         arp_replies_out,
-        /// ARP packets in which another station claims an IPv4 address of ours (RFC 5227 §2.4).
+        /// ARP packets in which another station claims one of our IPv4 addresses (RFC 5227 §2.4).
         arp_conflicts,
         /// Times that an IPv4 address was announced or defended.
         arp_announced,
         /// Invalid neighbour discovery messages: not from this link, fragmented, or malformed.
         discovery_malformed,
-        /// Neighbour discovery messages that concern no address of ours.
+        /// Neighbour discovery messages that do not concern any of our addresses.
         discovery_ignored,
         /// Solicitations sent, for neighbours or for addresses of our own.
         solicitations_out,
@@ -41,7 +41,7 @@ kiban_base::counters! {
         autoconf_table_full,
         /// Unusable prefixes, and implausibly short lifetimes (RFC 4862 §5.5.3).
         autoconf_invalid,
-        /// Duplicate addresses: ours, but in use by another station (RFC 4862 §5.4).
+        /// Our addresses that another station already uses (RFC 4862 §5.4).
         duplicate_addresses,
         /// Redirects accepted.
         redirects_in,

@@ -1,4 +1,5 @@
-//! One Ethernet link: the machine that the neighbour cache, ARP and IPv6 work for.
+//! One Ethernet link: the state machine that ties together the neighbour cache, ARP and IPv6 neighbour
+//! discovery.
 
 use super::addresses::Autoconf;
 use super::announcement::Announcement;
@@ -28,11 +29,11 @@ pub enum Output {
     },
     /// A packet whose next hop does not answer.
     Undelivered(Pdu),
-    /// A next hop whose MAC address was unknown does not answer; routes through it have already changed.
+    /// A next hop whose MAC address was unknown did not answer; routes through it have already been changed.
     NextHopUnreachable(IpAddr),
-    /// An IPv6 address became usable, or no longer is.
+    /// An IPv6 address became usable or ceased to be.
     Address(Ipv6Addr, bool),
-    /// An IPv6 address became deprecated, or no longer is.
+    /// An IPv6 address became deprecated or ceased to be.
     Deprecated(Ipv6Addr, bool),
     /// A group was joined, or left.
     Group(Ipv6Addr, bool),
@@ -206,7 +207,7 @@ impl Link {
                 CacheEvent::Gone { neighbour, was_router, was_known, queue } => {
                     self.counters.neighbours_failed += 1;
                     self.due.extend(queue.into_iter().map(Output::Undelivered));
-                    // RFC 4861 §6.3.6: a router that was never resolved counts as one that has gone.
+                    // RFC 4861 §6.3.6: a router whose MAC address was never resolved counts as unreachable.
                     if (was_router || !was_known)
                         && let IpAddr::V6(router) = neighbour
                     {

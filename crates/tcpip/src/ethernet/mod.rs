@@ -1,19 +1,19 @@
 //! Ethernet under IP: frames, ARP, neighbour discovery, address autoconfiguration (RFC 894, RFC 826, RFC
 //! 4861, RFC 4862).
 //!
-//! Purpose          send packets to neighbours in frames to their MAC addresses; find, keep and defend the
+//! Purpose          send packets to neighbours in frames to their MAC addresses; configure and defend the
 //!                  link's own addresses.
 //! Transmit path    [`Link::resolve`] returns the MAC address of the next hop, or keeps the packet and
 //!                  solicits.
-//! Receive path     [`Link::arrive`] removes the Ethernet header and handles ARP. Neighbour discovery comes
-//!                  back from ICMPv6 ([`Link::on_discovery`]) with its checksum verified.
+//! Receive path     [`Link::arrive`] removes the Ethernet header and handles ARP. ICMPv6 verifies the
+//!                  checksum of neighbour discovery messages and passes them to [`Link::on_discovery`].
 //! Settle           [`Link::settle`] fires due timers and passes on the outputs ([`Output`]): frames,
 //!                  resolved packets, undeliverable packets, and changes of addresses, routes and groups for
 //!                  IP.
-//! Files            `link` the machine; `cache` the neighbour cache; `arp`; `discovery` solicitations and
-//!                  advertisements of IPv6; `autoconf` addresses and routers of IPv6, `addresses` their
-//!                  state; `opaque` interface identifiers; `announcement` of IPv4 addresses; `bridge` the
-//!                  station table of a bridge, which uses none of the above.
+//! Files            `link`: the state machine; `cache`: the neighbour cache; `arp`; `discovery`: IPv6
+//!                  solicitations and advertisements; `autoconf`: IPv6 addresses and routers; `addresses`:
+//!                  their state; `opaque`: interface identifiers; `announcement`: announcements of IPv4
+//!                  addresses; `bridge`: the station table of a bridge, independent of the other files.
 //! Limits           the configuration bounds every table.
 //! Not implemented  VLAN tags, MLD reports (groups are joined without a report), DHCP, sending redirects or
 //!                  router advertisements: a board is a host.

@@ -1,7 +1,8 @@
 //! Interface identifiers of IPv6 addresses: from the MAC (RFC 4291 appendix A), or opaque (RFC 7217).
 //!
-//! Opaque           stable on one link, different on every other, and unrelated to the hardware address. RFC
-//!                  7217 leaves the function open; this is SipHash-2-4 (Aumasson and Bernstein 2012).
+//! Opaque           an opaque identifier is stable on one link, different on every other link, and unrelated
+//!                  to the hardware address. RFC 7217 does not prescribe the function; we use SipHash-2-4
+//!                  (Aumasson and Bernstein 2012).
 
 use core::hash::Hasher;
 use core::net::Ipv6Addr;

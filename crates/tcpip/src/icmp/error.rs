@@ -14,7 +14,7 @@ pub const TRANSPORT_BYTES: usize = 8;
 /// Maximum number of extension headers skipped in a quotation.
 const HEADERS_MAX: usize = 8;
 
-/// An ICMP error about a packet of ours.
+/// An ICMP error about one of our packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IcmpError {
     /// The kind of error.
@@ -85,7 +85,7 @@ pub fn read_quoted(bytes: &[u8], kind: IcmpErrorKind, reporter: IpAddr) -> Optio
     Some(IcmpError { kind, reporter, source, target, protocol, packet_bytes, transport })
 }
 
-/// Returns the error for a packet of ours whose next hop does not answer, as if a router had sent it (RFC
+/// Returns the error for one of our packets whose next hop does not answer, as if a router had sent it (RFC
 /// 1122 §2.3.2.2, RFC 4861 §7.2.2).
 pub fn undelivered(packet: &[u8]) -> Option<IcmpError> {
     let unreachable = |code| IcmpErrorKind::Unreachable { code };

@@ -11,7 +11,7 @@ use kiban_base::{Context, Instant, Pdu, Sum};
 
 /// Maximum number of errors sent per second (RFC 1812 §4.3.2.8 and RFC 4443 §2.4(f) call for a limit).
 pub const ERRORS_PER_SECOND: u32 = 100;
-/// Longest packet with an error that we send, bytes.
+/// Longest ICMP error packet that we send, bytes.
 const ERROR_BYTES_MAX_4: usize = 576;
 const ERROR_BYTES_MAX_6: usize = 1280;
 /// Bytes examined at the front of a packet before it is quoted, and of a received quotation.
@@ -20,7 +20,7 @@ const LOOK_BYTES: usize = 128;
 const HEADER_BYTES: usize = icmp::HEADER_BYTES;
 
 kiban_base::counters! {
-    /// Counters of ICMP for one board.
+    /// ICMP counters of one board.
     pub struct IcmpCounters {
         /// Messages that arrived.
         messages_in,
@@ -36,7 +36,7 @@ kiban_base::counters! {
         replies_in,
         /// Errors received.
         errors_in,
-        /// Errors received whose quotation is too short, or does not match a packet of ours.
+        /// Errors received whose quotation is too short, or does not match one of our packets.
         errors_unmatched,
         /// Errors sent.
         errors_out,
@@ -283,7 +283,7 @@ impl Icmp {
         };
         cx.copies.header_bytes += moved as u64;
         let head = pdu.head();
-        // The head may hold payload too; headers are of even length, so the sums can be added.
+        // The head may also hold payload. Headers have an even length, so the sums can be added.
         let after = &head[HEADER_BYTES..];
         let payload = checksum::of_header(after).then(after.len(), pdu.body_sum());
         if icmp::verify(head, pseudo(source, target, pdu.len()).plus(payload)).is_err() {
@@ -296,7 +296,8 @@ impl Icmp {
             return;
         };
         match said {
-            // RFC 1122 §3.2.2.6, RFC 4443 §4.2: no answer to a group or an unspecified source.
+            // RFC 1122 §3.2.2.6, RFC 4443 §4.2: a request that was sent to a group, or from an unspecified
+            // source, is not answered.
             Content::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
                 self.counters.echoes_to_groups += 1;
             }

@@ -1,14 +1,14 @@
 //! Counters of IP.
 
 kiban_base::counters! {
-    /// Counters of IP for one board.
+    /// IP counters of one board.
     pub struct IpCounters {
         /// Packets that arrived.
         packets_in,
         /// Packets sent.
         packets_out,
-        /// Packets to one of our own addresses, delivered without leaving (RFC 1122 §3.3.1.5 treats them like
-        /// any other).
+        /// Packets to one of our own addresses, delivered without leaving the host (RFC 1122 §3.3.1.5 treats
+        /// them like any other packet).
         loopback,
         /// Packets with a malformed header.
         malformed,
@@ -40,25 +40,26 @@ kiban_base::counters! {
         fragments_in,
         /// Fragments with an invalid length.
         fragments_malformed,
-        /// Fragments that would end beyond the longest packet.
+        /// Fragments that would end beyond the maximum packet length.
         fragments_beyond_max,
         /// Fragments too short for the headers that a filter would check (RFC 1858, RFC 3128, RFC 7112).
         fragments_tiny,
         /// Duplicate fragments.
         fragments_duplicate,
-        /// Fragments that overlap others or contradict their end; their datagram is dropped (RFC 5722).
+        /// Fragments that overlap others or contradict the end of the datagram; the datagram is dropped (RFC
+        /// 5722).
         fragments_overlapping,
         /// Fragments of datagrams that were already dropped.
         fragments_late,
         /// Fragments beyond the number that a datagram may have; their datagram is dropped.
         fragments_too_many,
-        /// Atomic fragments: IPv6 packets that are their only fragment (RFC 6946).
+        /// Atomic fragments: IPv6 packets with a fragment header that are not fragmented (RFC 6946).
         fragments_atomic,
         /// Datagrams reassembled.
         reassembled,
         /// Datagrams dropped because they were not complete in time.
         reassembly_timeouts,
-        /// Datagrams dropped because newer ones arrived at the limit.
+        /// Datagrams evicted in favour of newer ones, at the limit.
         reassembly_evicted,
         /// Datagrams dropped for lack of memory, in either direction.
         no_memory,

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use kiban_base::{Memory, Pdu};
 
-/// Returns the pieces of `whole` in order, each of `size` bytes, a multiple of 8, except the last. Returns
+/// Returns the pieces of `whole` in order. Each has `size` bytes (a multiple of 8), except the last. Returns
 /// `None` if memory ran out.
 pub(super) fn cut(mut whole: Pdu, size: usize, memory: &mut Memory) -> Option<Vec<Pdu>> {
     if whole.head().len() > size || !whole.tail().is_empty() {

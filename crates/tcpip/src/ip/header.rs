@@ -1,4 +1,4 @@
-//! IP headers of whole packets, both families, and the minimum MTU of an IPv6 link.
+//! IPv4 and IPv6 headers of unfragmented packets, and the minimum MTU of an IPv6 link.
 
 use super::packet::HeaderInfo;
 use crate::wire::{ipv4, ipv6};

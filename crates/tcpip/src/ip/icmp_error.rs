@@ -1,6 +1,7 @@
 //! The kinds of ICMP errors.
 
-/// What is wrong with a packet. Codes are those of its family: RFC 792 and RFC 1122 §3.2.2, or RFC 4443 §3.
+/// The ICMP error that a packet caused. Codes are those of its family: RFC 792 and RFC 1122 §3.2.2 for IPv4,
+/// RFC 4443 §3 for IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IcmpErrorKind {
     /// The packet could not be delivered.

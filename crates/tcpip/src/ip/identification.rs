@@ -1,12 +1,13 @@
-//! Identification values of IPv4 packets that may be fragmented (RFC 6864, RFC 7739).
+//! Identification values for IPv4 packets that may be fragmented (RFC 6864, RFC 7739).
 //!
-//! Purpose          values must not repeat between two hosts while fragments are alive (RFC 6864 §4.3), and
-//!                  the values in packets to one host must not reveal those sent to another (RFC 7739 §4).
+//! Purpose          a value must not be reused between two hosts while fragments that carry it may still
+//!                  arrive (RFC 6864 §4.3), and the values in packets to one host must not reveal those sent
+//!                  to another (RFC 7739 §4).
 //! Method           RFC 7739 §5.3: a keyed hash of source, destination and protocol, plus a counter shared by
 //!                  all flows of a bucket.
-//! Limits           at a high rate all 65,536 values are used before the last fragments expire, as with any
-//!                  method (RFC 6864 §4.3). A host with many addresses can learn how many packets are sent to
-//!                  others in the same buckets, but not which values they carry.
+//! Limits           at a high rate all 65,536 values are used up before the oldest fragments expire, as with
+//!                  any method (RFC 6864 §4.3). An attacker with many addresses can learn how many packets
+//!                  are sent to hosts in the same buckets, but not which values they carry.
 
 use core::hash::Hasher;
 use core::net::Ipv4Addr;
@@ -31,7 +32,7 @@ impl Identifications {
         hasher.write(&source.octets());
         hasher.write(&target.octets());
         hasher.write_u8(protocol);
-        // The bucket and the offset are taken from different bits of the hash.
+        // Take the bucket and the offset from different bits of the hash.
         let hash = hasher.finish();
         let counter = &mut self.counters[(hash >> 32) as usize % BUCKETS];
         let first = (hash as u16).wrapping_add(*counter);

@@ -42,7 +42,7 @@ pub struct Ip {
 }
 
 impl Ip {
-    /// Creates IP without addresses or routes.
+    /// Creates an IP layer without addresses or routes.
     pub fn new(config: Config, rng: &mut SecureRng) -> Ip {
         Ip {
             reassembly: Reassembly::new(config.reassembly),
@@ -97,7 +97,7 @@ impl Ip {
         }
     }
 
-    /// Adds a route, in place of one for the same prefix.
+    /// Adds a route, replacing any existing one for the same prefix.
     pub fn add_route(&mut self, route: Route) {
         self.routes.add(route);
     }
@@ -144,8 +144,8 @@ impl Ip {
         self.own4.iter().copied().map(IpAddr::V4).chain(six)
     }
 
-    /// Returns whether an IPv4 address is a broadcast address: the limited one, or that of a directly
-    /// connected net.
+    /// Returns whether an IPv4 address is a broadcast address: the limited broadcast address, or that of a
+    /// directly connected net.
     pub(super) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         address.is_broadcast() || self.routes.is_broadcast(address)
     }
@@ -160,7 +160,8 @@ impl Ip {
         let route = self.routes.find(target)?;
         match target {
             IpAddr::V4(_) if self.is_ours(route.source) => Some(route.source),
-            // The route's source belongs to a host behind this one: use another address of the port, or any.
+            // The route's source address is not one of this host's: use another address of the port, or else
+            // any of ours.
             IpAddr::V4(_) => {
                 let own = self.routes.direct(route.port).map(|direct| direct.source);
                 let own = own.filter(|source| source.is_ipv4()).find(|source| self.is_ours(*source));
@@ -171,8 +172,8 @@ impl Ip {
         }
     }
 
-    /// Chooses a source address by RFC 6724 §5, rules 2 (the target's scope), 3 (not deprecated) and 8 (the
-    /// longest common prefix).
+    /// Chooses a source address by RFC 6724 §5: rules 2 (same scope as the target), 3 (not deprecated) and 8
+    /// (longest common prefix).
     fn choose_source(&self, target: Ipv6Addr, port: usize) -> Option<Ipv6Addr> {
         let is_local = |address: Ipv6Addr| {
             address.is_unicast_link_local() || (address.is_multicast() && address.octets()[1] & 0x0f <= 2)
@@ -194,20 +195,20 @@ impl Ip {
         self.routes.find(target).map(|route| route.mtu_bytes)
     }
 
-    /// Returns the port and the next hop of packets from `source` to `target`.
+    /// Returns the port and the next hop for packets from `source` to `target`.
     pub fn first_hop(&self, source: IpAddr, target: IpAddr) -> Option<(usize, IpAddr)> {
         self.routes.find_from(target, source).map(|route| route.hop(target))
     }
 
-    /// Returns the path MTU to `target` as far as it is known, bytes; zero without a route.
+    /// Returns the known path MTU to `target`, bytes; zero if there is no route.
     pub fn path_mtu(&self, target: IpAddr, now: Instant) -> u16 {
         let Some(port) = self.mtu_for(target) else { return 0 };
         let port = u16::try_from(port).unwrap_or(u16::MAX);
         self.paths.get(target, now, self.config.path_mtu_age).map_or(port, |path| path.mtu.min(port))
     }
 
-    /// Processes a report that a packet of ours of `packet_bytes` was too long for a path that takes `mtu`
-    /// (0: not stated). Returns the path MTU to use, if the report is plausible.
+    /// Processes a report that one of our packets, of `packet_bytes`, was too long for a path whose MTU is
+    /// `mtu` (0: not stated). Returns the path MTU to use, if the report is plausible.
     pub fn on_too_long(
         &mut self,
         target: IpAddr,
@@ -264,7 +265,7 @@ impl Ip {
         }
     }
 
-    /// A packet to this host itself needs neither header nor link nor checksum.
+    /// A packet from this host to itself needs no header, link or checksum.
     fn loop_back(&mut self, packet: Packet) {
         let Packet { source, target, protocol, traffic_class, mut pdu } = packet;
         self.counters.loopback += 1;
@@ -290,7 +291,7 @@ impl Ip {
         cx.copies.header_bytes += moved as u64;
         match pdu.head()[0] >> 4 {
             6 => self.arrive6(pdu, false, cx),
-            // Any other version is rejected by the header's decoder.
+            // The header decoder rejects any other version.
             _ => self.arrive4(pdu, cx),
         }
     }
@@ -308,8 +309,8 @@ impl Ip {
         if brief.to_group {
             return;
         }
-        // A link that verified the checksum may not have summed the payload, but the quotation's checksum
-        // needs the sums.
+        // If the link verified the checksum, the payload may not have been summed here. The checksum of the
+        // ICMP error needs those sums.
         if pdu.is_verified() {
             pdu.recompute_sums();
         }
@@ -325,7 +326,7 @@ impl Ip {
         self.request_error_about(kind, source, target, pdu);
     }
 
-    /// Queues a report about `pdu`, a packet of `remote` from its IP header on.
+    /// Queues a report about `pdu`, which holds a packet from `remote`, starting at its IP header.
     pub(super) fn request_error_about(
         &mut self,
         kind: IcmpErrorKind,
@@ -340,7 +341,7 @@ impl Ip {
         self.error_requests.push_back(IcmpErrorRequest { kind, local, remote, pdu });
     }
 
-    /// Removes and returns the next packet about which ICMP is to send an error.
+    /// Removes and returns the next packet for which ICMP must send an error.
     #[inline]
     pub fn poll_error_request(&mut self) -> Option<IcmpErrorRequest> {
         self.error_requests.pop_front()
@@ -349,7 +350,7 @@ impl Ip {
     /// Drops datagrams that were not complete in time.
     pub fn settle(&mut self, cx: &mut Context<'_>) {
         while let Some(late) = self.reassembly.expired(cx, &mut self.counters) {
-            // RFC 1122 §3.3.2, RFC 8200 §4.5: reported only if fragment zero has arrived.
+            // RFC 1122 §3.3.2, RFC 8200 §4.5: the timeout is reported only if fragment zero has arrived.
             if let Some(pdu) = late.pdu {
                 let kind = IcmpErrorKind::TimeExceeded { code: 1 };
                 self.request_error_about(kind, late.source, late.target, pdu);

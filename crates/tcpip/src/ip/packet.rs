@@ -1,4 +1,4 @@
-//! Packets passed to and from IP, and packets about which ICMP sends an error.
+//! Packets passed to and from IP, and packets for which ICMP sends an error.
 
 use super::icmp_error::IcmpErrorKind;
 use core::net::IpAddr;
@@ -28,10 +28,10 @@ pub struct HeaderInfo {
     pub hop_limit: u8,
     /// IPv4 identification.
     pub identification: u16,
-    /// Whether it arrived in fragments, or with a fragment header.
+    /// Whether the packet arrived in fragments, or with a fragment header.
     pub in_fragments: bool,
-    /// Whether it was sent to a multicast or broadcast address: no ICMP error may answer it (RFC 1122
-    /// §3.2.2).
+    /// Whether the packet was sent to a multicast or broadcast address; it must not be answered with an ICMP
+    /// error (RFC 1122 §3.2.2).
     pub to_group: bool,
 }
 
@@ -50,12 +50,12 @@ pub struct Delivery {
     pub brief: HeaderInfo,
 }
 
-/// A packet about which its sender is to get an ICMP error.
+/// A packet whose sender must get an ICMP error.
 #[derive(Debug)]
 pub struct IcmpErrorRequest {
-    /// What is wrong with it.
+    /// The error to report.
     pub kind: IcmpErrorKind,
-    /// Our address, to which it was sent.
+    /// Our address, to which the packet was sent.
     pub local: IpAddr,
     /// Its sender.
     pub remote: IpAddr,

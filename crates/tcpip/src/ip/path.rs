@@ -1,8 +1,8 @@
 //! Path MTU cache (RFC 1191, RFC 8201).
 //!
-//! Entries          the path MTU by destination, as reported by routers. Reports only ever lower it.
+//! Entries          the path MTU of each destination, as reported by routers. A report can only lower it.
 //! Age              entries older than `path_mtu_age` expire, so that a larger MTU is tried again.
-//! Limits           a fixed number of destinations; the oldest entry makes room for a new one.
+//! Limits           the number of destinations is fixed; a new entry evicts the oldest.
 
 use alloc::collections::BTreeMap;
 use core::net::IpAddr;
@@ -14,7 +14,7 @@ use kiban_base::Instant;
 pub(super) struct Path {
     /// The path MTU, bytes.
     pub(super) mtu: u16,
-    /// The path is narrower than the smallest MTU that we accept: routers may fragment.
+    /// The path MTU is below the smallest that we accept, so routers may fragment.
     pub(super) locked: bool,
     /// When it was reported.
     pub(super) since: Instant,

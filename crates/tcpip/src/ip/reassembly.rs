@@ -7,9 +7,9 @@
 //! Overlap          a fragment that overlaps another, or contradicts the end of the datagram, discards the
 //!                  whole datagram; later fragments of it are dropped until its timeout (RFC 5722 §4, applied
 //!                  to IPv4 as well). An exact duplicate is ignored.
-//! Limits           bytes and fragments held, datagrams, fragments per datagram; at a limit the oldest
-//!                  datagram is evicted. The charge is for the memory that is really held: whole pages, since
-//!                  a fragment may occupy a page of its own, and the PDU.
+//! Limits           the bytes held, fragments held, datagrams, and fragments per datagram are limited; at a
+//!                  limit the oldest datagram is evicted. A fragment is charged for the memory it actually
+//!                  holds: the PDU and whole pages, since a fragment may occupy a whole page.
 //! Timeout          an incomplete datagram is discarded after `timeout`. If its first fragment has arrived,
 //!                  the sender gets a time exceeded error.
 
@@ -23,8 +23,8 @@ use kiban_base::{Context, Instant, Pdu};
 
 /// Bytes charged for a PDU without its body.
 const PDU_BYTES: usize = 1024;
-/// Longest headers of a first fragment that is quoted in an error: the head needs room for further headers in
-/// front.
+/// Maximum length of the headers of a first fragment that is quoted in an error: the head needs room for
+/// further headers in front.
 const QUOTED_HEADER_BYTES_MAX: usize = 64;
 
 /// The fields that identify the datagram to which a fragment belongs.
@@ -41,7 +41,7 @@ pub(super) struct Key {
 pub(super) struct Piece {
     pub(super) from: usize,
     pub(super) more: bool,
-    /// All bytes before the payload in the first fragment; empty for others.
+    /// All bytes before the payload in the first fragment; empty for other fragments.
     pub(super) header: Vec<u8>,
     pub(super) next_header: u8,
     pub(super) brief: HeaderInfo,
@@ -101,7 +101,7 @@ enum Fit {
     Contradiction,
 }
 
-/// The incomplete datagrams, the oldest first.
+/// The incomplete datagrams, oldest first.
 pub(super) struct Reassembly {
     config: ReassemblyConfig,
     datagrams: VecDeque<Datagram>,
@@ -181,7 +181,7 @@ impl Reassembly {
             || self.held_fragments >= self.config.fragments_max
         {
             if at == 0 {
-                // This datagram alone exceeds the limit, or it is the oldest itself.
+                // This datagram alone exceeds the limit, or it is itself the oldest.
                 counters.reassembly_evicted += 1;
                 self.give_up(0);
                 return None;

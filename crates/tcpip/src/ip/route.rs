@@ -1,4 +1,4 @@
-//! Routes: port, next hop and source address of a destination (RFC 1122 §3.3.1).
+//! Routes: port, next hop and source address for each destination (RFC 1122 §3.3.1).
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -83,9 +83,9 @@ pub struct Route {
     pub prefix: Prefix,
     /// The port.
     pub port: usize,
-    /// The next hop; none: the destination is directly connected.
+    /// The next hop, or `None` if the destination is directly connected.
     pub gateway: Option<IpAddr>,
-    /// Our source address; unspecified: the best address of the port (IPv6).
+    /// Our source address. If it is unspecified, the best address of the port is used (IPv6).
     pub source: IpAddr,
     /// The MTU of the port, bytes.
     pub mtu_bytes: usize,
@@ -99,7 +99,7 @@ impl Route {
     }
 }
 
-/// A short list of routes, the longest prefix first.
+/// A short list of routes, longest prefix first.
 #[derive(Clone, Debug, Default)]
 pub struct Routes {
     list: Vec<Route>,
@@ -108,7 +108,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Adds a route, in place of one for the same prefix.
+    /// Adds a route, replacing any existing one for the same prefix.
     ///
     /// Link-local prefixes exist on every port, and there may be several default routers: these routes are
     /// distinguished by port and gateway.
@@ -128,7 +128,7 @@ impl Routes {
         self.lasts = direct.filter_map(|route| route.prefix.last()).collect();
     }
 
-    /// Removes the routes of which `is_it` is true.
+    /// Removes the routes for which `is_it` returns true.
     pub fn remove(&mut self, is_it: impl Fn(&Route) -> bool) {
         self.list.retain(|route| !is_it(route));
         self.note_lasts();
@@ -160,7 +160,7 @@ impl Routes {
     }
 
     /// Returns the route to `target` for packets from `source`: a link-local target is reached through the
-    /// port that has the source.
+    /// port that has the source address.
     #[inline]
     pub fn find_from(&self, target: IpAddr, source: IpAddr) -> Option<&Route> {
         match target {

@@ -1,9 +1,9 @@
 //! IPv4 input and output (RFC 791, RFC 1122 §3.2).
 //!
-//! Options          only their lengths are checked; all are ignored, router alert (RFC 2113) included, except
-//!                  source routes: a packet with a source route is dropped, because it lets a sender spoof
-//!                  its address and bypass filters (RFC 7126 §4.3, §4.4).
-//! DF               is set on TCP's segments if `path_mtu_discovery` is on. Other datagrams are sent without
+//! Options          only their lengths are checked; all are ignored, including router alert (RFC 2113). The
+//!                  exception is source routes: a packet with one is dropped, because source routes let a
+//!                  sender spoof its address and bypass filters (RFC 7126 §4.3, §4.4).
+//! DF               is set on TCP segments if `path_mtu_discovery` is on. Other datagrams are sent without
 //!                  it, and are fragmented here if they exceed the path MTU.
 
 use super::fragment;
@@ -73,7 +73,7 @@ impl Ip {
             }
             dont_fragment &= !path.locked;
         }
-        // If a lower layer segments the PDU, the size of one of its segments counts.
+        // If a lower layer segments the PDU, check the size of one segment.
         let piece = if pdu.segment_bytes() > 0 {
             pdu.segment_bytes() + pdu.head().len() + HEADER_BYTES
         } else {
@@ -84,7 +84,7 @@ impl Ip {
             return;
         }
         // RFC 6864 §4.1: a packet that cannot be fragmented needs no identification, and a global counter
-        // would reveal our traffic to others.
+        // would reveal our traffic volume to other hosts.
         let identification = if dont_fragment {
             0
         } else {
@@ -236,8 +236,8 @@ impl Ip {
             self.counters.fragments_malformed += 1;
             return None;
         }
-        // RFC 1858 §3.1, §3.2 and RFC 3128: TCP's flags must be in the first fragment, and must not be
-        // overwritten by a second one.
+        // RFC 1858 §3.1, §3.2 and RFC 3128: the TCP flags must be in the first fragment, and a later fragment
+        // must not overwrite them.
         if key.protocol == protocol::TCP && (from == 8 || (from == 0 && bytes < TCP_BYTES_MIN)) {
             self.counters.fragments_tiny += 1;
             return None;

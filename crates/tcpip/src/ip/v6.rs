@@ -1,12 +1,12 @@
 //! IPv6 input and output, with extension headers (RFC 8200).
 //!
-//! Receive path     the chain of extension headers is walked in place, in the head: hop-by-hop options (first
-//!                  only), destination options, routing headers without segments left, fragment headers. TCP,
-//!                  UDP and ICMPv6 end the walk. Any other header is reported as unknown, with a pointer to
-//!                  the field that named it (§4).
+//! Receive path     the chain of extension headers is walked in place, in the head: hop-by-hop options (only
+//!                  as the first header), destination options, routing headers without segments left, and
+//!                  fragment headers. TCP, UDP and ICMPv6 end the walk. Any other header is reported as
+//!                  unknown, with a pointer to the next-header field that named it (§4).
 //! Reassembly       a reassembled packet gets an IPv6 header and is walked again; a fragment header in it is
 //!                  an error.
-//! Transmit path    a datagram longer than the path MTU is fragmented (§4.5); TCP's segments are not.
+//! Transmit path    a datagram longer than the path MTU is fragmented (§4.5); TCP segments are not.
 //! Limits           at most [`HEADERS_MAX`] headers, and [`OPTIONS_MAX`] options in each (RFC 8504 §5.3).
 
 use super::fragment;
@@ -24,7 +24,7 @@ use kiban_base::{Context, Pdu};
 
 /// Maximum number of extension headers in one packet.
 const HEADERS_MAX: usize = 8;
-/// Maximum number of options in one header, padding included.
+/// Maximum number of options in one header, including padding.
 const OPTIONS_MAX: usize = 8;
 /// Offset of the payload length in the IPv6 header; the pointer that reports a fragment of invalid length
 /// (§4.5).
@@ -45,8 +45,8 @@ enum Verdict {
     Fragment(Fragment, usize),
     /// Drop the packet silently; it has been counted.
     Drop,
-    /// Drop the packet and send a parameter problem to its sender; if `group_too`, also for a multicast
-    /// packet.
+    /// Drop the packet and send a parameter problem to its sender. With `group_too`, send it even if the
+    /// packet was multicast.
     Report { code: u8, pointer: u32, group_too: bool },
 }
 
@@ -91,7 +91,8 @@ impl Ip {
             return;
         };
         self.counters.fragmented += 1;
-        // RFC 7739 §5.2: random for each datagram, from a generator whose outputs do not reveal later ones.
+        // RFC 7739 §5.2: random for each datagram, from a generator whose outputs cannot be predicted from
+        // earlier ones.
         let identification = cx.rng.draw_u32();
         let (count, mut offset) = (pieces.len(), 0);
         for (at, mut pdu) in pieces.into_iter().enumerate() {
@@ -112,7 +113,7 @@ impl Ip {
     }
 
     /// Checks a packet that arrived, and returns it without its headers if it is for an upper layer.
-    /// `is_whole` says that it was reassembled from fragments.
+    /// `is_whole` is set if it was reassembled from fragments.
     pub(super) fn arrive6(&mut self, mut pdu: Pdu, is_whole: bool, cx: &mut Context<'_>) -> Option<Delivery> {
         let Some(moved) = pdu.pull_up(HEADER_BYTES) else {
             self.counters.malformed += 1;
@@ -140,8 +141,8 @@ impl Ip {
             self.counters.not_ours += 1;
             return None;
         }
-        // An IPv4-mapped source must not appear on the wire; a dual-stack socket would take the sender for
-        // an IPv4 host.
+        // An IPv4-mapped source address must not appear on the wire: a dual-stack socket would mistake the
+        // sender for an IPv4 host.
         let is_disguised = header.source.to_ipv4_mapped().is_some();
         if header.source.is_multicast()
             || header.source.is_loopback()

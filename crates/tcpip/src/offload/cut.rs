@@ -1,11 +1,11 @@
-//! Segmentation offload (TSO/GSO): cuts one large TCP segment into packets of the port's size.
+//! Segmentation offload (TSO/GSO): cuts one large TCP segment into packets that fit the port's MTU.
 //!
-//! Purpose          TCP runs once per tens of kilobytes, while the link still sees packets that fit its MTU.
+//! Purpose          TCP runs once for tens of kilobytes, while the link still gets packets that fit its MTU.
 //! Method           the head of the large segment is an IPv4 or IPv6 header without options and a TCP header,
 //!                  the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
 //!                  a copy of the headers with its own length, identification, sequence number and checksums.
 //!                  PSH and FIN are set on the last packet only (RFC 9293 §3.9.1).
-//! Payload          is referenced, not copied; slices that end at packet boundaries keep their sums.
+//! Payload          is referenced, not copied; slices that end at packet boundaries keep their checksums.
 
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, ipv6, tcp};
@@ -56,7 +56,7 @@ pub fn cut(mut whole: Pdu, blocks: &mut PduPool, mut emit: impl FnMut(Pdu)) -> b
     true
 }
 
-/// The headers of the large segment, with the sums of the fields that all packets share.
+/// The headers of the large segment, with the partial checksums of the fields common to all packets.
 struct Template {
     head: [u8; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX],
     bytes: usize,
@@ -64,7 +64,8 @@ struct Template {
     sequence: u32,
     identification: u16,
     flags: u8,
-    /// Sums of the IPv4 header, and of pseudo-header and TCP header, without the fields that differ.
+    /// Partial checksums of the IPv4 header, and of the pseudo-header and TCP header, without the fields that
+    /// differ.
     network: Sum,
     transport: Sum,
 }

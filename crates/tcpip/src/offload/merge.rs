@@ -1,14 +1,15 @@
 //! Receive offload (LRO/GRO): merges consecutive packets of one TCP stream into one large segment.
 //!
 //! Purpose          TCP runs once per burst instead of once per packet.
-//! Conditions       IPv4 without options or fragments; TCP with only ACK and PSH, and no options but
-//!                  timestamps in their usual layout; correct checksums; headers equal except for length,
-//!                  identification, sequence number and checksum; the next byte in order. Any other packet is
-//!                  passed on unchanged, after everything collected before it, so that order is kept and TCP
-//!                  sees every unusual segment itself.
+//! Conditions       a packet is merged if it is IPv4 without options or fragmentation; its TCP header has no
+//!                  flags but ACK and PSH, and no options but timestamps in their usual layout; its checksums
+//!                  are correct; its headers equal the previous ones except for length, identification,
+//!                  sequence number and checksum; and it continues the stream without a gap. Any other packet
+//!                  is passed on unchanged, after everything collected before it, so that order is kept and
+//!                  TCP processes every unusual segment itself.
 //! Payload          is referenced; slices that are contiguous in memory become one.
-//! Limits           a merged packet is at most as long as an IPv4 packet; it is passed on at the end of the
-//!                  burst.
+//! Limits           a merged packet is at most as long as the longest IPv4 packet; it is passed on at the end
+//!                  of the burst.
 
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, tcp};
@@ -25,7 +26,7 @@ const STAMPED_BYTES: usize = HEAD_BYTES + tcp::TIMESTAMPS_BYTES;
 #[derive(Debug, Default)]
 pub struct Merge {
     collected: Option<Pdu>,
-    /// Sequence number after its last byte.
+    /// Sequence number following the last byte.
     next: u32,
     packets: usize,
 }
@@ -66,7 +67,7 @@ impl Merge {
             network[2..4].copy_from_slice(&total.to_be_bytes());
             ipv4::fill(network);
         }
-        // Every packet's checksum was verified; the merged packet has no valid one of its own.
+        // Every packet's checksum was verified; the merged packet's own checksum is not valid.
         pdu.set_verified();
         up(pdu);
     }
@@ -93,7 +94,7 @@ fn may_merge(pdu: &Pdu) -> bool {
 #[inline]
 fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
-    // With IP options the header would be longer than these bytes.
+    // With IP options the header would be longer than this.
     let Ok((ip, _)) = ipv4::Header::read_quoted(network) else { return false };
     // TCP, no fragment; expected data offset; ACK and possibly PSH; payload; exactly the packet's length.
     if ip.protocol != protocol::TCP
@@ -119,7 +120,7 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
     else {
         return false;
     };
-    // Both without timestamps, or with equal ones: TCP decides which of two values it echoes.
+    // Neither has timestamps, or both have equal ones: TCP decides which of two values it echoes.
     let same_stamps = match (stamps.first_chunk::<{ tcp::TIMESTAMPS_BYTES }>(), other_stamps.first_chunk()) {
         (Some(one), Some(other)) => one == other,
         (one, other) => one.is_none() && other.is_none(),

@@ -4,7 +4,7 @@ use core::time::Duration;
 use kiban_base::Instant;
 
 kiban_base::choices! {
-    /// Which short segments wait for an acknowledgement.
+    /// Selects which short segments wait for an acknowledgement.
     pub enum Nagle {
         /// None.
         Off = "off",
@@ -35,11 +35,11 @@ kiban_base::choices! {
     pub enum Offer {
         /// By at least a full segment or half of the buffer, or not at all (RFC 9293 §3.8.6.2.2).
         Steps = "steps",
-        /// Every acknowledgement offers all free room, unless it is less than a segment and less than a
+        /// Every acknowledgement offers all free space, unless that is less than a segment and less than a
         /// quarter of the buffer (4.3BSD, `tcp_output`).
         Room = "room",
-        /// Every acknowledgement offers the whole window, until that many bytes wait for the reader (System
-        /// V: TCP passes data into the stream as long as its queue is below its high-water mark).
+        /// Every acknowledgement offers the whole window, until a full window of bytes waits for the reader
+        /// (System V: TCP passes data into the stream as long as its queue is below its high-water mark).
         Whole = "whole",
     }
 }
@@ -47,23 +47,26 @@ kiban_base::choices! {
 kiban_base::choices! {
     /// How lost segments are detected.
     pub enum LossDetection {
-        /// By time: a segment sent sufficiently before one that has arrived (RFC 8985). Without SACK:
-        /// like `newreno`.
+        /// By time: a segment is lost if it was sent sufficiently long before one that has arrived (RFC
+        /// 8985). Without SACK: like `newreno`.
         Rack = "rack",
-        /// By three segments SACKed above it (RFC 6675 §4). Without SACK: like `newreno`.
+        /// By SACK: a segment is lost if three segments above it are SACKed (RFC 6675 §4). Without SACK: like
+        /// `newreno`.
         Sack = "sack",
-        /// By three duplicate acknowledgements, then one per partial acknowledgement (RFC 6582).
+        /// By count: one segment is lost at three duplicate acknowledgements, then one per partial
+        /// acknowledgement (RFC 6582).
         NewReno = "newreno",
     }
 }
 
 kiban_base::choices! {
-    /// The groups among which memory, sessions and the backlog are shared, before sessions share them.
+    /// The groups among which memory, sessions and the backlog are divided first; the sessions of a group
+    /// then share its part.
     pub enum Fairness {
         /// Peer addresses: IPv4 addresses, and IPv6 /64 prefixes.
         Address = "address",
-        /// No groups: sessions share directly. For a board whose users mostly share one address (a proxy, a
-        /// container network).
+        /// No groups: all sessions share directly. For a board whose users are mostly behind one address (a
+        /// proxy, a container network).
         Flow = "flow",
     }
 }
@@ -73,7 +76,7 @@ kiban_base::choices! {
     pub enum CongestionControl {
         /// A cubic function of the time since the last loss (RFC 9438).
         Cubic = "cubic",
-        /// One segment per round trip; half after a loss (RFC 5681).
+        /// Reno: the window grows by one segment per round trip, and is halved after a loss (RFC 5681).
         Reno = "reno",
     }
 }
@@ -93,13 +96,14 @@ kiban_base::choices! {
 kiban_base::settings! {
     /// The settings of every session of one board.
     pub struct Config {
-        /// Largest payload of one segment on the wire, bytes; offered to the peer (RFC 9293 §3.7.1).
+        /// Largest payload of one segment on the wire, bytes; advertised to the peer as our MSS (RFC 9293
+        /// §3.7.1).
         mss: u16 = 1460,
         /// Largest payload handed down in one piece, bytes: `mss`, or up to 64 KB if a lower layer segments
         /// it.
         segment_bytes_max: u32 = 1460,
-        /// Whether a lower layer segments large segments. The host's slices then end at every `mss`, so that
-        /// the checksums of the parts are known.
+        /// Whether a lower layer splits large segments. Slices of written data then end at every multiple of
+        /// `mss`, so that the checksums of the parts are known.
         segmentation_offload: bool = false,
         /// Retransmissions in a row after which IP gets negative advice about the route (RFC 9293 §3.8.3: R1,
         /// at least 3).
@@ -110,9 +114,9 @@ kiban_base::settings! {
         send_buffer_bytes: u32 = 256 << 10,
         /// The receive window, bytes (RFC 7323 §2 scales it).
         receive_buffer_bytes: u32 = 256 << 10,
-        /// Grow buffers with what the connection can use: the send buffer up to `send_buffer_max_bytes`, the
-        /// receive window up to `receive_buffer_max_bytes` (Linux, gVisor: on). If off, buffers keep the
-        /// sizes above.
+        /// Whether to grow the buffers to what the connection can use: the send buffer up to
+        /// `send_buffer_max_bytes`, the receive window up to `receive_buffer_max_bytes` (Linux, gVisor: on).
+        /// If off, buffers keep the sizes above.
         autotune: bool = false,
         /// Largest send buffer with `autotune`, bytes (Linux: `tcp_wmem`, 4 MB).
         send_buffer_max_bytes: u32 = 4 << 20,
@@ -133,47 +137,49 @@ kiban_base::settings! {
         /// How far a write that begins within the send buffer may exceed it, bytes (System V streams accept a
         /// whole write while the queue is below its high-water mark).
         write_overshoot_bytes: u32 = 0,
-        /// Free room in the send buffer (before rounding) at which a blocked writer is woken, bytes; at most
-        /// all of it. With less room, no part of a write that does not fit is accepted (4.3BSD: `sb_lowat`).
-        /// None: half of the buffer, at most 16 KB.
+        /// Free space in the send buffer (before rounding) at which a blocked writer is woken, bytes; at most
+        /// the whole buffer. With less space, no part of a write that does not fit is accepted (4.3BSD:
+        /// `sb_lowat`). `None`: half of the buffer, at most 16 KB.
         send_low_water_bytes: Option<u32> = None,
         /// Copy a write in pieces of this size, bytes; TCP may send each before the next is copied (4.3BSD,
         /// `sosend`: a cluster at a time). None: the whole write.
         copy_chunk_bytes: Option<u32> = None,
-        /// Whether buffers and windows are shares of the available memory. If off, every session is promised
-        /// its full buffers whatever is left (paper \[1\]'s board): memory can then run out, and writers wait
-        /// for pages.
+        /// Whether buffers and windows are limited to shares of the available memory. If off, every session
+        /// is promised its full buffers, however little memory is left (as on the board of paper \[1\]).
+        /// Memory can then run out, and writers wait for pages.
         memory_shares: bool = true,
         /// Whether memory, sessions and the backlog are shared among peer addresses first, or among sessions
-        /// only, because many users share one address. No effect without `memory_shares`.
+        /// only (for boards whose users share one address). No effect without `memory_shares`.
         fairness: Fairness = Fairness::Address,
         /// Bytes that a session may hold or offer beyond its share while memory is left.
         floor_bytes: u32 = 16 << 10,
-        /// Overhead charged to a session that has data to send, bytes: partly filled pages. Two pages: the
-        /// one being written and the one being acknowledged.
+        /// Overhead charged to a session that has data to send, bytes, for partly filled pages. The default
+        /// is two pages: the one being written and the one being acknowledged.
         session_overhead_bytes: u32 = 8 << 10,
         /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
         delayed_ack: Duration = Duration::from_millis(40),
-        /// Tick of the delayed-ACK timer: the delay ends at a multiple of this, after the full delay at the
-        /// latest. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). Zero: the exact delay.
+        /// Tick of the delayed-ACK timer: the delay ends at a multiple of the tick, but no later than the
+        /// full delay. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). Zero: the delay is
+        /// exact.
         ack_tick: Duration = Duration::ZERO,
         /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second).
-        /// Zero: arrivals never make one due at once, only reads do (4.3BSD).
+        /// Zero: an arriving segment never triggers an immediate acknowledgement; only reads do (4.3BSD).
         ack_segments: u32 = 2,
         /// The unit of `ack_segments`.
         ack_unit: AckUnit = AckUnit::Largest,
         /// Bytes after which an acknowledgement is due, whatever the segment sizes. None: no such limit.
         ack_bytes: Option<u32> = None,
-        /// Send a window update when the host's reads have moved the right edge by this many full segments …
-        /// (RFC 9293 §3.8.6.2.2).
+        /// A window update is sent when the host's reads have moved the right edge by this many full segments
+        /// (RFC 9293 §3.8.6.2.2), or as the next setting says.
         update_segments: u32 = 2,
-        /// … or by this part of the receive buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
+        /// A window update is also sent when reads have moved the right edge by this part of the receive
+        /// buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
         update_percent: u32 = 50,
         /// How the right edge moves in segments that are sent anyway.
         window_advertisement: Offer = Offer::Steps,
         /// Which short segments wait.
         nagle: Nagle = Nagle::Classic,
-        /// Length from which a segment does not wait under [`Nagle::Limit`], bytes.
+        /// Under [`Nagle::Limit`], a segment of at least this length does not wait, bytes.
         nagle_limit_bytes: u32 = 4095,
         /// Part of the largest window ever offered that a segment must fill in order not to wait, percent
         /// (RFC 9293 §3.8.6.2.1: recommended 50).
@@ -186,12 +192,12 @@ kiban_base::settings! {
         rto_max: Duration = Duration::from_secs(60),
         /// Timeouts in a row before a session is aborted (RFC 9293 §3.8.3, R2).
         rto_retries: u32 = 15,
-        /// Timeouts in a row before a connection attempt fails: three minutes at least (RFC 9293 §3.8.3,
-        /// MUST-23; Linux: 6, two of them).
+        /// Timeouts in a row before a connection attempt fails. They must add up to at least three minutes
+        /// (RFC 9293 §3.8.3, MUST-23; Linux: 6 retries, about two minutes).
         syn_retries: u32 = 7,
         /// Number of different SYNs for which ICMP must report the net or host unreachable before the
-        /// connection attempt fails (RFC 5461 §4.1: Linux fails at the first, 4.4BSD later). More than
-        /// `syn_retries`: never, as RFC 9293 requires (MUST-56).
+        /// connection attempt fails (RFC 5461 §4.1: Linux fails at the first, 4.4BSD later). If this exceeds
+        /// `syn_retries`, such reports never fail the attempt, as RFC 9293 requires (MUST-56).
         syn_unreachable_max: u32 = 3,
         /// Initial congestion window, segments (RFC 6928).
         initial_window_segments: u32 = 10,
@@ -199,38 +205,38 @@ kiban_base::settings! {
         congestion: CongestionControl = CongestionControl::Cubic,
         /// The loss detection algorithm.
         loss_detection: LossDetection = LossDetection::Rack,
-        /// Proportional rate reduction during recovery (RFC 6937); otherwise RFC 6675 §5 and RFC 6582.
+        /// Whether recovery uses proportional rate reduction (RFC 6937); if not, it follows RFC 6675 §5 and
+        /// RFC 6582.
         proportional_rate_reduction: bool = true,
         /// Limited transmit: each of the first two duplicate acknowledgements admits one new segment (RFC
         /// 3042).
         limited_transmit: bool = true,
         /// Send a tail loss probe before the retransmission timer fires (RFC 8985 §7); requires SACK.
         tail_loss_probe: bool = true,
-        /// Minimum time added to two round trips before a tail loss probe, for timers and bursts (Linux:
-        /// 2 ms).
+        /// Minimum time added to two round trips before a tail loss probe, to allow for timer granularity and
+        /// bursts (Linux: 2 ms).
         tail_loss_probe_min: Duration = Duration::from_millis(2),
         /// Time added before a tail loss probe when one segment is outstanding, whose acknowledgement the
         /// peer may delay (RFC 8985 §7.2; Linux uses the minimum RTO).
         peer_ack_delay: Duration = Duration::from_millis(200),
         /// Restart the congestion window after an idle time longer than the RTO (RFC 5681 §4.1).
         idle_restart: bool = true,
-        /// Pacing: spread segments over the round trip, at twice the window in slow start and 1.2 times it
-        /// afterwards (Linux). If off, a window may leave in one burst.
+        /// Pacing: spreads segments over the round trip, at a rate of two windows per round trip in slow
+        /// start and 1.2 afterwards (as Linux does). If off, a whole window may be sent in one burst.
         pacing: bool = false,
         /// Duration of TIME-WAIT (RFC 9293 §3.4.2: twice the maximum segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
         /// Maximum number of sessions in TIME-WAIT, also limited to a quarter of `sessions_max`; beyond it
         /// the oldest ends (Linux: `tcp_max_tw_buckets`).
         time_wait_max: usize = 4096,
-        /// How long a session in FIN-WAIT-2 whose host has closed waits for the peer's FIN (Linux:
-        /// `tcp_fin_timeout`, 60 s).
+        /// How long a closed session in FIN-WAIT-2 waits for the peer's FIN (Linux: `tcp_fin_timeout`, 60 s).
         fin_wait_2: Duration = Duration::from_secs(60),
-        /// User timeout of a session whose host has closed, if it has none of its own: a peer with a closed
-        /// window must not keep the data forever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
+        /// User timeout of a session that the host has closed, if no other was set: a peer with a closed
+        /// window must not make us keep its data forever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
         /// `tcp_orphan_retries`).
         orphan_timeout: Duration = Duration::from_secs(180),
-        /// Idle time before keep-alive probes (RFC 9293 §3.8.4: off by default, and not below two hours by
-        /// default). Applies to every session; it can also be set per session.
+        /// Idle time before keep-alive probes. (RFC 9293 §3.8.4: off by default, and the default interval
+        /// must be at least two hours.) Applies to every session; it can also be set per session.
         keep_alive: Option<Duration> = None,
         /// Interval between keep-alive probes (Linux: 75 s).
         keep_alive_interval: Duration = Duration::from_secs(75),
@@ -239,18 +245,21 @@ kiban_base::settings! {
         /// How long data may wait for its acknowledgement before the session is aborted (RFC 9293 §3.8.3; RFC
         /// 5482). None: only `rto_retries` limits it.
         user_timeout: Option<Duration> = None,
-        /// How long a peer may acknowledge less than `floor_bytes` of the data queued for it, when a quarter
-        /// of the transmit memory is left and others want more (RFC 6429 §3); proportionally less when less
-        /// is left, down to a fifth. None, or without `memory_shares`: forever.
+        /// Stuck timeout: how long a peer may go on acknowledging less than `floor_bytes` of the data queued
+        /// for it when a quarter of the transmit memory is free and other sessions want more (RFC 6429 §3).
+        /// With less free memory the time shrinks in proportion, down to a fifth. There is no limit if this
+        /// is `None` or `memory_shares` is off.
         stuck_timeout: Option<Duration> = Some(Duration::from_secs(10)),
         /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
         timestamps: bool = true,
         /// Whether to use selective acknowledgements if the peer does (RFC 2018, RFC 2883; Linux: on).
         sack: bool = true,
         /// Challenge ACKs and similar answers per second, for the whole board (RFC 5961 §7; Linux 4.7: 1000,
-        /// varied by half so that a peer cannot count the answers sent to others). Zero: none.
+        /// randomly varied by half so that a peer cannot infer how many answers were sent to others). Zero:
+        /// none are sent.
         challenges_per_second: u32 = 1000,
-        /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 says why it should not).
+        /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 explains why it should
+        /// not).
         time_wait_accepts_rst: bool = false,
         /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879's 536 bytes;
         /// Linux `min_pmtu` of 552 bytes less headers is 512).
@@ -281,8 +290,8 @@ kiban_base::settings! {
 }
 
 impl Config {
-    /// Returns the largest payload towards a peer: IPv6's header is 20 bytes longer than IPv4's (RFC 9293
-    /// §3.7.1).
+    /// Returns the largest payload towards a peer: the IPv6 header is 20 bytes longer than the IPv4 header
+    /// (RFC 9293 §3.7.1).
     pub(super) fn mss_to(&self, remote: core::net::SocketAddr) -> u16 {
         if remote.is_ipv6() { self.mss.saturating_sub(20).max(64) } else { self.mss }
     }
@@ -306,7 +315,7 @@ impl Config {
         }
     }
 
-    /// Returns the size of the send buffer at which a session with this MSS accepts no more writes.
+    /// Returns the fill level of the send buffer at which a session with this MSS accepts no more writes.
     pub(super) fn send_mark_bytes(&self, buffer: u32, mss: u32) -> u32 {
         round(buffer, mss, self.send_round_to_mss)
     }
@@ -316,7 +325,7 @@ impl Config {
         round(buffer, mss, self.window_round_to_mss).max(self.window_segments_min.saturating_mul(mss))
     }
 
-    /// Returns when an acknowledgement that is delayed from `now` on is due.
+    /// Returns when an acknowledgement whose delay starts at `now` is due.
     pub(super) fn ack_due(&self, now: Instant) -> Instant {
         let due = now + self.delayed_ack;
         match self.ack_tick.as_nanos() as u64 {

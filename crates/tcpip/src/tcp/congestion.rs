@@ -1,14 +1,14 @@
 //! Congestion control: how many bytes may be in flight (RFC 5681).
 //!
-//! Phases           *open*: the window grows, in slow start by the bytes acknowledged, then by the chosen
-//!                  rule. *Recovery*: a loss was detected; the window follows proportional rate reduction
-//!                  until all data then outstanding is acknowledged. *Loss*: the retransmission timer fired;
-//!                  slow start from one segment.
+//! Phases           *open*: the window grows by the bytes acknowledged in slow start, and by the chosen rule
+//!                  afterwards. *Recovery*: a loss was detected; the window follows proportional rate
+//!                  reduction until all data then outstanding is acknowledged. *Loss*: the retransmission
+//!                  timer fired; slow start from one segment.
 //! Rules            Reno (RFC 5681 §3.1) or CUBIC (RFC 9438).
 //! Bytes            one acknowledgement may cover a whole burst, so windows grow by bytes, not by
 //!                  acknowledgements (RFC 3465).
-//! Idle             a window that was not used is not validated and does not grow (RFC 7661); after an idle
-//!                  time longer than the RTO it restarts (RFC 5681 §4.1).
+//! Idle             a window that is not fully used is not validated and does not grow (RFC 7661). After an
+//!                  idle time longer than the RTO, it is reset to the restart window (RFC 5681 §4.1).
 
 use super::config::{Config, CongestionControl};
 use super::cubic::Cubic;
@@ -33,7 +33,7 @@ enum Phase {
     Loss(Sequence),
 }
 
-/// What congestion control needs to know of an acknowledgement.
+/// The facts about an acknowledgement that congestion control needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckSample {
     /// The cumulative acknowledgement.
@@ -179,8 +179,8 @@ impl Congestion {
         self.cwnd = self.cwnd.saturating_add(grown).min(1 << 30);
     }
 
-    /// RFC 6937 §3: sends in proportion to what is delivered, so that the flight shrinks smoothly to the
-    /// threshold.
+    /// RFC 6937 §3: send in proportion to the bytes delivered, so that the data in flight shrinks smoothly to
+    /// the threshold.
     fn proportional_rate_reduction(&mut self, heard: &AckSample) {
         if !self.reduces {
             return;
@@ -226,7 +226,7 @@ impl Congestion {
     }
 
     fn reduced(&mut self, outstanding: u32, mss: u32) -> u32 {
-        // The outstanding bytes are what the network has carried; an unused window proves nothing.
+        // Use the outstanding bytes, which the network has carried; an unused window proves nothing.
         let borne = outstanding.min(self.cwnd.max(mss));
         match &mut self.rule {
             Rule::Reno { acked } => {

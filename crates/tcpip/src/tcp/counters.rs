@@ -1,7 +1,7 @@
 //! Counters of TCP.
 
 kiban_base::counters! {
-    /// Counters of TCP for one board.
+    /// TCP counters of one board.
     pub struct TcpCounters {
         /// Segments that arrived.
         segments_in,
@@ -43,7 +43,7 @@ kiban_base::counters! {
         challenge_acks_suppressed,
         /// RSTs that ended a session.
         resets_in,
-        /// RSTs sent to segments that match no session.
+        /// RSTs sent in answer to segments that match no session.
         resets_out,
         /// Payload bytes that had arrived before.
         duplicate_bytes,
@@ -94,12 +94,13 @@ kiban_base::counters! {
         /// Sessions aborted because their peers accepted little or no data while others needed memory (RFC
         /// 6429).
         persist_sessions_aborted,
-        /// Writes limited because the peer's address, or the attached program, holds its share of memory.
+        /// Writes limited because the peer's address, or the attached program, already holds its full share
+        /// of memory.
         writes_limited_by_share,
-        /// SYNs dropped, or connections not opened, because the address or the program has its share of
-        /// sessions.
+        /// SYNs dropped, or connections not opened, because the address or the program already has its full
+        /// share of sessions.
         sessions_limited_by_share,
-        /// Half-open connections dropped from a full backlog in favour of an address that has fewer.
+        /// Half-open connections dropped from a full backlog in favour of an address that has fewer of them.
         half_open_evicted,
         /// Connection attempts that failed because the peer was unreachable.
         connects_unreachable,

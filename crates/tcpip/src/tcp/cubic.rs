@@ -3,7 +3,7 @@
 //! Theory           after a loss at `w_max` segments the window falls to 0.7 of it and grows again along W(t)
 //!                  = C (t - K)^3 + w_max: fast at first, flat near `w_max`, fast again beyond it. Growth
 //!                  depends on time, not on the round trip, so long paths are not at a disadvantage. Where
-//!                  Reno would be faster, the window follows Reno.
+//!                  Reno would grow faster, the window follows Reno.
 //! Units            segments and seconds, as in the RFC, in binary floating point: additions, multiplications
 //!                  and a cube root by Newton's method, with the same result on every machine.
 
@@ -27,7 +27,7 @@ pub(super) struct Cubic {
     /// Time from the start of the epoch to the plateau, seconds.
     k: f64,
     epoch: Option<Instant>,
-    /// Growth smaller than a byte, carried over, bytes.
+    /// Fractional growth carried over, bytes.
     credit: f64,
 }
 
@@ -35,13 +35,13 @@ impl Cubic {
     /// Reacts to a loss at `window` bytes. Returns the new threshold, bytes.
     pub(super) fn reduce(&mut self, window: u32, mss: u32) -> u32 {
         let window = f64::from(window) / f64::from(mss);
-        // §4.7, fast convergence: a loss below the last maximum makes room for other flows.
+        // §4.7, fast convergence: after a loss below the last maximum, leave room for other flows.
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
         self.epoch = None;
         ((window * BETA) as u32).max(2) * mss
     }
 
-    /// Shifts the epoch by a time in which the session was not limited by the window (§5.8).
+    /// Shifts the epoch by a period in which the window did not limit the session (§5.8).
     pub(super) fn pause(&mut self, pause: Duration) {
         if let Some(epoch) = &mut self.epoch {
             *epoch += pause;
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(cube_root(0.0), 0.0);
     }
 
-    /// RFC 9438 §4.2: the window is back at the old maximum after K seconds, and flat there.
+    /// RFC 9438 §4.2: the window is back at the old maximum after K seconds, where growth is flat.
     #[test]
     fn the_window_returns_to_its_maximum_after_k_seconds_and_is_flat_there() {
         let mut cubic = Cubic::default();

@@ -11,14 +11,14 @@ use core::net::{IpAddr, SocketAddr};
 use kiban_base::Context;
 
 impl Tcp {
-    /// Sets the path MTU of a new session, bytes of an IP packet (RFC 9293 §3.7.1: MMS_S).
+    /// Sets the path MTU of a new session as the length of an IP packet, bytes (RFC 9293 §3.7.1: MMS_S).
     pub fn set_path_mtu(&mut self, session: SessionId, mtu: u32, cx: &mut Context<'_>, out: &mut Outbox) {
-        // A session that has ended needs no MTU.
+        // The session may have ended; then there is nothing to set.
         let _ = self.with_known(session, cx, out, |found, ctx| found.set_initial_path_mtu(mtu, ctx));
     }
 
-    /// Returns whether an ICMP error about a segment that began at `sequence` is plausible: that byte is
-    /// outstanding (RFC 5927 §4.1). Call it before anything besides the session uses the error. Implausible
+    /// Returns whether an ICMP error about a segment that began at `sequence` is plausible: that byte must be
+    /// outstanding (RFC 5927 §4.1). Call this before anything but the session uses the error. Implausible
     /// errors are counted.
     pub fn is_icmp_plausible(&mut self, local: SocketAddr, remote: SocketAddr, sequence: Sequence) -> bool {
         let session = self.table.find(local, remote).and_then(|index| self.table.at(index));

@@ -1,5 +1,5 @@
-//! The TCP machine of one board: sessions, listeners, TX queues, memory shares, and the calls of the host and
-//! of IP.
+//! The TCP machine of one board: sessions, listeners, TX queues, memory shares, and the calls that the host
+//! and IP make.
 
 use super::config::{Config, Fairness, Nagle};
 use super::counters::TcpCounters;
@@ -27,12 +27,12 @@ use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Instant, Pdu, SecureRng, Slice, Sum, TimerWheel};
 
-/// Segments that a session may send per turn while others wait for the same TX queue. A session that waits
-/// alone continues. If segments longer than the MSS are handed down whole, the turn is one segment.
+/// Number of segments that a session may send per turn while others wait for the same TX queue. If no other
+/// session waits, it continues. If segments longer than the MSS are handed down whole, a turn is one segment.
 const QUANTUM: usize = 2;
 /// Delay before the next attempt after PDU memory ran out, if no other event comes first.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
-/// How long an address that found too little memory keeps the pool marked as contested.
+/// How long the pool stays marked as contested after an address got too little memory.
 const CONTEST: Duration = Duration::from_secs(5);
 /// Port range for connections opened without a local port (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49_152..=65_535;
@@ -56,20 +56,21 @@ pub struct Tcp {
     pub(super) send_share: Share,
     pub(super) receive_share: Share,
     pub(super) claims: Claims,
-    /// When to look next for sessions that hold memory without progress, and when that was last done.
+    /// When to look next for sessions that hold memory without progress, and when this was last done.
     pub(super) sweep_at: Instant,
     pub(super) swept_at: Instant,
     /// The claim whose share was used up, if that caused the shortage.
     pub(super) short_claim: Option<Claim>,
-    /// When the contention recorded for an address that found no memory expires.
+    /// When the contention mark set for an address that got no memory expires.
     pub(super) contest_ends: Instant,
-    /// The time given to the most recent call that had one.
+    /// The time passed to the most recent call that had a time argument.
     pub(super) now: Instant,
     pub(super) counters: TcpCounters,
 }
 
 impl Tcp {
-    /// Creates TCP with `config` over pools that hold `transmit_bytes` and `receive_bytes` of payload.
+    /// Creates a TCP machine with `config` over pools that hold `transmit_bytes` and `receive_bytes` of
+    /// payload.
     pub fn new(config: Config, transmit_bytes: u64, receive_bytes: u64, rng: &mut SecureRng) -> Tcp {
         let (shares, fairness) = (config.memory_shares, config.fairness);
         let limited = |share: Share| {
@@ -116,12 +117,12 @@ impl Tcp {
         self.table.len()
     }
 
-    /// Returns the figures of one session, or `None` if it does not exist.
+    /// Returns the statistics of one session, or `None` if it does not exist.
     pub fn info(&self, session: SessionId) -> Option<Info> {
         self.table.get(session).map(|session| session.info(&self.config))
     }
 
-    /// Returns the figures of all sessions.
+    /// Returns the statistics of all sessions.
     pub fn infos(&self) -> impl Iterator<Item = Info> {
         self.table.iter().map(|session| session.info(&self.config))
     }
@@ -244,7 +245,7 @@ impl Tcp {
     /// Opens a session like [`Tcp::open`] on behalf of `owner`, whose sessions are accounted separately.
     ///
     /// # Errors
-    /// Those of [`Tcp::open`]; `TooMany` also if `owner` has its share of sessions.
+    /// Those of [`Tcp::open`]; `TooMany` also if `owner` already has its full share of sessions.
     pub fn open_for(
         &mut self,
         owner: Owner,
@@ -280,8 +281,8 @@ impl Tcp {
         Ok(id)
     }
 
-    /// Returns whether `owner` may have one more session, and for an incoming connection (`comes`) also
-    /// whether the peer's address may. The limit is seven eighths of the sessions that all others leave. The
+    /// Returns whether `owner` may have one more session and, for an incoming connection (`comes`), whether
+    /// the peer's address may as well. The limit is seven eighths of the sessions that all others leave. The
     /// board's own services have no limit as an owner.
     pub(in crate::tcp) fn may_own_more(&self, owner: Owner, remote: IpAddr, comes: bool) -> bool {
         if !self.config.memory_shares {
@@ -326,13 +327,13 @@ impl Tcp {
         Err(Refusal::TooMany)
     }
 
-    /// Returns how many bytes `session` accepts now.
+    /// Returns how many bytes `session` accepts for writing now.
     pub fn room(&self, session: SessionId) -> usize {
         self.table.get(session).map_or(0, |session| session.room(&self.config, &self.send_share, self.now))
     }
 
-    /// Returns whether a session has bytes queued for a peer that accepts none, so that memory would not help
-    /// its writer yet. Always false without [`Config::memory_shares`].
+    /// Returns whether a session has bytes queued for a peer that accepts none, so that more memory would not
+    /// help its writer yet. Always false without [`Config::memory_shares`].
     pub fn is_window_closed(&self, session: SessionId) -> bool {
         self.config.memory_shares && self.table.get(session).is_some_and(Session::is_window_closed)
     }
@@ -358,7 +359,7 @@ impl Tcp {
         self.table.get(session).is_some_and(bound)
     }
 
-    /// Returns the bytes of transmit memory that are promised to no session; `u64::MAX` without
+    /// Returns the bytes of transmit memory that are not promised to any session; `u64::MAX` without
     /// [`Config::memory_shares`].
     pub fn free_bytes(&self) -> u64 {
         if self.config.memory_shares { self.send_share.free() } else { u64::MAX }
@@ -450,7 +451,7 @@ impl Tcp {
         Ok(())
     }
 
-    /// Closes both directions for the host: a FIN follows the queued data, and data that still arrives is
+    /// Closes both directions for the host: a FIN follows the queued data, and any data that still arrives is
     /// answered with RST.
     ///
     /// # Errors
@@ -467,7 +468,7 @@ impl Tcp {
     /// Records that the host has consumed `bytes` of received data, which may open the receive window.
     /// Ignored if the session has ended.
     pub fn consume(&mut self, session: SessionId, bytes: u32, cx: &mut Context<'_>, out: &mut Outbox) {
-        // A session that has ended has no window to open.
+        // The session may have ended; then there is no window to open.
         let _ = self.with_known(session, cx, out, |found, ctx| found.consume(bytes, ctx));
     }
 
@@ -527,7 +528,7 @@ impl Tcp {
             }
         };
         if !pdu.head().is_empty() && !lower_into_body(&mut pdu, cx) {
-            // There is no page for the payload in the head: drop the segment, the peer retransmits it.
+            // There is no page for the payload in the head: drop the segment; the peer will retransmit it.
             self.counters.no_memory += 1;
             return;
         }

@@ -2,10 +2,10 @@
 //!
 //! Purpose          carry byte streams over packets. The fast path is data in order without loss, in segments
 //!                  of up to 64 KB handed down in one piece.
-//! Transmit path    the host opens, listens, writes slices, finishes, aborts and consumes. Each call changes
-//!                  a session and enqueues it in its TX queue; nothing is sent yet.
+//! Transmit path    the host calls open, listen, write, finish, abort and consume. Each call changes a
+//!                  session and adds it to its TX queue; nothing is sent yet.
 //! Receive path     [`Tcp::arrive`] verifies a segment, finds its session by hash and updates it. Events for
-//!                  the host leave as [`Indication`]s; a pending acknowledgement is only recorded.
+//!                  the host are output as [`Indication`]s; a pending acknowledgement is only recorded.
 //! TX queues        each session sends through one TX queue: a port or a circuit. A TX queue without room
 //!                  holds back only its own sessions.
 //! Settle           after a burst, [`Tcp::settle`] lets every queued session send what it may and at most one
@@ -13,7 +13,8 @@
 //!                  port evenly; sessions stay queued while the port has no room.
 //! Memory           windows and send buffers are shares of the available memory: see `fairness::share`.
 //! Timers           one timer per session, in a timer wheel: see [`kiban_base::TimerWheel`].
-//! Limits           [`Config`] bounds sessions, backlog and buffers; `out_of_order` bounds its slices.
+//! Limits           [`Config`] bounds sessions, backlog and buffers; `out_of_order` bounds the number of its
+//!                  slices.
 //! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
 
 mod buffers;

@@ -1,12 +1,12 @@
 //! Profiles: sets of settings that make TCP behave like a system that was measured in a paper.
 //!
-//! Purpose          reproduce figures of old papers by the rules of the systems measured, and show what each
-//!                  rule costs.
+//! Purpose          reproduce figures from old papers by following the rules of the systems measured, and
+//!                  show what each rule costs.
 //! Method           a profile is a value of [`Config`]. Each rule is a setting of its own, so that rules can
 //!                  be changed one at a time.
-//! Sources          the comment of a setting names its clause or system; the comments here explain a
-//!                  profile's choice. *Fitted* means that a value was chosen so that a published figure comes
-//!                  out: it explains the figure but does not reproduce it independently.
+//! Sources          the comment on a setting names the clause or system it comes from; the comments here
+//!                  explain the values chosen for a profile. *Fitted* means that a value was chosen to match
+//!                  a published figure: it explains the figure but is not independent evidence.
 //! Not included     sizes (MSS, buffers), which belong to the experiment, not to the system.
 
 use super::CongestionControl;
@@ -35,17 +35,17 @@ impl Config {
     /// Returns the settings of 4.3BSD with window scaling, as on paper \[1\]'s board: no timestamps, no
     /// selective acknowledgements.
     ///
-    /// Not modelled: the small mbufs of writes below 512 bytes, and the 500 ms tick of the retransmission
-    /// timer, of which only the minimum timeout is kept.
+    /// Not modelled: the small mbufs used for writes below 512 bytes, and the 500 ms tick of the
+    /// retransmission timer (only its minimum timeout is kept).
     pub fn bsd43() -> Config {
         Config {
-            // `tcp_mss`: rounded down to a cluster; `sosend` copies one cluster (MCLBYTES) a turn.
+            // `tcp_mss` rounds down to a cluster; `sosend` copies one cluster (MCLBYTES) at a time.
             mss_round_bytes: Some(1024),
             copy_chunk_bytes: Some(1024),
             // `sbreserve`: 2048, or all of a smaller buffer.
             send_low_water_bytes: Some(2048),
-            // `tcp_fasttimo` runs every 200 ms; `tcp_input` itself never makes an acknowledgement of data
-            // due.
+            // `tcp_fasttimo` runs every 200 ms; `tcp_input` itself never triggers an immediate
+            // acknowledgement of data.
             delayed_ack: Duration::from_millis(200),
             ack_tick: Duration::from_millis(200),
             ack_segments: 0,
@@ -86,14 +86,14 @@ impl Config {
             // System V: `strwrite` queues a whole write if `canput` returns true.
             write_overshoot_bytes: 64 << 10,
             // Fitted: 5101 .. 5500. With a buffer of 9500 bytes, a writer is still blocked with 5100 bytes
-            // free; with one of 10,000 it is not with 5500 free.
+            // free; with a buffer of 10,000 it is no longer blocked with 5500 free.
             send_low_water_bytes: Some(5120),
             // Documented (for directly connected hosts: `tcp_local_dack_interval`): 50 ms. The clock ticks
             // every 10 ms, so the delay is 40 to 50 ms.
             delayed_ack: Duration::from_millis(50),
             ack_tick: Duration::from_millis(10),
-            // Fitted: 4601 .. 4650. In figure 7 all acknowledgements that are not delayed follow at least
-            // 4650 bytes, and none follows 4600.
+            // Fitted: 4601 .. 4650. In figure 7, every acknowledgement that is not delayed covers at least
+            // 4650 bytes, and none covers 4600.
             ack_segments: 0,
             ack_bytes: Some(4620),
             // Fitted: 3001 .. 3500, from the range in the paper's text. (Later versions: `tcp_naglim_def`,
@@ -106,8 +106,7 @@ impl Config {
         }
     }
 
-    /// Returns settings without anything that came after 4.3BSD-Reno (1990): no loss recovery later than
-    /// Reno's.
+    /// Returns settings without anything introduced after 4.3BSD-Reno (1990), such as later loss recovery.
     fn of_1990() -> Config {
         Config {
             congestion: CongestionControl::Reno,

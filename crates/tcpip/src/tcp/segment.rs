@@ -18,7 +18,7 @@ pub struct Segment {
     pub pdu: Pdu,
 }
 
-/// The outputs of TCP, in order. The caller takes them from here and hands them on.
+/// The outputs of TCP, in order. The caller takes them from here and passes them on.
 #[derive(Debug, Default)]
 pub struct Outbox {
     /// Indications for the host.

@@ -1,4 +1,4 @@
-//! The states of a session (RFC 9293 §3.3.2). LISTEN is not among them: listeners create sessions.
+//! The states of a session (RFC 9293 §3.3.2). LISTEN is not among them, because a listener is not a session.
 
 /// The state of a session, from its first SYN to the end of TIME-WAIT.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -44,7 +44,7 @@ impl State {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
     }
 
-    /// Returns whether our FIN, sent or not, is still to be acknowledged.
+    /// Returns whether our FIN, sent or not, has yet to be acknowledged.
     #[inline]
     pub(super) fn owes_finish(self) -> bool {
         matches!(self, State::FinWait1 | State::Closing | State::LastAck)

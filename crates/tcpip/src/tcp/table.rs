@@ -1,7 +1,7 @@
 //! The session table: a slab of sessions, and a hash from 4-tuple to slot.
 //!
 //! The hash key is drawn at random at start, so that a peer cannot choose ports that collide. A [`SessionId`]
-//! carries a generation, so that the id of an ended session finds nothing.
+//! carries a generation, so that looking up the id of an ended session finds nothing.
 
 use super::session::Session;
 use crate::tcp::interface::indication::SessionId;
@@ -15,7 +15,7 @@ pub(super) struct Table {
     slots: Vec<(u32, Option<Box<Session>>)>,
     free: Vec<u32>,
     by_four_tuple: HashTable<u32>,
-    /// The slot that was found last; it may be free by now.
+    /// The most recently found slot; it may be free by now.
     recent: u32,
     key: [u64; 2],
 }
@@ -54,7 +54,7 @@ impl Table {
         self.by_four_tuple.len()
     }
 
-    /// Returns the slot of a 4-tuple. Segments come in trains, so the slot found last is tried first.
+    /// Returns the slot of a 4-tuple. Segments arrive in bursts, so the slot found last is tried first.
     #[inline]
     pub(super) fn find(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
         let is_it = |index: &u32| {
@@ -81,7 +81,7 @@ impl Table {
         let id = SessionId { index, generation: self.slots[index as usize].0 };
         self.slots[index as usize].1 = Some(Box::new(make(id)));
         let name = self.hash(local, remote);
-        // Slots are hashed again when the table grows.
+        // Slots are rehashed when the table grows.
         let (slots, key) = (&self.slots, self.key);
         let rehash = |index: &u32| {
             let session = slots[*index as usize].1.as_ref().expect("the hash names live sessions");

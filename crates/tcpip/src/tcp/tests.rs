@@ -1,4 +1,4 @@
-//! Tests of internal state: the accounts of shared memory return to zero.
+//! Tests of internal state: the accounts for shared memory return to zero.
 
 use super::*;
 use alloc::vec;
@@ -9,8 +9,8 @@ use kiban_base::{Context, Copies, Instant, Memory, PagePool, PduPool, RngKey, Se
 const LEFT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-/// Two TCP machines with one packet memory and no link between them: segments from one are passed straight to
-/// the other.
+/// Two TCP machines that share a packet memory, without a link: segments from one are passed straight to the
+/// other.
 struct Pair {
     memory: Memory,
     rng: SecureRng,

@@ -1,8 +1,8 @@
 //! A limit on challenge ACKs and similar answers to unexpected segments (RFC 5961 §7).
 //!
-//! A fixed, shared limit is a side channel: an attacker who exhausts it learns how many answers others
+//! A fixed, shared limit is a side channel: an attacker who exhausts it learns how many answers other peers
 //! received (Cao et al. 2016, CVE-2016-5696). So the limit of each second is drawn at random, from half of
-//! the setting to one and a half times it.
+//! the setting to one and a half times the setting.
 
 use super::Config;
 use core::time::Duration;
@@ -10,7 +10,7 @@ use kiban_base::{Context, Instant};
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The answers left in this second.
+/// The number of answers left in this second.
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     until: Instant,

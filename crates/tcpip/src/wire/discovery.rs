@@ -19,7 +19,7 @@ use core::net::Ipv6Addr;
 
 use kiban_base::{Malformed, ethernet::Mac};
 
-/// Hop limit with which every message is sent and must arrive (RFC 4861 §11.2).
+/// Hop limit that every message must have when sent and received (RFC 4861 §11.2).
 pub const HOP_LIMIT: u8 = 255;
 
 const ROUTER_SOLICITATION: u8 = 133;
@@ -46,7 +46,7 @@ pub enum Message {
     RouterSolicitation,
     /// Advertises a router, and link parameters.
     RouterAdvertisement {
-        /// Hop limit for the hosts' packets; 0: unspecified.
+        /// Hop limit that hosts should use in their packets; 0: unspecified.
         hop_limit: u8,
         /// M: addresses are available by DHCPv6.
         managed: bool,
@@ -68,9 +68,9 @@ pub enum Message {
     NeighbourAdvertisement {
         /// R: the sender is a router.
         router: bool,
-        /// S: it answers a solicitation.
+        /// S: the message answers a solicitation.
         solicited: bool,
-        /// O: it overrides the cached link-layer address.
+        /// O: the message overrides the cached link-layer address.
         overrides: bool,
         /// The address in question.
         target: Ipv6Addr,
@@ -79,7 +79,7 @@ pub enum Message {
     Redirect {
         /// The better first hop.
         target: Ipv6Addr,
-        /// The destination that it is for.
+        /// The destination to which the redirect applies.
         destination: Ipv6Addr,
     },
 }
@@ -392,7 +392,7 @@ mod tests {
             assert_eq!(read, message);
             assert_eq!(walk.collect::<Vec<_>>(), options);
             for cut in 0..length {
-                // Truncated anywhere, the message is rejected, or decoded with fewer options.
+                // A message truncated at any byte is rejected, or decoded with fewer options.
                 if let Ok((read, walk)) = Message::read(&bytes[..cut]) {
                     assert_eq!(read, message);
                     assert!(walk.count() < options.len());

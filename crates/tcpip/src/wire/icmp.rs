@@ -122,7 +122,7 @@ impl Header {
             Header::Unreachable { .. } | Header::TimeExceeded { .. } | Header::ParameterProblem { .. } => {
                 true
             }
-            // Source quench and redirect, which have no variant of their own.
+            // Source quench and redirect, which do not have their own variants.
             Header::Other { kind, .. } => matches!(*kind, 4 | 5),
             Header::EchoRequest { .. } | Header::EchoReply { .. } => false,
         }

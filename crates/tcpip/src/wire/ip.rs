@@ -1,11 +1,11 @@
-//! The IP header fields that both families share, for code that only inspects packets: links that place
+//! The IP header fields common to both families, for code that only inspects packets: links that place
 //! payload in pages, and links that offload or complete checksums.
 
 use super::{ipv4, ipv6};
 use core::net::IpAddr;
 use kiban_base::{Malformed, Sum, checksum};
 
-/// The header fields that both families share.
+/// The header fields common to both families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Front {
     /// Source address.

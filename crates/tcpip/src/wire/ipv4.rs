@@ -146,7 +146,7 @@ impl<'a> Header<'a> {
         let header_bytes = self.length();
         assert!(
             header_bytes <= HEADER_BYTES_MAX && header_bytes.is_multiple_of(4),
-            "options are padded to 4 and at most 40 bytes"
+            "options must be padded to a multiple of 4 bytes, at most 40"
         );
         let (fixed, options) = target[..header_bytes]
             .split_first_chunk_mut::<HEADER_BYTES>()
@@ -165,7 +165,7 @@ impl<'a> Header<'a> {
             self.target.to_bits(),
         ];
         // The checksum is computed from the values: reading back bytes that were just stored one by one would
-        // stall.
+        // stall the CPU.
         let sum = checksum::of_words(&words).plus(checksum::of_header(self.options));
         words[2] |= u32::from(sum.checksum());
         let (places, _) = fixed.as_chunks_mut::<4>();

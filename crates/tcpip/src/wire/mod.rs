@@ -8,9 +8,9 @@
 //! x.write(&mut [u8]) -> usize                               writes at the front of the slice
 //! ```
 //!
-//! `read` validates lengths and constant fields, so that later code need not; checksums have functions of
-//! their own. A violated rule is reported as a [`Malformed`](kiban_base::Malformed). `write` panics if the
-//! target slice is too short, because that is a bug of the caller.
+//! `read` validates lengths and constant fields, so that later code need not; checksums have their own
+//! functions. A violated rule is reported as a [`Malformed`](kiban_base::Malformed). `write` panics if the
+//! target slice is too short, because that is a bug in the caller.
 
 pub mod arp;
 pub mod discovery;

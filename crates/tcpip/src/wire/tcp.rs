@@ -31,7 +31,7 @@ use kiban_base::{Malformed, checksum};
 pub const HEADER_BYTES: usize = 20;
 /// Length of the longest header, bytes.
 pub const HEADER_BYTES_MAX: usize = 60;
-/// Most SACK blocks in one segment; 3 if timestamps are present (RFC 2018 §3).
+/// Maximum number of SACK blocks in one segment; 3 if timestamps are present (RFC 2018 §3).
 pub const SACK_BLOCKS_MAX: usize = 4;
 
 /// Length of the timestamps option with padding, bytes.
@@ -219,7 +219,7 @@ impl fmt::Debug for Flags {
 pub struct Timestamps {
     /// TSval: the sender's timestamp clock.
     pub value: u32,
-    /// TSecr: the timestamp of the peer that the sender echoes.
+    /// TSecr: the peer's timestamp that the sender echoes.
     pub echo: u32,
 }
 

@@ -1,5 +1,5 @@
-//! Known attacks as packet scripts: what the attacker gains, and what it costs others (RFC 4953, RFC 5961,
-//! RFC 5927).
+//! Known attacks as packet scripts: what the attacker gains, and what the attack costs others (RFC 4953, RFC
+//! 5961, RFC 5927).
 
 use crate::common::ms;
 use crate::common::peer::*;
@@ -44,8 +44,8 @@ fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
     assert_eq!(talk.told(), ["accepted", "data 5"]);
 }
 
-/// Peers that open sessions and send nothing hold a session each and no packet memory; beyond `sessions_max`
-/// they are refused and counted. Keep-alive removes them if they do not answer.
+/// Peers that open sessions and send nothing occupy one session each but no packet memory; beyond
+/// `sessions_max` they are refused and counted. Keep-alive removes them if they do not answer.
 #[test]
 fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() {
     let config = Config {
@@ -82,7 +82,8 @@ fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() 
     talk.check_home();
 }
 
-/// The data for a peer that never opens its window again is kept only as long as its host is there.
+/// Data for a peer that never reopens its window is kept only until the host closes and the orphan timeout
+/// expires.
 #[test]
 fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
     for leaves in [true, false] {
@@ -95,7 +96,7 @@ fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
             talk.settle();
         }
         for _ in 0..99 {
-            // It answers whatever it is asked, and says that it has no room.
+            // The peer answers every probe with a zero window.
             talk.hear(seg(ACK, 1, 1, 0), b"");
             talk.pass(SECOND);
         }
@@ -112,8 +113,8 @@ fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
     }
 }
 
-/// Segments outside the window with clocks of the future: the peer's own segments would be old if they were
-/// believed.
+/// Segments outside the window with future timestamps: if they were accepted, the peer's own segments would
+/// look old.
 #[test]
 fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     let stamps = |value| Options { timestamps: Some(Timestamps { value, echo: 0 }), ..Options::NONE };
@@ -124,10 +125,10 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     for (sequence, acknowledgment, flags) in [
         (1 << 20, 1, ACK),
         (0x8000_0000, 1, ACK),
-        // In the window, but it acknowledges what was never sent (RFC 5961 §5).
+        // Within the window, but acknowledging data that was never sent (RFC 5961 §5).
         (1, 0x4000_0000, ACK),
         (1, 0x8000_0000, ACK),
-        // Segments without ACK, or outside of the window.
+        // Segments without ACK, or outside the window.
         (1, 1, Flags(0)),
         (2, 1, SYN),
         (3, 1, RST),
@@ -146,7 +147,7 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     talk.check_home();
 }
 
-/// Any number of urgent pointers: the stream is unchanged, and a mark never moves backwards.
+/// With any number of urgent pointers, the stream is unchanged, and a mark never moves back.
 #[test]
 fn endless_urgent_marks_move_only_the_mark() {
     let mut talk = Peer::established(Config::default());
@@ -159,14 +160,14 @@ fn endless_urgent_marks_move_only_the_mark() {
     assert_eq!(talk.got, expected);
     let counts = |word: &str| talk.up.iter().filter(|said| said.starts_with(word)).count();
     assert_eq!(counts("data"), 2000);
-    // Each mark is farther than the last: 65,535 ahead of a moving place, it moves on a byte at a time at
-    // most.
+    // Each mark lies beyond the last one: at 65,535 bytes ahead, it advances by at most one byte at a time.
     assert!(counts("urgent") < 4000);
     talk.abort();
     talk.check_home();
 }
 
-/// Questions whether we live, a thousand a second: bare ones are answered ten times a second (RFC 5961 §7).
+/// Keep-alive probes, a thousand per second: those without payload are answered ten times per second (RFC
+/// 5961 §7).
 #[test]
 fn endless_keep_alives_are_answered_within_limits() {
     let mut talk = Peer::established(Config::default());
@@ -180,8 +181,8 @@ fn endless_keep_alives_are_answered_within_limits() {
     assert_eq!(talk.state(), Some(State::Established));
 }
 
-/// Blocks of what was never sent, of everything, turned round: no byte is taken as arrived, the window does
-/// not grow.
+/// SACK blocks for data never sent, for everything, and with reversed edges: no byte is counted as arrived,
+/// and the window does not grow.
 #[test]
 fn sack_blocks_of_unsent_data_do_not_open_the_window() {
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
@@ -204,8 +205,8 @@ fn sack_blocks_of_unsent_data_do_not_open_the_window() {
     assert!(talk.station.tcp.counters().sack_blocks_invalid >= 200);
 }
 
-/// A clock that jumps by an hour and more, forwards, in every state: at most one retransmission is due, the
-/// session goes on where it was.
+/// The clock jumps forward by an hour or more in every state: at most one retransmission is due, and the
+/// session continues where it was.
 #[test]
 fn a_clock_that_jumps_by_hours_ends_no_stream() {
     for hours in [1, 24, 24 * 30] {
@@ -221,7 +222,7 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
         talk.hear(seg(ACK, 1, 1, 60_000), b"");
         assert_eq!(talk.state(), Some(State::Established));
         jump(&mut talk);
-        // Out, and early data here.
+        // Data to the peer, and out-of-order data from it.
         talk.write(&bytes(500));
         talk.hear(seg(ACK, 11, 1, 60_000), b"late");
         talk.said();
@@ -242,11 +243,12 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
     }
 }
 
-/// Our own numbers go round in every phase: with the SYN, within data, between data and FIN, with the FIN,
-/// behind it.
+/// Our sequence numbers wrap in every phase: at the SYN, within the data, between data and FIN, at the FIN,
+/// and after it.
 #[test]
 fn our_sequence_numbers_may_wrap_in_any_state() {
-    // RFC 9293 §3.4.1: a number every 4 microseconds; so the moment of opening says where a stream begins.
+    // RFC 9293 §3.4.1: the initial sequence number advances every 4 microseconds, so the time of opening
+    // determines where a stream begins.
     let opening = |at: kiban_base::Instant| {
         let mut talk = Peer::new(Config::default());
         talk.now = at;
@@ -260,7 +262,7 @@ fn our_sequence_numbers_may_wrap_in_any_state() {
     let begin = crate::common::at_ms(1000);
     let first = opening(begin).initial;
     for distance in [0u32, 1, 2, 500, 999, 1000, 1001, 2998, 2999, 3000, 3001, 3002] {
-        // The SYN has the number `-distance`.
+        // The SYN has the sequence number `-distance`.
         let ticks = 0u32.wrapping_sub(distance).wrapping_sub(first.0);
         let mut talk = opening(begin + Duration::from_micros(4) * ticks);
         assert_eq!(talk.initial.0, 0u32.wrapping_sub(distance));
@@ -270,7 +272,7 @@ fn our_sequence_numbers_may_wrap_in_any_state() {
         let said = talk.said_briefly();
         assert_eq!(said[1..3], ["ACK 1+1000 ack 1", "ACK 1001+1000 ack 1"]);
         assert_eq!(said[3..], ["PSH ACK 2001+1000 ack 1", "FIN PSH ACK 3001+0 ack 1"]);
-        // Everything is lost and comes again.
+        // Everything is lost and retransmitted.
         for _ in 0..10 {
             talk.pass(SECOND * 5);
             let Some(frame) = talk.frames.last() else { continue };

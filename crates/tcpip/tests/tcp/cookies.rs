@@ -19,7 +19,7 @@ fn offering(value: Option<u32>) -> Options {
     }
 }
 
-/// The last segment of a handshake, giving back the clock of our answer.
+/// Returns the last segment of a handshake, which echoes the timestamp of our SYN-ACK.
 fn last(talk: &Peer, value: u32) -> Header {
     let ours = talk.frames.last().unwrap().header().0.options.timestamps;
     let timestamps = ours.map(|ours| Timestamps { value, echo: ours.value });
@@ -41,7 +41,7 @@ fn a_million_syns_take_no_memory_and_a_real_client_connects() {
         assert!(talk.station.arrive(&frame, talk.now));
         while talk.station.out.down.pop_front().is_some() {}
         if n == 500_000 {
-            // In the middle of it.
+            // A handshake in the middle of the flood.
             talk.settle();
             talk.frames.clear();
             let syn = Header { options: offering(Some(100)), ..seg(SYN, 0, 0, 8000) };

@@ -1,7 +1,7 @@
-//! What a segment of a hostile peer costs, by how much the peer has piled up before it: figures.
+//! Measures the cost of a segment from a hostile peer, as a function of how much state the peer has built up.
 //!
-//! Work that grows with what a peer piles up would be quadratic in what it sends. Each row does the same
-//! thing with a small and with a large pile.
+//! If the cost per segment grew with the state that a peer builds up, the total would be quadratic in what it
+//! sends. Each row does the same work with little and with much state.
 
 use crate::common::ms;
 use crate::common::peer::*;
@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use kiban_tcpip::tcp::{Config, LossDetection, SynCookies};
 use kiban_tcpip::wire::tcp::{Header, Options, SackBlock};
 
-/// Microseconds that each of `count` turns of `work` takes.
+/// Returns the time that each of `count` rounds of `work` takes, microseconds.
 #[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures, and decides nothing")]
 fn each(count: u32, mut work: impl FnMut(u32)) -> f64 {
     let start = std::time::Instant::now();
@@ -18,7 +18,7 @@ fn each(count: u32, mut work: impl FnMut(u32)) -> f64 {
     start.elapsed().as_secs_f64() * 1e6 / f64::from(count)
 }
 
-/// A talk whose peer has a huge window and tiny segments, with `bytes` out.
+/// Returns a talk whose peer has a huge window and tiny segments, with `bytes` outstanding.
 fn flight(detection: LossDetection, out: usize) -> (Peer, u32) {
     let config = Config {
         loss_detection: detection,
@@ -40,7 +40,7 @@ fn flight(detection: LossDetection, out: usize) -> (Peer, u32) {
     talk.hear(Header { options, ..seg(SYN, 0, 0, 60_000) }, b"");
     talk.hear(seg(ACK, 1, 1, 60_000), b"");
     talk.frames.clear();
-    // The congestion window is opened by acknowledging everything, again and again.
+    // Repeatedly acknowledging everything opens the congestion window.
     let mut sent = 1;
     loop {
         let room = talk.station.tcp.room(talk.id()).min(1 << 20);
@@ -58,7 +58,7 @@ fn flight(detection: LossDetection, out: usize) -> (Peer, u32) {
     }
 }
 
-/// Every second segment is told, three at a time, from the far end of the flight or from the near one.
+/// Every second segment is SACKed, three at a time, from the far or the near end of the flight.
 fn holes(detection: LossDetection, segments: u32, from_far: bool) -> f64 {
     let (mut talk, una) = flight(detection, segments as usize * 64);
     let base = talk.initial + una;
@@ -76,7 +76,7 @@ fn holes(detection: LossDetection, segments: u32, from_far: bool) -> f64 {
     })
 }
 
-/// The same acknowledgement of one far segment, again and again.
+/// The same SACK of one far segment, repeatedly.
 fn repeated(detection: LossDetection, segments: u32) -> f64 {
     let (mut talk, una) = flight(detection, segments as usize * 64);
     let base = talk.initial + una;
@@ -89,7 +89,8 @@ fn repeated(detection: LossDetection, segments: u32) -> f64 {
     })
 }
 
-/// Short segments after a hole, repeatedly, each time in a run that has dropped out of the remembered ones.
+/// Short segments after a hole, repeatedly, each extending a run that is no longer in the list of recent
+/// runs.
 fn crumbs(pieces: u32) -> f64 {
     let mut talk = Peer::established(Config::default());
     for n in 0..pieces {

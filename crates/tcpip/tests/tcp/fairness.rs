@@ -1,4 +1,4 @@
-//! Session numbers and the backlog are shared out among peer addresses.
+//! Sessions and the backlog are shared among peer addresses.
 
 use crate::common::peer::{Peer, seg};
 use crate::common::station::Frame;
@@ -31,7 +31,7 @@ fn without_cookies(fairness: Fairness) -> Config {
 #[test]
 fn a_full_backlog_makes_room_for_an_address_that_has_less_of_it() {
     let mut talk = Peer::listening(without_cookies(Fairness::Address));
-    // A sole address may have all of it.
+    // A sole address may use the whole backlog.
     let taken = (0..40).filter(|port| request(&mut talk, peer(1), 1000 + port)).count();
     assert_eq!(taken, 32);
     for (address, port) in [(2, 1), (3, 1), (2, 2)] {

@@ -34,7 +34,7 @@ fn resets_for_unmatched_segments_are_rate_limited_per_board() {
         }
         core::mem::take(&mut talk.frames).len()
     };
-    // From half of the setting to one and a half, drawn anew each second.
+    // From half to one and a half times the setting, redrawn each second.
     let mut answered = Vec::new();
     for _ in 0..5 {
         answered.push(ask(&mut talk));
@@ -74,7 +74,7 @@ fn an_icmp_error_is_accepted_only_for_data_in_flight() {
         icmp(&mut talk, sequence, IcmpErrorClass::PortUnreachable);
         assert_eq!(talk.station.tcp.counters().icmp_errors - before, u64::from(believed), "{sequence}");
     }
-    // RFC 5927 §5.2: remembered, and no more.
+    // RFC 5927 §5.2: the error is only recorded.
     let info = talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!((info.state, info.icmp_error), (State::Established, Some(IcmpErrorClass::PortUnreachable)));
     talk.hear(seg(ACK, 1, 501, 60_000), b"");
@@ -101,7 +101,7 @@ fn an_unreachable_next_hop_fails_only_opens_through_it() {
     nobody(&mut talk, true);
     assert_eq!((talk.told(), talk.station.tcp.sessions()), (vec!["gone: Unreachable".into()], 0));
     talk.check_home();
-    // RFC 1122 §4.2.3.9: one that has been made goes on, and so does one that a peer makes.
+    // RFC 1122 §4.2.3.9: an established connection continues, and so does one that a peer is opening.
     let mut talk = Peer::established(Config::default());
     talk.write(&bytes(500));
     nobody(&mut talk, true);

@@ -22,14 +22,14 @@ fn garbage(chance: &mut SimRng, most: u64) -> Vec<u8> {
     (0..chance.below(most + 1)).map(|_| chance.draw() as u8).collect()
 }
 
-/// A frame that is wrong in a way of its own: from noise to almost right.
+/// Returns a malformed frame, from pure noise to almost valid.
 fn nonsense(chance: &mut SimRng, source: IpAddr, target: IpAddr, ports: (u16, u16)) -> Frame {
     let mut frame = Frame { source, target, bytes: garbage(chance, 200) };
     if frame.bytes.len() >= 20 && chance.happens(0.9) {
         frame.bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
         frame.bytes[2..4].copy_from_slice(&ports.1.to_be_bytes());
         if chance.happens(0.7) {
-            // A header length that the segment can have; what stands there is no option list.
+            // The header length is possible for the segment, but the bytes there are not an option list.
             frame.bytes[12] = (5 + chance.below(11) as u8) << 4;
         }
         if chance.happens(0.9) {
@@ -56,7 +56,8 @@ fn random_segments_do_not_affect_other_sessions() {
             }
             for side in 0..2 {
                 let target = world.stations[side].address;
-                // Blind: it knows addresses and ports of the others, but not where their streams are.
+                // A blind attacker knows the addresses and ports of the others, but not their sequence
+                // numbers.
                 let source = pick(&mut chance, &[STRANGER, world.stations[1 - side].address]);
                 let client = 20_000 + chance.below(3) as u16;
                 let server = pick(&mut chance, &[SERVER_PORT, 81]);
@@ -77,7 +78,7 @@ fn random_segments_do_not_affect_other_sessions() {
     }
 }
 
-/// Returns a segment of a peer with a session that breaks every rule.
+/// Returns a segment from a peer that has a session and breaks every rule.
 fn malice(chance: &mut SimRng, talk: &Peer) -> (Header, Vec<u8>) {
     let near = |chance: &mut SimRng, around: u32| match chance.below(8) {
         0 => chance.draw() as u32,
@@ -149,7 +150,7 @@ fn a_peer_that_violates_every_rule_is_survived() {
                 8..=20 => talk.settle(),
                 _ => {}
             }
-            // Every arrival may be answered; a settle says no more than the windows and a few
+            // Every arrival may be answered; a settle sends no more than the windows allow and a few
             // acknowledgements.
             assert!(talk.frames.len() < 400, "seed {seed}: {} frames", talk.frames.len());
             talk.frames.clear();
@@ -168,7 +169,7 @@ fn a_peer_that_violates_every_rule_is_survived() {
         if talk.station.tcp.sessions() == 0 {
             talk.check_home();
         } else {
-            // Sessions that the host never heard of again are open still: nothing but themselves is held.
+            // Sessions without further events are still open; they hold no memory but their own state.
             assert!(talk.station.tcp.infos().all(|info| info.state != State::SynReceived), "seed {seed}");
         }
     }
@@ -208,8 +209,8 @@ fn a_flood_of_requests_fills_the_backlog_and_no_more() {
 
 #[test]
 fn options_of_every_shape() {
-    // Every pair of bytes, and a third that says how long: read or refused, never a panic, never a session
-    // harmed.
+    // Every pair of bytes, and a third that gives the length: decoded or rejected, but never a panic or a
+    // damaged session.
     let mut talk = Peer::established(Config::default());
     let (target, now) = (talk.station.address, talk.now);
     for kind in 0..=255u8 {

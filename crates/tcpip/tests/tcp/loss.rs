@@ -1,5 +1,4 @@
-//! Loss: the clock, fast retransmit, NewReno, and numbers that wrap
-//! (RFC 6298, RFC 5681, RFC 6582).
+//! Loss: the RTO, fast retransmit, NewReno, and sequence numbers that wrap (RFC 6298, RFC 5681, RFC 6582).
 
 use crate::common::cable::Nature;
 use crate::common::ms;
@@ -8,7 +7,7 @@ use crate::common::world::{Role, World};
 use kiban_base::Instant;
 use kiban_tcpip::tcp::{Config, CongestionControl, LossDetection};
 
-/// NewReno by the letter of RFC 5681 and RFC 6582, without what came later.
+/// NewReno exactly as in RFC 5681 and RFC 6582, without later additions.
 fn newreno() -> Config {
     Config {
         congestion: CongestionControl::Reno,
@@ -20,12 +19,12 @@ fn newreno() -> Config {
     }
 }
 
-// ---- The clock
+// ---- The timer
 // -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_backed_off_timeout_stays_until_a_new_measurement() {
-    // RFC 6298 §5: a path slower than the timeout must not be sent everything twice for ever.
+    // RFC 6298 §5: on a path slower than the timeout, data must not be sent twice forever.
     let mut world = World::plain(Nature { delay: ms(700), ..Nature::default() }, 4);
     world.converse(Role::eager(50_000), Role::eager(0));
     world.run().unwrap();
@@ -53,7 +52,8 @@ fn several_holes_in_one_window_are_recovered_without_a_timeout() {
 fn a_lost_retransmission_waits_for_the_timer() {
     let nature = Nature { delay: ms(10), ..Nature::default() };
     let mut world = World::new([newreno(), newreno()], [nature; 2], [Sizes::default(); 2], 9);
-    // The 41st is lost; its repetition is the first behind the window that was out then.
+    // The 41st segment is lost; its retransmission is the first segment after the window outstanding at that
+    // time.
     world.cables[0].doomed = (41..=41).chain(71..=90).collect();
     world.converse(Role::eager(300_000), Role::eager(0));
     world.run().unwrap();
@@ -80,8 +80,8 @@ fn slow_start_doubles_a_round_trip_and_one_acknowledgement_for_a_burst_does_not_
 // ---- Numbers that wrap
 // ---------------------------------------------------------------------------------------------
 
-/// A moment at which the left station's first conversation begins just below 2^32: the initial number moves
-/// with time.
+/// Returns a time at which the left station's first connection begins just below 2^32: the initial sequence
+/// number moves with time.
 fn moment_before_the_wrap(world: impl Fn(Instant) -> World, below: u32) -> Instant {
     let mut probe = world(Instant::ZERO);
     probe.converse(Role::eager(0), Role::eager(0));

@@ -1,4 +1,4 @@
-//! TCP's tests that are not packet scripts of `talks`.
+//! TCP tests that are not packet scripts (those are in `talks`).
 
 mod common;
 

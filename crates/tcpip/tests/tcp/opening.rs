@@ -92,7 +92,7 @@ fn initial_sequence_numbers_advance_with_the_clock_and_differ_by_4_tuple() {
         let segment = station.out.down.pop_front().unwrap();
         crate::common::station::frames_of(segment)[0].header().0.sequence
     };
-    // RFC 9293 §3.4.1: a step every 4 us.
+    // RFC 9293 §3.4.1: the initial sequence number advances every 4 us.
     assert_eq!(initial(1000, at_ms(0)).distance(initial(1000, at_ms(4))), 1000);
     assert_ne!(initial(1000, at_ms(0)), initial(1001, at_ms(0)));
 }
@@ -111,7 +111,7 @@ fn identifiers_of_ended_sessions_are_invalid() {
     let now = talk.now;
     let aborted = talk.station.with(now, |tcp, cx, out| tcp.abort(old, cx, out));
     assert_eq!(aborted, Err(Refusal::UnknownSession));
-    // The place is used again: the old number still names nothing, and takes nothing from the new session.
+    // The slot is reused: the old identifier still matches nothing, and does not affect the new session.
     let (local, remote) = (talk.local(), talk.remote());
     let new = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
     assert_eq!(new.index(), old.index());

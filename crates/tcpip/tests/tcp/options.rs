@@ -1,4 +1,4 @@
-//! Timestamps (RFC 7323) and about what the receiver tells of holes (RFC 2018, RFC 2883).
+//! Timestamps (RFC 7323), and SACK reports from the receiver (RFC 2018, RFC 2883).
 
 use crate::common::peer::*;
 use kiban_tcpip::tcp::{Config, State};
@@ -39,7 +39,7 @@ fn sack_blocks_share_a_data_segment_if_they_fit_and_go_alone_otherwise() {
     let mut talk = modern();
     talk.arrive(at(110, seg(ACK, 1001, 1, 60_000)), &bytes(1000));
     talk.write(b"short");
-    // RFC 5681 §2: only a bare acknowledgement is a duplicate, so it follows.
+    // RFC 5681 §2: only a pure ACK counts as a duplicate, so one follows.
     assert_eq!(
         talk.said(),
         [
@@ -62,7 +62,7 @@ fn sack_blocks_share_a_data_segment_if_they_fit_and_go_alone_otherwise() {
 fn discarded_out_of_order_data_is_not_reported() {
     let mut talk = with_sack();
     talk.hear(seg(ACK, 1001, 1, 60_000), &bytes(1000));
-    // Less than an eighth of the pages is left: what waits behind holes goes first.
+    // Less than an eighth of the pages is free: out-of-order data is freed first.
     let pages: Vec<_> = (0..900).map_while(|_| talk.station.memory.receive.take()).collect();
     talk.said();
     talk.hear(seg(ACK, 3001, 1, 60_000), &bytes(1000));

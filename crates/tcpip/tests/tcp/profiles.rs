@@ -1,4 +1,4 @@
-//! Rules that differ from system to system: each is a setting, a profile is a set of them.
+//! Rules that differ between systems: each rule is a setting, and a profile is a set of settings.
 
 use crate::common::peer::*;
 use kiban_tcpip::tcp::{Config, PROFILES};
@@ -56,7 +56,7 @@ fn the_send_mark_may_be_rounded_up_to_full_segments() {
 
 #[test]
 fn a_blocked_writer_is_woken_at_its_low_water_mark() {
-    // Of a full buffer of 5000 bytes so much is acknowledged: is the writer woken?
+    // The number of bytes acknowledged of a full buffer of 5000, and whether the writer is woken.
     for (low, acknowledged, wakes) in [
         (None, 2499, false),
         (None, 2500, true),
@@ -73,7 +73,7 @@ fn a_blocked_writer_is_woken_at_its_low_water_mark() {
         talk.hear(seg(ACK, 1, 1 + acknowledged, 60_000), b"");
         let told = talk.up.iter().filter(|said| *said == "writable").count();
         assert_eq!(told, usize::from(wakes), "{low:?} {acknowledged}");
-        // Below the mark a write that does not fit is not begun, one that fits is.
+        // Below the mark, a write that does not fit is not started, but one that fits is.
         let writer = talk.station.tcp.writer(id).expect("it is open");
         let room = acknowledged as usize;
         assert_eq!(writer.room_for(room), room);

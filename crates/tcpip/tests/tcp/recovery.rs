@@ -1,12 +1,12 @@
-//! Recovery from loss with a peer that sends SACK, and about the congestion window
-//! (RFC 2018, RFC 2883, RFC 3042, RFC 6675, RFC 6937, RFC 8985, RFC 9438).
+//! Loss recovery with a peer that sends SACK, and the congestion window (RFC 2018, RFC 2883, RFC 3042, RFC
+//! 6675, RFC 6937, RFC 8985, RFC 9438).
 
 use crate::common::ms;
 use crate::common::peer::*;
 use kiban_tcpip::tcp::{Config, CongestionControl, Info};
 use kiban_tcpip::wire::tcp::{Header, Options, SackBlock, SackBlocks};
 
-/// A session whose peer takes SACK, with a measured round trip of 100 ms.
+/// Returns a session whose peer supports SACK, with a measured round trip of 100 ms.
 fn talk_with(config: Config) -> Peer {
     let mut talk = Peer::listening(Config { sack: true, ..config });
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
@@ -51,8 +51,8 @@ fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
 
 #[test]
 fn recovery_reduces_the_rate_in_proportion_to_deliveries() {
-    // RFC 6937, Reno: of fourteen segments that are out one is lost; seven go while thirteen arrive, one for
-    // two.
+    // RFC 6937 with Reno: one of fourteen outstanding segments is lost; while thirteen arrive, seven are
+    // sent, one for every two.
     let config =
         Config { congestion: CongestionControl::Reno, initial_window_segments: 20, ..Config::default() };
     let mut talk = talk_with(config);
@@ -65,8 +65,8 @@ fn recovery_reduces_the_rate_in_proportion_to_deliveries() {
         sent.push(talk.said().len());
     }
     let all: usize = sent.iter().sum();
-    // Limited transmit lets the first two through, the retransmission is one; half of what is delivered
-    // follows.
+    // Limited transmit sends the first two, and the retransmission is the third; then half of the delivered
+    // amount is sent.
     assert!((out as usize / 2..=out as usize / 2 + 3).contains(&all), "{sent:?}");
     assert!(sent.iter().all(|count| *count <= 2), "no burst: {sent:?}");
     sack(&mut talk, out * 1000 + 1, &[]);

@@ -1,4 +1,4 @@
-//! Which segments are taken and what the others get (RFC 9293 §3.10.7.4, RFC 5961), and about the
+//! Which segments are accepted, how the others are answered (RFC 9293 §3.10.7.4, RFC 5961), and how sessions
 //! end.
 
 use crate::common::ms;
@@ -12,7 +12,8 @@ fn config() -> Config {
     Config { receive_buffer_bytes: WINDOW, ..Config::default() }
 }
 
-/// A session whose next byte is 1001, so that there is something before it. The window ends at 1001 + 10,000.
+/// Returns a session whose next byte is 1001, so that older sequence numbers exist. The window ends at 1001 +
+/// 10,000.
 fn talk() -> Peer {
     let mut talk = Peer::established(config());
     talk.hear(seg(ACK, 1, 1, 60_000), &bytes(1000));

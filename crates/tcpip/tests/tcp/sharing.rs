@@ -1,4 +1,4 @@
-//! Worlds about sharing: a fast path filled by one, a slow port and a small memory divided among many.
+//! Simulations of sharing: a fast path filled by one session; a slow port and a small memory shared by many.
 
 use crate::common::cable::Nature;
 use crate::common::station::Sizes;
@@ -7,8 +7,8 @@ use crate::common::{at_ms, ms, us};
 use core::time::Duration;
 use kiban_tcpip::tcp::Config;
 
-/// Bits of payload a second of one conversation from left to right, from its first byte written to its last
-/// here.
+/// Returns the payload rate of one connection from left to right, from its first byte written to its last
+/// byte received, bit/s.
 fn rate_of(config: Config, nature: Nature, bytes: usize) -> f64 {
     let sizes = Sizes { receive_pages: 4096, transmit_pages: 4096, blocks: 8192, ..Sizes::default() };
     let mut world = World::new([config.clone(), config], [nature; 2], [sizes; 2], 1);
@@ -57,7 +57,7 @@ fn sixty_sessions_share_a_slow_port_evenly() {
         let got: Vec<usize> = world.apps.iter().map(|apps| apps[1].got.len()).collect();
         let (least, most) = (*got.iter().min().unwrap(), *got.iter().max().unwrap());
         assert!(most * 10 <= least * 11, "{least} to {most}: {got:?}");
-        // And the port is busy: 20 Mbit/s for 20 s.
+        // The port is fully used: 20 Mbit/s for 20 s.
         let total = got.iter().sum::<usize>() as f64 * 8.0;
         assert!(total > 0.93 * 20e6 * 20.0 * 1460.0 / 1520.0, "{total}");
     }
@@ -65,11 +65,11 @@ fn sixty_sessions_share_a_slow_port_evenly() {
 
 /// Returns sixty sessions with windows and buffers of 256 KB over 8 MB.
 fn sixty(readers: impl Fn(usize) -> Role, bytes: usize) -> World {
-    // No session is aborted in favour of others: this tests what sessions hold.
+    // No session is aborted in favour of others: this test is about the memory that sessions hold.
     let config = Config { stuck_timeout: None, ..Config::default() };
     let nature = Nature { delay: ms(5), rate: 200_000_000, port_frames: 16, ..Nature::default() };
-    // The ledger counts bytes and the pool pages, which segments do not fill: 8 MB are promised, 10 MB are
-    // there.
+    // The ledger counts bytes, the pool counts pages, and segments do not fill their pages: 8 MB are promised
+    // out of 10 MB.
     let pages = 6827;
     let sizes = Sizes {
         transmit_pages: pages,
@@ -92,7 +92,7 @@ fn sixty_windows_of_256_kb_over_8_mb_do_not_starve_a_session() {
     world.run().unwrap();
     let ends: Vec<f64> = world.apps.iter().map(|apps| apps[1].complete_at.unwrap().as_secs_f64()).collect();
     let last = ends.iter().copied().fold(0.0, f64::max);
-    // Each reads 400 kB/s: 2.5 s.
+    // Each reads 400 kB/s, so it takes 2.5 s.
     assert!(last < 4.0, "{ends:?}");
     let counters = world.stations[0].tcp.counters();
     assert_eq!((counters.timeouts, counters.fast_retransmits), (0, 0), "{counters:?}");
@@ -109,7 +109,7 @@ fn readers_that_stop_hold_their_share_and_the_others_go_on() {
         let complete = apps[1].complete_at.is_some();
         assert_eq!(complete, n % 2 == 1, "conversation {n}, {} bytes", apps[1].got.len());
     }
-    // A newcomer is served though half of the sessions hold what they may.
+    // A new session is served even though half of the sessions hold all they may.
     let newcomer = world.converse(Role::eager(500_000), Role::eager(500_000));
     let end = world.now + Duration::from_secs(3);
     while world.now < end {

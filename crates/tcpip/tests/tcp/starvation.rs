@@ -1,4 +1,4 @@
-//! Memory that runs out: the n-th page or block is refused, or there are hardly any. Streams still arrive.
+//! Memory exhaustion: the n-th page or block allocation fails, or there are hardly any. Streams still arrive.
 
 use crate::common::cable::Nature;
 use crate::common::station::Sizes;
@@ -7,7 +7,7 @@ use crate::common::{at_ms, ms};
 use core::time::Duration;
 use kiban_tcpip::tcp::Config;
 
-/// Runs a short transfer in both directions, including the close; `refuse` sets the refusal.
+/// Runs a short transfer in both directions, including the close; `refuse` selects the allocation that fails.
 fn short(seed: u64, loss: f64, refuse: impl Fn(&mut World)) -> Result<World, String> {
     let mut world = World::plain(Nature { delay: ms(2), loss, ..Nature::default() }, seed);
     world.converse(Role::eager(60_000), Role { write_max: 900, ..Role::eager(20_000) });
@@ -77,7 +77,7 @@ fn two_blocks_are_enough_for_a_transfer() {
 
 #[test]
 fn few_receive_pages_and_many_holes() {
-    // Early pieces are given up first; what is in order always finds a page.
+    // Out-of-order data is freed first, so in-order data always finds a page.
     for seed in 0..20 {
         let sizes = Sizes { receive_pages: 24, ..Sizes::default() };
         let nature = Nature { delay: ms(2), loss: 0.05, ..Nature::default() };

@@ -17,7 +17,8 @@ fn queued_data_is_urgent_until_it_is_acknowledged() {
     talk.write(b"and more");
     talk.room = 1000;
     talk.settle();
-    // Behind the last urgent byte, from each segment's own place; no large segment, for a cut would move it.
+    // The pointer refers to the byte after the last urgent one, relative to each segment. No large segment is
+    // sent, because cutting it would shift the pointer.
     assert_eq!(
         talk.said(),
         [

@@ -1,5 +1,5 @@
-//! Worlds: two TCPs, harm from a seed, applications of every temper. `KIBAN_TCP_SEEDS=10000` for a long
-//! campaign.
+//! Simulations: two TCP machines, seeded impairments, and applications with varied behaviour. Set
+//! `KIBAN_TCP_SEEDS=10000` for a long campaign.
 
 use crate::common::cable::Nature;
 use crate::common::station::Sizes;
@@ -22,7 +22,7 @@ fn some_config(chance: &mut SimRng) -> Config {
         receive_buffer_bytes: one_of(chance, &[2_000, 10_000, 65_535, 65_536, 256 << 10, 1 << 20]),
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
         nagle: if chance.happens(0.7) { Nagle::Classic } else { Nagle::Off },
-        // Sessions are not given up because of impairments here, and no FIN comes after TIME-WAIT.
+        // Here impairments do not abort sessions, and no FIN arrives after TIME-WAIT.
         rto_retries: 60,
         syn_retries: 60,
         time_wait: Duration::from_secs(7200),
@@ -59,7 +59,7 @@ fn some_role(chance: &mut SimRng) -> Role {
     }
 }
 
-/// The whole world is drawn from one number.
+/// The whole simulation is determined by one seed.
 fn world_of(seed: u64) -> World {
     let mut chance = SimRng::from_seed(seed).fork(99);
     let configs = [some_config(&mut chance), some_config(&mut chance)];

@@ -1,6 +1,6 @@
 //! Forward error correction of AAL1: Reed-Solomon codes over interleaved cells (I.363.1 §2.5.2.4).
 //!
-//! Purpose   restore the contents of lost cells, and some bit errors, before delivery.
+//! Purpose   restore the contents of lost cells and correct some bit errors before delivery.
 //!
 //! ```text
 //! long    RS(128, 124)   47 rows of 128 octets; written by row, sent by column: a column is a cell
@@ -224,8 +224,8 @@ impl Code {
     }
 }
 
-/// Finds the shortest locator that explains the syndromes, by Berlekamp-Massey initialised with the erasure
-/// locator. Returns its degree.
+/// Finds the shortest locator polynomial that explains the syndromes, by Berlekamp-Massey initialised with
+/// the erasure locator. Returns its degree.
 fn find_locator(
     locator: &mut [u8; CHECK_OCTETS_MAX + 1],
     syndromes: &[u8; CHECK_OCTETS_MAX],
@@ -391,7 +391,7 @@ mod tests {
         let mut seen = [false; 256];
         POWERS[..255].iter().for_each(|octet| seen[usize::from(*octet)] = true);
         assert!(!seen[0] && seen[1..].iter().all(|is| *is));
-        // By hand: α^8 is the field polynomial without its highest term, α^9 is twice that.
+        // Computed by hand: α^8 is the field polynomial without its highest term, and α^9 is α times that.
         assert_eq!((power(8), power(9)), (0x87, 0x89));
         assert_eq!(product(0x80, 2), 0x87);
     }
@@ -468,7 +468,7 @@ mod tests {
         }
     }
 
-    /// The generator vanishes at its roots and not just before or after them.
+    /// The generator is zero at its roots, but not at the exponents just before or after them.
     #[test]
     fn the_generator_has_its_defining_roots() {
         for (code, low) in [(Code::Long, LONG), (Code::Short, SHORT)] {

@@ -34,7 +34,7 @@ pub struct Header {
 /// The result of checking a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeaderCheck {
-    /// No error, or four wrong bits.
+    /// No error (or an undetectable error of four bits).
     Intact(Header),
     /// One bit is wrong; this is the corrected header.
     Corrected(Header),
@@ -48,8 +48,8 @@ impl Header {
         Header { csi: false, count: count % COUNTS }
     }
 
-    /// Reads the first byte of `bytes`, which must be intact, and returns the header with its length.
-    /// [`check`] corrects a single-bit error.
+    /// Decodes the header in the first byte of `bytes`, which must be free of errors, and returns it with its
+    /// length. [`check`] corrects a single-bit error.
     ///
     /// # Errors
     /// `Truncated`; `Crc`.
@@ -108,7 +108,8 @@ const WORDS: [u8; 16] = {
     words
 };
 
-/// By header byte: the header if intact, plus 16 if one bit is wrong, 0xff otherwise.
+/// Indexed by header byte: the header if it is free of errors, plus 16 if one bit is wrong, or 0xff
+/// otherwise.
 static HEADER_CHECKS: [u8; 256] = {
     let mut table = [0xff; 256];
     let mut word = 0;

@@ -1,7 +1,7 @@
 //! AAL1 formats: the one-byte header, pointers, residual time stamps (I.363.1 §2.4, §2.5).
 //!
-//! Purpose          carry a constant bit rate stream over cells: the sequence count of each cell, and the use
-//!                  of its CSI bit.
+//! Purpose          carry a constant bit rate stream over cells: each cell has a sequence count and a CSI
+//!                  bit.
 //!
 //! ```text
 //! | CSI 1 | sequence count 3 | CRC-3 3 | parity 1 | payload 47                        non-P format
@@ -15,9 +15,9 @@
 //!           in the first cell of an interleaving matrix: 1 ([`fec`])
 //! ```
 //!
-//! Source           written without the text of I.363.1, from public descriptions of it and a table of the
-//!                  sixteen header bytes seen in public captures. [`fec`] says which of its constants could
-//!                  not be checked against a second source.
+//! Source           written without access to the text of I.363.1, from public descriptions of it and a table
+//!                  of the sixteen header bytes seen in public captures. [`fec`] lists the constants that
+//!                  could not be checked against a second source.
 //! Not implemented  sequencing and loss detection: see [`crate::aal1`].
 
 pub mod fec;

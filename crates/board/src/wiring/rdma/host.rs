@@ -78,7 +78,8 @@ impl RdmaHost<'_> {
     /// Starts a connection over EFE and returns the number of its local endpoint.
     ///
     /// # Errors
-    /// The private data is too long, there are too many connections, or the board has no EFE port (`Gone`).
+    /// Fails if the private data is too long, there are too many connections, or the board has no EFE port
+    /// (`Gone`).
     pub fn connect_efe(
         &mut self,
         mac: Mac,
@@ -125,7 +126,7 @@ impl RdmaHost<'_> {
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
-    /// Forgets an endpoint; aborts its connection if it still has one.
+    /// Removes an endpoint; aborts its connection if it still has one.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;

@@ -49,7 +49,7 @@ impl RdmaWiring {
         match frame.private() {
             Some(frame) => ethernet::arrive(endpoint, *mac, frame, now),
             None => {
-                // Another process may change the frame meanwhile, so validate a copy.
+                // Another process may change the frame in the meantime, so validate a copy.
                 let mut copy = alloc::vec![0; frame.len()];
                 frame.copy_to(0, &mut copy);
                 ethernet::arrive(endpoint, *mac, &copy, now)
@@ -72,7 +72,7 @@ impl RdmaWiring {
         }
     }
 
-    /// Handles timeouts and sends what is pending, after the host has handled its completions.
+    /// Handles timeouts and sends pending data, after the host has handled its completions.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.nic.settle(now);
         if let Some((_, endpoint)) = &mut self.efe {

@@ -7,8 +7,8 @@ use kiban_rdma::iwarp::stream::Chunk;
 use kiban_rdma::rnic::StreamAction;
 
 impl RdmaWiring {
-    /// Handles the events of its streams, then reads and writes. Returns whether the NIC has events for its
-    /// users.
+    /// Handles the events of the NIC's streams, then reads and writes. Returns whether the NIC has events for
+    /// its users.
     pub(crate) fn work(&mut self, stack: &mut Stack) -> bool {
         while let Some(event) = stack.edge.rdma_event() {
             self.on_event(event, stack);

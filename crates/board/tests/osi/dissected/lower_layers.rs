@@ -26,7 +26,7 @@ pub(crate) trait LowerLayer {
     fn lower(role: Role) -> Self::Lower;
     /// Prepares the called system.
     fn begin(_called: &mut End<Self::Lower>) {}
-    /// Returns what a system sends, as frames or as pieces of a byte stream.
+    /// Returns the output of a system, as frames or as pieces of a byte stream.
     fn leave(end: &mut End<Self::Lower>) -> Vec<Vec<u8>>;
     fn arrive(end: &mut End<Self::Lower>, frame: &[u8]);
 }

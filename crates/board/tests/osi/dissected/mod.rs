@@ -3,9 +3,9 @@
 //!
 //! Goal      tshark reports no frame as malformed and no error, and counts as many FPDUs as our machines have
 //!           sent.
-//! How       two systems with disks in memory; what they exchange is written into a capture, frame by frame.
-//! Limits    tshark 4.0 takes the entries of a directory (NBS-9) for FPDUs and reports an error, even for
-//!           ISODE's. Of other contents it decodes only text, and reports that it has no dissector for the
+//! How       two systems with disks in memory exchange frames, which are written into a capture.
+//! Limits    tshark 4.0 mistakes the entries of a directory (NBS-9) for FPDUs and reports an error, even with
+//!           ISODE's. Of other contents it decodes only text; it reports that it has no dissector for the
 //!           rest, which is not an error. It has no link type for bare LAPB.
 
 mod lower_layers;
@@ -37,7 +37,7 @@ impl Authenticator for Door {
     }
 }
 
-/// What outlives an association: the disks of initiator and responder, and the capture.
+/// The state that outlives an association: the disks of initiator and responder, and the capture.
 struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -94,7 +94,8 @@ impl<W: LowerLayer> Session<W> {
         session
     }
 
-    /// Lets both users work, then delivers everything once. Returns false if there was nothing to deliver.
+    /// Lets both users act, then delivers all pending output once. Returns false if there was nothing to
+    /// deliver.
     fn round(&mut self, fixture: &mut Fixture) -> bool {
         let Session { ends: [caller, called], initiator, responder } = self;
         let room = caller.room();
@@ -237,7 +238,7 @@ fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
 /// The number that both ISODE's initiator and ours assign to the context of directories.
 const DIRECTORY: i64 = 7;
 
-/// FPDUs that no session here sends: aborts, and those of functional units that are not offered.
+/// FPDUs that no session in these tests sends: aborts, and those of functional units that are not offered.
 const ABSENT: [Kind; 6] = [
     Kind::UserAbort,
     Kind::ProviderAbort,

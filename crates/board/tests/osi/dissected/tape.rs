@@ -114,7 +114,7 @@ impl Tape {
 #[derive(Debug)]
 pub(crate) struct Frame {
     protocols: Vec<String>,
-    /// The number of errors that tshark reports in it.
+    /// The number of errors that tshark reports in the frame.
     errors: usize,
     /// The messages of tshark's expert: errors, warnings and others.
     messages: String,
@@ -148,8 +148,8 @@ impl Frame {
         self.errors > 0 || self.has("_ws.malformed")
     }
 
-    /// Returns whether the error is tshark's: it takes the entries of a directory, which are values in this
-    /// context, for FPDUs.
+    /// Returns whether the error is tshark's own: it mistakes the entries of a directory, which are values in
+    /// this context, for FPDUs.
     pub(crate) fn is_a_listing(&self, context: i64) -> bool {
         let only_that = self.errors == 1 && !self.has("_ws.malformed");
         only_that
@@ -164,7 +164,7 @@ impl Frame {
     }
 }
 
-/// Maps tshark's number of an FPDU, its tag, to its kind.
+/// Maps tshark's number for an FPDU (its tag) to the FPDU's kind.
 fn kind(number: &str) -> Kind {
     Kind::ALL[number.parse::<usize>().expect("a number")]
 }

@@ -1,9 +1,9 @@
-//! Initiators of ACSE and of MMS with our layers up to ACSE: josistack and libiec61850.
+//! ACSE and MMS initiators (josistack and libiec61850) against our layers up to ACSE.
 //!
 //! Adapted   the user above ACSE is this test. Like josistack's server, it echoes; for libiec61850, whose
 //!           server spoke MMS, it sends the recorded values.
-//! Different names, references and the order of optional parameters; our values keep the encoding in which
-//!           the user passes them.
+//! Different names, references and the order of optional parameters differ; our values keep the encoding in
+//!           which the user passes them.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::Instant;
@@ -25,7 +25,7 @@ const MMS_FILES: &[u8] = include_bytes!("../../data/mms-files.pcap");
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const T0: Instant = Instant::ZERO;
 
-/// Our layers as the called system.
+/// Our layers, as the called system.
 struct Ours {
     stack: Stack,
     stream: Stream,
@@ -129,7 +129,8 @@ fn aare(user_data: Option<UserData>) -> Aare {
     }
 }
 
-/// Returns what the recorded responder's user supplied: user information of the association, then values.
+/// Returns the data that the recorded responder's user supplied: user information of the association, then
+/// values.
 fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
     recorded.iter().find_map(|answer| match answer {
         Answer::Accepted(.., values) | Answer::Data(values) => Some(values.clone()),

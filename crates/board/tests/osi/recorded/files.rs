@@ -1,10 +1,11 @@
 //! ISODE's FTAM initiator with our responder.
 //!
-//! Adapted   the filestore is empty at first, and knows the recorded user.
+//! Adapted   the filestore is empty at first, and the recorded user is configured.
 //! Different `..` is refused here: no name leads above the root. A directory has no entries `.` and `..`, and
-//!           its entries have the last component of their names. In a group, ISODE's responder omits the
-//!           answers after a failure; ours reports a failure for each. ISODE's takes any octet after a CR for
-//!           the LF of a line's end, and sends LF. ISODE's uses one of the two names for directories.
+//!           its entries are named by the last component only. After a failure in a group, ISODE's responder
+//!           omits the remaining answers; ours reports a failure for each. ISODE's treats any octet after a
+//!           CR as the LF of the line end, and sends LF. ISODE's uses only one of the two names for the
+//!           directory document type.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::{Instant, Rope};
@@ -29,7 +30,7 @@ const SESSION: &[u8] = include_bytes!("../../data/isode-ftam-session.pcap");
 const PCI: i64 = 1;
 const T0: Instant = Instant::ZERO;
 
-/// An authenticator that knows one user.
+/// An authenticator with one user.
 struct Door {
     password: &'static [u8],
 }
@@ -104,7 +105,7 @@ impl Ours {
 enum Answer {
     /// CC, in this class.
     Confirmed(u8),
-    /// ACCEPT with these units, and the contexts.
+    /// ACCEPT with these functional units, and the contexts.
     Accepted(Units, Vec<bool>),
     /// AARE.
     Associated(AssociateResult),
@@ -120,7 +121,7 @@ enum Answer {
     Released,
 }
 
-/// Returns what the responder sent in a turn.
+/// Returns the responder's output in a turn.
 fn answers(heard: Vec<Heard>) -> Vec<Answer> {
     let mut answers = Vec::new();
     for heard in heard {
@@ -203,7 +204,7 @@ fn last_component(name: &PathnameAttribute) -> String {
     last.rsplit('/').next().expect("split is never empty").into()
 }
 
-/// Returns a turn's answers without the differences that the top of this file lists.
+/// Returns a turn's answers without the differences listed at the top of this file.
 fn comparable(answers: Vec<Answer>) -> Vec<Answer> {
     let mut left = Vec::new();
     let mut group_failed = false;
@@ -287,7 +288,7 @@ fn isode_receives_what_its_own_responder_sent() {
             }
             for answer in &answered {
                 match answer {
-                    // The initiator gets back exactly what it put.
+                    // The initiator reads back exactly what it wrote.
                     Answer::Contents(_, octets) => assert_eq!(sent.last(), Some(octets)),
                     Answer::Names(_) => listed += 1,
                     _ => {}

@@ -1,12 +1,12 @@
 //! Recorded initiators of other implementations, replayed against our responders.
 //!
-//! Goal      the recorded initiator would have continued with our responder as it did with its own: each of
-//!           our answers is of the same kind as the recorded one.
+//! Goal      check that the recorded initiator would have continued with our responder as it did with its
+//!           own: each of our answers must be of the same kind as the recorded one.
 //! How       a recorded connection is cut into TPKTs. The initiator's TPKTs are passed to our layers
 //!           unchanged, each run after our reply to the run before. Our reply and the recorded one then go
 //!           through the same [`Listener`], which knows formats but no state, and are compared.
-//! Adapted   no bytes. Transport references, dates and responder names differ, but no initiator repeats them:
-//!           in class 0 only a DR carries the peer's reference, and it is not compared.
+//! Adapted   no bytes are changed. Transport references, dates and responder names differ, but no initiator
+//!           repeats them: in class 0 only a DR carries the peer's reference, and it is not compared.
 
 mod acse;
 mod files;

@@ -80,7 +80,7 @@ proptest! {
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
         prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
-        // Send them back as if from the peer: addresses swapped, each fragment in a page of its own.
+        // Send them back as if from the peer: with swapped addresses, and each fragment in a separate page.
         let mut packets: Vec<Vec<u8>> = hops.into_iter().map(|hop| {
             let mut bytes = bytes_of(&hop.pdu);
             prop_assert!(bytes.len() <= mtu);
@@ -138,7 +138,8 @@ fn reassembly_references_slices_while_they_fit() {
 #[test]
 fn overlapping_or_contradictory_fragments_discard_the_whole_datagram() {
     type Row<'a> = (&'a [(usize, bool, usize)], &'a str, u64);
-    // Fragments as (offset, more, bytes); the counter; how many fragments arrived too late.
+    // Fragments as (offset, more, bytes); the expected counter; the number of fragments that arrived too
+    // late.
     let rows: &[Row<'_>] = &[
         (&[(0, true, 16), (8, true, 16), (24, false, 8)], "fragments_overlapping", 1),
         (&[(8, true, 16), (0, true, 16), (24, false, 8)], "fragments_overlapping", 1),
@@ -216,14 +217,14 @@ fn endless_fragments_stay_within_every_bound() {
         fragments_of_one_max: 12,
         timeout: Duration::from_secs(30),
     };
-    // One datagram that never ends.
+    // One datagram whose last fragment never arrives.
     let mut bench = roomy(small);
     for at in 0..100 {
         assert!(bench.arrive(&fragment(1, at * 8, true, &noise(8))).is_none());
     }
     assert_eq!((bench.count("fragments_too_many"), bench.count("fragments_late")), (1, 87));
     assert!(bench.memory.is_all_free());
-    // Many incomplete datagrams: the oldest are evicted, both at the limit on datagrams and at that on bytes.
+    // Many incomplete datagrams: the oldest are evicted at the limit on datagrams, and at the limit on bytes.
     for (parts, alive) in [(1, 10), (8, 5)] {
         let mut bench = roomy(small);
         for id in 0..200 {
@@ -344,7 +345,7 @@ fn only_datagrams_are_accepted_on_broadcast_and_multicast_addresses() {
 #[test]
 fn a_plausible_path_mtu_is_used_until_it_expires() {
     let mut bench = roomy(ReassemblyConfig::default());
-    // (packet bytes, MTU reported, MTU returned, path MTU afterwards)
+    // (packet bytes, reported MTU, returned MTU, resulting path MTU)
     for (packet, said, believed, afterwards) in [
         (1500, 1500, None, 1500),
         (1000, 1200, None, 1500),
@@ -358,7 +359,8 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
         assert_eq!(bench.ip.path_mtu(peer(), bench.now), afterwards);
     }
     assert_eq!((bench.count("path_mtu_implausible"), bench.count("path_mtu_lowered")), (2, 3));
-    // Datagrams are fragmented to fit the path MTU. Segments are not, but below the floor DF is not set.
+    // Datagrams are fragmented to fit the path MTU. TCP segments are not, but DF is not set if the path MTU
+    // is below the floor.
     let pdu = bench.pdu(&noise(1000));
     assert_eq!(
         bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu }).len(),

@@ -102,7 +102,7 @@ fn an_address_behind_this_host_is_an_invalid_source() {
         source: source.parse().unwrap(),
         mtu_bytes: 1500,
     };
-    // The port has two addresses; the first is not this host's.
+    // The port has two addresses; the first does not belong to this host.
     bench.ip.add_route(route("10.1.0.0/24", None, "10.1.0.1"));
     bench.ip.add_route(route("10.9.0.0/24", Some("10.1.0.9"), "10.1.0.1"));
     let source = |bench: &Bench, target: &str| bench.ip.source_for(target.parse().unwrap());

@@ -1,27 +1,26 @@
 //! Out-of-order data: bytes that arrived ahead of a gap.
 //!
 //! Data in order, the common case, bypasses this queue. Out-of-order data is kept as slices sorted by
-//! sequence number, without overlap: of bytes that arrive twice the first copy is kept. All bytes lie within
-//! the offered window, which bounds them. [`PIECES_MAX`] bounds the number of slices, because each holds a
-//! page.
+//! sequence number, without overlap: if bytes arrive twice, the first copy is kept. All bytes lie within the
+//! offered window, which bounds them. [`PIECES_MAX`] bounds the number of slices, because each holds a page.
 //!
 //! SACK reports (RFC 2018 §4, RFC 2883) list a pending D-SACK once, then the run that holds the latest
-//! segment, then the runs reported before, the latest first. Every block describes bytes that are held: runs
-//! are noted when they are stored and removed when they are freed. A run for which the list had no room is
-//! added when there is room.
+//! segment, then the runs reported earlier, most recent first. Every block describes bytes that are held:
+//! runs are noted when they are stored and removed when they are freed. A run for which the list had no room
+//! is added when there is room.
 
 use crate::wire::tcp::{SACK_BLOCKS_MAX, SackBlock, SackBlocks, Sequence};
 use alloc::collections::VecDeque;
 use kiban_base::Slice;
 
-/// Maximum number of slices kept out of order; beyond it segments are dropped, and the peer retransmits them.
+/// Maximum number of out-of-order slices kept; further segments are dropped, and the peer retransmits them.
 const PIECES_MAX: usize = 512;
 
 /// The out-of-order queue of one session.
 #[derive(Debug, Default)]
 pub(in crate::tcp) struct OutOfOrder {
     pieces: VecDeque<(Sequence, Slice)>,
-    /// The runs most recently extended, the latest first.
+    /// The most recently extended runs, latest first.
     runs: SackBlocks,
     /// Whether some run is missing from `runs`.
     runs_missing: bool,
@@ -35,7 +34,7 @@ impl OutOfOrder {
         self.pieces.is_empty()
     }
 
-    /// Stores the part of `slice`, which starts at `at`, that is not held yet. Returns whether all of it
+    /// Stores the bytes of `slice` (which starts at `at`) that are not held yet. Returns whether all of it
     /// could be stored.
     pub(in crate::tcp) fn insert(&mut self, mut at: Sequence, mut slice: Slice) -> bool {
         let mut index = self.pieces.partition_point(|(start, _)| start.le(at));
@@ -145,7 +144,7 @@ impl OutOfOrder {
         Some(SackBlock { left: *left, right: *left + piece.len() as u32 })
     }
 
-    /// Records that bytes arrived that were held or had been delivered.
+    /// Records that bytes arrived that were already held or delivered.
     pub(in crate::tcp) fn on_duplicate(&mut self, left: Sequence, right: Sequence) {
         let again = self.dsack.get_or_insert(SackBlock { left, right: left });
         // A segment consists of several slices. Of two duplicate segments between two acknowledgements only

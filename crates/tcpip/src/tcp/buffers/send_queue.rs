@@ -22,7 +22,7 @@ pub(in crate::tcp) struct SendQueue {
     slices: VecDeque<Slice>,
     skip: u32,
     bytes: u32,
-    /// For new data, and for retransmissions.
+    /// The cursors for new data and for retransmissions.
     cursors: [Cursor; 2],
 }
 
@@ -33,8 +33,7 @@ impl SendQueue {
         self.bytes
     }
 
-    /// Appends a slice. Short writes that follow each other in a page are joined into slices of up to `grain`
-    /// bytes.
+    /// Appends a slice. Consecutive short writes within a page are joined into slices of up to `grain` bytes.
     #[inline]
     pub(in crate::tcp) fn push(&mut self, slice: Slice, grain: u32) {
         let length = slice.len() as u32;
@@ -50,7 +49,7 @@ impl SendQueue {
     }
 
     /// Removes the first `count` bytes, which the peer has acknowledged. Their pages return to `pool`, where
-    /// the next write finds them still in the cache.
+    /// the next write finds them while they are still in the CPU cache.
     pub(in crate::tcp) fn acknowledged(&mut self, count: u32, pool: &mut PagePool) {
         self.bytes -= count;
         let mut done = self.skip + count;

@@ -1,9 +1,9 @@
-//! Accounts: the peer address and the owner of each session, as small numbers.
+//! Accounts: small numbers that stand for the peer address and the owner of each session.
 //!
-//! Purpose          what an address or owner holds is summed under a number stored in each session, so that
-//!                  no segment needs a lookup.
-//! Address          an IPv4 address, or the first 64 bits of an IPv6 address, because a peer chooses the rest
-//!                  itself (RFC 4291 §2.5.4).
+//! Purpose          the memory that an address or owner holds is summed in an account. Each session stores
+//!                  the numbers of its accounts, so that no segment needs a lookup.
+//! Address          an IPv4 address, or the first 64 bits of an IPv6 address, because a peer can choose the
+//!                  other bits freely (RFC 4291 §2.5.4).
 //! Limits           an account exists while one of its sessions does, so there are at most two per session.
 
 use alloc::collections::BTreeMap;
@@ -106,7 +106,7 @@ impl Claims {
         }
     }
 
-    /// Records that a listener's session has begun, or is no longer half open.
+    /// Records that a session of a listener has begun or is no longer half open.
     pub(crate) fn set_half_open(&mut self, claim: Claim, is_half_open: bool) {
         let count = &mut self.entries[claim.address as usize].half_open;
         *count = if is_half_open { *count + 1 } else { count.saturating_sub(1) };
@@ -131,7 +131,7 @@ impl Claims {
         self.find((owner, Some(remote.into()))).map_or(0, |entry| entry.half_open)
     }
 
-    /// Returns the number of sessions of an owner, and of an address there.
+    /// Returns the number of sessions of an owner, and the number of those with one peer address.
     pub(crate) fn sessions_of(&self, owner: Owner, remote: IpAddr) -> (usize, usize) {
         let count = |net| self.find((owner, net)).map_or(0, |entry| entry.sessions);
         (count(None), count(Some(remote.into())))

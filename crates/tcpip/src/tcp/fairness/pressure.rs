@@ -1,17 +1,18 @@
 //! Memory pressure: aborts sessions whose peers accept no data when transmit memory is short (RFC 6429).
 //!
 //! Purpose          return memory from sessions that make no progress to those that do.
-//! When             less than a quarter is left, and that limits a session whose peer accepts data. Otherwise
-//!                  nothing is checked.
-//! Which            sessions whose peers have acknowledged less than `floor_bytes` of the queued data for
-//!                  `stuck_timeout` (proportionally less when less is left, at least a fifth): the address
-//!                  that holds most first, and of its sessions the longest stuck first. Peers that accept a
-//!                  byte now and then, or keep their window at one byte, are included.
+//! When             sessions are checked only while less than a quarter of the memory is left and the
+//!                  shortage limits a session whose peer accepts data.
+//! Which            sessions whose peers have acknowledged less than `floor_bytes` of the queued data during
+//!                  `stuck_timeout`. (The timeout shrinks with the memory left, to no less than a fifth.) The
+//!                  address that holds the most memory comes first, and among its sessions the one stuck
+//!                  longest. Peers that accept a byte now and then, or keep their window at one byte, are
+//!                  included.
 //! Until            a quarter of the memory is free (half of it, if less than an eighth was), or no such
 //!                  session is left.
-//! Own share        if memory is left but a session's own address, or attached program, has used its share,
-//!                  that one's stuck sessions are aborted after `stuck_timeout`, so that others behind the
-//!                  same address are not shut out.
+//! Own share        if memory is left but a session's address or attached program has used up its share, the
+//!                  stuck sessions of that address or program are aborted after `stuck_timeout`, so that
+//!                  other users behind the same address are not shut out.
 //! Cost             one pass over all sessions, at most every [`INTERVAL`].
 
 use super::claims::Claim;
@@ -36,7 +37,7 @@ impl Tcp {
             .min(of(pages.available() as u64, pages.capacity() as u64))
     }
 
-    /// Schedules a pass, because a session found too little memory.
+    /// Schedules a pass because a session did not get enough memory.
     pub(crate) fn on_short_memory(&mut self, now: Instant) {
         if self.config.memory_shares && self.config.stuck_timeout.is_some() {
             self.sweep_at = self.sweep_at.min(self.swept_at + INTERVAL).max(now);
@@ -55,7 +56,7 @@ impl Tcp {
         if left >= SHORT && of_claim.is_none() {
             return;
         }
-        // Less patience in proportion to the memory that is not promised.
+        // Shorten the timeout in proportion to the memory that is not yet promised.
         let promised = self.send_share.free() * WHOLE / self.send_share.capacity().max(1);
         let patience = patience * (promised.clamp(SHORT / 5, SHORT) as u32) / SHORT as u32;
         let concerns = |claim: Claim| {
@@ -78,9 +79,9 @@ impl Tcp {
         let wanted = match of_claim {
             Some(claim) => self.send_share.held_by(claim.address) / 2,
             None => {
-                // One address leaves an eighth. If less is left, several compete for it.
+                // A single address leaves an eighth free. If less is free, several compete for it.
                 let target = if promised < WHOLE / 8 { WHOLE / 2 } else { SHORT };
-                // If only pages are short, one session at a time.
+                // If only pages are short, abort one session at a time.
                 (self.send_share.capacity() * target.saturating_sub(promised) / WHOLE).max(1)
             }
         };

@@ -1,31 +1,31 @@
 //! Fair sharing of one memory pool among sessions, peer addresses and owners (attached programs).
 //!
-//! Purpose          no session starves because another one hoards memory: what is held is bounded per
-//!                  session, per peer address and per owner.
-//! Session          may hold half of what all others leave free, and half of what the other sessions of its
-//!                  address leave of the address's share (dynamic thresholds with a factor of 1: Choudhury
-//!                  and Hahne 1998); up to `floor_bytes` it may exceed that. So n greedy sessions settle at
-//!                  1/(n+1) each, and 1/(n+1) stays free.
+//! Purpose          no session starves because another hoards memory: the memory held is bounded per session,
+//!                  per peer address and per owner.
+//! Session          may hold half of the memory that all others leave free, and half of what the other
+//!                  sessions of its address leave of that address's share (dynamic thresholds with a factor
+//!                  of 1: Choudhury and Hahne 1998). Up to `floor_bytes`, it may exceed these limits. So n
+//!                  greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
 //! Address          the sessions of one peer address (IPv4 /32, IPv6 /64) together may hold half of what
 //!                  other addresses leave. With `fairness = "flow"` addresses are ignored.
 //! Sole address     while no other address holds or wants memory, "Recent progress" and "Live sessions" below
 //!                  do not apply: the sessions' thresholds only keep an eighth free for the next address. A
 //!                  session may always hold one floor; one of the board's own services may hold up to
-//!                  [`FLOORS`] floors (at most half of what is free), even out of that eighth. Floors may add
-//!                  up to more than the memory: then the pool runs out of pages, and sessions get them in
+//!                  [`FLOORS`] floors (at most half of the free memory), even out of that eighth. Floors may
+//!                  add up to more than the memory: then the pool runs out of pages, and sessions get them in
 //!                  turn.
 //! Owner            the same limit for all sessions of one attached program. The board's own services are one
 //!                  owner, which has no limit while it is alone. The addresses of an owner share what the
 //!                  owner may hold.
-//! Recent progress  of the last half of the memory, a session may hold [`START_BYTES`], or twice what its
-//!                  peer has recently acknowledged, if that is more; of the last eighth, only the latter; of
-//!                  the last sixteenth, an eighth of what its peer has acknowledged. The last memory is for
-//!                  sessions whose peers accept data.
-//! Live sessions    the previous rule alone favours sessions that already hold much. So while less than a
-//!                  quarter is free, no session may hold more than an equal part of 7/8 of the memory,
-//!                  divided among owners, then addresses, then live sessions (those whose peers acknowledge
-//!                  data), counted every second.
-//! Receive windows  are promises that cannot be withdrawn, and few are used at the same time. A session of
+//! Recent progress  of the last half of the memory, a session may hold [`START_BYTES`], or twice the bytes
+//!                  that its peer has recently acknowledged, if that is more. Of the last eighth, it may hold
+//!                  only the latter; of the last sixteenth, an eighth of the bytes that its peer has
+//!                  acknowledged. So the last memory goes to sessions whose peers accept data.
+//! Live sessions    are those whose peers acknowledge data, counted every second. The previous rule alone
+//!                  would favour sessions that already hold much memory. So while less than a quarter is
+//!                  free, no session may hold more than an equal part of 7/8 of the memory, divided first
+//!                  among owners, then among addresses, then among live sessions.
+//! Receive windows  are promises that cannot be withdrawn, but few are used at the same time. A session of
 //!                  the board's own services, which read promptly, is always promised its floor. A session of
 //!                  a program is always promised its part of an eighth of the free pages (divided among the
 //!                  program's sessions), at most a floor and at least an eighth of one. While other owners
@@ -33,14 +33,14 @@
 //!                  of the free pages.
 //! Overhead         bytes are held in pages that are partly empty, so `overhead` is added to the charge of
 //!                  every session that holds any.
-//! Off              without limits, every session is promised all that it wants (`Config::memory_shares`).
+//! Off              with `Config::memory_shares` off, every session is promised all the memory it wants.
 //! Cost             the charges of addresses and owners are indexed by numbers stored in the session: no
 //!                  lookups.
 
 use super::claims::Claim;
 use alloc::vec::Vec;
 
-/// Bytes of the last half of the memory that a session may hold before its peer has acknowledged anything:
+/// Bytes that a session may hold of the last half of the memory before its peer has acknowledged anything:
 /// one page.
 const START_BYTES: u32 = 4096;
 /// Number of floors that an address or owner may hold in all while any memory is left; also the limit of one
@@ -56,7 +56,7 @@ struct Live {
 }
 
 impl Live {
-    /// Counts one. Returns whether it is the first of its period.
+    /// Adds one to the count. Returns whether it is the first of its period.
     fn count(&mut self, period: u64) -> bool {
         let is_first = self.period != period;
         if is_first {
@@ -105,7 +105,7 @@ pub(crate) struct Share {
     members: Vec<u32>,
     /// Counts releases of memory.
     releases: u64,
-    /// Whether a session of an address that holds no memory has recently found less than it wanted.
+    /// Whether a session of an address that holds no memory has recently got less than it wanted.
     is_contested: bool,
 }
 
@@ -177,7 +177,8 @@ impl Share {
         of_owner / (self.live(claim.owner) + 1) / sessions.max(1)
     }
 
-    /// Returns how much a holder of `own` of `limit` may hold while others hold `others`.
+    /// Returns how much a session, address or owner that holds `own` may hold of `limit` while others hold
+    /// `others`.
     #[inline]
     fn part(limit: u64, others: u64) -> u64 {
         if others == 0 { limit - limit / 8 } else { limit.saturating_sub(others) / 2 }
@@ -199,7 +200,7 @@ impl Share {
         if self.by_address { claim.address } else { claim.owner }
     }
 
-    /// Sets whether others want memory while one address holds everything.
+    /// Sets whether other addresses want memory while one address holds it all.
     pub(crate) fn set_contested(&mut self, is_contested: bool) {
         self.is_contested = is_contested;
     }
@@ -210,7 +211,7 @@ impl Share {
         let (owner, address) = (self.of(claim.owner), self.of(claim.address));
         let others = self.held - owner;
         let least = FLOORS * (u64::from(floor) + self.overhead);
-        // While no program is attached, only the memory limits the board's own services.
+        // While no program is attached, the board's own services are limited only by the memory itself.
         let is_alone = others == 0 && claim.is_boards;
         let of_owner = if is_alone { self.capacity } else { Share::part(self.capacity, others) };
         let by_owner = if is_alone { u64::MAX } else { of_owner.max(least).saturating_sub(owner - own) };
@@ -233,14 +234,14 @@ impl Share {
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         if self.held == charged {
-            // No other session holds memory: even in a very small memory one session can proceed.
+            // No other session holds memory: one session can proceed even in a very small memory.
             let most = u32::try_from(half.saturating_sub(self.overhead)).unwrap_or(u32::MAX);
             return most.max(floor);
         }
         let most = half.saturating_sub(self.overhead).max(u64::from(floor));
         if self.is_sole(claim) {
-            // No other address wants memory: the address's sessions share it; if it is smaller than the sum
-            // of their floors, they get pages in turn.
+            // No other address wants memory, so this address's sessions share it all. If it is smaller than
+            // the sum of their floors, they get pages in turn.
             let small = (free / 2).saturating_sub(self.overhead).min(FLOORS * u64::from(floor));
             let small = if claim.is_boards { small } else { 0 };
             return u32::try_from(most.max(small)).unwrap_or(u32::MAX);
@@ -290,8 +291,8 @@ impl Share {
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         let most = half.max(u64::from(floor)).min(room);
-        // Promises that others do not use must not close this window: each owner may be promised a quarter of
-        // the free pages.
+        // Promises that other owners do not use must not close this window: each owner may be promised a
+        // quarter of the free pages.
         let owner = self.of(claim.owner);
         let quarter = if self.held == owner { 0 } else { self.unused / 4 };
         let of_unused = quarter.saturating_sub(owner - charged) / 2;
@@ -313,7 +314,7 @@ impl Share {
         self.members[owner as usize] = sessions as u32;
     }
 
-    /// Sets the bytes of free pages.
+    /// Sets the number of bytes in free pages.
     pub(crate) fn set_unused(&mut self, bytes: u64) {
         self.unused = bytes;
     }
@@ -325,7 +326,7 @@ impl Share {
         self.limits && !self.is_sole(claim) && self.claim_allows(charged, floor, claim) < free / 2
     }
 
-    /// Returns whether more than three quarters are held.
+    /// Returns whether more than three quarters of the memory is held.
     #[inline]
     pub(crate) fn is_scarce(&self) -> bool {
         self.limits && self.held > self.capacity / 4 * 3
@@ -386,7 +387,8 @@ mod tests {
         Claim { owner: 0, address, is_boards: true }
     }
 
-    /// Lets the sessions take all they may, in turn, until nothing changes. Returns what each holds.
+    /// Lets the sessions in turn take as much as they may, until nothing changes. Returns the bytes that each
+    /// holds.
     fn settle(share: &mut Share, claims: &[Claim]) -> Vec<u64> {
         let mut held = alloc::vec![0u32; claims.len()];
         for _ in 0..2000 {
@@ -440,7 +442,7 @@ mod tests {
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() >= 8 << 20, "{}", share.free());
         assert!(share.allowance(0, 16 << 10, claim(2), u32::MAX) > 3 << 20);
-        // By flow, only what the sessions leave each other stays free.
+        // By flow, only the memory that the sessions leave each other stays free.
         let mut share = Share::new(64 << 20, 8 << 10).by_flow();
         settle(&mut share, &alloc::vec![claim(1); 600]);
         assert!(share.free() < 1 << 20, "{}", share.free());
@@ -481,7 +483,7 @@ mod tests {
     fn free_memory_goes_to_sessions_whose_peers_accept_data() {
         let mut share = Share::new(1 << 20, 0);
         let claims = [claim(1), claim(2)];
-        // Held by others (KiB), recently acknowledged, allowance expected.
+        // Held by others (KiB), recently acknowledged, expected allowance.
         for (held, earned, expected) in [
             (0, 0, 1 << 19),
             (600, 0, 4 << 10),
@@ -522,7 +524,8 @@ mod tests {
         share.change(0, 1000, claim(1));
         assert_eq!(share.promise(0, 64, claim(2)), 64);
         assert_eq!(share.promise(0, 64, claim(1)), 64);
-        // One program has been promised everything; while it uses little, another still gets some.
+        // One program has been promised all the memory; while it uses little, another program still gets
+        // some.
         let program = |owner| Claim { owner, address: 90 + owner, is_boards: false };
         let mut share = Share::new(16_000, 0);
         share.change(0, 16_000, program(7));

@@ -3,8 +3,8 @@
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::{Pdu, Slice};
 
-/// Identifies a session. It carries a generation: the identifier of a session that has ended matches no later
-/// one.
+/// Identifies a session. It carries a generation, so the identifier of a session that has ended matches no
+/// later session.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct SessionId {
     pub(in crate::tcp) index: u32,
@@ -78,14 +78,14 @@ pub enum Indication {
         /// Bytes of the stream that are still unacknowledged or unsent.
         left: u32,
     },
-    /// A writer that waits for room can write again
+    /// A writer that was waiting for room can continue
     /// ([`Writer::wait_for_room`](crate::tcp::Writer::wait_for_room)).
     Writable {
         /// The session that has room.
         session: SessionId,
     },
-    /// A writer waits for room, all its data is acknowledged, and memory is short: only memory released by
-    /// others can give it room, not a further acknowledgement.
+    /// A writer waits for room, all its data is acknowledged, and memory is short: no further acknowledgement
+    /// will make room, only memory that other sessions release.
     Starved {
         /// The session that is short of memory.
         session: SessionId,
@@ -95,10 +95,10 @@ pub enum Indication {
     Urgent {
         /// The session that received it.
         session: SessionId,
-        /// Bytes from the next one to be delivered to the last urgent one, inclusive.
+        /// Number of bytes from the next one to be delivered up to and including the last urgent one.
         bytes: u32,
     },
-    /// Bytes were retransmitted so often without an acknowledgement that the route is in doubt (RFC 9293
+    /// Data was retransmitted so often without an acknowledgement that the route is doubtful (RFC 9293
     /// §3.8.3, R1). This indication is for IP (negative advice), not for the host.
     NegativeAdvice {
         /// Our address.

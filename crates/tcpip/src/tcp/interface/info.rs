@@ -1,7 +1,7 @@
-//! Figures of one session, like those of Linux's `tcp_info`.
+//! Statistics of one session, like Linux's `tcp_info`.
 //!
-//! Busy             the time during which bytes waited for their acknowledgement, split by what limited the
-//!                  session: the peer's window (more is ready than it admits), the send buffer (everything is
+//! Busy             the time during which bytes waited to be acknowledged, split by what limited the session:
+//!                  the peer's window (more data is ready than it admits), the send buffer (everything is
 //!                  sent and the host has no room for more), or the path.
 
 use crate::tcp::icmp_error::IcmpErrorClass;
@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// The figures of one session.
+/// The statistics of one session.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
     /// The state of the connection.
@@ -25,7 +25,7 @@ pub struct Info {
     pub round_trip: Duration,
     /// Round-trip time variation (RFC 6298 §2).
     pub round_trip_variation: Duration,
-    /// Minimum round-trip time of the last minutes; zero before the first sample.
+    /// Minimum round-trip time over the last few minutes; zero before the first sample.
     pub least_round_trip: Duration,
     /// The congestion window, bytes.
     pub congestion_window_bytes: u32,
@@ -51,7 +51,7 @@ pub struct Info {
     pub dscp: u8,
     /// DSCP and ECN of the packet received last.
     pub received_traffic_class: u8,
-    /// Window shifts of the peer and of ours (RFC 7323 §2).
+    /// The window shifts of the peer and of this side (RFC 7323 §2).
     pub window_shifts: (u8, u8),
     /// The last ICMP error that was accepted and did not end the session (RFC 5927).
     pub icmp_error: Option<IcmpErrorClass>,
@@ -76,8 +76,8 @@ pub struct Info {
     /// Largest receive window, bytes, as far as memory allows.
     pub receive_buffer_bytes: u32,
     pub(in crate::tcp) spent: Spent,
-    /// Time during which bytes waited for their acknowledgement, up to the last change; [`Info::until`] adds
-    /// the running period.
+    /// Time during which bytes waited to be acknowledged, up to the last change; [`Info::until`] adds the
+    /// current period.
     pub busy: Duration,
     /// Part of `busy` during which the peer's window admitted no more.
     pub window_limited: Duration,
@@ -92,7 +92,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Returns the figures with the period that is running at `now` added to [`Info::busy`] and its two
+    /// Returns the statistics with the current period, up to `now`, added to [`Info::busy`] and its two
     /// parts.
     #[must_use]
     pub fn until(mut self, now: Instant) -> Info {
@@ -114,12 +114,12 @@ pub(in crate::tcp) enum Limit {
     Buffer,
 }
 
-/// The time during which bytes waited, by limit.
+/// The time during which bytes waited, by the cause that limited the session.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::tcp) struct Spent {
     pub(in crate::tcp) limit: Limit,
     pub(in crate::tcp) since: Instant,
-    /// Times limited by the path, the peer's window, the send buffer.
+    /// The times limited by the path, by the peer's window and by the send buffer.
     pub(in crate::tcp) times: [Duration; 3],
 }
 

@@ -1,4 +1,4 @@
-//! Errors of requests by the host.
+//! Errors returned for requests from the host.
 
 /// Why a request was refused. A refused request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,11 +4,12 @@
 //!                  back in the ACK (Bernstein 1996).
 //! Cookie           hash(4-tuple) + the peer's initial sequence number + slot · 2²⁴ + (hash(4-tuple, slot,
 //!                  peer's number) + size) mod 2²⁴. A slot is 64 seconds, and a cookie is valid for two to
-//!                  three slots; the size is one of eight. A guess succeeds with probability 2⁻²⁷.
+//!                  three slots; `size` is the index of one of eight MSS values. A guess succeeds with
+//!                  probability 2⁻²⁷.
 //! Timestamps       if the peer uses them, the low five bits of our timestamp encode the other options: the
 //!                  window shift (15: none) and SACK. Without timestamps neither is offered.
-//! Limits           if the last ACK is lost and the peer waits for us to send first, the peer waits until its
-//!                  own timeout.
+//! Limits           if the last ACK is lost and the protocol has our side send first, the peer waits until
+//!                  its own timeout.
 
 use super::secret::Secret;
 use super::timestamps;
@@ -19,12 +20,12 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// Sizes that a cookie can encode, bytes: the peer's MSS is rounded down to one of them.
+/// MSS values that a cookie can encode, bytes; the peer's MSS is rounded down to one of them.
 const SIZES: [u16; 8] = [64, 536, 1220, 1440, 1460, 4312, 8192, 9140];
 const SLOT: Duration = Duration::from_secs(64);
 /// Maximum age of a valid cookie, slots.
 const SLOTS_MAX: u32 = 2;
-/// How long after its SYN-ACK a cookie may be returned.
+/// How long after the SYN-ACK a cookie remains valid.
 pub(crate) const LIFE: Duration = SLOT.saturating_mul(SLOTS_MAX + 1);
 const LOW: u32 = 0x00ff_ffff;
 /// Bits of the timestamp that encode the options.
@@ -93,7 +94,7 @@ pub(crate) fn window(config: &Config) -> u16 {
     config.receive_buffer_bytes.min(0xffff) as u16
 }
 
-/// Returns a timestamp, not later than now, whose low bits are `said`.
+/// Returns a timestamp, not later than now, whose low bits are `said` (the encoded options).
 fn clock(secret: &Secret, name: FourTuple, said: u32, now: Instant) -> u32 {
     let clock = timestamps::value(0, now);
     let marked = clock & !OPTION_BITS | said;

@@ -16,14 +16,14 @@ pub(crate) struct Listener {
     pub(crate) dual: bool,
     /// Number of half-open connections.
     pub(crate) half_open_count: usize,
-    /// Half-open connections, the oldest first, if only their number is limited (without cookies). Some may
-    /// be open or gone by now.
+    /// Half-open connections, oldest first, used if only their number is limited (without cookies). Some may
+    /// since have been established or have ended.
     pub(crate) half_open: VecDeque<SessionId>,
-    /// Until when ACKs may return a cookie.
+    /// The time until which an ACK may return a cookie.
     pub(crate) cookies_until: Instant,
 }
 
-/// Returns the listener for `local`: one on that very address is preferred to one on all addresses.
+/// Returns the listener for `local`: one on that exact address is preferred to one on all addresses.
 pub(crate) fn find_listener(listeners: &mut [Listener], local: SocketAddr) -> Option<&mut Listener> {
     let serves = |listener: &&mut Listener| {
         let address = listener.local.ip();

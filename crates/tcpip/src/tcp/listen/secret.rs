@@ -1,6 +1,5 @@
-//! Unpredictable numbers: SipHash-2-4 (Aumasson and Bernstein 2012) of a connection's 4-tuple, with a key
-//! drawn at start. Each use hashes a letter of its own first, so that one number reveals nothing about
-//! another.
+//! Unpredictable numbers: SipHash-2-4 (Aumasson and Bernstein 2012) of a connection's 4-tuple, with a random
+//! key chosen at start. Each use prefixes its own letter, so that one number reveals nothing about another.
 
 use crate::wire::tcp::Sequence;
 use core::hash::Hasher;

@@ -1,4 +1,5 @@
-//! The queue of sessions in TIME-WAIT, and the initial numbers of a session that reuses a 4-tuple.
+//! The queue of sessions in TIME-WAIT, and the initial sequence number and timestamp of a session that reuses
+//! a 4-tuple.
 
 use super::secret::InitialNumbers;
 use crate::tcp::interface::indication::SessionId;
@@ -9,7 +10,7 @@ use alloc::collections::VecDeque;
 /// 2).
 pub(super) const ISN_REUSE_GAP: u32 = 65_537;
 
-/// Sessions in TIME-WAIT, the oldest first. Some may have ended.
+/// Sessions in TIME-WAIT, oldest first. Some may have ended.
 #[derive(Debug, Default)]
 pub(crate) struct TimeWaitQueue {
     pub(super) sessions: VecDeque<SessionId>,

@@ -1,10 +1,11 @@
 //! TIME-WAIT: limits and reuse (RFC 9293 §3.4.2, §3.6.1).
 //!
-//! Limit            a configured number, but no more than a quarter of all sessions, so that TIME-WAIT keeps
-//!                  no new session out. Beyond it the oldest session in TIME-WAIT ends, and is counted.
+//! Limit            a configured number, but no more than a quarter of all sessions, so that sessions in
+//!                  TIME-WAIT do not keep new ones out. Beyond the limit, the oldest session in TIME-WAIT
+//!                  ends and is counted.
 //! Reuse            a new SYN may reuse the 4-tuple early if it cannot be an old duplicate: by its timestamp
-//!                  (RFC 6191), or else by a sequence number above all that were used (RFC 9293 §3.10.7.4).
-//!                  Our initial sequence number is then above all that we used, too.
+//!                  (RFC 6191), or else by a sequence number above all those that the peer used (RFC 9293
+//!                  §3.10.7.4). Our new initial sequence number is likewise above all those that we used.
 
 use super::listener::find_listener;
 use super::time_wait::ISN_REUSE_GAP;

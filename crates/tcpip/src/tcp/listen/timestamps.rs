@@ -1,9 +1,10 @@
 //! Timestamps (RFC 7323 §3 to §5): our clock in every segment, and the echo of the peer's.
 //!
-//! Clock            milliseconds (§5.4 allows 1 ms to 1 s) from a secret offset per 4-tuple (§7.1): others
+//! Clock            milliseconds (§5.4 allows 1 ms to 1 s) from a secret offset per 4-tuple (§7.1): peers
 //!                  cannot learn the board's uptime, and a reused 4-tuple continues the clock.
-//! Echo             the newest value of a segment that held the next expected byte (§4.3). If one ACK covers
-//!                  several segments, it echoes the first, so that the peer's RTT includes the delay.
+//! Echo             the newest value from a segment that held the next expected byte (§4.3). If one ACK
+//!                  covers several segments, it echoes the value of the first, so that the RTT measured by
+//!                  the peer includes the delay.
 //! PAWS             a segment whose value is older than the newest one is an old duplicate (§5), unless
 //!                  the connection was silent so long that the clock may have wrapped.
 
@@ -11,8 +12,8 @@ use crate::wire::tcp::{Sequence, Timestamps};
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// RFC 7323 §5.5: a millisecond clock wraps half round in 24.8 days; after this idle time no value counts as
-/// old.
+/// RFC 7323 §5.5: a millisecond clock advances by half its range in 24.8 days; after this idle time no value
+/// counts as old.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
 /// The timestamp state of one session.
@@ -37,7 +38,7 @@ impl TimestampState {
         (self.ts_recent, self.ts_recent_at, self.last_ack_sent) = (value, now, expected);
     }
 
-    /// Returns the option for a segment; only one with ACK carries an echo.
+    /// Returns the option for a segment; it carries an echo only if the segment has ACK set.
     #[inline]
     pub(crate) fn option(&self, acknowledges: bool, now: Instant) -> Timestamps {
         Timestamps { value: self.value(now), echo: if acknowledges { self.ts_recent } else { 0 } }
@@ -70,7 +71,7 @@ impl TimestampState {
         (value.wrapping_sub(self.ts_recent) as i32) > 0
     }
 
-    /// Records the value of an acceptable segment (RFC 7323 §4.3, 2, and §5.3, R3).
+    /// Records the value of an acceptable segment (RFC 7323 §4.3 (2) and §5.3 R3).
     #[inline]
     pub(crate) fn take(&mut self, value: u32, sequence: Sequence, now: Instant) {
         if sequence.le(self.last_ack_sent) {

@@ -1,9 +1,9 @@
 //! Segments that match no session: SYNs for a listener, and others (RFC 9293 §3.10.7.1, §3.10.7.2).
 //!
-//! SYN              begins a session while the backlog has room. Beyond that (or always, see [`SynCookies`])
-//!                  it is answered with a cookie, and no state is kept.
+//! SYN              begins a session while the backlog has room. If the backlog is full (or always, see
+//!                  [`SynCookies`]), the SYN is answered with a cookie, and no state is kept.
 //! Others           are answered with RST. An answer without a session reuses the PDU of the segment that it
-//!                  answers, so that a flood takes no memory.
+//!                  answers, so that a flood uses no memory.
 
 use super::cookie;
 use super::listener::find_listener;
@@ -40,7 +40,7 @@ impl Tcp {
             return self.on_listener_ack((local, remote), header, pdu, tx_queue, cx, out);
         }
         if !flags.has(Flags::SYN) {
-            // RFC 9293 §3.10.7.2, fourth: neither RST, ACK nor SYN: dropped.
+            // RFC 9293 §3.10.7.2, fourth: a segment with neither RST, ACK nor SYN is dropped.
             self.counters.unacceptable += 1;
             return;
         }
@@ -92,7 +92,7 @@ impl Tcp {
     }
 
     /// Makes room in a full backlog for an address that has fewer entries: silently drops the oldest
-    /// half-open connection of the address that has most. Returns whether there was one.
+    /// half-open connection of the address that has the most. Returns whether one was dropped.
     fn evict_half_open(
         &mut self,
         number: u32,

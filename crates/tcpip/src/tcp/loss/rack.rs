@@ -1,8 +1,9 @@
 //! RACK-TLP: loss detection by time, and tail loss probes (RFC 8985).
 //!
-//! Theory           a segment sent before another one that has arrived is late; it is lost once it is later
-//!                  than the reordering window. The window is zero until reordering is seen, then a quarter
-//!                  of the minimum RTT, and more when the peer's DSACKs reveal spurious retransmissions.
+//! Theory           a segment is late if one sent after it has arrived; it is considered lost once it is late
+//!                  by more than the reordering window. The window is zero until reordering is seen, then a
+//!                  quarter of the minimum RTT, and more when the peer's DSACKs reveal spurious
+//!                  retransmissions.
 //! Tail probes      after two round trips without an acknowledgement one more segment is sent. Its SACK
 //!                  reveals the loss without a timeout, which would restart from one segment.
 
@@ -35,13 +36,14 @@ pub(crate) struct Rack {
     reordering_seen: bool,
     reo_wnd_mult: u8,
     reo_wnd_persist: u8,
-    /// DSACKs before this byte belong to a round that was already counted.
+    /// DSACKs below this byte belong to a round that was already counted.
     dsack_round: Option<Sequence>,
     probe: Option<Probe>,
 }
 
 impl Rack {
-    /// Processes the deliveries of an acknowledgement, whose SND.UNA is `una`; `least` is the minimum RTT.
+    /// Processes the segments that an acknowledgement reports as delivered; `una` is its SND.UNA, and `least`
+    /// the minimum RTT.
     pub(crate) fn on_delivery(
         &mut self,
         delivery: &Delivery,
@@ -50,8 +52,8 @@ impl Rack {
         least: Duration,
         now: Instant,
     ) {
-        // §6.2 step 2: a round trip shorter than the minimum RTT answers the original transmission, not the
-        // retransmission.
+        // §6.2 step 2: if the round trip is shorter than the minimum RTT, the acknowledgement is for the
+        // original transmission, not the retransmission.
         let latest = match delivery.latest {
             Some((moment, _, true)) if now.since(moment) < least => delivery.rtt_sample,
             Some((moment, end, _)) => Some((moment, end)),

@@ -1,8 +1,9 @@
 //! RTT estimate and retransmission timeout (RFC 6298).
 //!
-//! Samples          from segments sent only once (Karn's rule, §3), one per round trip: many samples of one
-//!                  window would shorten the memory of the variation (RFC 7323 appendix G).
-//! Minimum RTT      of the last minutes, for RACK's reordering window (RFC 8985 §6.2): every sample counts.
+//! Samples          from segments sent only once (Karn's rule, §3), one per round trip: many samples from one
+//!                  window would make RTTVAR decay too fast (RFC 7323 appendix G).
+//! Minimum RTT      the minimum over the last minutes, for RACK's reordering window (RFC 8985 §6.2); every
+//!                  sample counts.
 
 use crate::tcp::config::Config;
 use core::time::Duration;
@@ -40,7 +41,7 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample from a segment that was sent once only, at `left`.
+    /// Takes a sample from a segment that was sent only once, at `left`.
     #[inline]
     pub(crate) fn on_delivered(&mut self, left: Instant, now: Instant, config: &Config) {
         let trip = now.since(left);
@@ -90,8 +91,8 @@ impl Rtt {
             }
         };
         self.srtt = Some(smoothed);
-        // RFC 6298 §5: the back-off stays until there is a new sample; otherwise, on a path slower than the
-        // RTO, everything would be sent twice and no sample taken.
+        // RFC 6298 §5: the back-off stays until there is a new sample. Otherwise, on a path whose RTT exceeds
+        // the RTO, everything would be sent twice and no sample would ever be taken.
         self.backoff = 0;
         self.rto = (smoothed + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
     }

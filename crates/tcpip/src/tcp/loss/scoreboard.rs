@@ -1,20 +1,22 @@
-//! The scoreboard: what has been sent, when, and its fate (RFC 2018, RFC 6675, RFC 8985 §5.2).
+//! The scoreboard: which bytes were sent, when, and whether they were SACKed or lost (RFC 2018, RFC 6675, RFC
+//! 8985 §5.2).
 //!
 //! Records          one per outstanding segment, in stream order, from the first unacknowledged byte to the
 //!                  last byte sent. A record is *sacked* (the peer holds it), *lost* (presumed lost), or
 //!                  neither.
-//! Flight           an estimate of the bytes in the network, RFC 6675's `pipe`: those of records that are
-//!                  neither, or lost and retransmitted. It is updated as records change, never summed.
-//! Large segments   a segment handed down in one piece is one record of many units, each an MSS. SACK blocks
-//!                  are rounded inward to its units, so a peer cannot cut records into tiny parts: their
-//!                  number is bounded by the units in flight.
+//! Flight           an estimate of the bytes in the network, RFC 6675's `pipe`: the bytes of records that are
+//!                  neither sacked nor lost, or that are lost and retransmitted. It is updated as records
+//!                  change, never recomputed.
+//! Large segments   a segment handed down in one piece is one record of many units of one MSS each. SACK
+//!                  blocks are rounded inward to unit boundaries, so a peer cannot split records into tiny
+//!                  parts: the number of records is bounded by the units in flight.
 //! Cost             without loss one push per segment and one pop per acknowledgement. In recovery, runs of
 //!                  sacked records are skipped by a stride kept in their first record, and only the new part
 //!                  of a grown SACK block is read. Loss detection continues where it stopped: first
-//!                  transmissions are in stream order, and retransmissions have a queue of their own. So a
-//!                  peer that reports endless holes costs no more for each than for the first.
-//! Without SACK     each duplicate ACK means that *some* segment has arrived; the bytes so counted reduce the
-//!                  flight.
+//!                  transmissions are in stream order, and retransmissions have a queue of their own. So if a
+//!                  peer reports holes endlessly, each costs no more than the first.
+//! Without SACK     each duplicate ACK means that *some* segment has arrived; the bytes counted in this way
+//!                  are deducted from the flight.
 
 use crate::wire::tcp::{SACK_BLOCKS_MAX, SackBlock, Sequence};
 use alloc::collections::VecDeque;
@@ -32,9 +34,10 @@ struct Record {
     lost: bool,
     /// Lost, and retransmitted since.
     retransmitted: bool,
-    /// Sent more than once: not valid as an RTT sample (Karn).
+    /// Whether it was sent more than once, and so is not valid as an RTT sample (Karn).
     ambiguous: bool,
-    /// In a sacked record: at least this many records from here on are sacked; zero counts as one.
+    /// In a sacked record: at least this many consecutive records, including this one, are sacked; zero
+    /// counts as one.
     stride: u32,
 }
 
@@ -57,21 +60,21 @@ impl Record {
     }
 }
 
-/// What one acknowledgement has delivered.
+/// The bytes that one acknowledgement reports as delivered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delivery {
     /// Bytes newly known to have arrived.
     pub(crate) bytes: u32,
-    /// Part of these that SACK blocks covered.
+    /// How many of these bytes SACK blocks covered.
     pub(crate) sacked_bytes: u32,
     /// The latest transmission among them: send time, end, and whether it was a retransmission.
     pub(crate) latest: Option<(Instant, Sequence, bool)>,
-    /// The latest send time among those sent only once: an RTT sample.
+    /// The latest send time among segments sent only once: an RTT sample.
     pub(crate) rtt_sample: Option<(Instant, Sequence)>,
     /// Whether a segment sent more than once was cumulatively acknowledged: earlier segments waited for it,
     /// so they are not valid RTT samples.
     pub(crate) acks_retransmission: bool,
-    /// The lowest byte among those sent only once; it may reveal reordering.
+    /// The lowest byte among segments sent only once; it may reveal reordering.
     pub(crate) lowest_first: Option<Sequence>,
 }
 
@@ -112,7 +115,7 @@ pub(crate) struct Scoreboard {
     /// 6675).
     border: usize,
     above: u32,
-    /// Retransmissions by send time, the oldest first: time, start, end.
+    /// Retransmissions in order of send time: time, start, end.
     retransmissions: VecDeque<(Instant, Sequence, Sequence)>,
     /// End of the highest sacked record.
     highest: Option<Sequence>,
@@ -219,7 +222,7 @@ impl Scoreboard {
         let mut news = [SackBlock::default(); SACK_BLOCKS_MAX];
         for (place, block) in blocks.iter().enumerate().take(SACK_BLOCKS_MAX) {
             let mut left = block.left;
-            // Blocks grow at their end: skip what the last acknowledgement already covered.
+            // Blocks grow at their end: skip the part that the last acknowledgement already covered.
             for known in &self.known {
                 if known.left.le(left) && left.lt(known.right) {
                     left = known.right;
@@ -285,7 +288,7 @@ impl Scoreboard {
             self.highest = Some(self.highest.map_or(end, |highest| highest.max(end)));
             index += 1;
         }
-        // Join runs that have grown together into one stride.
+        // Join runs that are now adjacent into one stride.
         if let Some(start) = self.records.get(first).filter(|record| record.sacked).map(|_| first) {
             self.run(start);
         }
@@ -295,7 +298,7 @@ impl Scoreboard {
         covered
     }
 
-    /// Returns how many sacked records follow each other from `index` on, and stores the stride.
+    /// Returns the number of consecutive sacked records from `index` on, and stores it as the stride.
     fn run(&mut self, index: usize) -> usize {
         let mut next = index;
         while let Some(record) = self.records.get(next) {
@@ -405,7 +408,7 @@ impl Scoreboard {
     /// any.
     pub(crate) fn mark_lost_below(&mut self, bytes: u32) -> bool {
         let before = self.lost;
-        // Lost and sacked records stay so, hence the border only advances.
+        // Lost and sacked records stay lost or sacked, so the border only advances.
         while self.above >= bytes
             && let Some(record) = self.records.get(self.border).copied()
         {
@@ -438,7 +441,7 @@ impl Scoreboard {
         (self.lost > before, fresh.min(again))
     }
 
-    /// Checks first transmissions, in stream order; behind one that is not overdue none is.
+    /// Checks first transmissions, in stream order: if one is not overdue, neither are those after it.
     fn mark_overdue_originals_lost(
         &mut self,
         (moment, end): (Instant, Sequence),
@@ -542,7 +545,7 @@ impl Scoreboard {
         Some((start, bytes))
     }
 
-    /// Returns to the lost state what `take_lost` took beyond the first `sent` bytes.
+    /// Marks the bytes that `take_lost` took beyond the first `sent` as lost again.
     pub(crate) fn put_back(&mut self, start: Sequence, sent: u32) {
         let mut index = self.records.partition_point(|record| record.start.lt(start));
         if sent > 0 {

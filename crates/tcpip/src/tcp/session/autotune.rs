@@ -1,12 +1,12 @@
-//! Buffer tuning: buffers grow with what a connection can use.
+//! Buffer autotuning: buffers grow to what a connection can use.
 //!
 //! Receive          dynamic right-sizing (Fisk and Feng 2001; Linux, gVisor). Once per round trip, the buffer
-//!                  grows to twice the bytes that the host consumed in it, because the sender's window let
-//!                  that many arrive and may double in slow start. The buffer never shrinks here: if its
-//!                  share of memory is too large, `share` reduces the window.
+//!                  grows to twice the bytes that the host consumed in that round trip, because the sender's
+//!                  window allowed that many and may double in slow start. The buffer never shrinks here; if
+//!                  it exceeds its share of memory, `share` reduces the window.
 //! Round trip       the receiver's estimate comes from timestamp echoes or, without timestamps, from the time
-//!                  in which a window of data arrives (an upper bound). Our own RTT is used if it is known
-//!                  and smaller.
+//!                  that a window of data takes to arrive (an upper bound). Our own RTT is used if it is
+//!                  known and smaller.
 //! Send             twice the congestion window (one in flight and one to follow it), within the configured
 //!                  limits.
 

@@ -1,4 +1,5 @@
-//! Sessions created from a SYN cookie: the last segment of the handshake carries all state (RFC 4987 §3.6).
+//! Sessions created from a SYN cookie: the last segment of the handshake carries all the state (RFC 4987
+//! §3.6).
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::listen::cookie;
@@ -8,7 +9,7 @@ use kiban_base::Pdu;
 
 impl Session {
     /// Establishes the session. `syn` is the peer's SYN as decoded from the cookie; `ack` acknowledges our
-    /// SYN-ACK, of which no state was kept.
+    /// SYN-ACK, for which no state was kept.
     pub(in crate::tcp) fn on_cookie(
         &mut self,
         syn: &Header,

@@ -38,7 +38,7 @@ impl Session {
         self.end(Reason::Closed, ctx);
     }
 
-    /// Ends the session and reports that once.
+    /// Ends the session and reports its end once.
     pub(in crate::tcp) fn end(&mut self, reason: Reason, ctx: &mut SessionContext<'_, '_>) {
         let told = self.state == State::TimeWait;
         self.state = State::Closed;

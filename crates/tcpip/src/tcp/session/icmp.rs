@@ -1,16 +1,17 @@
 //! ICMP errors (RFC 5927). Any host can send one, so it is accepted only if it quotes a sequence number that
 //! is outstanding, and it never ends an established connection.
 //!
-//! Soft             any error on a synchronised session, also those that RFC 1122 §4.2.3.9 calls hard:
-//!                  recorded for the host. If the error is real, retransmission timeouts end the session.
-//! Hard             an unreachable port or protocol in SYN-SENT (RFC 5461 §4.1): the connection is refused.
+//! Soft             on a synchronised session every error, even one that RFC 1122 §4.2.3.9 calls hard, is
+//!                  only recorded for the host. If the error is real, retransmission timeouts will end the
+//!                  session.
+//! Hard             in SYN-SENT, an unreachable port or protocol refuses the connection (RFC 5461 §4.1).
 //! SYN lost         an unreachable net or host in SYN-SENT is soft until it has been reported for
 //!                  `syn_unreachable_max` different SYNs; then the connection attempt fails (RFC 5461 §4.1:
 //!                  as in 4.4BSD, while Linux fails at the first).
 //! Next hop         a next hop that our own link found unreachable needs no proof: connection attempts
 //!                  through it fail at once.
 //! Too big          the MSS is reduced, down to a floor, and outstanding data is resent (RFC 1191 §6.4). The
-//!                  congestion window stays: the cause was size, not load.
+//!                  congestion window is unchanged, because the cause was packet size, not load.
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::Config;
@@ -26,7 +27,7 @@ impl Session {
         self.state != State::Closed && self.snd_una.le(sequence) && sequence.lt(self.snd_max)
     }
 
-    /// Processes an ICMP error that quotes a segment of ours that began at `sequence`.
+    /// Processes an ICMP error that quotes one of our segments, which began at `sequence`.
     pub(in crate::tcp) fn on_icmp(
         &mut self,
         trouble: IcmpErrorClass,
@@ -73,7 +74,7 @@ impl Session {
         }
     }
 
-    /// Sets segment size and initial window for a path MTU of `mtu` bytes, before anything was sent.
+    /// Sets the segment size and initial window for a path MTU of `mtu` bytes, before anything is sent.
     pub(in crate::tcp) fn set_initial_path_mtu(&mut self, mtu: u32, ctx: &mut SessionContext<'_, '_>) {
         self.set_path_mtu(mtu, ctx);
         let initial = Congestion::new(ctx.config, self.mss).cwnd();

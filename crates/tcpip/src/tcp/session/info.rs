@@ -23,7 +23,7 @@ impl Session {
         self.tally.spent.change(limit, now);
     }
 
-    /// Returns the figures of this session.
+    /// Returns the statistics of this session.
     pub(in crate::tcp) fn info(&self, config: &Config) -> Info {
         let tally = &self.tally;
         let info = Info {

@@ -5,9 +5,9 @@
 //!                  windows and Nagle allow.
 //! Receive path     `on_segment` follows the standard's order of checks. Data in order is delivered at once;
 //!                  out-of-order data is queued.
-//! ACKs             an arriving segment only makes an acknowledgement due. `output` sends it after the burst:
-//!                  one acknowledgement decision per burst (paper \[1\]'s pipeline rescheduling), carried by
-//!                  data if there is any.
+//! ACKs             an arriving segment only schedules an acknowledgement. `output` sends it after the burst,
+//!                  so there is one acknowledgement decision per burst (the pipeline rescheduling of paper
+//!                  \[1\]). If there is data to send, it carries the acknowledgement.
 //! Memory           if no PDU block is free, `output` returns `Starved` and is called again later.
 
 mod autotune;

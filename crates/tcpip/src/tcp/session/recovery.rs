@@ -2,8 +2,8 @@
 //!
 //! Every acknowledgement is processed in the same order: the scoreboard records what has arrived, loss
 //! detection marks what is lost, congestion control adjusts the window, and the timers are set again. With
-//! SACK the peer names what it holds; without it duplicate ACKs are counted, and the rest is the same (RFC
-//! 5681, RFC 6582, RFC 6675, RFC 8985).
+//! SACK the peer reports the ranges it holds; without SACK, duplicate ACKs are counted instead, and the rest
+//! is the same (RFC 5681, RFC 6582, RFC 6675, RFC 8985).
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::LossDetection;
@@ -20,7 +20,7 @@ const TAIL_UNMEASURED: Duration = Duration::from_secs(1);
 
 /// An acknowledgement, as loss recovery sees it.
 pub(super) struct AckReport {
-    /// Bytes newly acknowledged, and bytes outstanding before.
+    /// Bytes newly acknowledged, and bytes that were outstanding before.
     pub(super) acked: u32,
     pub(super) outstanding: u32,
     /// Whether it is a duplicate ACK: nothing new, no data, no window update (RFC 5681 §2).
@@ -128,8 +128,8 @@ impl Session {
         twice
     }
 
-    /// Counts duplicate ACKs without SACK: each means that one segment has arrived; an advance covers some of
-    /// those.
+    /// Counts duplicate ACKs without SACK: each means that one segment has arrived. When the cumulative ACK
+    /// advances, it covers some of those segments.
     fn count_duplicates(&mut self, report: &mut AckReport) {
         if report.acked > 0 {
             let before = self.scoreboard.sacked();
@@ -147,8 +147,8 @@ impl Session {
                 self.dup_acked_max = report.outstanding;
             }
             self.dup_acks = self.dup_acks.saturating_add(1);
-            // RFC 5681 §3.2 step 4: duplicate ACKs beyond the segments that were outstanding indicate no
-            // arrival.
+            // RFC 5681 §3.2 step 4: duplicate ACKs in excess of the segments that were outstanding do not
+            // indicate arrivals.
             if self.dup_acked_max > 0 {
                 self.dup_acked_max = self.dup_acked_max.saturating_sub(self.mss);
                 self.scoreboard.on_dup_ack(self.mss);
@@ -180,7 +180,7 @@ impl Session {
             && !self.congestion.in_recovery()
             && self.rack_reorder_deadline == Instant::NEVER
         {
-            // Everything arrives in order: nothing can be overdue.
+            // Everything has arrived in order, so nothing can be overdue.
             return false;
         }
         self.detect_overdue(ctx)
@@ -264,11 +264,12 @@ impl Session {
             // mean, so take the greater.
             Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_loss_probe_min,
         };
-        // RFC 8985 §7.2: not later than the RTO, which the probe replaces if both would fire together.
+        // RFC 8985 §7.2: no later than the RTO; if both would fire at the same time, the probe replaces the
+        // timeout.
         self.tlp_deadline = (ctx.cx.now + wait).min(self.rto_deadline);
     }
 
-    /// Stops the timers that wait for the peer.
+    /// Stops the timers that are waiting for the peer.
     pub(super) fn stop_timers(&mut self) {
         (self.rto_deadline, self.tlp_deadline, self.tlp_due) = (Instant::NEVER, Instant::NEVER, false);
         (self.rack_reorder_deadline, self.pacing_deadline) = (Instant::NEVER, Instant::NEVER);

@@ -1,4 +1,4 @@
-//! Requests of the host on a session, and queries about its room.
+//! Requests from the host on a session, and queries about its send buffer space.
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::{Config, Nagle};
@@ -8,7 +8,7 @@ use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
 use kiban_base::{Instant, Slice};
 
-/// Free room that wakes a waiting writer, or half of the buffer if that is less.
+/// The free space at which a waiting writer is woken, or half of the buffer if that is less.
 const WRITABLE_BYTES: u32 = 16 << 10;
 
 impl Session {
@@ -33,13 +33,13 @@ impl Session {
         let held = self.send_queue.bytes();
         let mut most = self.send_most(config).min(self.allowance(config, share, now));
         if share.is_scarce() && self.is_window_closed() {
-            // The peer accepts no data now, so more than a floor would only occupy memory.
+            // The peer accepts no data now, so queueing more than a floor would only occupy memory.
             most = most.min(config.floor_bytes);
         }
         most.saturating_sub(held)
     }
 
-    /// Returns the bytes that its share of memory lets this session hold for sending.
+    /// Returns the number of bytes that this session's share of memory lets it hold for sending.
     fn allowance(&self, config: &Config, share: &Share, now: Instant) -> u32 {
         share.allowance(self.send_queue.bytes(), config.floor_bytes, self.claim, self.watch.earned(now))
     }
@@ -48,7 +48,7 @@ impl Session {
     pub(in crate::tcp) fn is_short_of_memory(&self, config: &Config, share: &Share, now: Instant) -> bool {
         let (held, wants) = (self.send_queue.bytes(), self.send_most(config).min(config.send_buffer_bytes));
         let has_none = held == 0 && self.allowance(config, share, now) == 0;
-        // A session whose peer has acknowledged little yet still grows by itself.
+        // If the peer has acknowledged little so far, the session's allowance still grows by itself.
         let is_bound = (held == 0 || self.watch.earned(now) > 0)
             && share.allowance(held, config.floor_bytes, self.claim, u32::MAX) < wants;
         self.takes_data() && (has_none || is_bound)
@@ -59,15 +59,15 @@ impl Session {
         share.is_bound_by_claim(self.send_queue.bytes(), config.floor_bytes, self.claim)
     }
 
-    /// Returns since when the peer has acknowledged less than a floor (`floor_bytes`) of the queued data;
-    /// `None` if nothing is queued.
+    /// Returns the time since which the peer has acknowledged less than a floor (`floor_bytes`) of the queued
+    /// data; `None` if nothing is queued.
     pub(in crate::tcp) fn stuck_since(&self) -> Option<Instant> {
         (self.send_queue.bytes() > 0)
             .then(|| self.watch.stalled_since())
             .filter(|since| *since != Instant::NEVER)
     }
 
-    /// Returns the least room at which part of a write that does not fit is accepted, bytes.
+    /// Returns the minimum free space at which a write that does not fit is accepted in part, bytes.
     pub(in crate::tcp) fn least(&self, config: &Config) -> usize {
         config.send_low_water_bytes.map_or(0, |low| low.min(config.send_buffer_bytes)) as usize
     }
@@ -127,12 +127,12 @@ impl Session {
         }
     }
 
-    /// Aborts the session, with a RST if the peer knows of the connection.
+    /// Aborts the session, with a RST if the peer has state for the connection.
     pub(in crate::tcp) fn abort(&mut self, ctx: &mut SessionContext<'_, '_>) {
-        // RFC 9293 §3.10.5: in the other states the peer does not know of the connection, or expects nothing
-        // more.
+        // RFC 9293 §3.10.5: in the other states the peer has no state for the connection, or expects no more
+        // segments.
         use State::{CloseWait, Established, FinWait1, FinWait2, SynReceived};
-        // A FIN still waiting behind queued data has not reached the peer, whatever the state is called.
+        // A FIN still queued behind data has not reached the peer, even if the state suggests it has.
         let fin_waits = self.fin_queued && self.snd_una.distance(self.snd_max) <= self.send_queue.bytes();
         let known = matches!(self.state, SynReceived | Established | FinWait1 | FinWait2 | CloseWait);
         if (known || (fin_waits && self.state.is_synchronised() && self.state != State::TimeWait))
@@ -148,7 +148,7 @@ impl Session {
         self.end(Reason::Aborted, ctx);
     }
 
-    /// Closes the session for the host, which neither writes nor reads any more.
+    /// Closes the session on behalf of the host, which will no longer write or read.
     pub(in crate::tcp) fn close(&mut self, ctx: &mut SessionContext<'_, '_>) {
         self.host_closed = true;
         self.watch.on_left(ctx.config);

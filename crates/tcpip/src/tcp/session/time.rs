@@ -71,11 +71,11 @@ impl Session {
         }
         ctx.counters.timeouts += 1;
         self.rtt.on_timeout();
-        // The SYN that a SYN-ACK answers may have had a forged source, so its loss does not
-        // cast doubt on the route.
+        // The SYN that a SYN-ACK answers may have had a forged source, so its loss does not make the route
+        // doubtful.
         let may_doubt = self.state.is_synchronised() || self.state == State::SynSent;
         if self.consecutive_timeouts == ctx.config.negative_advice_retries && may_doubt {
-            // RFC 9293 §3.8.3, R1, also for our SYN: IP may know another route, or that there is none.
+            // RFC 9293 §3.8.3, R1, also for our SYN: IP may find another route, or find that there is none.
             ctx.up
                 .push_back(Indication::NegativeAdvice { source: self.local.ip(), target: self.remote.ip() });
         }

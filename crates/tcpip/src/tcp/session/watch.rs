@@ -5,10 +5,11 @@
 //!                  session ends.
 //! User timeout     `user_timeout` bounds how long bytes, sent or not, may wait for their acknowledgement
 //!                  (RFC 9293 §3.8.3, RFC 5482 §3.1; as in Linux, a closed window counts).
-//! Memory           a peer that accepts nothing, or a byte now and then, could keep our pages forever
+//! Memory           a peer that accepts no data, or a byte now and then, could make us hold pages forever
 //!                  (MUST-37). The session records how long the peer has taken to accept `floor_bytes`; when
 //!                  others need memory, `pressure` aborts such sessions (RFC 6429 §3).
-//! Timer            one for all of them. It may fire early: its handler checks what has arrived since.
+//! Timer            one timer serves all of these. It may fire early: its handler checks what has arrived
+//!                  since.
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::interface::indication::Reason;
@@ -81,7 +82,7 @@ impl Session {
             return self.give_up(ctx);
         }
         if let Some(pdu) = ctx.cx.memory.pdus.take() {
-            // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer takes for new data.
+            // RFC 9293 §3.8.4: SEG.SEQ = SND.NXT-1, which no peer mistakes for new data.
             ctx.counters.keep_alives += 1;
             self.emit(self.snd_max - 1, Flags::ACK, Options::NONE, pdu, ctx);
         }

@@ -1,4 +1,4 @@
-//! One direction of a cable: a port that serialises, a delay, and harm from a seed.
+//! One direction of a cable: a port with a line rate, a delay, and seeded impairments.
 
 use super::station::Frame;
 use core::time::Duration;
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nature {
     pub(crate) delay: Duration,
-    /// Bits a second; zero: no limit.
+    /// The line rate, bit/s; zero: no limit.
     pub(crate) rate: u64,
-    /// Frames that the port holds before it has no room; zero: no limit.
+    /// Number of frames that the port can hold; zero: no limit.
     pub(crate) port_frames: usize,
     pub(crate) loss: f64,
     pub(crate) duplication: f64,
     pub(crate) reordering: f64,
-    /// A reordered frame comes later by at most this.
+    /// Maximum extra delay of a reordered frame.
     pub(crate) reordering_delay: Duration,
     pub(crate) corruption: f64,
-    /// Damage that the checksum does not show: only for the canary.
+    /// Corruption that the checksum does not detect; used only by the canary.
     pub(crate) treason: f64,
 }
 
@@ -29,12 +29,12 @@ pub(crate) struct Cable {
     flying: BTreeMap<(Instant, u64), Frame>,
     sent: u64,
     free_at: Instant,
-    /// When the frames at the port have left it.
+    /// The time at which all frames queued at the port have been sent.
     leaving: Vec<Instant>,
-    /// Bytes of payload that went in, for rates.
+    /// Payload bytes sent, for computing rates.
     pub(crate) frames: u64,
     pub(crate) lost: u64,
-    /// The n-th frames (from 1) with payload that are lost by decree.
+    /// Numbers (from 1) of the frames with payload that are dropped deliberately.
     pub(crate) doomed: Vec<u64>,
     with_payload: u64,
 }
@@ -55,7 +55,7 @@ impl Cable {
         }
     }
 
-    /// Frames for which the port has room.
+    /// Returns the number of frames for which the port has room.
     pub(crate) fn room(&mut self, now: Instant) -> usize {
         self.leaving.retain(|moment| *moment > now);
         match self.nature.port_frames {
@@ -74,7 +74,7 @@ impl Cable {
         self.frames += 1;
         let mut left = now;
         if let Some(rate) = core::num::NonZero::new(nature.rate) {
-            // Ethernet's and IP's share of a frame counts too.
+            // The Ethernet and IP headers of a frame count too.
             let bits = (frame.bytes.len() as u64 + 40) * 8;
             let took = Duration::from_nanos(bits * 1_000_000_000 / rate);
             self.free_at = self.free_at.max(now) + took;
@@ -121,7 +121,7 @@ impl Cable {
         self.flying.insert((arrival, self.sent), frame);
     }
 
-    /// The next frame that has arrived.
+    /// Returns the next frame that has arrived.
     pub(crate) fn arrived(&mut self, now: Instant) -> Option<Frame> {
         let first = self.flying.first_entry()?;
         (first.key().0 <= now).then(|| first.remove())

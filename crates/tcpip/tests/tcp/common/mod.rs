@@ -1,9 +1,9 @@
-//! Shared by the TCP tests: virtual time, and stations with memory of their own.
+//! Shared by the TCP tests: virtual time, and stations with their own memory.
 //!
-//! station   one TCP with the memory it works in
-//! cable     carries bytes, not PDUs, with delay, rate and harm
-//! world     two stations, two cables, applications, and checkers that know nothing of TCP's inside
-//! peer      one station and a peer that the test drives, for what no packet script can say
+//! station   one TCP machine and its memory
+//! cable     carries bytes, not PDUs, with a delay, a rate and impairments
+//! world     two stations, two cables, applications, and checkers that do not inspect TCP's state
+//! peer      one station and a peer that the test drives, for cases that packet scripts cannot express
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cable;

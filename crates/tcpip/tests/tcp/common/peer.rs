@@ -1,5 +1,5 @@
-//! One station and a peer that a test drives segment by segment: for floods, memory, and calls that no packet
-//! script has (`crates/talk` runs those).
+//! One station, and a peer that the test drives segment by segment: for floods, memory, and calls that packet
+//! scripts (run by `crates/talk`) do not have.
 //!
 //! Numbers are relative: ours to our initial sequence number, the peer's to [`PEER`].
 
@@ -10,7 +10,7 @@ use kiban_base::{Instant, Page};
 use kiban_tcpip::tcp::{Config, Indication, Refusal, SessionId, State};
 use kiban_tcpip::wire::tcp::{Flags, Header, Options, Sequence};
 
-/// The peer's initial sequence number: its stream crosses the end of the numbers early.
+/// The peer's initial sequence number: its stream wraps around the sequence space early.
 pub(crate) const PEER: Sequence = Sequence(0xffff_f000);
 pub(crate) const PEER_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
 pub(crate) const PEER_PORT: u16 = 5000;
@@ -22,21 +22,21 @@ pub(crate) struct Peer {
     pub(crate) session: Option<SessionId>,
     /// Our initial sequence number, learned from our SYN.
     pub(crate) initial: Sequence,
-    /// Whether we have sent an acknowledgement-free segment that taught us `initial`.
+    /// Whether we have seen our own SYN, from which `initial` was learned.
     knows_initial: bool,
     /// The indications, in words.
     pub(crate) up: Vec<String>,
     pub(crate) got: Vec<u8>,
-    /// Segments the port takes in one settle.
+    /// Number of segments that the port takes in one settle.
     pub(crate) room: usize,
-    /// Whether what comes up is consumed at once.
+    /// Whether delivered data is consumed at once.
     pub(crate) reads: bool,
     pub(crate) frames: Vec<Frame>,
     pub(crate) peer_port: u16,
     page: Option<Page>,
 }
 
-/// Returns a header of the peer, with relative numbers.
+/// Returns a header from the peer, with relative numbers.
 pub(crate) fn seg(flags: Flags, sequence: u32, acknowledgment: u32, window: u16) -> Header {
     Header {
         source_port: PEER_PORT,
@@ -95,7 +95,8 @@ impl Peer {
         talk
     }
 
-    /// A session that we accepted: the peer's window is 60,000 bytes, its segments up to 1000, no scaling.
+    /// Returns a session that we accepted. The peer's window is 60,000 bytes, its MSS 1000, without window
+    /// scaling.
     pub(crate) fn established(config: Config) -> Peer {
         Peer::established_with(config, 60_000, Options { mss: Some(1000), ..Options::NONE })
     }
@@ -182,7 +183,7 @@ impl Peer {
         self.settle();
     }
 
-    /// Delivers a segment of the peer, with relative numbers, and settles.
+    /// Delivers a segment from the peer, with relative numbers, and settles.
     pub(crate) fn hear(&mut self, header: Header, payload: &[u8]) {
         self.arrive(header, payload);
         self.settle();
@@ -223,7 +224,7 @@ impl Peer {
         self.settle();
     }
 
-    /// Lets time pass; deadlines on the way are served.
+    /// Advances the time, handling the deadlines on the way.
     pub(crate) fn pass(&mut self, length: Duration) {
         let until = self.now + length;
         for _ in 0..100_000 {
@@ -232,7 +233,8 @@ impl Peer {
                 self.now = until;
                 return;
             }
-            // A deadline may be early, even past, when the wheel has not been turned for long.
+            // A deadline may be early, or even in the past, if the timer wheel has not been advanced for a
+            // long time.
             self.now = self.now.max(deadline);
             self.settle();
         }
@@ -298,7 +300,7 @@ impl Peer {
     }
 }
 
-/// Bytes 0, 1, 2, … that differ from place to place.
+/// Returns a byte pattern that differs at each position.
 pub(crate) fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|n| (n % 251) as u8).collect()
 }

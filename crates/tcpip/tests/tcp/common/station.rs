@@ -1,4 +1,4 @@
-//! One TCP with the memory it works in, and the way bytes get into and out of that memory.
+//! One TCP machine with its memory, and functions that move bytes into and out of that memory.
 
 use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::checksum;
@@ -7,14 +7,14 @@ use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, RngKey, 
 use kiban_tcpip::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
 use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header};
 
-/// How much memory a station has.
+/// The amount of memory that a station has.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) transmit_pages: usize,
     pub(crate) receive_pages: usize,
     pub(crate) page_bytes: usize,
     pub(crate) blocks: usize,
-    /// The size of the pools as TCP is told it, in percent: segments do not fill their pages.
+    /// The pool size reported to TCP, in percent of the real one: segments do not fill their pages.
     pub(crate) ledger_percent: usize,
 }
 
@@ -68,7 +68,7 @@ impl Station {
         work(&mut self.tcp, &mut cx, &mut self.out)
     }
 
-    /// A frame comes off the cable. False when there was no memory for it: it is lost then.
+    /// Receives a frame from the cable. Returns false if there was no memory for it; it is then lost.
     pub(crate) fn arrive(&mut self, frame: &Frame, now: Instant) -> bool {
         // TCP must not depend on how a link splits a frame into head and pages: it varies with the length.
         let head = match frame.bytes.len() {
@@ -98,7 +98,8 @@ impl Station {
         self.with(now, |tcp, cx, out| tcp.settle(&[room], cx, out));
     }
 
-    /// Writes the front of `bytes`: within room and grain, as much as `page` holds. How many bytes it was.
+    /// Writes the beginning of `bytes`, limited by the room, the grain and the size of `page`. Returns the
+    /// number of bytes written.
     pub(crate) fn write(
         &mut self,
         session: SessionId,
@@ -137,7 +138,7 @@ impl Frame {
         (header, &self.bytes[length..])
     }
 
-    /// The frame of a header and payload, with its checksum.
+    /// Returns the frame for a header and payload, with its checksum.
     pub(crate) fn of(source: IpAddr, target: IpAddr, header: &Header, payload: &[u8]) -> Frame {
         let mut bytes = vec![0; header.length()];
         header.write(&mut bytes);
@@ -147,7 +148,7 @@ impl Frame {
         frame
     }
 
-    /// Writes the checksum that the bytes ask for, by the plainest of loops.
+    /// Writes the checksum of the bytes, computed by a plain loop.
     pub(crate) fn seal(&mut self) {
         self.bytes[16..18].fill(0);
         let sum = self.sum();

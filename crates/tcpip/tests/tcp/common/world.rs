@@ -1,7 +1,8 @@
-//! Two stations, two cables, applications that talk, and checkers that know only what applications see.
+//! Two stations, two cables, applications that communicate, and checkers that see only what applications see.
 //!
-//! Checkers  streams are intact; nobody is idle while work waits; the number of frames is bounded; every
-//!           session ends for the reason it should; tables are empty and memory is free when nothing moves.
+//! Checkers  streams are intact; no station is idle while there is work to do; the number of frames is
+//!           bounded; every session ends for the expected reason; at the end, tables are empty and all memory
+//!           is free.
 
 use super::cable::{Cable, Nature};
 use super::station::{Frame, Sizes, Station, frames_of};
@@ -14,25 +15,25 @@ use std::collections::VecDeque;
 /// When an application finishes sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Finish {
-    /// As soon as all is written.
+    /// As soon as all data is written.
     Written,
-    /// When the peer has finished too.
+    /// After the peer has finished too.
     AfterPeer,
 }
 
-/// What the application at one end does.
+/// The behaviour of the application at one end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Role {
     pub(crate) bytes: usize,
-    /// The longest write; writes vary in length below it.
+    /// Maximum length of a write; the actual lengths vary.
     pub(crate) write_max: usize,
-    /// Between writes; zero: whenever there is room.
+    /// Interval between writes; zero: write whenever there is room.
     pub(crate) write_every: Duration,
-    /// The most that is taken at once.
+    /// Maximum number of bytes read at once.
     pub(crate) read_max: usize,
-    /// Between takings; zero: at once.
+    /// Interval between reads; zero: read at once.
     pub(crate) read_every: Duration,
-    /// Nothing is taken from `stop_reading_at` bytes on until `read_again_at`.
+    /// After `stop_reading_at` bytes, nothing is read until `read_again_at`.
     pub(crate) stop_reading_at: usize,
     pub(crate) read_again_at: Instant,
     pub(crate) finish: Finish,
@@ -68,15 +69,15 @@ pub(crate) struct App {
     pub(crate) acknowledged: usize,
     finished: bool,
     pub(crate) got: Vec<u8>,
-    /// Received data that a slow reader has not taken. It holds pages, but no PDU blocks.
+    /// Received data that a slow reader has not read yet. It holds pages, but no PDU blocks.
     waiting: VecDeque<Slice>,
-    /// Bytes of the first slice in `waiting` that have been taken.
+    /// Number of bytes of the first slice in `waiting` that have been read.
     taken: usize,
     pub(crate) peer_finished: bool,
     pub(crate) gone: Option<Reason>,
     write_at: Instant,
     read_at: Instant,
-    /// When all of the peer's stream was here.
+    /// The time at which the peer's whole stream had arrived.
     pub(crate) complete_at: Option<Instant>,
 }
 
@@ -108,18 +109,18 @@ impl App {
     }
 }
 
-/// Sees every frame with its moment and the station that sent it.
+/// Called for every frame, with its time and the station that sent it.
 pub(crate) type Watch = Box<dyn FnMut(Instant, usize, &Frame)>;
 
 pub(crate) struct World {
     pub(crate) now: Instant,
     pub(crate) stations: [Station; 2],
-    /// `cables[n]` carries what station n sends.
+    /// `cables[n]` carries the frames that station n sends.
     pub(crate) cables: [Cable; 2],
     /// `apps[conversation][station]`.
     pub(crate) apps: Vec<[App; 2]>,
     pub(crate) frames_max: u64,
-    /// Sessions that an application "loses": only for the canary.
+    /// Sessions that an application "loses"; used only by the canary.
     pub(crate) forgetful: bool,
     pub(crate) log: bool,
     pub(crate) watch: Option<Watch>,
@@ -158,7 +159,7 @@ impl World {
         World::new([config.clone(), config], [nature; 2], [sizes; 2], seed)
     }
 
-    /// Opens a conversation from the left station to the right one, which listens.
+    /// Opens a connection from the left station to the right one, which listens.
     pub(crate) fn converse(&mut self, left: Role, right: Role) -> usize {
         let number = self.add(left, right);
         let (local, remote) = self.names(number);
@@ -194,13 +195,14 @@ impl World {
         self.apps[number][side].session = Some(session.expect("the name is free"));
     }
 
-    /// Lets everything happen until all is quiet, and checks.
+    /// Runs until nothing more happens, then runs the checks.
     pub(crate) fn run(&mut self) -> Result<(), String> {
         while self.step()? {}
         self.check_end()
     }
 
-    /// Everything that happens at one moment; then time jumps. False when nothing more will happen.
+    /// Runs everything that happens at one instant, then advances the time to the next. Returns false if
+    /// nothing more will happen.
     pub(crate) fn step(&mut self) -> Result<bool, String> {
         for side in 0..2 {
             while let Some(frame) = self.cables[1 - side].arrived(self.now) {
@@ -234,7 +236,8 @@ impl World {
         for side in 0..2 {
             let mut deadline = self.stations[side].tcp.deadline();
             if deadline <= self.now {
-                // A deadline may be early, even past, when the wheel has not been turned for long: once.
+                // A deadline may be early, or even in the past, if the timer wheel has not been advanced for
+                // a long time, but only once.
                 let (now, room) = (self.now, self.cables[side].room(self.now));
                 self.stations[side].settle(room, now);
                 deadline = self.stations[side].tcp.deadline();
@@ -263,7 +266,8 @@ impl World {
         Ok(next)
     }
 
-    /// Indications up, applications, a settle, frames down. Whether anything happened.
+    /// Delivers indications, runs the applications, settles, and sends frames. Returns whether anything
+    /// happened.
     fn round(&mut self, side: usize) -> Result<bool, String> {
         let mut moved = false;
         while let Some(indication) = self.stations[side].out.up.pop_front() {
@@ -394,7 +398,7 @@ impl World {
                 .write(session, &mut app.page, piece)
                 .map_err(|refusal| format!("{now:?}: a write within room is refused: {refusal}"))?;
             if count == 0 {
-                // `Sent` reports room; nothing reports a free page, so the application looks again.
+                // `Sent` reports room, but no event reports a free page, so the application retries.
                 if station.tcp.room(session) > 0 {
                     app.write_at = now + Duration::from_millis(1);
                 }
@@ -461,7 +465,7 @@ impl World {
         Ok(true)
     }
 
-    /// When nothing moves any more, everything must be done.
+    /// Checks, once nothing more happens, that all work is done.
     fn check_end(&mut self) -> Result<(), String> {
         for (number, apps) in self.apps.iter().enumerate() {
             for (side, app) in apps.iter().enumerate() {

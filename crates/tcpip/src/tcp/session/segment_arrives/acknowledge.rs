@@ -70,7 +70,7 @@ impl Session {
             || (sequence == header.sequence && acknowledgment.le(ack));
         if newer && self.snd_una.le(ack) {
             if self.zero_window_probe && window > self.snd_wnd {
-                // The window opens: resend the probed data and restart the retransmission timer.
+                // The window opens: retransmit the probed data and restart the retransmission timer.
                 self.zero_window_probe = false;
                 self.restart_from_snd_una();
                 self.rtt.on_reopened();
@@ -96,8 +96,8 @@ impl Session {
         }
     }
 
-    /// Moves sequence numbers kept for comparison along with `ack`. Left behind, they would compare as ahead
-    /// after half of the sequence space.
+    /// Moves sequence numbers kept for comparison along with `ack`. If they stayed behind, they would compare
+    /// as ahead of `ack` after half of the sequence space.
     #[inline]
     pub(in crate::tcp::session) fn keep_marks_near(&mut self, ack: Sequence) {
         self.snd_sml = self.snd_sml.max(ack);

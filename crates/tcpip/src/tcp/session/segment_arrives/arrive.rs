@@ -1,10 +1,11 @@
-//! Segment arrival, in the order of the standard's checks (RFC 9293 §3.10.7.3, §3.10.7.4).
+//! Segment arrival: the checks follow the order of the standard (RFC 9293 §3.10.7.3, §3.10.7.4).
 //!
 //! Sequence         a segment without new or acceptable data is answered and dropped; others are trimmed to
 //!                  the window.
-//! RST, SYN         only a RST at exactly `RCV.NXT` resets, and a SYN never does; both are challenged
-//!                  otherwise (RFC 5961).
-//! Opening          answers to our SYN and to our SYN-ACK; `open` is common to active and passive opens.
+//! RST, SYN         only a RST at exactly `RCV.NXT` resets the connection, and a SYN never does. Any other
+//!                  RST or SYN gets a challenge ACK (RFC 5961).
+//! Opening          handles answers to our SYN and to our SYN-ACK; `open` is common to active and passive
+//!                  opens.
 
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
@@ -44,7 +45,8 @@ impl Session {
         }
         let Some(flags) = self.check_sequence(header, &mut pdu, ctx) else { return };
         if flags.has(Flags::RST) {
-            // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets; any other within the window is challenged.
+            // RFC 5961 §3.2: only a RST at exactly RCV.NXT resets the connection; any other within the window
+            // gets a challenge ACK.
             if self.state == State::TimeWait && !ctx.config.time_wait_accepts_rst {
                 // RFC 1337 §3: a delayed RST must not free the 4-tuple while other old segments may still
                 // arrive.
@@ -59,7 +61,7 @@ impl Session {
             return;
         }
         if flags.has(Flags::SYN) {
-            // RFC 5961 §4.2: a SYN on a synchronised connection is challenged.
+            // RFC 5961 §4.2: a SYN on a synchronised connection gets a challenge ACK.
             return self.challenge(ctx);
         }
         if !flags.has(Flags::ACK) {
@@ -86,7 +88,7 @@ impl Session {
         }
     }
 
-    /// Makes a challenge ACK due, within the limits of RFC 5961 §7. Without limits, two ends that disagree
+    /// Schedules a challenge ACK, within the limits of RFC 5961 §7. Without limits, two ends that disagree
     /// about the connection would answer each other forever.
     pub(in crate::tcp::session) fn challenge(&mut self, ctx: &mut SessionContext<'_, '_>) {
         let now = ctx.cx.now;
@@ -131,7 +133,7 @@ impl Session {
             self.establish(header.acknowledgment, ctx);
             self.pending_ack = PendingAck::Immediate;
         } else {
-            // Simultaneous open (§3.5): resend our SYN with an acknowledgement.
+            // Simultaneous open (§3.5): retransmit our SYN with an acknowledgement.
             self.state = State::SynReceived;
             self.snd_nxt = self.snd_una;
         }
@@ -151,7 +153,7 @@ impl Session {
             self.rcv_wind_shift = config.window_shift();
         }
         self.sack = config.sack && header.options.sack_permitted;
-        // If our SYN went first, it has already offered a window.
+        // If we sent our SYN first, it has already offered a window.
         let offered = self.rcv_nxt.distance(self.rcv_adv);
         self.rcv_nxt = header.sequence + 1;
         self.rcv_adv = self.rcv_nxt + offered;
@@ -216,10 +218,10 @@ impl Session {
             }
             if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.rcv_nxt {
                 if flags.has(Flags::ACK) && header.acknowledgment == self.snd_max {
-                    // RFC 9293 §3.5, figure 8: simultaneous open; the peer repeats its SYN with the ACK.
+                    // RFC 9293 §3.5, figure 8: simultaneous open; the peer retransmits its SYN with the ACK.
                     return Some(Flags::ACK);
                 }
-                // The peer repeats its SYN: our SYN-ACK was lost.
+                // The peer retransmits its SYN: our SYN-ACK was lost.
                 self.snd_nxt = self.snd_una;
                 return None;
             }

@@ -1,5 +1,5 @@
-//! Payload and FIN at the receiver: data in order is delivered at once, out-of-order data is queued, and an
-//! acknowledgement becomes due.
+//! Payload and FIN at the receiver: in-order data is delivered at once, out-of-order data is queued, and an
+//! acknowledgement is scheduled.
 
 use crate::tcp::counters::TcpCounters;
 use crate::tcp::interface::indication::Indication;

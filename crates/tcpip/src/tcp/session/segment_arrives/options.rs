@@ -2,8 +2,8 @@
 //! (RFC 2018, RFC 2883).
 //!
 //! Size             the session's MSS already leaves room for timestamps (RFC 6691). SACK blocks are added
-//!                  where there is room beside the payload. A full segment carries none, and a due
-//!                  acknowledgement follows it on its own. So SACK blocks never shrink data, and never make a
+//!                  where the payload leaves room. A full segment carries none; a due acknowledgement with
+//!                  SACK blocks then follows in its own segment. So SACK blocks never displace data or make a
 //!                  packet too long.
 
 use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
@@ -40,8 +40,8 @@ impl Session {
         ctx: &mut SessionContext<'_, '_>,
     ) -> bool {
         let Some(stamps) = &self.timestamps else { return true };
-        // RFC 7323 §5.2: only the sequence number of a RST is checked, and a SYN is challenged anyway (RFC
-        // 5961 §4).
+        // RFC 7323 §5.2: only the sequence number of a RST is checked, and a SYN gets a challenge ACK anyway
+        // (RFC 5961 §4).
         if header.flags.has_any(Flags::RST | Flags::SYN) {
             return true;
         }

@@ -1,11 +1,12 @@
 //! Urgent data (RFC 9293 §3.8.5, RFC 6093): a mark in the stream. Urgent bytes are delivered in order.
 //!
-//! Mark             points to the byte after the last urgent one in both directions (settled by RFC 6093 §4).
+//! Mark             points to the byte after the last urgent one in both directions (as RFC 6093 §4
+//!                  clarified).
 //! Receive path     whenever the mark advances, an indication tells the host how many bytes ahead it is
 //!                  (MUST-32, MUST-33).
 //! Transmit path    `mark_urgent` makes all queued data urgent. Segments carry the mark until it is
-//!                  acknowledged; meanwhile no segment exceeds the MSS, because the pointer counts from its
-//!                  own segment.
+//!                  acknowledged; until then no segment exceeds the MSS, because the pointer is relative to
+//!                  its own segment.
 
 use crate::tcp::interface::indication::Indication;
 use crate::tcp::session::tcb::{Session, SessionContext};
@@ -46,8 +47,8 @@ impl Session {
         }
     }
 
-    /// Removes the peer's mark once RCV.NXT has reached it; later it would compare as ahead again, after half
-    /// of the sequence space.
+    /// Removes the peer's mark once RCV.NXT has reached it; otherwise it would compare as ahead again after
+    /// half of the sequence space.
     #[inline]
     pub(in crate::tcp::session) fn pass_urgent(&mut self) {
         let expected = self.rcv_nxt;

@@ -1,8 +1,8 @@
 //! When an acknowledgement is due (RFC 9293 §3.8.6.3, RFC 1122 §4.2.3.2 and §4.2.3.3).
 //!
-//! Arrival          in-order bytes are counted. Once there are enough, an acknowledgement is due at once;
-//!                  before that it is delayed until more arrives, until data carries it, or until the
-//!                  delayed-ACK timer fires.
+//! Arrival          in-order bytes are counted. Once there are enough, an acknowledgement is due immediately.
+//!                  Until then it is delayed until more data arrives, until outgoing data carries it, or
+//!                  until the delayed-ACK timer fires.
 //! Reading          consuming data moves the right edge of the window. Once it has moved far enough, a window
 //!                  update is due. In 4.3BSD this is the only source of acknowledgements: none is due before
 //!                  the host has read.
@@ -11,7 +11,7 @@ use crate::tcp::config::AckUnit;
 use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 
 impl Session {
-    /// Records `length` bytes that arrived in order, and makes an acknowledgement due at once or delayed.
+    /// Records `length` bytes that arrived in order, and schedules an acknowledgement, immediate or delayed.
     pub(in crate::tcp::session) fn schedule_ack(&mut self, length: u32, ctx: &mut SessionContext<'_, '_>) {
         let config = ctx.config;
         self.unacked_bytes += length;
@@ -31,7 +31,7 @@ impl Session {
         }
     }
 
-    /// Records that the host has consumed `count` bytes, which may make a window update due.
+    /// Records that the host has consumed `count` bytes, and schedules a window update if one is due.
     pub(in crate::tcp) fn consume(&mut self, count: u32, ctx: &mut SessionContext<'_, '_>) {
         self.unread_bytes = self.unread_bytes.saturating_sub(count);
         self.tune(count, ctx);

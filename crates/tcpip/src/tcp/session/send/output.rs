@@ -1,9 +1,9 @@
 //! Output: new data, retransmissions, acknowledgements, and the offered window.
 //!
-//! Order            retransmissions first, then new data, then a due acknowledgement that no data has
-//!                  carried.
-//! Windows          `send_rule` chooses the new data to send. Our own window moves by worthwhile steps and is
-//!                  never shrunk (§3.8.6.2.2).
+//! Order            retransmissions first, then new data, then a due acknowledgement unless data has carried
+//!                  it.
+//! Windows          `send_rule` chooses the new data to send. Our own window moves only in steps worth
+//!                  announcing and is never shrunk (§3.8.6.2.2).
 
 use crate::tcp::config::{Config, Offer};
 use crate::tcp::segment::Segment;
@@ -140,8 +140,8 @@ impl Session {
         if again { Some(Choice::Retransmit) } else { new.map(|(length, fin)| Choice::New { length, fin }) }
     }
 
-    /// Returns how many segments may follow one choice: full segments follow each other as long as data and
-    /// both windows last.
+    /// Returns how many segments may be sent for one choice: full segments are sent back to back as long as
+    /// data and both windows last.
     fn times(&self, choice: Choice, config: &Config) -> usize {
         match choice {
             // With nothing outstanding, the first segment may restart the congestion window (RFC 5681 §4.1).
@@ -167,8 +167,8 @@ impl Session {
         match choice {
             Choice::New { length, fin } => self.output_data(self.snd_nxt, length, fin, ctx),
             Choice::Retransmit => {
-                // As much as the congestion window admits; a closed or shrunken peer window still admits one
-                // segment (RFC 9293 §3.8.6).
+                // Send as much as the congestion window admits; even if the peer's window is closed or has
+                // shrunk, send one segment (RFC 9293 §3.8.6).
                 let shrunken = self.snd_una.distance(self.snd_nxt) > self.snd_wnd;
                 let most = if shrunken || self.force_retransmit {
                     self.mss
@@ -239,8 +239,8 @@ impl Session {
         let Some(mut pdu) = ctx.cx.memory.pdus.take() else { return false };
         let now = ctx.cx.now;
         if self.snd_una == self.snd_max {
-            // RFC 6298 §5.1: nothing was outstanding, so restart the timer; it may have run for a closed
-            // window.
+            // RFC 6298 §5.1: nothing was outstanding, so restart the timer, which may have been running for a
+            // closed window.
             self.rto_deadline = Instant::NEVER;
             if ctx.config.idle_restart && now.since(self.data_sent_at) > self.rtt.rto(ctx.config) {
                 self.congestion.on_idle(ctx.config, self.mss);
@@ -296,7 +296,7 @@ impl Session {
         }
     }
 
-    /// Advances the time of the next departure: pacing spreads a window over a round trip.
+    /// Advances the time at which the next segment may leave: pacing spreads a window over a round trip.
     fn pace(&mut self, bytes: u32, now: Instant) {
         let Some(trip) = self.rtt.srtt() else { return };
         let window = u64::from(self.congestion.cwnd().max(self.mss));
@@ -357,9 +357,9 @@ impl Session {
         });
     }
 
-    /// Returns the sequence number of a segment without data: after all data sent, but never beyond the
-    /// peer's window, where the peer would not accept it (two ends that probe each other's closed windows
-    /// would otherwise answer each other forever).
+    /// Returns the sequence number of a segment without data. It follows all data sent, but never lies beyond
+    /// the peer's window, where the peer would not accept it. (Otherwise two ends that probe each other's
+    /// closed windows would answer each other forever.)
     pub(in crate::tcp::session) fn acceptable_seq(&self) -> Sequence {
         self.snd_max.min(self.snd_una + self.snd_wnd)
     }
@@ -414,7 +414,7 @@ impl Session {
         let most = self.window_most(ctx);
         let edge = self.right_edge(most, ctx.config);
         let moves = match ctx.config.window_advertisement {
-            // RFC 9293 §3.8.6.2.2: the edge moves by a worthwhile step or not at all.
+            // RFC 9293 §3.8.6.2.2: the edge moves by a step worth announcing or not at all.
             Offer::Steps => self.rcv_adv.distance(edge) >= self.rcv_mss.max(self.mss).min(most / 2),
             Offer::Room | Offer::Whole => self.rcv_nxt.distance(edge) >= self.mss.min(most / 4),
         };

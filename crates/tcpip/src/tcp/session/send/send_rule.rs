@@ -1,8 +1,8 @@
-//! Which new data may be sent now: windows, Nagle, silly-window avoidance (RFC 9293 §3.8.6.2.1, RFC 1122
-//! §4.2.3.4).
+//! Decides which new data may be sent now: windows, Nagle, silly-window avoidance (RFC 9293 §3.8.6.2.1, RFC
+//! 1122 §4.2.3.4).
 //!
 //! Windows          the peer's window and the congestion window bound the outstanding data.
-//! Nagle            a short segment waits while certain data is outstanding: [`Nagle`] says which.
+//! Nagle            a short segment waits while certain data is outstanding; [`Nagle`] defines which.
 //! Silly window     a full segment is always sent. Less than the queued data is sent only if it fills half of
 //!                  the largest window ever offered, so that a window that opens in small steps is not filled
 //!                  in small steps.
@@ -22,8 +22,8 @@ impl Session {
         let unsent = queued - sent;
         let finishing = self.state.owes_finish();
         if self.zero_window_probe {
-            // One byte, our FIN, or as much as the window admits: it may have opened while pacing delayed the
-            // probe.
+            // Send one byte, our FIN, or as much as the window admits: it may have opened while pacing
+            // delayed the probe.
             let fin = finishing && unsent == 0;
             let length = unsent.min(self.snd_wnd.max(1)).min(self.mss);
             return (sent == 0 && (fin || unsent > 0)).then_some((length, fin));
@@ -48,8 +48,8 @@ impl Session {
         if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
     }
 
-    /// Returns how many segments of `length` bytes may follow each other, if that is a full segment; the last
-    /// queued one is not counted.
+    /// Returns how many segments of `length` bytes may be sent back to back, if that is a full segment; the
+    /// last queued one is not counted.
     pub(in crate::tcp::session) fn full_segments(&self, length: u32, config: &Config) -> usize {
         if length < self.segment_max(config) {
             return 0;

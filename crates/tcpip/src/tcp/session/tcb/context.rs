@@ -9,7 +9,7 @@ use crate::tcp::throttle::Throttle;
 use alloc::collections::VecDeque;
 use kiban_base::Context;
 
-/// What the machine lends a session for one call: settings, outboxes, shares, counters.
+/// The parts of the machine that a session may use during one call: settings, outboxes, shares, counters.
 pub(in crate::tcp) struct SessionContext<'a, 'b> {
     pub(in crate::tcp) config: &'a Config,
     pub(in crate::tcp) cx: &'a mut Context<'b>,

@@ -28,7 +28,7 @@ use kiban_base::{Instant, Sum, Timer};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::tcp::session) enum PendingAck {
     None,
-    /// Delayed, until the delayed-ACK timer fires at the latest.
+    /// Delayed, but at most until the delayed-ACK timer fires.
     Delayed,
     Immediate,
 }
@@ -64,10 +64,10 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) snd_wl: (Sequence, Sequence),
     pub(in crate::tcp::session) snd_wind_shift: u8,
     pub(in crate::tcp::session) send_queue: SendQueue,
-    /// A write did not fit, and `Writable` has not been reported since.
+    /// Whether a write did not fit, and `Writable` has not been reported since.
     pub(in crate::tcp) writer_waits: bool,
     pub(in crate::tcp::session) fin_queued: bool,
-    /// The host has closed the session and reads no more.
+    /// Whether the host has closed the session and no longer reads.
     pub(in crate::tcp::session) host_closed: bool,
     /// Persist state: the peer's window is closed, and zero-window probes are sent.
     pub(in crate::tcp::session) zero_window_probe: bool,
@@ -77,7 +77,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) rack: Rack,
     /// Whether both sides use SACK.
     pub(in crate::tcp::session) sack: bool,
-    /// The first lost segment is retransmitted regardless of the windows.
+    /// Whether the first lost segment is retransmitted regardless of the windows.
     pub(in crate::tcp::session) force_retransmit: bool,
     /// Duplicate ACKs in a row, from a peer without SACK.
     pub(in crate::tcp::session) dup_acks: u8,
@@ -97,7 +97,7 @@ pub(in crate::tcp) struct Session {
     /// Tail probe timer (RFC 8985 §7), and whether it has fired.
     pub(in crate::tcp::session) tlp_deadline: Instant,
     pub(in crate::tcp::session) tlp_due: bool,
-    /// Data has been sent or acknowledged since the tail probe timer was set.
+    /// Whether data has been sent or acknowledged since the tail probe timer was set.
     pub(in crate::tcp::session) tlp_rearm: bool,
     /// RACK reordering timer (RFC 8985 §6.2, step 5).
     pub(in crate::tcp::session) rack_reorder_deadline: Instant,
@@ -115,7 +115,7 @@ pub(in crate::tcp) struct Session {
     // Receive: RCV.NXT, and the right edge of the offered window (RCV.NXT + RCV.WND).
     pub(in crate::tcp::session) rcv_nxt: Sequence,
     pub(in crate::tcp::session) rcv_adv: Sequence,
-    /// The window field last sent: when, at which RCV.NXT, with how many bytes unread, and its value.
+    /// The window field last sent: its time, RCV.NXT, the number of unread bytes, and its value.
     pub(in crate::tcp::session) last_advertised: (Instant, Sequence, u32, u16),
     pub(in crate::tcp::session) rcv_wind_shift: u8,
     /// Bytes delivered that the host has not consumed.

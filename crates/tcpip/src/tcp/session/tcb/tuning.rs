@@ -8,14 +8,15 @@ use kiban_base::Instant;
 /// The receiver's measurements.
 #[derive(Debug)]
 pub(in crate::tcp::session) struct Tuning {
-    /// Bytes that may be held and offered.
+    /// Maximum number of bytes held and offered.
     pub(in crate::tcp::session) buffer: u32,
     /// Bytes that the host consumed in this round trip, and when it began.
     pub(in crate::tcp::session) taken: u32,
     pub(in crate::tcp::session) since: Instant,
     /// The receiver's estimate of the round trip.
     pub(in crate::tcp::session) trip: Duration,
-    /// Without timestamps: when RCV.NXT reaches this number, a whole window has arrived since that time.
+    /// Used without timestamps: when RCV.NXT reaches this number, a whole window has arrived since the stored
+    /// time.
     pub(in crate::tcp::session) window: Option<(Instant, Sequence)>,
 }
 
@@ -30,8 +31,8 @@ impl Tuning {
         }
     }
 
-    /// Records a round trip. A shorter one replaces the estimate; a longer one counts an eighth, because it
-    /// may include time spent in a host.
+    /// Records a round trip. A shorter one replaces the estimate; a longer one is weighted by an eighth,
+    /// because it may include processing time in a host.
     pub(in crate::tcp::session) fn measured(&mut self, trip: Duration) {
         self.trip = if self.trip.is_zero() || trip < self.trip { trip } else { (self.trip * 7 + trip) / 8 };
     }

@@ -10,8 +10,8 @@ const RECENT: Duration = Duration::from_secs(1);
 /// A session is live if its peer acknowledges at least this much in each of two periods.
 const LIVE_BYTES: u32 = 4096;
 
-/// A session is also live if its peer has acknowledged this much in the last two periods: more than fills a
-/// usual window.
+/// A session is also live if its peer has acknowledged this much in the last two periods, which is more than
+/// a usual window.
 const LIVE_AT_ONCE_BYTES: u32 = 128 << 10;
 
 /// Returns the number of the period in which live sessions are counted. It begins at 1; 0 means none.
@@ -26,10 +26,10 @@ pub(in crate::tcp::session) struct PeerWatch {
     pub(in crate::tcp::session) user_timeout: Option<Duration>,
     /// When an acceptable segment last arrived.
     pub(in crate::tcp::session) heard_at: Instant,
-    /// Since when bytes have waited for their acknowledgement; `NEVER` if none wait.
+    /// The time since which bytes have been waiting to be acknowledged; `NEVER` if none are.
     pub(in crate::tcp::session) unacked_since: Instant,
-    /// Since when the peer has acknowledged less than a floor (`floor_bytes`, or all that was queued, if
-    /// less), and how many of those bytes are left; `NEVER` if nothing is queued.
+    /// The time since which the peer has acknowledged less than a floor (`floor_bytes`, or all queued bytes
+    /// if fewer), and how many of those bytes are left; `NEVER` if nothing is queued.
     pub(in crate::tcp::session) stalled_since: Instant,
     pub(in crate::tcp::session) stalled_bytes_left: u32,
     /// Bytes acknowledged since `earning_since`, and in the period before.
@@ -68,7 +68,7 @@ impl PeerWatch {
         self.keep_alives_unanswered = 0;
     }
 
-    /// Sets a user timeout for a session whose host has closed, unless it has one.
+    /// Sets a user timeout for a session that the host has closed, unless it already has one.
     pub(in crate::tcp::session) fn on_left(&mut self, config: &Config) {
         self.user_timeout.get_or_insert(config.orphan_timeout);
     }
@@ -78,12 +78,12 @@ impl PeerWatch {
         self.heard_at
     }
 
-    /// Starts afresh after the handshake: no data has waited yet.
+    /// Resets the state after the handshake: no data has waited yet.
     pub(in crate::tcp::session) fn on_opened(&mut self) {
         self.unacked_since = Instant::NEVER;
     }
 
-    /// Records that `bytes` were acknowledged and `left` are still queued. The wait of the latter starts now.
+    /// Records that `bytes` were acknowledged and `left` are still queued; the latter start waiting now.
     #[inline]
     pub(in crate::tcp::session) fn on_progress(&mut self, bytes: u32, left: u32, floor: u32, now: Instant) {
         self.unacked_since = Instant::NEVER;
@@ -111,7 +111,7 @@ impl PeerWatch {
         }
     }
 
-    /// Returns since when the peer has acknowledged less than a floor.
+    /// Returns the time since which the peer has acknowledged less than a floor.
     pub(in crate::tcp::session) fn stalled_since(&self) -> Instant {
         self.stalled_since
     }
