@@ -43,11 +43,11 @@ pub struct Options {
     pub warmup: usize,
     /// Rejected rounds per benchmark before giving up.
     pub redos_max: usize,
-    /// CPU use of other processes that a sample tolerates, in cores.
+    /// The CPU use by other processes above which a round is rejected, in cores.
     pub foreign_cores_max: f64,
     /// Duration of [`Trial::measure`] in nanoseconds.
     pub span_nanos: u64,
-    /// Runs few short rounds, which only check that the benchmarks work; the results must not be quoted.
+    /// Runs only a few short rounds, to check that the benchmarks work; the results must not be quoted.
     pub quick: bool,
     /// The directory for the records; `None` keeps no records.
     pub dir: Option<PathBuf>,
@@ -135,7 +135,7 @@ impl Unit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", content = "figure", rename_all = "snake_case")]
 pub enum Target {
-    /// No target: the result is for information.
+    /// No target: the result is informational.
     None,
     /// The median of the first side is at least this value.
     AtLeast(f64),
@@ -148,22 +148,22 @@ pub enum Target {
 }
 
 impl Target {
-    /// Requires at least `figure` of the first side.
+    /// Requires a median of at least `figure` from the first side.
     pub const fn at_least(figure: f64) -> Self {
         Self::AtLeast(figure)
     }
 
-    /// Requires at most `figure` of the first side.
+    /// Requires a median of at most `figure` from the first side.
     pub const fn at_most(figure: f64) -> Self {
         Self::AtMost(figure)
     }
 
-    /// Requires at least `ratio` times the second side.
+    /// Requires the median ratio of the first side to the second to be at least `ratio`.
     pub const fn ratio_at_least(ratio: f64) -> Self {
         Self::RatioAtLeast(ratio)
     }
 
-    /// Requires at most `ratio` times the second side.
+    /// Requires the median ratio of the first side to the second to be at most `ratio`.
     pub const fn ratio_at_most(ratio: f64) -> Self {
         Self::RatioAtMost(ratio)
     }
@@ -232,7 +232,7 @@ pub struct Record {
     pub target: Target,
     /// Whether the target was met; absent without a target.
     pub verdict: Option<Verdict>,
-    /// Whether too many rounds were disturbed, so that disturbed rounds count.
+    /// Whether so many rounds were disturbed that some disturbed rounds had to be counted.
     pub gave_up: bool,
     /// Rounds that were rejected because of foreign load.
     pub rejected: usize,
@@ -270,12 +270,12 @@ pub struct Round {
     pub counts: bool,
     /// One result per side.
     pub figures: Vec<f64>,
-    /// Foreign load during the sample of each side, in cores; absent if it could not be read.
+    /// Foreign load during each side's sample, in cores; absent if it could not be read.
     pub foreign_cores: Vec<Option<f64>>,
 }
 
 impl Round {
-    /// Returns the foreign load of the sample that had more of it, in cores.
+    /// Returns the higher of the foreign loads of the two samples, in cores.
     fn foreign_cores_worst(&self) -> f64 {
         self.foreign_cores.iter().flatten().copied().fold(0.0, f64::max)
     }
@@ -302,7 +302,7 @@ impl Bench {
         Self::with_meter(name, options, clock, Box::new(ProcMeter::new(clock)))
     }
 
-    /// Starts a run with the given meter of CPU times. Tests use it to simulate foreign load.
+    /// Starts a run that reads CPU times from the given meter, so that tests can simulate foreign load.
     ///
     /// # Panics
     /// Panics if `options.repeats` is 0.
@@ -417,7 +417,8 @@ impl Bench {
         self.records.last().expect("a record was just added")
     }
 
-    /// Runs rounds until enough were quiet or too many were rejected; returns them and whether it gave up.
+    /// Runs rounds until enough were quiet or too many were rejected. Returns the rounds, and whether it gave
+    /// up.
     fn rounds(&mut self, title: &str, samples: &mut [Sample<'_>]) -> (Vec<Round>, bool) {
         let Options { repeats, redos_max, .. } = self.options;
         let (mut rounds, mut quiet, mut rejected) = (Vec::new(), 0, 0);
@@ -531,7 +532,7 @@ impl Bench {
         if screen.is_terminal() {
             let line =
                 if state.is_empty() { String::new() } else { format!("{}: {title}: {state}", self.name) };
-            // Return to the start of the line and erase it. Write errors of the progress line are ignored.
+            // Return to the start of the line and erase it. Errors in writing the progress line are ignored.
             let _ = write!(screen, "\r\x1b[K{line}");
             let _ = screen.flush();
         }
@@ -617,7 +618,7 @@ mod tests {
 
     const SAMPLE_NANOS: u64 = 100_000_000;
 
-    /// A meter that reports the given foreign load, sample by sample, and after that no load.
+    /// A meter that reports one of the given foreign loads for each sample in turn, then no load.
     struct Script {
         cores: VecDeque<f64>,
         now: Reading,

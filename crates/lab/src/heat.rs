@@ -1,11 +1,11 @@
 //! Heat maps for a terminal: values over two parameters as a table, with a shade character before each.
 //!
-//! A caller transposes a map of more than [`COLUMNS_MAX`] columns if it has fewer rows than columns. SVG heat
+//! A caller transposes a map that has more than [`COLUMNS_MAX`] columns and fewer rows than columns. SVG heat
 //! maps are drawn by [`crate::report::picture`].
 
 use crate::table::Table;
 
-/// The most columns of a map. A map with more is transposed if that makes it narrower.
+/// The maximum number of columns in a map. A map with more columns is transposed if that makes it narrower.
 pub const COLUMNS_MAX: usize = 13;
 
 /// The mapping of values to shade characters.

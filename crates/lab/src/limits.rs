@@ -1,4 +1,5 @@
-//! The theoretical limit of TCP over an OC-3c line: table 2 of paper \[1\], for any payload and TCP options.
+//! The theoretical limit of TCP over an OC-3c line, as in table 2 of paper \[1\], but for any payload and any
+//! TCP options.
 //!
 //! ```text
 //! OC-3c 155.520 Mbit/s ── 9 of 270 columns, section and line overhead ──► 150.336

@@ -2,14 +2,14 @@
 //!
 //! Purpose   find the samples that other processes disturbed, so that they can be discarded and repeated.
 //! Method    the machine's busy time (user, nice, system, interrupts, steal: all columns of the first line of
-//!           `/proc/stat` except idle and iowait) less the CPU time of this process and its descendants,
-//!           running or waited for. The remainder is foreign load; divided by wall time it is a number of
-//!           cores.
+//!           `/proc/stat` except idle and iowait) minus the CPU time of this process and of its descendants,
+//!           whether they are running or have been waited for. The remainder is foreign load; divided by wall
+//!           time it is a number of cores.
 //! Precision `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts
 //!           as disturbed only beyond [`GRAIN_NANOS`], so very short samples are hardly protected.
-//! Limits    kernel threads that work for this process (softirqs of a network test) count as foreign: such a
-//!           benchmark raises its limit. The CPU time of a grandchild whose parent was never waited for is
-//!           missing from our own time and counts as foreign.
+//! Limits    kernel threads that work for this process (such as softirqs in a network test) count as foreign
+//!           load, so such a benchmark raises its limit. The CPU time of a grandchild whose parent was never
+//!           waited for is missing from our own time and counts as foreign load.
 //! Not implemented  contention for caches, memory bandwidth and clock frequency.
 
 use std::collections::{HashMap, HashSet};
@@ -17,7 +17,7 @@ use std::fs;
 
 use kiban_os::clock::{Clock, process_cpu_nanos};
 
-/// The error bound of the difference of two readings: two ticks of `/proc/stat`.
+/// The error bound of the difference between two readings: two ticks of `/proc/stat`.
 pub const GRAIN_NANOS: u64 = 20_000_000;
 
 /// `USER_HZ`, the unit of `/proc`, is 100 on every supported architecture (proc_stat(5)).

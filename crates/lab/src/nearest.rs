@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// The least normalized Damerau-Levenshtein similarity of a suggestion.
+/// The minimum normalized Damerau-Levenshtein similarity for a suggestion.
 const NEAR: f64 = 0.5;
 
 /// Returns a hint for an unknown word: the most similar known word, or a list of all of them.

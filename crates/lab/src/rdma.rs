@@ -1,16 +1,16 @@
-//! RDMA benchmark in real time: round trips and streams between two NICs, on one host or two.
+//! RDMA benchmark in real time: round trips and streams between two NICs, on one or two hosts.
 //!
 //! Purpose   measure latency, throughput and CPU use of a link.
 //! Server    [`serve`] serves any number of clients, one thread each. The private data of a connection
 //!           request contain the server's role, the message length and the address of the client's memory;
 //!           those of the reply contain the address of the server's memory.
-//! Send      the server returns every message; in a stream it only counts them. Its queue pair holds messages
-//!           until a receive is posted, so that the client needs no credits.
+//! Send      the server returns every message, or only counts the messages of a stream. Its queue pair holds
+//!           messages until a receive is posted, so that the client needs no credits.
 //! Write     round trips are RDMA Writes with immediate data (RFC 7306) in both directions; streams are plain
 //!           RDMA Writes.
 //! Read      a Read is a round trip by itself; the server program is not involved.
-//! End of a stream  the client sends immediate data at the end of a stream. The server answers when it has
-//!           received them; then all earlier messages have arrived.
+//! End of a stream  the client sends immediate data at the end of a stream. The server answers when this has
+//!                  arrived, by which time all earlier messages have arrived, too.
 //! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
@@ -28,9 +28,9 @@ const MAGIC: &[u8; 12] = b"kiban rdma 1";
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the longest message.
 pub const MESSAGE_BYTES_MAX: u32 = 4 << 20;
-/// The most bytes outstanding; two messages may be outstanding whatever their length.
+/// The maximum number of bytes outstanding; two messages may be outstanding whatever their length.
 const WINDOW_BYTES: usize = 8 << 20;
-/// The most messages outstanding.
+/// The maximum number of messages outstanding.
 const WINDOW_MESSAGES: usize = 128;
 
 /// The RDMA operation that is measured.
@@ -100,7 +100,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// What the server does with received messages.
+/// How the server handles received messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 enum Role {
@@ -219,7 +219,7 @@ pub fn listen(context: &Context, at: Address) -> Result<Listener, Error> {
 }
 
 /// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line
-/// for each client when it has finished.
+/// for each client that has finished.
 ///
 /// # Errors
 /// The context has been closed.

@@ -2,15 +2,16 @@
 //!
 //! Purpose   results that are easy to compare in any terminal and in a log file.
 //! Layout    columns two spaces apart, text left-aligned, numbers right-aligned, a rule below the headings,
-//!           numbered notes below the table. No colour and no frames, so that it can be pasted into a mail.
+//!           numbered notes below the table. No colour and no frames, so that a table can be pasted into an
+//!           email.
 //! Width     at most 100 columns: the widest text column is wrapped at spaces until the table fits.
-//! Limits    numbers and words are not cut, so a table of many numbers or of long words may be wider; only a
-//!           word of more than a third of the width is cut. Widths are counted in characters.
+//! Limits    numbers and words are not cut, so a table with many numbers or long words may be wider. Only a
+//!           word longer than a third of the width is cut. Widths are counted in characters.
 
 use std::fmt;
 
 const WIDTH_MAX: usize = 100;
-/// The least width to which a text column is wrapped. A longer word widens the column, up to
+/// The minimum width to which a text column is wrapped. A longer word widens the column, up to
 /// [`WORD_WIDTH_MAX`].
 const WORDS_WIDTH_MIN: usize = 12;
 /// The width at which even a single word is cut.

@@ -3,8 +3,8 @@
 //! Purpose   measure work per wall-clock time and per CPU time in the same way everywhere.
 //! Use       a sample prepares its data, calls [`Trial::measure`] with the code to measure, and returns one
 //!           result of the [`Span`] in the unit of its benchmark.
-//! Limits    the clock is read after every call of the work. A reading takes about 30 ns, so the caller
-//!           should loop over work that is shorter than a few microseconds.
+//! Limits    the clock is read after every call of the work. A reading takes about 30 ns, so work that takes
+//!           less than a few microseconds should be repeated in a loop.
 
 use kiban_os::clock::{Clock, process_cpu_nanos};
 

@@ -1,9 +1,9 @@
-//! Measuring VI in real time: round trips and streams between two NICs, on one host or two.
+//! VI benchmark in real time: round trips and streams between two NICs, on one or two hosts.
 //!
 //! Purpose   measure latency, throughput and CPU use of a link.
 //! Server    [`serve`] listens at two endpoints: [`ECHO`] returns every message, [`SINK`] counts them. Its
-//!           VIs have the attributes of the client's, so the client chooses reliability level and message
-//!           size.
+//!           VIs have the same attributes as the client's, so the client chooses the reliability level and
+//!           the message size.
 //! Stream    the sink grants credits: after every [`CREDIT_MESSAGES`] messages it reports how many it has
 //!           received. With reliable delivery the client never has more messages outstanding than the sink
 //!           has posted descriptors, because otherwise the connection breaks. With reliable reception the NIC
@@ -130,7 +130,7 @@ impl Drop for End<'_> {
 }
 
 /// Serves clients until `ends` returns true; it is polled several times a second. Calls `note` with one line
-/// for each client when it has finished.
+/// for each client that has finished.
 ///
 /// # Errors
 /// The NIC cannot listen at the two endpoints, or accepting a connection fails.
@@ -273,7 +273,7 @@ pub fn stream(
     let mut last_at = begun;
     while done < plan.count {
         let room = match plan.reliability {
-            // A credit may be up to CREDIT_MESSAGES behind, so count on that many descriptors less than the
+            // A credit may lag by up to CREDIT_MESSAGES messages, so use that many fewer descriptors than the
             // sink keeps posted.
             Reliability::Delivery => credited + POSTED - CREDIT_MESSAGES,
             _ => u64::MAX,

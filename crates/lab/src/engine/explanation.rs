@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 /// The explanation of a run.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Explanation {
-    /// Notes by the text form of their points.
+    /// Notes, keyed by the text form of their points.
     notes: BTreeMap<String, Note>,
-    /// Sections of the report after the figures.
+    /// Sections that the report shows after the figures.
     pub sections: Vec<Section>,
 }
 

@@ -6,8 +6,8 @@
 //! Curves    drawn if one numeric parameter varies: one curve for each combination of the other varying
 //!           parameters.
 //! Limits    at most [`PICTURES_MAX`] pictures per metric and [`CURVES_MAX`] curves per picture. Omitted
-//!           pictures are counted; their values are in the summary's table. A horizontal axis of two decades
-//!           or more is logarithmic.
+//!           pictures are counted; their values are in the summary's table. A horizontal axis that spans two
+//!           decades or more is logarithmic.
 //! Not implemented  confidence intervals in figures: they are in the table.
 
 use super::explanation::Explanation;
@@ -20,9 +20,9 @@ use crate::report::picture::{self, Heat, Line, Lines, Scale};
 use crate::table::{Table, figure};
 use std::collections::BTreeMap;
 
-/// The most pictures per metric.
+/// The maximum number of pictures per metric.
 pub const PICTURES_MAX: usize = 64;
-/// The most curves per picture.
+/// The maximum number of curves per picture.
 pub const CURVES_MAX: usize = 7;
 /// The number of colour steps of a heat map.
 const STEPS: usize = 7;
@@ -38,7 +38,7 @@ pub struct Picture {
     pub metric: String,
     /// The drawing.
     pub drawing: picture::Picture,
-    /// A remark below the drawing.
+    /// A remark shown below the drawing.
     pub remark: String,
     /// The figure as a text table.
     pub text: String,
@@ -81,7 +81,8 @@ impl Axes {
         Ok(Axes { across: across.to_owned(), down: down.to_owned() })
     }
 
-    /// Returns the two varying numeric parameters with the most values; `None` if there are fewer than two.
+    /// Returns the two varying numeric parameters that have the most values; `None` if there are fewer than
+    /// two.
     fn longest(summary: &Summary) -> Option<Axes> {
         let mut axes: Vec<(&String, &Vec<Value>)> = numbers(summary).collect();
         axes.sort_by_key(|(_, values)| std::cmp::Reverse(values.len()));
@@ -101,7 +102,7 @@ fn numbers(summary: &Summary) -> impl Iterator<Item = (&String, &Vec<Value>)> {
 /// The figures of a summary.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures {
-    /// The pictures: the question's first metric first.
+    /// The pictures, starting with those of the question's first metric.
     pub pictures: Vec<Picture>,
     /// The number of pictures that were omitted because of [`PICTURES_MAX`].
     pub left_out: usize,
@@ -158,7 +159,7 @@ impl Drawn<'_> {
     }
 }
 
-/// A figure without its name.
+/// A figure that has no name yet.
 struct Sheet {
     drawn: picture::Picture,
     says: String,

@@ -33,7 +33,7 @@ pub struct Live {
     seen: Seen,
 }
 
-/// The contents of the folder at the last read.
+/// The contents of the folder when it was last read.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Seen {
     done: u64,
@@ -47,15 +47,15 @@ struct Seen {
 pub struct View<'a> {
     /// The question.
     pub question: &'a str,
-    /// Trials that have a record.
+    /// The number of trials that have a record.
     pub done: u64,
-    /// Trials of the plan or of its shard.
+    /// The number of trials in the plan, or in its shard.
     pub trials: u64,
-    /// Trials per second; `None` until records were added between two looks.
+    /// Trials per second; `None` until records have been added between two looks.
     pub per_second: Option<f64>,
     /// The remaining time at this rate.
     pub left: Option<Duration>,
-    /// Warnings about the records, except that the run is incomplete.
+    /// Warnings about the records, apart from the one about an incomplete run.
     pub warnings: &'a [String],
     /// The figures so far.
     pub pictures: &'a [Picture],
@@ -64,10 +64,10 @@ pub struct View<'a> {
 }
 
 impl Live {
-    /// Opens the folder of a run. `metrics` are those of its question.
+    /// Opens the folder of a run. `metrics` are the metrics of its question.
     ///
     /// # Errors
-    /// The folder is not that of a run, or cannot be read.
+    /// The folder is not a run folder, or cannot be read.
     pub fn open(dir: &Path, metrics: &[Metric]) -> Result<Live, StoreError> {
         Ok(Live {
             dir: dir.to_owned(),

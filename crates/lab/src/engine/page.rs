@@ -8,12 +8,12 @@ use super::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::figure;
 
-/// The most points that are listed.
+/// The maximum number of points that are listed.
 const POINTS_MAX: usize = 2000;
 
 impl Report {
-    /// Returns the HTML page. `what` is the question as a sentence, `command` the command that makes the
-    /// page.
+    /// Returns the HTML page. `what` is the question as a sentence, and `command` is the command that creates
+    /// the page.
     pub fn html(&self, what: &str, command: &str) -> String {
         document(self, what, command).html()
     }

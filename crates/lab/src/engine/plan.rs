@@ -3,7 +3,7 @@
 //! Purpose   a sweep is described by one small file; all errors in it are reported, with line numbers, before
 //!           anything runs.
 //! Format    TOML: `question`, `repetitions`, `seed` or `seeds`, and `[parameters]`. A parameter is one
-//!           value, a list, `{ from, to, step }` or `{ from, to, times }`. Missing parameters have the
+//!           value, a list, `{ from, to, step }` or `{ from, to, times }`. Missing parameters take the
 //!           question's default.
 //! Order     trials are numbered: repetitions vary fastest, then seeds, then the parameters in the reverse
 //!           order of their names.
@@ -21,10 +21,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The most values of a range.
+/// The maximum number of values in a range.
 pub const VALUES_MAX: usize = 100_000;
 
-/// The most invalid points that an error message lists.
+/// The maximum number of invalid points that an error message lists.
 const NAMED_MAX: usize = 5;
 
 /// A plan with all ranges expanded.
@@ -32,7 +32,7 @@ const NAMED_MAX: usize = 5;
 pub struct Plan {
     /// The question's name.
     pub question: String,
-    /// Trials per point and seed; more than one only in real time.
+    /// Trials per point and seed; more than one is possible only in real time.
     pub repetitions: u32,
     /// The seeds.
     pub seeds: Vec<u64>,
@@ -47,14 +47,14 @@ pub struct Trial {
     pub point: Point,
     /// The seed.
     pub seed: u64,
-    /// The number of the repetition with this seed, from 0.
+    /// The number of this repetition with this seed, starting at 0.
     pub repetition: u32,
 }
 
 /// An error in a plan.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PlanError {
-    /// The line, from 1.
+    /// The line number, starting at 1.
     pub line: usize,
     /// The message: what is wrong, and what to do.
     pub what: String,
@@ -95,7 +95,7 @@ impl Plan {
         self.points() * self.seeds.len() as u64 * u64::from(self.repetitions)
     }
 
-    /// Returns the trial with a number below [`Plan::trials`].
+    /// Returns the trial with the given number, which must be below [`Plan::trials`].
     pub fn trial(&self, number: u64) -> Trial {
         let mut rest = number;
         let mut digit = |base: usize| {
@@ -124,7 +124,7 @@ impl Plan {
     /// Checks that every point is valid for the question.
     ///
     /// # Errors
-    /// Returns the number of invalid points, and the first ones with their reasons.
+    /// Returns the number of invalid points, and why the first few are invalid.
     pub fn validate(&self, question: &dyn Question) -> Result<(), String> {
         let repeats = self.seeds.len() as u64 * u64::from(self.repetitions);
         let judged = (0..self.points()).filter_map(|number| {
@@ -463,7 +463,7 @@ fn plain(figure: f64) -> f64 {
     format!("{figure:.11e}").parse().expect("a number was written")
 }
 
-/// Returns the line number of a byte offset, from 1.
+/// Returns the line number of a byte offset, starting at 1.
 fn line(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
 }

@@ -12,14 +12,14 @@ use std::path::Path;
 pub enum Time {
     /// Simulated time: results are exact, so trials run once, in parallel.
     Virtual,
-    /// Real time. Trials run one after another, because load on the machine disturbs them.
+    /// Real time: load on the machine disturbs trials, so they run one after another.
     Real,
 }
 
 /// A parameter of a question.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// Its name in plans, with its unit last.
+    /// Its name in plans, which ends with the unit.
     pub name: &'static str,
     /// A description for `--help` and error messages.
     pub what: &'static str,
@@ -30,7 +30,7 @@ pub struct Parameter {
 /// A metric that a trial measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name in records, with its unit last.
+    /// Its name in records, which ends with the unit.
     pub name: &'static str,
     /// A description.
     pub what: &'static str,
@@ -112,7 +112,7 @@ pub trait Question: Sync {
     /// Explains the results in the folder of a run.
     ///
     /// # Errors
-    /// The folder is not that of a run, or cannot be read.
+    /// The folder is not a run folder, or cannot be read.
     fn explain(&self, _dir: &Path) -> Result<Explanation, StoreError> {
         Ok(Explanation::default())
     }

@@ -14,7 +14,7 @@ pub struct Record {
     pub question: String,
     /// The parameter values.
     pub point: Point,
-    /// The number of the repetition, from 0.
+    /// The number of the repetition, starting at 0.
     pub repetition: u32,
     /// The seed.
     pub seed: u64,

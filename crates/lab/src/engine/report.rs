@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     /// The plan and the version of kiban.
     pub manifest: Manifest,
-    /// Trials of the plan or of its shard.
+    /// The number of trials in the plan, or in its shard.
     pub trials: u64,
-    /// Trials that have a record.
+    /// The number of trials that have a record.
     pub records: u64,
     /// Lines that were skipped, with the reason.
     pub broken: Vec<String>,
@@ -33,11 +33,11 @@ pub struct Report {
 }
 
 impl Report {
-    /// Reports on the folder of a run; returns `None` if it has no records. `metrics` are the question's
-    /// metrics, or empty if the question is not known.
+    /// Builds the report of a run from its folder; returns `None` if the run has no records. `metrics` are
+    /// the question's metrics, or empty if the question is not known.
     ///
     /// # Errors
-    /// The folder is not that of a run, or cannot be read.
+    /// The folder is not a run folder, or cannot be read.
     pub fn of(dir: &Path, metrics: &[Metric]) -> Result<Option<Report>, StoreError> {
         let manifest = Manifest::read(dir)?;
         let records = Records::read(dir, &manifest)?;
@@ -79,14 +79,14 @@ impl Report {
         self.records >= self.trials
     }
 
-    /// Returns the warnings that qualify the results, an incomplete run included.
+    /// Returns the warnings that qualify the results, including one about an incomplete run.
     pub fn warnings(&self) -> Vec<String> {
         let (records, trials) = (self.records, self.trials);
         let missing = format!("{records} of {trials} trials have a record: the run is incomplete");
         (!self.is_complete()).then_some(missing).into_iter().chain(self.faults()).collect()
     }
 
-    /// Returns the warnings except that the run is incomplete.
+    /// Returns the warnings, apart from the one about an incomplete run.
     pub fn faults(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if !self.broken.is_empty() {

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Shard `number` of `of`: every `of`-th trial, so that slow regions of the plan are spread over all shards.
+/// Shard `number` out of `of` shards. It takes every `of`-th trial, so that slow regions of the plan are
+/// spread over all shards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Shard {
@@ -16,7 +17,8 @@ impl Shard {
     /// The whole plan as one shard.
     pub const ALL: Shard = Shard { number: 1, of: 1 };
 
-    /// Creates shard `number`, from 1, of `of`; returns `None` if `number` is out of range.
+    /// Creates shard `number` (counted from 1) out of `of` shards; returns `None` if `number` is out of
+    /// range.
     pub fn new(number: u32, of: u32) -> Option<Shard> {
         (1..=of).contains(&number).then_some(Shard { number, of })
     }
@@ -26,12 +28,12 @@ impl Shard {
         self.of == 1
     }
 
-    /// Returns the numbers of its trials in a plan of `all` trials.
+    /// Returns the numbers of the trials that belong to the shard, in a plan of `all` trials.
     pub fn trials(self, all: u64) -> impl Iterator<Item = u64> {
         (u64::from(self.number - 1)..all).step_by(self.of as usize)
     }
 
-    /// Returns the number of its trials in a plan of `all` trials.
+    /// Returns how many trials belong to the shard, in a plan of `all` trials.
     pub fn count(self, all: u64) -> u64 {
         all.saturating_sub(u64::from(self.number - 1)).div_ceil(u64::from(self.of))
     }

@@ -32,14 +32,14 @@ use std::sync::Mutex;
 const FORMAT: u32 = 1;
 const RUN: &str = "run.json";
 const RECORDS: &str = "records.jsonl";
-/// The number of bytes at the end of the file in which [`latest`] looks for records.
+/// The number of bytes at the end of the file that [`latest`] searches for records.
 const LATEST_BYTES: u64 = 256 << 10;
 
 /// The description of a run, stored in `run.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     format: u32,
-    /// The version of kiban that makes the run.
+    /// The version of kiban that performs the run.
     pub version: String,
     /// Whether its trials run in virtual time, where results are exact.
     pub exact: bool,
@@ -50,7 +50,7 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    /// Describes a run by this version of kiban, whose trials run in `time`.
+    /// Describes a run by this version of kiban. Its trials run in virtual or real time, as `time` says.
     pub fn new(time: Time, plan: Plan, shard: Shard) -> Manifest {
         let exact = time == Time::Virtual;
         Manifest { format: FORMAT, version: VERSION.to_owned(), exact, shard, plan }
@@ -149,7 +149,7 @@ fn no_plan(dir: &Path) -> StoreError {
 /// A line of the records file that was skipped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BrokenLine {
-    /// The line number, from 1.
+    /// The line number, starting at 1.
     pub line: usize,
     /// The reason.
     pub why: String,
@@ -191,7 +191,7 @@ pub fn latest(dir: &Path, count: usize) -> Result<Vec<Record>, StoreError> {
     Ok(lines.filter_map(|line| serde_json::from_slice(line).ok()).take(count).collect())
 }
 
-/// The most broken lines that are reported individually.
+/// The maximum number of broken lines that are reported individually.
 const BROKEN_NAMED_MAX: usize = 10;
 
 /// The contents of a records file.
@@ -383,11 +383,12 @@ pub fn json_line(record: &Record) -> String {
 /// The result of a merge.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Merged {
-    /// Trials of the plan.
+    /// The number of trials in the plan.
     pub trials: u64,
-    /// Trials that have a record.
+    /// The number of trials that have a record.
     pub records: u64,
-    /// Real-time records that exist in several folders with different results; the first folder's is kept.
+    /// The number of real-time records that exist in several folders with different results; the first
+    /// folder's record is kept.
     pub twice: u64,
     /// Lines that were skipped, with their files and reasons.
     pub broken: Vec<String>,
@@ -397,8 +398,8 @@ pub struct Merged {
 /// the same bytes. Records that `out` already has are kept.
 ///
 /// # Errors
-/// The folders are of different plans or versions, virtual-time records differ, or a file cannot be read or
-/// written.
+/// The folders belong to different plans or versions, virtual-time records differ, or a file cannot be read
+/// or written.
 pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
     let first = dirs.first().map_or(out, PathBuf::as_path);
     let manifest = Manifest { shard: Shard::ALL, ..Manifest::read(first)? };
@@ -454,7 +455,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Uses a folder as a cache; it is created when the first record is stored.
+    /// Uses a folder as a cache. The folder is created when the first record is stored.
     pub fn new(dir: &Path) -> Cache {
         Cache { dir: dir.to_owned() }
     }

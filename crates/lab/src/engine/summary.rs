@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The least confidence of an interval.
+/// The minimum confidence of an interval.
 pub const CONFIDENCE: f64 = 0.95;
 
 /// The statistics of all points of a run.
@@ -29,9 +29,9 @@ pub struct Summary {
     pub question: String,
     /// The version of kiban that made the records.
     pub version: String,
-    /// Parameters with more than one value, and their sorted values.
+    /// Parameters that have more than one value, with their values in ascending order.
     pub varying: BTreeMap<String, Vec<Value>>,
-    /// Parameters with one value.
+    /// Parameters that have only one value.
     pub fixed: Point,
     /// The names of the metrics.
     pub metrics: BTreeSet<String>,
@@ -108,10 +108,11 @@ impl Spread {
 /// Returns the highest rank, from 1, whose interval has at least [`CONFIDENCE`], and its confidence; `None`
 /// for too few values.
 ///
-/// From rank k to rank n+1-k the confidence is 1 - 2 P(B < k), B binomial with n and 1/2.
+/// The interval from rank k to rank n+1-k has the confidence 1 - 2 P(B < k), where B is binomial with
+/// parameters n and 1/2.
 fn rank(count: usize) -> Option<(usize, f64)> {
     let n = count as f64;
-    // The logarithm of the probability of exactly k heads: 2^-n itself underflows for n >= 1075.
+    // The logarithm of the probability of exactly k heads, because 2^-n itself underflows for n >= 1075.
     let (mut log, mut below, mut best) = (-n * std::f64::consts::LN_2, 0.0, None);
     for k in 0..count / 2 {
         below += log.exp();

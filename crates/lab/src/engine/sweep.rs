@@ -3,15 +3,15 @@
 //! Virtual time  trials run on all processors, in any order. Records are taken from the cache if it has them;
 //!           new ones are stored there.
 //! Real time trials run one after the other. The foreign load is read before and after each trial
-//!           ([`crate::load`]): a disturbed trial is repeated, up to a limit; then the least disturbed
-//!           attempt counts and is marked. The cache is not used.
+//!           ([`crate::load`]): a disturbed trial is repeated. If every attempt up to a limit is disturbed,
+//!           the least disturbed one counts and is marked. The cache is not used.
 //! Clock     monotonic: setting the machine's time has no effect.
 //! Builds    if virtual-time records exist, one of their trials is repeated and must give an equal record.
-//!           This detects records of another build of the same version.
+//!           This detects records from another build of the same version.
 //! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
-//!           that the next run repeats it. The other trials continue.
+//!           the next run repeats it. The other trials continue.
 //! Lost peer with [`Options::peer_timeout`], a trial whose peer is lost is repeated until this time has
-//!           passed. Then the sweep ends early, because the remaining trials would fail, too; the next run
+//!           passed. Then the sweep ends early, because the remaining trials would fail as well; the next run
 //!           continues from there.
 //! Limits    the load guard sees CPU use, not use of the network or the disk.
 
@@ -32,7 +32,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The most failed trials that are reported individually.
+/// The maximum number of failed trials that are reported individually.
 const NAMED_MAX: usize = 10;
 /// The interval at which a trial is repeated while its peer is lost.
 const CALL: Duration = Duration::from_millis(500);
@@ -44,11 +44,11 @@ pub struct Options {
     pub workers: Option<usize>,
     /// The foreign load that a real-time trial tolerates, in cores.
     pub foreign_cores_max: f64,
-    /// The most repetitions of a disturbed or failed real-time trial.
+    /// The maximum number of repetitions of a disturbed or failed real-time trial.
     pub retries_max: u32,
-    /// How long a failed real-time trial is repeated, whatever the number of attempts, before the sweep ends
-    /// early. `None`: it is repeated at most `retries_max` times, then the sweep continues with the other
-    /// trials.
+    /// How long a failed real-time trial is repeated before the sweep ends early, regardless of the number of
+    /// attempts. If this is `None`, the trial is repeated at most `retries_max` times, and then the sweep
+    /// continues with the other trials.
     pub peer_timeout: Option<Duration>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Options {
 /// The result of a sweep.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Outcome {
-    /// Trials of the shard.
+    /// Trials in the shard.
     pub trials: u64,
     /// Trials that already had a record.
     pub found: u64,
@@ -75,7 +75,7 @@ pub struct Outcome {
     pub disturbed: u64,
     /// Trials that failed and have no record.
     pub failed: u64,
-    /// The first failed trials, with the reason.
+    /// The first failed trials, with the reasons.
     pub failures: Vec<String>,
     /// Why the sweep ended early; `None` if it did not.
     pub ended_early: Option<String>,
@@ -87,7 +87,7 @@ impl Outcome {
         self.failed == 0 && self.ended_early.is_none()
     }
 
-    /// Returns the number of trials that are done, failed ones included.
+    /// Returns the number of trials that are done, including failed ones.
     pub fn done(&self) -> u64 {
         self.found + self.cached + self.made + self.failed
     }
@@ -105,12 +105,11 @@ impl Outcome {
 pub struct Progress<'a> {
     /// The results so far.
     pub outcome: &'a Outcome,
-    /// The running trial; `None` in virtual time, where several run in parallel, and at the end.
+    /// The running trial; `None` at the end, and in virtual time, where several trials run in parallel.
     pub now: Option<&'a Trial>,
 }
 
-/// The clock and the pauses with which a trial is repeated until [`Options::peer_timeout`]; tests replace
-/// them.
+/// The clock, and the pauses between attempts at a trial until [`Options::peer_timeout`]; tests replace them.
 pub trait RetryClock {
     /// Returns the monotonic time.
     fn now(&self) -> Instant;
@@ -133,7 +132,7 @@ impl RetryClock for Clock {
 pub struct SystemHooks<'a> {
     /// Reads CPU times, from which the foreign load is computed.
     pub meter: &'a mut dyn Meter,
-    /// The clock and the pauses while a peer is lost.
+    /// The clock, and the pauses between attempts while a peer is lost.
     pub patience: &'a mut dyn RetryClock,
 }
 

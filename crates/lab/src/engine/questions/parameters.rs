@@ -1,4 +1,4 @@
-//! Helpers of questions that describe and read parameters.
+//! Helpers with which questions describe and read their parameters.
 
 use crate::engine::{Failure, Parameter, Point, Value};
 

@@ -1,4 +1,4 @@
-//! The list of all questions, and the search by name.
+//! The list of all questions, and look-up by name.
 
 use super::super::question::Question;
 use super::atm_board;
