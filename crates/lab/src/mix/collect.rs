@@ -6,13 +6,15 @@ use super::traffic::PICTURE;
 use crate::stats::{quantile, sorted};
 use kiban_sim::traffic::Tally;
 
-/// Events of a flow since they were last taken.
+/// Events of a flow since the previous sample.
 #[derive(Default)]
 pub(super) struct NewSamples {
     pub(super) tally: Tally,
-    /// Units that were sent, units that arrived completely, and units known to be lost.
+    /// Units that were sent.
     pub(super) units: u64,
+    /// Units that arrived completely.
     pub(super) whole: u64,
+    /// Units that are known to be lost.
     pub(super) lost: u64,
     pub(super) unit_delays: Vec<u64>,
 }
@@ -84,7 +86,7 @@ impl Collected {
         match flow.kind {
             Kind::Constant | Kind::Mpeg2 => {
                 outcome.units = (sends / PICTURE.as_secs_f64()).round() as u64 * flow.copies as u64;
-                // Damage that is found after the last unit belongs to the last unit.
+                // Damage that is found after the last unit is attributed to the last unit.
                 outcome.units_lost = self.damaged.min(outcome.units);
             }
             Kind::Bulk => outcome.goodput_mbps = Some(outcome.octets as f64 * 8e-6 / sends.max(1e-3)),

@@ -27,8 +27,8 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
     (MPEG2_VIDEO_BPS + MPEG2_AUDIO_BPS) * framed * checked * 53.0 / 47.0
 }
 
-/// If each source is shaped separately, the rate to which it is shaped, Mbit/s on the line. The largest
-/// picture then takes 23 of its 33 ms.
+/// The rate to which each source is shaped if sources are shaped separately, in Mbit/s on the line. At this
+/// rate, the largest picture takes 23 ms of the 33 ms between pictures.
 pub const SOURCE_MBPS: f64 = 8.0;
 
 /// Where cells are shaped to their contract.
@@ -48,7 +48,7 @@ impl Shaping {
     /// All variants.
     pub const ALL: [Shaping; 4] = [Shaping::None, Shaping::Contract, Shaping::Source, Shaping::Edge];
 
-    /// Returns its word in plans.
+    /// Returns the word for this variant in plans.
     pub fn word(self) -> &'static str {
         match self {
             Shaping::None => "none",
@@ -83,12 +83,12 @@ pub struct Lecture {
     pub all_sites: bool,
     /// Check octets of MPEG-2.
     pub fec: Fec,
-    /// TCP flows beside the lectures, from Waseda to Musashino.
+    /// TCP flows alongside the lectures, from Waseda to Musashino.
     pub bulk: usize,
 }
 
 impl Lecture {
-    /// The lecture of the paper.
+    /// The lecture that the paper describes.
     pub const PAPER: Lecture = Lecture {
         seed: 1,
         seconds: 60.0,
@@ -142,8 +142,8 @@ impl Lecture {
         };
         let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
         plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
-        // Waseda sends one full picture and four small pictures combined into one; each other site returns a
-        // combined picture.
+        // Waseda sends one full picture, and four small pictures combined into one. Each of the other sites
+        // returns a combined picture.
         let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
         for (site, _) in &places[1..] {
             let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];

@@ -12,7 +12,7 @@
 //!           sites. A path has a contract; the network's switch polices it with GCRA at its input, and drops
 //!           or tags the excess cells.
 //! Exact     virtual time: the same plan and seed give the same figures on any host.
-//! Left out  virtual paths over several switches of the network; signalling.
+//! Left out  virtual paths that cross several switches of the network; signalling.
 
 mod collect;
 mod lecture;

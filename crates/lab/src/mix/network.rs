@@ -7,14 +7,15 @@
 //! board  ─┘   circuits                              polices paths, a line each              └─ board
 //! ```
 //!
-//! Names     path n of the plan has VPI n + 1; the circuits of flows have VCIs from 32 on. At a terminal's
+//! Names     path n of the plan has VPI n + 1; the VCIs of the flows' circuits start at 32. At a terminal's
 //!           own port, a circuit has VPI 0.
 //! Queues    each circuit and each port has a queue of `queue_cells`; a full queue drops single cells.
-//! End       sources stop at `seconds`. Then traffic in transit gets time to arrive, so that everything that
-//!           is still missing afterwards is lost.
-//! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP. Their cells are counted on their lines, so
-//!           the delays of single cells are not known. Delay variation is reported for blocks of 64 KiB: the
-//!           interval between the completion of one block and that of the next.
+//! End       sources stop at `seconds`. Then traffic in transit gets time to arrive; whatever is still
+//!           missing after that counts as lost.
+//! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP. Their cells are counted on the lines to
+//!           the boards, so the delays of individual cells are not known. Delay variation is computed from
+//!           blocks of 64 KiB instead, as the variation of the interval between the completion of one block
+//!           and that of the next.
 
 use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
@@ -35,7 +36,7 @@ use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The longest interval between two passes of arrivals to terminals.
+/// The longest virtual time between two calls of [`World::collect`].
 const STRIDE: Duration = Duration::from_millis(10);
 /// How long traffic in transit may take to arrive after the sources have stopped; TCP may take longer.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -57,12 +58,12 @@ struct Circuit {
     /// The line out of the source and the line into the sink. In the other direction, these lines carry TCP's
     /// acknowledgements.
     lines: [Option<LineNumber>; 2],
-    /// What has been counted so far: for TCP, the cells on these two lines; for other flows, the units sent
-    /// and the units damaged.
+    /// The values of two counters at the previous sample: for TCP, the cells on these two lines; for other
+    /// flows, the units sent and the units damaged.
     seen: [u64; 2],
-    /// The number of intervals between TCP blocks that have been taken.
+    /// The number of intervals between TCP blocks that earlier samples contain.
     gaps: usize,
-    /// When its program starts; `None` after it has started.
+    /// When the circuit's program starts; `None` once it has started.
     begins: Option<Instant>,
 }
 
@@ -213,7 +214,7 @@ impl Star {
         }
     }
 
-    /// Takes the events since the last call, by flow.
+    /// Returns the events of each flow since the last call.
     fn take(&mut self, flows: usize) -> Vec<NewSamples> {
         let mut all: Vec<NewSamples> = std::iter::repeat_with(NewSamples::default).take(flows).collect();
         for circuit in &mut self.circuits {

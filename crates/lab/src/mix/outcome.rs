@@ -53,10 +53,10 @@ pub struct FlowOutcome {
     pub cells_lost: u64,
     /// Cells that arrived twice or were never sent; there should be none.
     pub cells_strange: u64,
-    /// Lost cells that exceeded their contract. Known per flow only over a real network.
+    /// Lost cells that exceeded their contract. Over a virtual network, this number is not known per flow.
     pub cells_policed: Option<u64>,
-    /// Over a real network: datagrams that arrived after a later one of their circuit (RFC 4737 §3.3). Their
-    /// cells arrived, but could not be used.
+    /// Over a real network: datagrams that arrived after a later datagram of their circuit (RFC 4737 §3.3).
+    /// Their cells arrived, but could not be used.
     pub datagrams_reordered: u64,
     /// Units (pictures and the like) sent.
     pub units: u64,
@@ -76,17 +76,17 @@ pub struct FlowOutcome {
     pub matrices_corrected: u64,
     /// AAL1: matrices that could not be corrected.
     pub matrices_uncorrectable: u64,
-    /// AAL1: how often the receiver lost the sequence of cells.
+    /// AAL1: how often the receiver lost track of the cell sequence.
     pub sequence_losses: u64,
-    /// AAL1: by how much the source's clock is faster than nominal according to its time stamps, parts per
-    /// million.
+    /// AAL1: by how much the source's clock is faster than nominal, parts per million, according to its time
+    /// stamps.
     pub clock_ppm: Option<f64>,
-    /// AAL1: the same offset, as derived from the level of the receiver's buffer over the last quarter of the
-    /// time.
+    /// AAL1: the same clock offset, derived from the level of the receiver's buffer in the last quarter of
+    /// the run.
     pub recovered_ppm: Option<f64>,
-    /// AAL1: by how much that buffer fell below its target level, milliseconds.
+    /// AAL1: by how much the receiver's buffer fell below its target level, milliseconds.
     pub buffer_below_ms: f64,
-    /// AAL1: by how much the buffer rose above its target level, milliseconds.
+    /// AAL1: by how much the receiver's buffer rose above its target level, milliseconds.
     pub buffer_above_ms: f64,
     /// AAL1: buffer underruns and overruns.
     pub slips: u64,
@@ -183,12 +183,13 @@ pub struct Real {
     pub refused_there: u64,
     /// Datagrams dropped because the peer's socket buffer was full.
     pub dropped_there: Option<u64>,
-    /// The 99th percentile of how late datagrams were sent, in microseconds. Not part of any delay.
+    /// The 99th percentile of how late datagrams were sent, in microseconds. Delays do not include this
+    /// lateness.
     pub late_us_p99: Option<f64>,
     /// The maximum lateness, microseconds.
     pub late_us_max: Option<f64>,
-    /// By how much the shortest delays of the last quarter of the time exceed those of the first, in
-    /// microseconds: the clocks drift, or a queue has built up.
+    /// By how much the shortest delays in the last quarter of the run exceed those in the first quarter, in
+    /// microseconds. If they do, the clocks drift or a queue has built up.
     pub drift_us: Option<f64>,
     /// Flows of the plan that start at other sites.
     pub left_out: Vec<String>,
@@ -264,7 +265,7 @@ impl Outcome {
         self.flows.iter().map(|flow| (flow.from.as_str(), flow.to.as_str())).collect()
     }
 
-    /// Returns, for each path, a stacked picture of its flows' rates and its file name.
+    /// Returns, for each path, a stacked chart of its flows' rates and a file name for the chart.
     pub fn pictures(&self) -> Vec<(String, String)> {
         let picture = |(from, to): (&str, &str)| {
             let layer = |flow: &super::FlowOutcome| Line {

@@ -43,11 +43,11 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Network {
-    /// Line rate for cells of all lines, Mbit/s.
+    /// The rate at which every line carries cells, Mbit/s.
     pub line_mbps: f64,
     /// Capacity of an output queue, cells.
     pub queue_cells: usize,
-    /// The most cells in a datagram, over a real network.
+    /// The maximum number of cells in a datagram, over a real network.
     pub datagram_cells: usize,
 }
 
@@ -104,7 +104,7 @@ pub struct Flow {
     pub from: Word,
     /// The destination site.
     pub to: Word,
-    /// The number of copies.
+    /// How many copies of this flow run.
     #[serde(default = "one_copy")]
     pub copies: usize,
     /// When it starts, seconds.
@@ -123,7 +123,7 @@ pub struct Flow {
     /// The average length of a scene, seconds.
     #[serde(default = "ten")]
     pub scene_s: f64,
-    /// By how much a picture differs from the average of its scene, as a fraction.
+    /// By how much a picture may differ from the average of its scene, as a fraction.
     #[serde(default = "spread")]
     pub spread: f64,
     /// AAL1: check octets.
@@ -169,7 +169,7 @@ impl Kind {
     /// All variants.
     pub const ALL: [Kind; 6] = [Kind::Constant, Kind::Mpeg2, Kind::Jpeg, Kind::Audio, Kind::Data, Kind::Bulk];
 
-    /// The word for it in plans.
+    /// Returns the word for this kind in plans.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Constant => "constant",
@@ -181,7 +181,7 @@ impl Kind {
         }
     }
 
-    /// Returns the unit in which its loss is reported.
+    /// Returns the unit in which loss of this kind of flow is reported.
     pub fn unit(self) -> &'static str {
         match self {
             Kind::Constant => "1/30 s",
@@ -192,7 +192,7 @@ impl Kind {
         }
     }
 
-    /// Returns whether it uses AAL1.
+    /// Returns whether this kind of flow uses AAL1.
     pub fn is_stream(self) -> bool {
         matches!(self, Kind::Constant | Kind::Mpeg2)
     }
@@ -202,7 +202,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fec {
-    /// None.
+    /// No check octets.
     #[default]
     None,
     /// RS(94, 88) over 16 cells.
@@ -236,7 +236,7 @@ impl From<&str> for Word {
 /// An error in a plan.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PlanError {
-    /// The line, from 1; 0 if there is none.
+    /// The line number, starting at 1; 0 if the error has no line.
     pub line: usize,
     /// What is wrong.
     pub wrong: String,
@@ -290,7 +290,7 @@ fn window() -> u32 {
     256
 }
 
-/// Limits that keep a run within memory, and VPIs within 8 bits.
+/// Limits that bound the memory of a run and keep VPIs within 8 bits.
 const PVCS_MAX: usize = 255;
 const CIRCUITS_MAX: usize = 4096;
 /// The largest clock offset: SRTS and adaptive clock recovery could not follow a larger one.

@@ -51,7 +51,7 @@ static METRICS: [Metric; 9] = [
     Metric { name: "bulk_mbps", what: "goodput of TCP", unit: "Mbit/s" },
 ];
 
-/// The most lectures in one run.
+/// The maximum number of lectures in one run.
 const LECTURES_MAX: u64 = 64;
 
 fn impossible(why: impl Into<String>) -> Failure {
@@ -88,7 +88,7 @@ fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
     })
 }
 
-/// Returns the figures of an outcome, by the names of the metrics.
+/// Returns the values of an outcome, keyed by the names of the metrics.
 fn metrics(outcome: &Outcome) -> Metrics {
     let there = || outcome.flows.iter().filter(|flow| flow.from == "waseda");
     let (cells, lost) =

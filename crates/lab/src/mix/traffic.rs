@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// Damage to a constant-rate stream is reported in units of one picture time (30 pictures per second).
 pub(super) const PICTURE: Duration = Duration::from_nanos(1_000_000_000 / 30);
-/// Audio: 16,000 samples of 16 bits per second, in packets of 20 ms.
+/// Audio: 16,000 16-bit samples per second, in packets of 20 ms.
 const AUDIO_MBPS: f64 = 0.256;
 const AUDIO_PERIOD: Duration = Duration::from_millis(20);
 /// Control data of a lecture.

@@ -1,4 +1,4 @@
-//! Round-trip times, and the part of them that the distance explains.
+//! Round-trip times, and how much of them the distance explains.
 //!
 //! Model     a message of N bytes over L metres at B bit/s takes T = L/c + 8N/B one way (paper \[2\], with c
 //!           = 2.1e8 m/s in fibre). A round trip here carries N bytes each way: 2L/c + 16N/B.
@@ -43,7 +43,7 @@ pub struct Row {
     pub distance_us: Option<f64>,
     /// 16N/B; `None` if the rate is not known.
     pub sending_us: Option<f64>,
-    /// The minimum minus both.
+    /// The minimum round-trip time minus propagation and transmission.
     pub rest_us: f64,
 }
 
@@ -79,7 +79,7 @@ pub struct DelayRequest {
     pub rate_mbps: Option<f64>,
 }
 
-/// Round trips to warm up; they are not counted.
+/// Round trips for warm-up, which are not counted.
 const WARM_UP: usize = 5;
 
 /// Measures round-trip times.
@@ -109,7 +109,7 @@ pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Re
             let mut line = Line::new(&data.stream, &setup, *bytes);
             let begin = clock.now();
             let mut times = Vec::new();
-            // On a long path, stop after `most`, with fewer round trips than requested.
+            // On a long path, stop after the time `most`, even if fewer round trips than requested were made.
             while times.len() < ask.count as usize + WARM_UP && clock.now().since(begin) < most {
                 times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
                 progress();

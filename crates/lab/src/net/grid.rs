@@ -20,9 +20,9 @@ pub struct Grid {
     pub no_delay: Vec<bool>,
     /// MSS, bytes; 0 is the path's.
     pub mss: Vec<u32>,
-    /// Congestion controls; `system` is the system's default.
+    /// Congestion control algorithms; `system` is the system's default.
     pub congestion: Vec<String>,
-    /// How long each point is measured, s.
+    /// The time for which each point is measured, s.
     pub seconds: f64,
 }
 
@@ -53,7 +53,7 @@ impl Grid {
         Plan { question: QUESTION.to_owned(), repetitions: 1, seeds: vec![1], parameters: parameters.into() }
     }
 
-    /// Returns a plan's host and grid; `None` if it belongs to another question.
+    /// Returns a plan's host and grid; `None` if the plan belongs to another question.
     pub fn of(plan: &Plan) -> Option<(String, Grid)> {
         let values = |name: &str| plan.parameters.get(name).into_iter().flatten();
         let counts = |name: &str| {
@@ -128,7 +128,7 @@ mod tests {
         };
         let plan = grid.plan("192.0.2.1");
         assert_eq!(Grid::of(&plan), Some(("192.0.2.1".to_owned(), grid.clone())));
-        // Use the plan as it is stored, because reading it back must not change 1.0 into another value.
+        // Store the plan and read it back, which must not change 1.0 into another value.
         let kept: Plan =
             serde_json::from_str(&serde_json::to_string(&plan).expect("plain")).expect("as kept");
         assert_eq!(kept, plan);

@@ -1,4 +1,4 @@
-//! A session that is connected on demand, and reconnected after a loss.
+//! A session that connects on demand, and reconnects after its connection was lost.
 //!
 //! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's RTT and
 //!           MSS, and a burst of 256 KiB measures its approximate rate. Trials are compared with these
@@ -45,7 +45,7 @@ impl Session {
         Session { host: host.into(), port, token, clock: Clock::new(), open: Mutex::new(None) }
     }
 
-    /// Returns the host's name as given.
+    /// Returns the host's name as the caller gave it.
     pub fn host(&self) -> &str {
         &self.host
     }
@@ -63,7 +63,8 @@ impl Session {
         self.with(|client, path| Ok((client.welcome().clone(), *path)))
     }
 
-    /// Calls `act` with the client, connecting first if necessary, and drops a client that was lost.
+    /// Calls `act` with the client, after connecting if necessary. Drops the client if its connection was
+    /// lost.
     ///
     /// # Errors
     /// Returns the errors of `act`, or of [`Client::connect`].
@@ -106,7 +107,7 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
     let info = transactions::info(&data.stream)?;
     drop(data);
     client.end()?;
-    // The first two round trips include wake-ups, so they do not count.
+    // The first two round trips include wake-ups, so they are not counted.
     let round_trip_us = crate::stats::median(&times[2..]).expect("there are some");
 
     let mut data = client.begin(&setup.settings(), Work::Read, Duration::from_secs(5))?;

@@ -1,7 +1,7 @@
 //! A sweep of a host: runs the engine, derives findings, and tests the remedies.
 //!
 //! ```text
-//! grid → plan → engine::sweep → findings → a run for each advised point → findings, with what it did
+//! grid → plan → engine::sweep → findings → a run for each remedy → findings, with the effect of the remedies
 //! ```
 //!
 //! Engine    resumes, repeats points disturbed by other load, reconnects to a lost peer, and keeps records.
@@ -26,7 +26,7 @@ pub struct Sweep {
     pub session: Arc<Session>,
     /// Its directory.
     pub dir: PathBuf,
-    /// The load guard, and how long to wait for a lost peer.
+    /// The settings of the load guard, and how long to wait for a lost peer.
     pub options: Options,
 }
 
@@ -71,7 +71,7 @@ pub struct Report {
     /// The findings.
     #[serde(flatten)]
     pub findings: Findings,
-    /// Points that could not be measured, the first of them, and why.
+    /// The first few of the points that could not be measured, and why.
     pub impossible: Vec<String>,
     /// Lines of the directory's records that were skipped, and why.
     pub broken: Vec<String>,
@@ -86,7 +86,7 @@ pub struct Report {
 pub type Hear<'a> = &'a (dyn Fn(u64, u64, &str) + Sync);
 
 impl Sweep {
-    /// Measures missing points, diagnoses them, and proves the remedies.
+    /// Measures the missing points, diagnoses them, and tests the remedies.
     ///
     /// # Errors
     /// See [`SweepError`].

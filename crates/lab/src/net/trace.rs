@@ -18,9 +18,9 @@ use kiban_measure::capture::file;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
-/// The most packets shown.
+/// The maximum number of packets that are shown.
 const LINES: usize = 20;
-/// The number of stalls from which a stream counts as slow.
+/// A stream with at least this number of stalls counts as slow.
 const STREAM_GAPS_MIN: u64 = 3;
 /// The length of a gap that is marked, ns.
 const GAP_NANOS: u64 = 20_000_000;

@@ -1,9 +1,9 @@
 //! The TCP flows of a mix: kernel connections from client to server that send as much as they can.
 //!
 //! Begin     each connection starts with the session's nonce and the number of its circuit.
-//! Block     the interval between the completion of one 64 KiB block and that of the next. A connection that
-//!           sends as fast as it can has no due times, so the delays of its data cannot be measured
-//!           otherwise.
+//! Block     the interval between the completion of one 64 KiB block and that of the next. Data that is sent
+//!           as fast as possible has no due times, so its delay variation cannot be measured in any other
+//!           way.
 //! RTT       the kernel's smoothed RTT (TCP_INFO), sampled every [`ROUND`] at the sender.
 //! Pace      a flow with `shape_mbps` paces its writes, so that its cells would have that rate on an ATM
 //!           line.
@@ -24,16 +24,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often a waiting thread checks whether the session has ended.
+/// The interval at which a waiting thread checks whether the session has ended.
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
-/// How often round-trip times are read.
+/// The interval at which round-trip times are read.
 const ROUND: Duration = Duration::from_millis(20);
 /// Octets per write.
 const WRITE_OCTETS: usize = 16 << 10;
 /// Octets per read.
 const READ_OCTETS: usize = 256 << 10;
 
-/// Returns the first bytes of a connection.
+/// Returns the bytes with which a connection starts.
 pub(crate) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
     let mut octets = [0; NONCE_BYTES + 2];
     octets[..NONCE_BYTES].copy_from_slice(nonce);

@@ -1,15 +1,16 @@
-//! Statistics of delays, in bounded memory. The origin of the delays is arbitrary, so only their differences
-//! are meaningful.
+//! Delay statistics in bounded memory. The origin of the delays is arbitrary, so only their differences are
+//! meaningful.
 //!
-//! Variation RFC 5481 §4.2, PDV: each delay minus the minimum. (IPDV, §4.1, is the difference from the
-//! previous delay, and the jitter of RFC 3550 §6.4.1 a mean of that: neither gives the depth that a playout
-//! buffer needs.)
+//! Variation RFC 5481 §4.2, PDV: each delay minus the minimum. IPDV (§4.1) is the difference from the
+//!           previous delay, and jitter (RFC 3550 §6.4.1) is a mean of such differences; neither shows how deep
+//!           a playout buffer has to be.
 //! Bound     when more than [`KEPT_MAX`] values are kept, every second one is discarded, and from then on
-//!           every second new value is skipped, so that the sample stays even. Minimum and maximum are exact.
+//!           every second new value is skipped, so that the sample stays evenly spaced. Minimum and maximum
+//!           are exact.
 
 use crate::stats::{quantile, sorted};
 
-/// The most values kept.
+/// The maximum number of values that are kept.
 const KEPT_MAX: usize = 1 << 16;
 
 /// Delays in nanoseconds, relative to an origin that the caller chooses.
@@ -51,7 +52,7 @@ impl Delays {
         (self.seen > 0).then_some(self.least)
     }
 
-    /// Returns the maximum above an origin, in microseconds.
+    /// Returns by how much the maximum exceeds an origin, in microseconds.
     pub(super) fn greatest_us(&self, origin: i64) -> Option<f64> {
         (self.seen > 0).then(|| (self.greatest - origin) as f64 * 1e-3)
     }
@@ -64,7 +65,7 @@ impl Delays {
         [quantile(&above, 0.5), quantile(&above, 0.99)]
     }
 
-    /// Returns the median and the 99th percentile above the minimum.
+    /// Returns by how much the median and the 99th percentile exceed the minimum, in microseconds.
     pub(super) fn variation_us(&self) -> [Option<f64>; 2] {
         self.least().map_or([None; 2], |least| self.above_us(least))
     }

@@ -1,12 +1,12 @@
 //! The sending edge: generates the cells of the plan's sources, shapes paths, and packs cells into datagrams
 //! with a due time.
 //!
-//! Sources   the sources of the virtual network, whose cells are generated slightly ahead of time. The same
-//!           plan and seed therefore give the same cells.
-//! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), and takes its circuits
-//!           in turn; at most `queue_cells` cells wait.
-//! Pack      a datagram is full with [`CELLS_MAX`](super::wire::CELLS_MAX) cells or the plan's limit, and
-//!           waits no longer than [`PACK`] for more. It is due when its last cell is due.
+//! Sources   the same sources as in the virtual network; their cells are generated slightly ahead of time.
+//!           The same plan and seed therefore give the same cells.
+//! Shape     a shaped path sends its cells no earlier than its contract allows (GCRA), and serves its
+//!           circuits in turn; at most `queue_cells` cells wait.
+//! Pack      a datagram is full when it has [`CELLS_MAX`](super::wire::CELLS_MAX) cells or reaches the plan's
+//!           limit. It waits at most [`PACK`] for more cells. It is due when its last cell is due.
 
 use super::super::plan::{Kind, Plan};
 use super::super::traffic::{self, contract, slot_us};
@@ -20,8 +20,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// How long a cell waits at most for others to fill its datagram: short compared to the path's delay, and
-/// long enough to fill most of a datagram at 10 Mbit/s.
+/// The longest time that a cell waits for other cells to fill its datagram: short compared to the path's
+/// delay, and long enough to fill most of a datagram at 10 Mbit/s.
 const PACK: Duration = Duration::from_millis(1);
 
 /// A circuit's source, and the number of cells generated so far.
@@ -45,7 +45,7 @@ struct Shaper {
     waiting: VecDeque<Instant>,
 }
 
-/// What a flow sent since the last call.
+/// The data that a flow has sent since the last call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Offered {
     pub(super) cells: u64,
@@ -66,8 +66,8 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    /// Creates the edge for some of a plan's flows. Their circuits are numbered in order; those of TCP have
-    /// no cells here.
+    /// Creates the edge for some of a plan's flows. Circuits are numbered in order, including those of TCP
+    /// flows, for which the edge generates no cells.
     pub(super) fn new(plan: &Plan, flows: &[usize], nonce: [u8; NONCE_OCTETS]) -> Edge {
         let all = traffic::circuits(plan);
         let chosen = flows.iter().enumerate().flat_map(|(local, flow)| {
@@ -191,7 +191,7 @@ impl Edge {
         self.order += 1;
     }
 
-    /// Ends the generation of cells: partly filled datagrams become due.
+    /// Stops generating cells, and makes partly filled datagrams due.
     pub(super) fn end(&mut self) {
         (0..self.circuits.len()).for_each(|place| self.send(place));
     }
@@ -207,7 +207,7 @@ impl Edge {
         self.due.pop().map(|Reverse((due, _, octets))| (due, octets))
     }
 
-    /// Returns what the flows sent since the last call.
+    /// Returns what the flows have sent since the last call.
     pub(super) fn offered(&mut self) -> Vec<Offered> {
         let none = vec![Offered::default(); self.offered.len()];
         std::mem::replace(&mut self.offered, none)
@@ -223,7 +223,7 @@ impl Edge {
         self.due.iter().map(|Reverse((.., octets))| wire::cells(octets)).sum()
     }
 
-    /// Returns the number of datagrams sent on each of the `circuits`; 0 for those of TCP.
+    /// Returns the number of datagrams sent on each of the `circuits`; 0 for circuits of TCP.
     pub(super) fn datagrams(&self, circuits: usize) -> Vec<u64> {
         let mut sent = vec![0; circuits];
         for circuit in &self.circuits {

@@ -8,14 +8,14 @@
 use super::super::plan::{Fec, Kind};
 use serde::{Deserialize, Serialize};
 
-/// The most flows of a request.
+/// The maximum number of flows in a request.
 pub(crate) const FLOWS_MAX: usize = 200;
 /// The maximum number of circuits in a request, including copies.
 pub(crate) const CIRCUITS_MAX: usize = 512;
 /// The maximum number of these circuits that may be TCP connections.
 pub(crate) const BULK_MAX: usize = 16;
-/// The shortest and the longest sample interval, ms. The server sends a line for each sample, and a missing
-/// line means that it is gone.
+/// The shortest and the longest sample interval, ms. The server sends a line for each sample; if a line is
+/// missing, the client concludes that the server is gone.
 pub(crate) const SAMPLE_MILLIS: std::ops::RangeInclusive<u64> = 100..=5000;
 
 /// A request for a mix.
@@ -114,6 +114,6 @@ pub struct MixTotal {
     pub(crate) refused: u64,
     /// Datagrams dropped because the server's socket buffer was full.
     pub(crate) dropped_here: Option<u64>,
-    /// By how much the shortest delay of the last quarter of the time exceeds that of the first quarter, us.
+    /// By how much the shortest delay in the last quarter of the run exceeds that in the first quarter, us.
     pub(crate) drift_us: Option<f64>,
 }

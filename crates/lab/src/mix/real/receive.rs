@@ -1,17 +1,17 @@
 //! The receiving end of a mix: takes the cells out of datagrams, polices them, and passes them to the same
 //! sinks as in the virtual network.
 //!
-//! Time      the arrival time of a cell is its due time plus the transit time of its datagram. So the cells
-//!           of a datagram keep the intervals at which they were due, lateness of the sender does not count,
+//! Time      the arrival time of a cell is its due time plus the transit time of its datagram. The cells of a
+//!           datagram therefore keep the intervals at which they were due. The sender's lateness is excluded,
 //!           and all effects of the network are included. The two clocks are not synchronised, so only
 //!           differences of delays are reported.
-//! Police    GCRA over all cells of a path in the order of these times. A cell waits for [`HOLD`], because
-//!           cells of other circuits with earlier times may still arrive.
+//! Police    GCRA is applied to all cells of a path in the order of these times. A cell waits for [`HOLD`],
+//!           because cells of other circuits with earlier times may still arrive.
 //! Order     a circuit keeps the order of its cells, as in ATM. A datagram that arrives after a later one is
 //!           counted as reordered (RFC 4737 §3.3), and its cells are dropped, because the AAL cannot use
 //!           them.
-//! Bounds    the number of waiting cells is limited, and the number of missing datagrams that may still
-//!           arrive. Frames and matrices have limits of their own.
+//! Bounds    the number of waiting cells is limited, and so is the number of missing datagrams that are still
+//!           awaited. Frames and matrices have limits of their own.
 
 use super::super::traffic::{self, contract};
 use super::delays::Delays;
@@ -30,9 +30,9 @@ use std::time::Duration;
 /// How long cells wait for earlier cells of other circuits: longer than it takes to fill a datagram, plus
 /// scheduling delays.
 pub(crate) const HOLD: Duration = Duration::from_millis(20);
-/// The most cells that wait.
+/// The maximum number of cells that wait.
 const HELD_MAX: usize = 1 << 18;
-/// The most missing datagrams of a circuit that may still arrive.
+/// The maximum number of missing datagrams of a circuit that are still awaited.
 const MISSING_MAX: usize = 4096;
 /// Added to all times, so that they do not become negative if the start message arrives late.
 const BIAS: Duration = Duration::from_secs(10);
@@ -112,7 +112,7 @@ mod slab {
 }
 
 impl Incoming {
-    /// Returns the flow as in the plan, without the settings of the sender.
+    /// Returns the flow as the plan describes it, without the sender's settings.
     fn flow(&self) -> Flow {
         Flow {
             mbps: self.mbps,
@@ -367,7 +367,7 @@ impl FlowTotal {
     }
 }
 
-/// Returns the rate on an ATM line, Mbit/s.
+/// Returns the line rate of `cells` in `seconds` on an ATM line, Mbit/s.
 pub(crate) fn line_mbps(cells: u64, seconds: f64) -> f64 {
     (cells * CELL_BYTES as u64 * 8) as f64 / seconds.max(1e-9) * 1e-6
 }
@@ -535,7 +535,7 @@ mod tests {
         let (_, total) = received(&clock, jitter);
         let flow = &total.flows[0];
         let ppm = flow.recovered_ppm.expect("there was time");
-        // Jitter of half a millisecond over the measured half second; most of it is averaged out.
+        // The jitter of half a millisecond is mostly averaged out over the measured half second.
         assert!((ppm - 100.0).abs() < 500.0 && flow.slips == 0, "{ppm}");
         let [Some(p50), Some(p99)] = flow.variation_us else { panic!("{flow:?}") };
         assert!((200.0..312.0).contains(&p50) && (480.0..512.0).contains(&p99), "{p50} {p99}");

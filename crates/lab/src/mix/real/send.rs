@@ -39,9 +39,9 @@ use std::time::Duration;
 
 /// How far ahead of time cells are generated.
 const AHEAD: Duration = Duration::from_millis(20);
-/// How long after the end a unit that has begun may still take: as long as in the virtual network.
+/// How long a unit that has begun may still take after the run ends: as long as in the virtual network.
 const TAIL: Duration = Duration::from_secs(1);
-/// How long after the end a shaped path may go on sending queued cells; the server waits somewhat longer.
+/// How long a shaped path may keep sending queued cells after the run ends; the server waits somewhat longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time for which a thread sleeps before it checks whether to stop.
 const TURN: Duration = Duration::from_millis(5);
@@ -51,7 +51,7 @@ const BUFFER_BYTES: usize = 4 << 20;
 const LAST_WORD: Duration = Duration::from_secs(30);
 /// How long to wait for a cookie before retransmitting it.
 const COOKIE_TIME: Duration = Duration::from_millis(200);
-/// Octets of headers of a datagram: UDP, and IPv4 or IPv6.
+/// The header octets of a datagram: UDP, and IPv4 or IPv6.
 const UDP_OCTETS: u64 = 8;
 
 /// The flows to be sent.
@@ -223,8 +223,8 @@ pub fn run(
         if sender.total.is_none() && write_message(writer, &ended).is_ok() {
             sender.await_total();
         }
-        // Without the server's last message the listening thread still waits for it: close the connection to
-        // end it.
+        // If the server's last message has not arrived, the listening thread is still waiting for it: close
+        // the connection to end the thread.
         if sender.total.is_none() {
             let _ = writer.shutdown(std::net::Shutdown::Both);
         }
@@ -269,7 +269,7 @@ fn open(peer: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// Passes on the server's messages until the last one, or until the server is gone.
+/// Forwards the server's messages until the last one has arrived, or until the server is gone.
 fn listen(reader: &mut Lines, sender: SyncSender<io::Result<Reply>>) {
     loop {
         let message = read_message_until(reader, REPLY_BYTES_MAX, TIMEOUT);
@@ -332,7 +332,7 @@ impl Sending<'_> {
             }
             if self.near.ended_early.is_none() && stop() {
                 self.near.ended_early = Some("interrupted by the user".into());
-                // Everything that has been generated is still sent; otherwise it would count as lost.
+                // Send everything that has been generated; otherwise it would count as lost.
                 end = made;
                 self.edge.end();
             }
@@ -405,7 +405,7 @@ impl Sending<'_> {
         false
     }
 
-    /// Returns the most samples of a plan, including the time for traffic in transit.
+    /// Returns the maximum number of samples in a run of a plan, including the time for traffic in transit.
     fn samples_max(&self) -> usize {
         (self.plan.seconds * 1e3 / self.plan.sample_ms as f64) as usize + 100
     }
@@ -569,7 +569,7 @@ fn outcome(
     }
 }
 
-/// Computes totals from the samples alone.
+/// Computes totals from samples, without the server's own totals.
 fn partial(flows: usize, samples: &[Vec<FlowSample>]) -> MixTotal {
     let flow = |local: usize| {
         let rows = || samples.iter().map(move |row| &row[local]);

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  0 nonce (8)  8 circuit (2)  10 cells (2)  12 datagram number (4)  16 number of the first cell (8)
-//! 24 when it was sent (8)      32 when its first cell was due (8)
-//! 40 a cell: due so much after the first (4), header (4), payload (48); 25 at most
+//! 24 sending time (8)  32 due time of the first cell (8)
+//! 40 each cell: due time relative to the first cell (4), header (4), payload (48); at most 25 cells
 //! ```
 //!
 //! Format    all numbers in network byte order; times are nanoseconds since the sender's start.
@@ -11,7 +11,7 @@
 //!           Each cell also carries its own time, because a contract is policed by the times of single cells,
 //!           while the cells of a datagram arrive together.
 //! Length    25 cells are 1440 octets; with UDP and IPv6 1488, within Ethernet's 1500, so that datagrams are
-//!           not fragmented. 59 octets per cell on Ethernet, compared to 53 on an ATM line.
+//!           not fragmented. A cell takes 59 octets on Ethernet, compared to 53 on an ATM line.
 //! Numbers   datagram numbers show which datagrams are missing, late or duplicated; cell numbers show how
 //!           many cells a missing datagram contained.
 
@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) const HEAD_OCTETS: usize = 40;
 /// Octets per cell.
 const CELL_OCTETS: usize = 8 + CELL_PAYLOAD_BYTES;
-/// The most cells in a datagram.
+/// The maximum number of cells in a datagram.
 pub(crate) const CELLS_MAX: usize = 25;
 /// The longest datagram.
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;

@@ -1,7 +1,7 @@
 //! Remedies in plain words, and the settings with which a second measurement tests them.
 //!
-//! Rule      a remedy counts only if it works on this network: each one is tried on the worst case of its
-//!           cause, and is called proved only if that case is no longer slow.
+//! Rule      a remedy counts only if it works on this network: each one is tried on the worst case of the
+//!           cause that it addresses, and is called proved only if that case is no longer slow.
 
 use super::boundary::buffer_bytes_max;
 use super::cause::Cause;
@@ -44,8 +44,8 @@ fn round_up(bytes: f64) -> u32 {
     ((bytes / STEP).ceil() * STEP).clamp(STEP, f64::from(1u32 << 30)) as u32
 }
 
-/// Returns the remedies for a cause, the best first. `best_mbps` is the best known rate of the path, and
-/// `congestion` the algorithms that both ends have.
+/// Returns the remedies for a cause, starting with the best one. `best_mbps` is the best known rate of the
+/// path, and `congestion` the algorithms that both ends have.
 pub fn against(
     cause: Cause,
     setup: &Setup,
@@ -155,7 +155,7 @@ pub fn against(
 /// Returns an MSS below the body's length, if TCP allows one.
 fn short_segments(setup: &Setup) -> Option<u32> {
     let body = setup.message_bytes.checked_sub(HEADER_BYTES)?;
-    // Linux accepts 88 and more (TCP_MIN_MSS); timestamps take 12 bytes of a segment.
+    // Linux accepts an MSS of at least 88 bytes (TCP_MIN_MSS); timestamps take 12 bytes of a segment.
     (88..=32_767).contains(&body).then_some(body)
 }
 

@@ -1,20 +1,21 @@
 //! Predicts which cells of a map are slow, before they are measured.
 //!
-//! Exchanges  write, write, read stalls if the second write is shorter than a segment and Nagle's algorithm
-//!            is on: the body is held back while the header is unacknowledged. The segment size is limited by
-//!            the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer advertised
-//!            (Linux), which depends on the requested buffer.
-//! Streams    at most one window is sent per round trip: below a quarter of the best rate, the buffer is the
-//!            limit.
+//! Exchanges  a write-write-read exchange stalls if the second write is shorter than a segment and Nagle's
+//!            algorithm is on: the body is held back while the header is unacknowledged. The segment size is
+//!            limited by the path's MSS, by TCP_MAXSEG, and by half of the largest window that the peer
+//!            advertised (Linux), which depends on the requested buffer.
+//! Streams    at most one window is sent per round trip. If that allows less than a quarter of the best rate,
+//!            the buffer is the limit.
 //! Limits     the rule describes Linux. A receiver may round its window to whole segments, so cells next to
-//!            the boundary may be predicted wrongly: of 117 cells at MTU 9180, 4 were.
+//!            the boundary may be predicted wrongly. In a map of 117 cells at MTU 9180, 4 predictions were
+//!            wrong.
 
 use super::cause::STREAM_SLOW_PART;
 use crate::net::trial::evidence::Pattern;
 use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
 
-/// The window of the smallest receive buffer that Linux allows: half of 2304 bytes.
+/// The window that corresponds to the smallest receive buffer that Linux allows: half of 2304 bytes.
 const WINDOW_BYTES_MIN: u32 = 1152;
 
 /// Returns the predicted largest segment of a sender, in bytes.
@@ -40,8 +41,8 @@ pub fn should_be_slow(setup: &Setup, path: &Path, best_mbps: f64) -> bool {
     }
 }
 
-/// Returns the largest buffer with which exchanges of this message are predicted not to stall; `None` if it
-/// is below Linux's minimum.
+/// Returns the largest buffer with which exchanges of messages of this length are predicted not to stall;
+/// `None` if that buffer is below Linux's minimum.
 pub fn buffer_bytes_max(setup: &Setup) -> Option<u32> {
     let last = setup.writes().last().copied().unwrap_or(0);
     Some(last.saturating_mul(2)).filter(|bytes| *bytes >= WINDOW_BYTES_MIN)

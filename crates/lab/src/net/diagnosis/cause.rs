@@ -1,7 +1,7 @@
 //! Determines why a case is slow, from the evidence alone.
 //!
-//! Order     the rules are sorted from certain to likely, and the first one that matches decides. Each rule
-//!           reports its evidence in figures.
+//! Order     the rules are sorted from certain to likely, and the first matching rule decides. Each rule
+//!           reports its evidence as numbers.
 //! Unknown   if no rule matches, the case is not explained, and the evidence is shown, because a wrong guess
 //!           would mislead.
 //! Sources   Nagle (RFC 896) and delayed acknowledgements (RFC 1122 §4.2.3.2) together: a sender holds a
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// The server's own rate limit.
+    /// The server's own rate limit was reached.
     ServerLimit,
     /// The sender holds a short segment; the receiver delays the acknowledgement that would release it.
     NagleDelayedAck,
@@ -35,7 +35,7 @@ pub enum Cause {
     Sender,
     /// Congestion control keeps less in flight than the path could carry.
     CongestionWindow,
-    /// The evidence does not decide.
+    /// The evidence does not identify a cause.
     NotExplained,
 }
 
@@ -74,7 +74,7 @@ impl Cause {
 pub struct Explanation {
     /// The cause.
     pub cause: Cause,
-    /// The evidence, in words with figures.
+    /// The evidence, in words and numbers.
     pub because: String,
 }
 

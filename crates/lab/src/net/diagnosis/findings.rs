@@ -2,9 +2,9 @@
 //!
 //! Source    only the records in the sweep's directory, so findings can be recomputed at any time, even
 //!           during the sweep.
-//! Proofs    remedies usually use settings outside the grid. Each remedy is therefore measured by a run of
-//!           its own with one point, in a folder below `proofs` in the sweep's directory, named by the first
-//!           digits of its trial's key.
+//! Proofs    remedies usually use settings outside the grid, so each remedy is measured by a run of its own
+//!           with one point. The run's folder is below `proofs` in the sweep's directory; its name is the
+//!           first digits of the trial's key.
 //! Path      the path in the findings is that of the first record; every record contains the path that was
 //!           measured for it.
 
@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::{Path as Folder, PathBuf};
 
-/// How often a cause was found.
+/// The cells in which a cause was found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct CauseCount {
     /// The cause.
@@ -55,13 +55,13 @@ pub struct Findings {
     pub environment: Option<Environment>,
     /// One map for each combination of all settings except message and buffer.
     pub maps: Vec<Map>,
-    /// Causes, the most frequent first.
+    /// Causes, starting with the most frequent one.
     pub causes: Vec<CauseCount>,
     /// The remedies and their effects.
     pub advice: Vec<Proof>,
     /// The number of points that were measured under foreign load.
     pub disturbed: usize,
-    /// Remedies that have not been measured: their words and their points.
+    /// Remedies that have not been measured: their descriptions and their points.
     #[serde(skip)]
     pub open: Vec<(String, Setup)>,
     /// Remarks about cells.
@@ -120,7 +120,7 @@ impl Findings {
     /// records.
     ///
     /// # Errors
-    /// The directory is not that of a run, or cannot be read.
+    /// The directory is not the directory of a run, or cannot be read.
     pub fn of(dir: &Folder) -> Result<Option<Findings>, StoreError> {
         let manifest = Manifest::read(dir)?;
         let Some((host, grid)) = Grid::of(&manifest.plan) else { return Ok(None) };
@@ -217,7 +217,7 @@ impl Findings {
         cell
     }
 
-    /// Returns the remedies for a cause, with their effect on its worst case where they were tried.
+    /// Returns the remedies for a cause, and the effect on its worst case of those that were tried.
     fn advise(
         &mut self,
         dir: &Folder,

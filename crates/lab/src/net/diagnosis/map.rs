@@ -18,9 +18,9 @@ pub struct Cell {
     pub figure: Option<f64>,
     /// Payload that arrived, Mbit/s.
     pub mbps: f64,
-    /// Whether it is predicted to be slow.
+    /// Whether the cell is predicted to be slow.
     pub predicted_slow: bool,
-    /// Why it is slow; `None` if it is not.
+    /// Why the cell is slow; `None` if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
     /// The evidence for the cause.
@@ -45,7 +45,7 @@ pub struct Map {
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// Shades, by the fraction of the best figure.
+/// Shades, by the fraction of the best value.
 const SHADES: [(f64, char); 5] = [(0.5, '█'), (0.25, '▓'), (0.05, '▒'), (0.01, '░'), (0.0, '·')];
 
 impl Map {
@@ -66,8 +66,8 @@ impl Map {
         })
     }
 
-    /// Returns the value to which a cell is compared: for exchanges, the best of its message length, because
-    /// long messages take longer; for streams, the best of the whole map.
+    /// Returns the value to which a cell is compared. For exchanges, this is the best value for the same
+    /// message length, because long messages take longer; for streams, it is the best value of the whole map.
     fn best(&self, column: usize) -> f64 {
         let figures = self
             .cells
@@ -78,7 +78,7 @@ impl Map {
     }
 
     /// Returns a cell's value as a fraction of the value to which it is compared. Stalled exchanges count as
-    /// zero, even if every cell of their message length stalls.
+    /// zero, even if all cells with this message length stall.
     fn part(&self, cell: &Cell, column: usize) -> f64 {
         if !self.pattern.is_stream() && cell.cause.is_some() {
             return 0.0;

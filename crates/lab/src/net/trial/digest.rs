@@ -1,8 +1,8 @@
 //! The digest of a short capture: which segments were held back, and for how long.
 //!
-//! Held      data that waited for an acknowledgement: the signature of Nagle's algorithm together with a
-//!           delayed acknowledgement, as seen at the sender. Data is sent; no packet follows for 20 ms or
-//!           longer; a pure acknowledgement arrives; a short segment is sent within 2 ms. If at most one
+//! Held      data that waited for an acknowledgement. At the sender, Nagle's algorithm and a delayed
+//!           acknowledgement together have this signature: data is sent, no packet follows for at least 20
+//!           ms, a pure acknowledgement arrives, and a short segment is sent within 2 ms. If at most one
 //!           segment was in flight, the window did not hold the short segment back.
 //! Resent    bytes that were sent twice, because they were lost, or considered lost.
 //! Shut      the peer advertises a window of less than one segment.
@@ -34,7 +34,7 @@ pub struct Segment {
     pub flags: u8,
 }
 
-/// Whether SYN or FIN is set.
+/// Whether the SYN or FIN flag is set.
 const SYN_FIN: u8 = 0b11;
 
 impl Segment {
@@ -49,7 +49,7 @@ impl Segment {
             6 => (40, 40 + usize::from(u16::from_be_bytes(*packet.get(4..6)?.first_chunk()?))),
             _ => return None,
         };
-        // Large segments of an offload do not fit the length field of the header.
+        // Segments that an offload has merged may be too long for the length field of the header.
         let total = if total <= 40 { frame.wire_bytes as usize } else { total };
         let tcp = packet.get(ip_bytes..ip_bytes + 20)?;
         let word = |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);

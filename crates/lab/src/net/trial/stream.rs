@@ -4,7 +4,7 @@
 //!           bytes arrived, and the time from the first to the last.
 //! Back      the server writes, and the client counts the bytes; the server reports the state of the sender's
 //!           kernel.
-//! Limits    slow start is part of the measurement: on a long path a trial has to be long.
+//! Limits    slow start is part of the measurement, so a trial on a long path has to be long.
 
 use super::digest::{Digest, Segment};
 use super::evidence::Evidence;

@@ -27,7 +27,7 @@ const WARM_UP: (Duration, u64) = (Duration::from_millis(150), 40);
 pub const STALL: Duration = Duration::from_millis(20);
 /// The fraction of time spent in stalls above which a case is slow.
 pub const SLOW_PART: f64 = 0.5;
-/// The number of exchanges to capture, and the time after which the capture ends in any case.
+/// The maximum number of exchanges in a capture, and the longest time of a capture.
 const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
 /// The fewest exchanges that are measured.
 const EXCHANGES_MIN: u64 = 5;
@@ -40,7 +40,7 @@ pub struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Uses this connection.
+    /// Creates a client of exchanges on this connection.
     pub fn new(stream: &'a TcpStream, setup: &Setup, reply_bytes: u32) -> Line<'a> {
         let writes = setup.writes().iter().map(|bytes| vec![0x5a; *bytes as usize]).collect();
         Line { stream, writes, reply: vec![0; reply_bytes as usize] }
@@ -122,7 +122,7 @@ pub fn run(
             more += 1;
         }
         let segments = Segment::read_all(capture.frames());
-        // If the wall clock was set during the capture, the gaps between timestamps are meaningless.
+        // If the wall clock was adjusted during the capture, the gaps between timestamps are meaningless.
         digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
     }
     let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
