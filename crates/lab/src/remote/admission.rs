@@ -13,7 +13,7 @@ use std::io;
 use std::net::IpAddr;
 use subtle::ConstantTimeEq;
 
-/// The least length of a token that is read from a file, bytes.
+/// The minimum length of a token that is read from a file, bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 
 /// The secret that a client must know. Its `Debug` output does not show it.
@@ -67,7 +67,7 @@ pub fn is_same(one: &[u8], other: &[u8]) -> bool {
     Sha256::digest(one).ct_eq(&Sha256::digest(other)).into()
 }
 
-/// Formats octets in hexadecimal.
+/// Formats octets as hexadecimal digits.
 pub fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

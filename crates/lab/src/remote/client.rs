@@ -1,7 +1,7 @@
 //! The client of a measurement server: a control connection, and data connections for each measurement.
 //!
-//! Loss      if the peer or the network fails, the result is [`Failure::Lost`]; the control connection is
-//!           then closed, and [`Client::connect`] opens a new one.
+//! Loss      if the peer or the network fails, the result is [`Failure::Lost`]. The control connection is
+//!           then closed; [`Client::connect`] opens a new one.
 //! Bounds    every wait has a timeout, so that a peer that falls silent is noticed.
 
 use super::admission::Token;
@@ -12,7 +12,7 @@ use std::io::{self, BufReader, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-/// How long a connect, or a reply, may take.
+/// How long connecting, or waiting for a reply, may take.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a trial's data connection may be silent before it counts as lost.
@@ -39,7 +39,7 @@ pub(crate) struct Ready {
 pub struct Data {
     /// The connection; the nonce has been sent.
     pub stream: TcpStream,
-    /// The counters of this host when it was opened.
+    /// This host's counters when the connection was opened.
     pub before: Counters,
 }
 
@@ -77,7 +77,8 @@ impl Client {
             let mut writer = stream;
             let said =
                 write_message(&mut writer, &Hello { version: VERSION, token: token.reveal().to_owned() });
-            // A server that closed before it received our message may have sent the reason.
+            // If the server closed the connection before it received our message, it may have sent the
+            // reason.
             let heard = read_message_until(&mut reader, LINE_BYTES_MAX, TIMEOUT);
             heard.map_err(|error| said.err().unwrap_or(error)).map(|heard| (heard, reader, writer))
         };
@@ -129,7 +130,7 @@ impl Client {
         }
     }
 
-    /// Opens a data connection to a port of the server, which begins with `greeting`.
+    /// Opens a data connection to a port of the server, and sends `greeting` first.
     ///
     /// # Errors
     /// Returns [`Failure::Impossible`] if this host does not allow the settings.
@@ -173,10 +174,10 @@ impl Client {
         }
     }
 
-    /// Ends a trial. Before that, the caller has closed the data connection or its sending side.
+    /// Ends a trial. The caller must already have closed the data connection or its sending side.
     ///
     /// # Errors
-    /// Returns [`Failure::Lost`] if the server has seen the data connection fail.
+    /// Returns [`Failure::Lost`] if the data connection failed at the server.
     pub fn end(&mut self) -> Result<Outcome, Failure> {
         match self.ask(&Request::Ended(Vec::new()))? {
             Reply::Outcome(outcome) => Ok(*outcome),
@@ -203,7 +204,7 @@ impl Client {
     }
 }
 
-/// Starts a capture of a connection, if this program may capture.
+/// Starts a capture of a connection, if this program is permitted to capture packets.
 pub fn capture(stream: &TcpStream) -> Option<Capture> {
     Capture::open(stream.local_addr().ok()?, stream.peer_addr().ok()?).ok()
 }
@@ -215,7 +216,7 @@ fn is_closed(error: &io::Error) -> bool {
     )
 }
 
-/// Returns the failure that a reply means to a client that expected another one.
+/// Returns the failure for a reply other than the one that the client expected.
 fn unexpected(reply: &Reply) -> Failure {
     let what = match reply {
         Reply::Lost(why) => return Failure::Lost(plain(why)),

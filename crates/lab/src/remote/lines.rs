@@ -9,13 +9,13 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The longest line of a client.
+/// The longest line that a client may send, bytes.
 pub const LINE_BYTES_MAX: u64 = 65_536;
-/// The longest line of a client that has not presented the token.
+/// The longest line that a client may send before it has presented the token, bytes.
 pub const HELLO_BYTES_MAX: u64 = 1024;
-/// The longest line of a server, which may report 200 flows.
+/// The longest line that a server may send, bytes. It may report 200 flows.
 pub const REPLY_BYTES_MAX: u64 = 1 << 20;
-/// How long a client's line may take from its first byte to its last.
+/// The longest time between the first and the last byte of a client's line.
 pub const LINE_TIME: Duration = Duration::from_secs(5);
 
 /// Writes a message as one line.

@@ -1,4 +1,4 @@
-//! The measurement of a remote end: the server (`kiban lab serve`), its clients, and the protocol between
+//! Measurements between two hosts: the server (`kiban lab serve`), its clients, and the protocol between
 //! them.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //!    └───── a mix: cells in UDP datagrams, TCP connections ────────────────┘
 //! ```
 //!
-//! Purpose   whatever is measured between two hosts ([`crate::net`], [`crate::mix`]) uses one server, one
-//!           admission and one control protocol.
-//! Security  only clients with the token measure ([`admission`]). Silent connections cannot keep others out
-//!           (`server/unproven.rs`). Neither end sends payload to an address other than the other end's, or
-//!           to a port that the other end has not proved its own ([`protocol`]).
+//! Purpose   all measurements between two hosts ([`crate::net`], [`crate::mix`]) use the same server, the
+//!           same admission rules and the same control protocol.
+//! Security  only clients with the token can start measurements ([`admission`]). Silent connections cannot
+//!           keep others out (`server/unproven.rs`). Each end sends payload only to the other end's address,
+//!           and only to a port that the other end has proved to be its own ([`protocol`]).
 //! Bounds    the limits of the server ([`server::Limits`]) apply to all measurements.
 
 pub mod admission;

@@ -16,7 +16,8 @@
 //! client: Ended (datagrams sent)            server: Total
 //! ```
 //!
-//! Form      lines of JSON in both directions on the control connection, of bounded length and time.
+//! Form      lines of JSON in both directions on the control connection. Their length and the time that they
+//!           may take are limited.
 //! Data      a data connection or datagram starts with the nonce of the measurement, so that no other program
 //!           can use the port.
 //! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
@@ -40,13 +41,13 @@ pub const VERSION: u32 = 4;
 pub const PORT: u16 = 4195;
 /// Bytes of the nonce of a measurement.
 pub const NONCE_BYTES: usize = 16;
-/// How often a cookie is sent at most, because any datagram may be lost.
+/// The maximum number of times that a cookie is sent. It is retransmitted because any datagram may be lost.
 pub const COOKIE_TRIES_MAX: usize = 25;
 
 /// The first message of a client.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Hello {
-    /// [`VERSION`].
+    /// The version of the protocol, [`VERSION`].
     pub version: u32,
     /// The token that the server printed.
     pub token: String,
@@ -83,7 +84,7 @@ pub struct Welcome {
 /// The server's role in a trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Work {
-    /// Reads until the end.
+    /// Reads until the client closes.
     Read,
     /// Reads messages and writes a reply to each of them.
     Reply {
@@ -123,7 +124,8 @@ pub enum Request {
 /// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// Send to these ports, at the address of the control connection, beginning with this nonce.
+    /// The client may send to these ports, at the address of the control connection, beginning with this
+    /// nonce.
     Ready {
         /// The port for TCP; 0 if there is none.
         streams: u16,
@@ -140,7 +142,7 @@ pub enum Reply {
     Outcome(Box<Outcome>),
     /// The cookie received in a datagram, hexadecimal.
     Heard(String),
-    /// What arrived in the next sample of a mix, by flow.
+    /// The statistics of the next sample of a mix, by flow.
     Sample(Vec<FlowSample>),
     /// The totals of a mix.
     Total(Box<MixTotal>),
@@ -153,12 +155,12 @@ pub struct Outcome {
     pub bytes: u64,
     /// The time from the nonce, or the first byte, to the last byte, s.
     pub seconds: f64,
-    /// Whether the server's limit slowed its reading or writing.
+    /// Whether the server's rate limit slowed its reading or writing.
     pub rate_limited: bool,
-    /// The state of the connection in its kernel.
+    /// The state of the connection in the server's kernel.
     pub info: TcpInfo,
-    /// The socket options that its kernel applied.
+    /// The socket options that the server's kernel applied.
     pub given: Given,
-    /// Its host's counters during the trial.
+    /// The counters of the server's host during the trial.
     pub counters: Counters,
 }

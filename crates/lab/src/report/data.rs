@@ -8,7 +8,7 @@ use serde_json::Value;
 pub struct Data {
     /// Names of the columns.
     pub head: Vec<String>,
-    /// Rows as wide as the head.
+    /// Rows, with one cell for each column.
     pub rows: Vec<Vec<Value>>,
 }
 

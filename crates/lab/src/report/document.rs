@@ -1,4 +1,4 @@
-//! A document, its sections and blocks, and the page that is written of them.
+//! A document, its sections and blocks, and the HTML page that is generated from them.
 
 use super::data;
 use super::data::Data;
@@ -24,11 +24,11 @@ pub struct Document {
     pub blocks: Vec<Block>,
     /// The sections.
     pub sections: Vec<Section>,
-    /// Lines of the footer: how the page was made.
+    /// Lines of the footer, which say how the page was made.
     pub foot: Vec<String>,
 }
 
-/// A part with a heading.
+/// A part of a document, with a heading.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Section {
     /// The heading.

@@ -2,8 +2,9 @@
 //!
 //! Purpose   one function for HTML and SVG, for elements and quoted attributes alike, so that callers cannot
 //!           choose the wrong one.
-//! Characters  printable characters are kept. Control characters, which XML forbids, and bidirectional
-//!           controls, with which a label could change the appearance of its neighbours, become U+FFFD.
+//! Characters  printable characters are kept. Two kinds of characters become U+FFFD: control characters,
+//!             which XML forbids, and bidirectional controls, with which a label could change the appearance
+//!             of its neighbours.
 //! Not implemented  escaping for scripts and styles: no external text is inserted there.
 
 /// Escapes text for HTML or SVG, for use in an element or in a quoted attribute.
@@ -17,7 +18,7 @@ pub fn text(text: &str) -> String {
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
             '\n' | '\t' => safe.push(character),
-            // XML 1.0 §2.2 excludes these two and most control characters.
+            // XML 1.0 §2.2 excludes these two characters and most control characters.
             '\u{fffe}' | '\u{ffff}' => safe.push('\u{fffd}'),
             '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => safe.push('\u{fffd}'),
             _ if character.is_control() => safe.push('\u{fffd}'),

@@ -5,10 +5,10 @@ use kiban_measure::pause::pace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How far a measurement may run ahead of its rate in a burst.
+/// How far a burst may run ahead of the permitted rate.
 const BURST: Duration = Duration::from_millis(250);
 
-/// The bytes that the threads of a measurement have read and written, and their limit.
+/// The number of bytes that the threads of a measurement have read and written, and the limit on their rate.
 pub(super) struct Budget {
     per_second: u64,
     begin: Instant,

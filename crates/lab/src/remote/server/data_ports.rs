@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The most connections accepted while waiting for data connections.
+/// The maximum number of connections accepted while waiting for data connections.
 const CALLERS: Bounds = Bounds { connections_max: 16, per_network_max: 16, time: LINE_TIME };
 
 /// The ports for data connections, used in turn.
@@ -20,7 +20,7 @@ pub(super) struct DataPorts {
 }
 
 impl DataPorts {
-    /// Uses the ports of a range in turn; with port 0 the system chooses.
+    /// Uses the ports of a range in turn. If the range is port 0, the system chooses each port.
     pub(super) fn new(range: RangeInclusive<u16>) -> DataPorts {
         DataPorts { range, turn: AtomicUsize::new(0) }
     }
@@ -45,12 +45,13 @@ pub(super) struct DataPort {
     listener: TcpListener,
     address: IpAddr,
     callers: Handshakes,
-    /// The greetings, until the connection has arrived.
+    /// The expected greetings; `None` once the connection has arrived.
     greetings: Vec<Option<Vec<u8>>>,
 }
 
 impl DataPort {
-    /// Accepts one connection from `address` for each of the greetings, which have the same length.
+    /// Accepts one connection from `address` for each of the greetings, all of which must have the same
+    /// length.
     pub(super) fn new(listener: TcpListener, address: IpAddr, greetings: Vec<Vec<u8>>) -> DataPort {
         let octets = greetings.first().map_or(0, Vec::len);
         let callers = Handshakes::new(CALLERS, Length::Octets(octets));
@@ -58,7 +59,7 @@ impl DataPort {
     }
 
     /// Waits for at most `timeout`; returns the connections that have arrived, with the numbers of their
-    /// greetings. Other connections, with a wrong greeting or none, delay the right ones no longer than their
+    /// greetings. A connection with a wrong greeting or none delays the expected ones at most until its own
     /// timeout.
     ///
     /// # Errors

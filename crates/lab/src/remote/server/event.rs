@@ -9,19 +9,19 @@ use std::net::IpAddr;
 pub enum Event {
     /// A session has started.
     Began(IpAddr),
-    /// A session has ended, after this many trials, for this reason.
+    /// A session has ended for this reason, after this number of trials.
     Ended(IpAddr, u64, String),
     /// A connection was refused for the reason `why`. `more` is the number of further connections from its
     /// network that were refused for the same reason since the last line.
     Refused {
-        /// The address; the last one, if there are several.
+        /// The address; if there were several, the last one.
         address: IpAddr,
         /// The cause.
         why: Refusal,
         /// The number of further refusals without a line of their own.
         more: u64,
     },
-    /// This many further connections were refused, for any reason.
+    /// This number of further connections were refused, for any reason.
     RefusedOthers(u64),
 }
 
@@ -32,15 +32,15 @@ pub enum Refusal {
     NotAllowed,
     /// The client did not send a complete first line in time.
     Silent,
-    /// Displaced by later connections.
+    /// Later connections have displaced the connection.
     Displaced,
-    /// Its first line does not follow this protocol.
+    /// The client's first line does not follow this protocol.
     Nonsense,
-    /// Its token is wrong.
+    /// The client's token is wrong.
     Token,
-    /// It uses this other version of the protocol.
+    /// The client uses this version of the protocol, which differs from the server's.
     Version(u32),
-    /// All sessions are in use; their number.
+    /// All sessions are in use; there are this many.
     Full(usize),
     /// The host could not create a thread.
     NoThread,

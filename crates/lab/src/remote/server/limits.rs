@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The most unauthenticated connections at a time, and how many of them may come from one IPv4 address or
-/// IPv6 /64.
+/// The maximum number of unauthenticated connections at a time, and how many of them may come from one IPv4
+/// address or IPv6 /64.
 pub(crate) const UNAUTHENTICATED_MAX: usize = 64;
 pub(super) const UNAUTHENTICATED_PER_NETWORK_MAX: usize = 8;
 /// How long a client may take to present the token.
@@ -15,8 +15,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(10);
 /// How often a waiting thread checks whether the server is ending.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// Returns an error that names the first quantity that exceeds its limit; each row has its name, the value
-/// requested, and the limit.
+/// Returns an error that names the first quantity that exceeds its limit. Each row contains the name of a
+/// quantity, the requested value, and the limit.
 pub(super) fn check_limits(rows: &[(&str, u64, u64)]) -> Result<(), String> {
     rows.iter().find(|(_, requested, most)| requested > most).map_or(Ok(()), |(what, requested, most)| {
         Err(format!("too many {what}: {requested}, the server allows {most}"))
@@ -38,7 +38,7 @@ pub struct Limits {
     pub buffer_bytes: u32,
     /// The longest message or reply, bytes.
     pub message_bytes: u32,
-    /// The most bytes read or written per second, in each session.
+    /// The maximum number of bytes read or written per second, in each session.
     pub bytes_per_second: u64,
     /// The ports of data connections; 0 means that the system chooses.
     pub data_ports: RangeInclusive<u16>,

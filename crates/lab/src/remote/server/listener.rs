@@ -1,7 +1,7 @@
 //! The measurement server: `kiban lab serve`.
 //!
 //! Purpose   run measurements and nothing else, only for clients that know the token, and within limits.
-//! Threads   one per session, and the number of sessions is limited.
+//! Threads   one thread per session; the number of sessions is limited.
 //! Unproven  unauthenticated connections have no thread of their own. They have slots in a separate table
 //!           (`unproven.rs`), a short timeout and a short maximum line, and never take the slot of a session.
 //! Ports     data ports are chosen by the system or taken from a range. They accept only connections and
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A server that listens.
+/// A listening server.
 pub struct Server {
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -115,7 +115,8 @@ impl Server {
             let mut refused = Vec::new();
             let admits = |address| {
                 let admits = may_connect(&shared.allowed, address);
-                // Send no reply: an address that is not allowed need not learn that there is a server.
+                // Send no reply, so that a client at an address that is not allowed does not learn that there
+                // is a server.
                 refused.extend((!admits).then_some((address, Refusal::NotAllowed)));
                 admits
             };
@@ -168,8 +169,8 @@ impl Server {
         let Some(slot) = SessionSlot::take(shared) else {
             return refused(stream, Refusal::Full(shared.state.limits.sessions));
         };
-        // If the thread cannot be created, the connection, which it owns, is closed, and the client reports
-        // that.
+        // If the thread cannot be created, its closure is dropped, which closes the connection; the client
+        // reports that.
         let thread = std::thread::Builder::new().name("session".into());
         let begun = thread.spawn(move || slot.0.meet(stream, address));
         begun.map(drop).map_err(|_| (None, Refusal::NoThread))

@@ -1,5 +1,5 @@
-//! The server's part of a mix: it runs within a session of `kiban lab serve` whose client has presented the
-//! token.
+//! The server's part of a mix: a measurement within a session of `kiban lab serve` whose client has presented
+//! the token.
 //!
 //! Ports     one port for datagrams and, if there are TCP flows, one for connections, both chosen by the
 //!           system. Both accept only packets from the session's address with its nonce. The server sends
@@ -7,8 +7,8 @@
 //! Bounds    the server's limits: duration of a trial, octets per second (excess datagrams are dropped and
 //!           counted, connections are read more slowly), size of a window. The protocol's limits: flows,
 //!           circuits, connections.
-//! End       when the client announces it, the server waits until nothing has arrived for [`QUIET`], because
-//!           traffic may still be in transit. It also ends when the client is gone.
+//! End       when the client announces the end, the server waits until nothing has arrived for [`QUIET`],
+//!           because traffic may still be in transit. A mix also ends when the client is gone.
 
 use super::budget::Budget;
 use super::data_ports::DataPort;
@@ -32,13 +32,13 @@ use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the server waits, after the client has announced the end, for traffic in transit.
+/// How long the server waits for traffic in transit after the client has announced the end.
 const QUIET: Duration = Duration::from_secs(2);
 /// The socket's receive buffer, bytes: 0.1 s at 300 Mbit/s.
 const BUFFER_BYTES: u32 = 4 << 20;
 /// How long to wait for the sockets when nothing arrives.
 const TURN: Duration = Duration::from_millis(5);
-/// The most datagrams read before other events are checked.
+/// The maximum number of datagrams read before other events are checked.
 const BATCH: usize = 256;
 
 /// Receives a mix; returns whether it took place.
@@ -233,7 +233,7 @@ impl Mix<'_> {
         refused
     }
 
-    /// Passes what connections have received to the receiver.
+    /// Passes the statistics of the TCP connections to the receiver.
     fn streams(&self, receiver: &mut Receiver) {
         for (circuit, tally) in self.bulk.iter().zip(self.tallies) {
             let mut tally = lock(tally);

@@ -17,14 +17,14 @@ use std::time::Duration;
 
 /// The length of a window.
 const WINDOW: Duration = Duration::from_secs(10);
-/// The most lines in a window before the closing lines; each is for one network and one cause.
+/// The maximum number of lines in a window before the closing lines; each is for one network and one cause.
 const LINES_MAX: usize = 16;
 
 /// The lines of the open window.
 #[derive(Default)]
 pub(super) struct RefusalLog {
     until: Option<Instant>,
-    /// By network and cause: the address refused last, and the number of refusals after the logged one.
+    /// For each network and cause: the address refused last, and the number of refusals after the logged one.
     lines: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
     others: u64,
 }
@@ -80,7 +80,7 @@ mod tests {
             _ => 0,
         });
         assert_eq!(counted.sum::<u64>(), 100_000);
-        // The next window starts with the next refusal.
+        // The next window opens with the next refusal.
         assert!(ration.on_time(at(60_000)).is_empty());
         assert!(ration.refused(IpAddr::from([198, 51, 100, 1]), Refusal::Silent, at(70_000)).is_some());
         // Each cause of refusal has a line of its own.

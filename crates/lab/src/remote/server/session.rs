@@ -1,5 +1,5 @@
-//! A session with a client that has presented the token: its control connection, and what all measurements
-//! need of the server.
+//! A session with a client that has presented the token: its control connection, and the functions of the
+//! server that all measurements need.
 
 use super::data_ports::DataPorts;
 use super::limits::{LOOK, Limits};
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What the sessions of a server share.
+/// The state that all sessions of a server share.
 pub(super) struct State {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
@@ -101,7 +101,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns whether a request, or the end, arrives within `timeout`.
+    /// Returns whether a request or the end of the connection arrives within `timeout`.
     pub(super) fn has_request(&self, timeout: Duration) -> io::Result<bool> {
         Ok(!self.reader.buffer().is_empty() || readable(self.reader.get_ref(), timeout)?)
     }

@@ -51,7 +51,7 @@ pub(super) fn serve(
         Work::Write { message_bytes } => trial.write(stream, message_bytes, length),
         Work::Read | Work::Reply { .. } => trial.read(stream, work, deadline),
     });
-    // The port is busy until the trial is over, and free before the client learns of that.
+    // Free the port before the client is notified that the trial is over.
     drop(port);
     match session.next()? {
         Some(Request::Ended(_)) => {}
@@ -101,7 +101,7 @@ impl Trial<'_> {
         Err(late("no data connection arrived; is there a firewall in between?"))
     }
 
-    /// Returns the outcome of a trial whose last byte was at `last`.
+    /// Returns the outcome of a trial whose last byte was read or written at `last`.
     fn outcome(&self, stream: &TcpStream, budget: &Budget, last: Instant) -> io::Result<Outcome> {
         Ok(Outcome {
             bytes: budget.bytes(),
@@ -113,7 +113,7 @@ impl Trial<'_> {
         })
     }
 
-    /// Writes all of `bytes` before a deadline, which a peer cannot extend by reading slowly.
+    /// Writes all of `bytes` before a deadline. A peer cannot extend the deadline by reading slowly.
     fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
         while !bytes.is_empty() {
             self.state.check()?;
@@ -194,7 +194,7 @@ impl Trial<'_> {
             self.state.check()?;
             if self.state.clock.now() >= deadline {
                 match work {
-                    // Do not wait for data in flight: the rate is known.
+                    // Do not wait for data in flight, because the rate is already known.
                     Work::Read | Work::Write { .. } => break,
                     Work::Reply { .. } => return Err(late("the trial took longer than announced")),
                 }

@@ -1,12 +1,12 @@
 //! Connections that have not authenticated yet.
 //!
-//! Purpose     serve an honest client while others fill the server with silent connections.
-//! Limits      [`Bounds`] limits the connections in all and per network, and sets a timeout. A network is an
-//!             IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
+//! Purpose     serve an honest client even while other clients fill the server with silent connections.
+//! Limits      [`Bounds`] limits the number of connections, in total and per network, and sets a timeout. A
+//!             network is an IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
 //! Displacing  a new connection always gets a slot. If its own network has used up its share, it displaces
 //!             that network's oldest connection. If the table is full, it displaces the oldest connection of
 //!             the network that has the most connections. An honest client sends its line within a round
-//!             trip, so it is not the oldest for long.
+//!             trip, so its connection is not the oldest for long.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
 //! Weakness    hosts in more than `connections_max` networks that connect at the same time displace each
@@ -20,15 +20,15 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// The most connections accepted before existing ones are read.
+/// The maximum number of connections accepted before existing ones are read.
 const ACCEPTS_MAX: usize = 64;
 
 /// The bounds of a table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Connections in all.
+    /// The maximum number of connections in total.
     pub(crate) connections_max: usize,
-    /// Connections from one network.
+    /// The maximum number of connections from one network.
     pub(crate) per_network_max: usize,
     /// How long a connection may take to authenticate.
     pub(crate) time: Duration,
@@ -75,13 +75,13 @@ impl<T> Unproven<T> {
         if self.entries.len() < self.bounds.connections_max {
             return None;
         }
-        // If several networks have the same, largest number of connections, take the oldest connection of
-        // these.
+        // If several networks tie for the largest number of connections, take the oldest connection among all
+        // of theirs.
         let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
         self.entries.iter().position(|entry| count(entry.network) == most)
     }
 
-    /// Removes the connections that timed out.
+    /// Removes the connections that have timed out.
     fn expired(&mut self, now: Instant) -> Vec<T> {
         self.entries.extract_if(.., |entry| entry.until <= now).map(|entry| entry.item).collect()
     }
@@ -99,19 +99,19 @@ pub(crate) enum Length {
 /// Why a connection was closed before it had sent its first message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum HandshakeError {
-    /// It took too long.
+    /// The first message took too long.
     Late,
     /// Another connection has displaced it.
     Displaced,
-    /// It sent too much, or closed before it had sent enough.
+    /// The connection sent too much, or was closed before it had sent enough.
     Nonsense,
 }
 
 /// The result of a connection's first message.
 pub(crate) enum Step {
-    /// The message is complete.
+    /// The message has been received completely.
     Said(TcpStream, IpAddr, Vec<u8>),
-    /// It failed.
+    /// The connection failed.
     Cut(TcpStream, IpAddr, HandshakeError),
 }
 
@@ -122,7 +122,7 @@ struct Half {
 }
 
 impl Half {
-    /// Returns the result, once it is known.
+    /// Returns the result; `None` until it is known.
     fn step(self, length: Length) -> Step {
         let Half { stream, address, said } = self;
         let is_whole = match length {

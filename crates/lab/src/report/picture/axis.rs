@@ -5,8 +5,8 @@
 pub enum Scale {
     /// Linear, from zero to a round value.
     Linear,
-    /// Linear, from this value instead of zero, for data that differ by only a few percent. The axis label
-    /// shows the value.
+    /// Linear, starting at this value instead of zero, for data that differ by only a few percent. The axis
+    /// label shows the value.
     From(f64),
     /// Linear, over the range of the data; used for time axes.
     Range,

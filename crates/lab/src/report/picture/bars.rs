@@ -34,7 +34,7 @@ impl Bars {
         let top = if self.parts.len() > 1 { 40.0 } else { 8.0 };
         let bottom = top + ROW * self.cases.len() as f64;
         let sums = || self.cases.iter().map(|(_, lengths)| lengths.iter().sum::<f64>());
-        // All totals have as many decimals as the largest one.
+        // All totals are shown with as many decimals as the largest one.
         let largest = sums().fold(0.0, f64::max);
         let x = Axis::new(Scale::Linear, sums(), (left, right));
         let mut canvas = Canvas::default();

@@ -1,8 +1,8 @@
-//! Heat maps: a value for each pair of two parameters, as colour and as number.
+//! Heat maps: a value for each combination of two parameters, shown as a colour and as a number.
 //!
 //! Colours   seven steps of viridis, which is readable for the colour-blind and in greyscale. The caller
 //!           gives the boundaries of the steps, so that they can coincide with meaningful limits.
-//! Outlines  around named regions.
+//! Outlines  drawn around named regions.
 //! Notes     a mark beside the value of a cell, and a tooltip.
 
 use super::{Canvas, Picture, at, value, width};

@@ -1,7 +1,7 @@
 //! Line charts.
 //!
-//! Curves    one polyline for each run of points with data; a marker at every point, with a shape of its own
-//!           for every curve; the curve's name at its end, with overlapping names moved apart.
+//! Curves    one polyline for each run of points that have data; a marker at every point, whose shape differs
+//!           from curve to curve; the curve's name at its end. Overlapping names are moved apart.
 //! Published values  are diamonds with tooltips.
 //! Tooltips  at each horizontal position, the values of all curves.
 
@@ -13,7 +13,7 @@ const HEIGHT: f64 = 372.0;
 const LEFT: f64 = 56.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 50.0;
-/// The least vertical distance between two curve names.
+/// The minimum vertical distance between two curve names.
 const NAME: f64 = 16.0;
 
 /// One curve.
