@@ -8,7 +8,7 @@
 //! Guard     the machine's CPU times are read before and after every sample ([`crate::load`]). A round in
 //!           which other processes used more than `foreign_cores_max` is rejected and repeated in the same
 //!           order.
-//! Giving up after more than `redos_max` rejected rounds, the rounds with the least foreign load count,
+//! Giving up  after more than `redos_max` rejected rounds, the rounds with the least foreign load count,
 //!           whatever their results; the table and the record say so.
 //! Targets   are met or MISSED. A missed target is printed and recorded; it does not end the process.
 //! Record    one line of JSON per benchmark, appended to `<dir>/<bench>.jsonl` as soon as it is measured. It

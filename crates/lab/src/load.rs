@@ -5,7 +5,7 @@
 //!           `/proc/stat` except idle and iowait) minus the CPU time of this process and of its descendants,
 //!           whether they are running or have been waited for. The remainder is foreign load; divided by wall
 //!           time it is a number of cores.
-//! Precision `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts
+//! Precision  `/proc/stat` counts in hundredths of a second, and each column is rounded down. A sample counts
 //!           as disturbed only beyond [`GRAIN_NANOS`], so very short samples are hardly protected.
 //! Limits    kernel threads that work for this process (such as softirqs in a network test) count as foreign
 //!           load, so such a benchmark raises its limit. The CPU time of a grandchild whose parent was never

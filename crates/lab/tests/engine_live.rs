@@ -35,7 +35,7 @@ fn a_run_is_watched_from_nothing_to_its_end() {
     assert!(view.pictures.iter().any(|picture| picture.metric == "sum"), "two parameters vary: a map");
     assert_eq!(view.warnings.len(), 1, "a line is broken: {:?}", view.warnings);
 
-    // No record was added for longer than the window, so the rate is unknown.
+    // No record has been added for longer than the window, so the rate is unknown.
     assert_eq!(live.look(at(20)).expect("it can be read").per_second, Some(0.3));
     assert_eq!(live.look(at(70)).expect("it can be read").per_second, None);
 }

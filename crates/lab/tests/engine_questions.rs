@@ -1,4 +1,4 @@
-//! Questions of the registry give the same results as the papers' own modules.
+//! Questions in the registry give the same results as the modules of the papers.
 
 use kiban_lab::engine::{Failure, Plan, Point, Question, Value, questions};
 use kiban_lab::reproduce::atm_board::config_1995;

@@ -60,7 +60,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         run(&toy, dir.path(), None, Shard::ALL).expect("it can be created");
         let mut all = lines(dir.path());
         all[place] = break_it(&all[place]);
-        // The last line is not terminated, as if the process had been killed while it wrote it.
+        // The last line is not terminated, as if the process had been killed while writing it.
         fs::write(dir.path().join("records.jsonl"), all.join("\n")).expect("it can be broken");
         let run = toy.open(dir.path(), PLAN, Shard::ALL);
         let broken = &run.found().broken;
@@ -86,7 +86,7 @@ fn garbage_lines_are_counted_and_a_device_is_refused() {
     let records = Records::read(dir.path(), &manifest).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
     assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
-    // A device that can be read without end is not accepted as a records file.
+    // A device that never ends is not accepted as a records file.
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
     let error = Records::read(dir.path(), &manifest).expect_err("no file");
@@ -246,7 +246,7 @@ fn any_number_of_merged_shards_gives_the_same_bytes() {
         assert_eq!(toy.asked(), 10);
     }
     assert!(results.iter().all(|result| *result == results[0]));
-    // The result is a run like any other.
+    // The merged folder can be used like that of any other run.
     let toy = Toy::new(Time::Virtual);
     let again = run(&toy, &place.path().join("merged-7"), None, Shard::ALL).expect("it goes on");
     assert_eq!((again.found, again.made), (10, 0));

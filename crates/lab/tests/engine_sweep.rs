@@ -133,7 +133,7 @@ fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
         });
         (outcome.expect("it can be written"), told.into_inner().expect("no test panics in between"))
     };
-    // The sweep makes two attempts per second. The lost peer is back at the fifth attempt, before the
+    // The sweep makes two attempts per second. The lost peer returns at the fifth attempt, before the
     // timeout.
     let toy = Toy { lost: Mutex::new(4), ..Toy::new(Time::Real) };
     toy.lose_after(1);
@@ -141,8 +141,8 @@ fn a_lost_peer_is_retried_before_the_sweep_ends_early_and_can_resume() {
     assert_eq!((outcome.made, outcome.redone, outcome.failed, &outcome.ended_early), (3, 4, 0, &None));
     assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(3)), (3, None)]);
 
-    // The peer would be back at the sixth attempt, after the timeout: existing records are kept, and no other
-    // trial is started.
+    // The peer would return only at the sixth attempt, after the timeout. Existing records are kept, and no
+    // other trial is started.
     std::fs::remove_file(dir.path().join("records.jsonl")).expect("it is there");
     let toy = Toy { lost: Mutex::new(99), ..Toy::new(Time::Real) };
     toy.lose_after(1);

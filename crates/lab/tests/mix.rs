@@ -1,5 +1,5 @@
-//! Flows of several kinds over a policing network: virtual-time results are exact, so they are compared with
-//! snapshots.
+//! Flows of several kinds over a network that polices them. Virtual-time results are exact, so they are
+//! compared with snapshots.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn the_shipped_plan_is_the_lecture_and_reproducible() {
     assert_ne!(first.flow("jpeg"), outcome(&plan).flow("jpeg"), "another seed is another lecture");
 }
 
-/// Every cell that was sent is either received or lost, and no other cells are received.
+/// Every cell that was sent is either received or lost, and no other cell is received.
 #[test]
 fn every_cell_is_accounted_for() {
     for shaping in Shaping::ALL {
@@ -122,7 +122,8 @@ fn time_stamps_recover_the_clock_and_blocks_are_preserved() {
         [[flow]]\nname = \"blocks\"\nkind = \"constant\"\nfrom = \"a\"\nto = \"b\"\nmbps = 1.536\nblock_octets = 24\n";
     let outcome = outcome(&Plan::read(text).expect("a good plan"));
     let ppm = outcome.flows[0].clock_ppm.expect("stamps came");
-    // The source's rate is rounded to whole bit/s on the line; its clock is off by this rounding.
+    // The source's rate is rounded to a whole number of bit/s on the line, which shifts its clock by the
+    // rounding error.
     assert!(ppm.abs() < 1.0, "{ppm}");
     assert_eq!(outcome.flows.iter().map(|flow| flow.cells_lost + flow.sequence_losses).sum::<u64>(), 0);
 }
@@ -160,8 +161,8 @@ fn a_tcp_flow_reports_the_variation_of_its_blocks() {
     let bulk = outcome.flow("bulk").expect("the lecture has it");
     let (Some(p50), Some(p99)) = (bulk.variation_us_p50, bulk.variation_us_p99) else { panic!("{bulk:?}") };
     assert!(p50 <= p99 && p99 > 0.0, "{p50} {p99}");
-    // A window of 256 KiB is four blocks, and the path's RTT is 2.1 ms: a block waits for a few of these at
-    // most.
+    // A window of 256 KiB holds four blocks, and the path's RTT is 2.1 ms, so a block waits for at most a few
+    // round trips.
     assert!(p99 < 100_000.0, "{p99}");
     assert!(bulk.samples.iter().any(|sample| sample.variation_us_p50.is_some()));
 }

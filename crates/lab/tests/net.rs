@@ -152,7 +152,7 @@ fn data_connections_use_the_port_range_and_wait_for_a_free_port() {
         let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
         client.begin(&Settings::default(), work, Duration::from_secs(1))
     };
-    // The sessions can use the only data port one after another.
+    // Several sessions can use the only data port, one after another.
     for _ in 0..3 {
         let data = begin(&mut one).expect("the port is free");
         assert_eq!(data.stream.peer_addr().expect("connected").port(), port);
@@ -204,7 +204,7 @@ fn trials_return_results_and_evidence_of_both_ends() {
     let names: Vec<_> = network.parameters().iter().map(|parameter| parameter.name).collect();
     let point = setup(Pattern::Stream, 1).point("h");
     assert!(point.0.keys().all(|name| names.contains(&name.as_str())) && names.len() == point.0.len());
-    // The registry contains the question without a session: it can be described, but not run.
+    // The registry contains the question without a session, so it can be described, but not run.
     let described = questions::find("network").expect("it is in the registry");
     assert_eq!(described.metrics(), network.metrics());
     assert_eq!(described.validate(&point), Ok(()));
@@ -229,7 +229,7 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
     assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
-    // The server's rate limit applies in this direction, too.
+    // The server's rate limit also applies in this direction.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };
     let server = Running::start(limits, "127.0.0.0/8");
     let back = Setup { seconds: 1.0, message_bytes: 10_000, ..back };

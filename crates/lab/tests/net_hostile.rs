@@ -22,9 +22,9 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A timeout longer than any step of these tests takes.
+/// A timeout that is longer than any step of these tests.
 const LONG: Duration = Duration::from_secs(60);
-/// Connections that an unauthenticated host opens.
+/// The number of connections that an unauthenticated host opens.
 const FLOOD: usize = 200;
 
 struct Running {
@@ -52,7 +52,7 @@ impl Running {
         Client::connect("127.0.0.1", self.at.port(), &self.token)
     }
 
-    /// Returns a session from 127.0.0.1.
+    /// Returns a session with a client at 127.0.0.1.
     fn session(&self) -> Session {
         let writer = call(self.at, [127, 0, 0, 1]);
         writer.set_read_timeout(Some(LONG)).expect("a socket");
@@ -154,7 +154,7 @@ fn a_client_of_another_version_receives_both_versions() {
             server.token.reveal(),
             format!("version {} of the protocol, the server version {VERSION}", VERSION - 1),
         ),
-        // Without the token a client learns nothing of the server's version.
+        // Without the token, a client learns nothing about the server's version.
         (VERSION - 1, "0123456789abcdef", "wrong token".into()),
     ] {
         let mut connection = call(server.at, [127, 0, 0, 1]);
@@ -194,8 +194,8 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     let mut elsewhere = call(data, [127, 0, 0, 2]);
     let _ = elsewhere.write_all(&nonce);
     assert_eq!(rest(elsewhere), "");
-    // Other connections from the client's address without the nonce delay the right one no longer than their
-    // timeout.
+    // Connections from the client's address without the nonce delay the right connection at most until their
+    // own timeout.
     let _silent: Vec<_> = (0..3).map(|_| call(data, [127, 0, 0, 1])).collect();
     let mut wrong = call(data, [127, 0, 0, 1]);
     wrong.write_all(&[0; 16]).expect("it listens");
@@ -270,7 +270,7 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     }
 }
 
-/// A plan whose only flow starts at the site `here`.
+/// A plan with a single flow, which starts at the site `here`.
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
@@ -308,7 +308,7 @@ fn hostile_server(port: u16, heard: Option<String>) -> (SocketAddr, JoinHandle<(
 
 #[test]
 fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
-    // This server gives the client a UDP port of another process, to direct traffic there.
+    // This server gives the client the UDP port of another process, in order to direct traffic there.
     let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
@@ -336,7 +336,7 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
     }
 }
 
-/// The number of tokens, nonces and cookies that are examined, of 16 octets each.
+/// The number of tokens, of nonces and of cookies that are examined; each has 16 octets.
 const COUNT: usize = 500;
 
 /// Returns the nonces of trials, as an authenticated client receives them.

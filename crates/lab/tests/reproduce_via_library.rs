@@ -33,7 +33,8 @@ fn the_report_equals_the_snapshot() {
     check("via-library.csv", &made.report.figures[0].csv());
 }
 
-/// Isolates the effect of polling: every hundredth wake-up is stalled, for about the longest possible time.
+/// This host isolates the effect of polling: every hundredth wake-up is stalled, for about the longest
+/// possible time.
 #[test]
 fn each_descriptor_covers_one_packet_gap_of_a_stall() {
     let longest = Stall { when: StallTiming::EveryWaking(100), ..STALLS[1] };

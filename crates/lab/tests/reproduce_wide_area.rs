@@ -34,8 +34,8 @@ fn the_report_equals_the_snapshot() {
 }
 
 /// With a buffer of two segments, today's settings are slow even outside the slow region, because writer and
-/// reader alternate. It helps to acknowledge every segment and offer the whole window, or to have a buffer
-/// for more than two segments.
+/// reader alternate. There are two remedies: to acknowledge every segment and offer the whole window, or to
+/// have a buffer for more than two segments.
 #[test]
 fn today_a_buffer_of_two_segments_makes_writer_and_reader_alternate() {
     let today = Config::modern;

@@ -2,7 +2,7 @@
 //!
 //! Virtual time  trials run on all processors, in any order. Records are taken from the cache if it has them;
 //!           new ones are stored there.
-//! Real time trials run one after the other. The foreign load is read before and after each trial
+//! Real time  trials run one after the other. The foreign load is read before and after each trial
 //!           ([`crate::load`]): a disturbed trial is repeated. If every attempt up to a limit is disturbed,
 //!           the least disturbed one counts and is marked. The cache is not used.
 //! Clock     monotonic: setting the machine's time has no effect.
@@ -10,7 +10,7 @@
 //!           This detects records from another build of the same version.
 //! Failures  a failed trial is repeated up to the same limit and then counted as failed. It has no record, so
 //!           the next run repeats it. The other trials continue.
-//! Lost peer with [`Options::peer_timeout`], a trial whose peer is lost is repeated until this time has
+//! Lost peer  with [`Options::peer_timeout`], a trial whose peer is lost is repeated until this time has
 //!           passed. Then the sweep ends early, because the remaining trials would fail as well; the next run
 //!           continues from there.
 //! Limits    the load guard sees CPU use, not use of the network or the disk.

@@ -2,7 +2,7 @@
 //!
 //! Token     128 random bits unless the operator supplies one; compared in constant time. Neither the token
 //!           nor a failed attempt is ever logged.
-//! Addresses a list of networks; an empty list admits every address. IPv4-mapped IPv6 addresses count as
+//! Addresses  a list of networks; an empty list admits every address. IPv4-mapped IPv6 addresses count as
 //!           IPv4.
 
 use ipnet::{IpNet, Ipv4Net};

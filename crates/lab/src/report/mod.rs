@@ -2,8 +2,8 @@
 //!
 //! Purpose   text, tables and figures that are readable in light and dark mode, on wide and narrow screens,
 //!           with a screen reader, and without scripts. The data of figures can be downloaded.
-//! Structure a [`Document`] contains [`Section`]s, which may be nested and contain [`Block`]s. This module
-//! does not depend on what a document contains.
+//! Structure  a [`Document`] contains [`Section`]s, which may be nested and contain [`Block`]s. This module
+//!           does not depend on what a document contains.
 //! Security  all text is escaped by [`escape::text`]. The page's Content Security Policy forbids every
 //!           request and allows only its one style and its one script, by their hashes.
 //! Determinism  the same document gives the same bytes.

@@ -1,11 +1,12 @@
 //! Paper \[1\]: the ATM board of 1995, its table 2, figure 6 and figure 7.
 //!
-//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes; memory to memory,
-//!           without host or bus. Goodput is measured at the receiving program in steady state.
+//! Set-up    two boards and a switch, with 100 m of line to each board (figure 5). Payloads of 8192 bytes are
+//!           sent from memory to memory, without host or bus. Goodput is measured at the receiving program in
+//!           steady state.
 //! Model     kiban's board with the TCP settings of 4.3BSD and the processor of [`kiban_sim::cost`]; one set
 //!           of constants for all points.
-//! Today     the same points without a modelled processor, with today's settings.
-//! No data   a point has no data unless every session transfers something.
+//! Today     the same points without a modelled processor and with today's settings.
+//! No data   a point is shown without data unless every session transfers something.
 //! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
 
 use super::flow::{Interval, measure};
@@ -24,7 +25,7 @@ const MANY_WINDOWS_KIB: [u32; 5] = [8, 16, 24, 48, 256];
 const MANY_SESSIONS: [usize; 7] = [1, 2, 15, 16, 30, 50, 60];
 const MANY_SESSIONS_FULL: [usize; 14] = [1, 2, 3, 5, 7, 10, 15, 16, 20, 25, 30, 40, 50, 60];
 
-/// Values and statements of the paper.
+/// Values and statements from the paper.
 mod published {
     pub(super) const TABLE_2: [(&str, f64); 4] = [
         ("line, SONET OC-3c", 155.520),
@@ -58,7 +59,7 @@ impl Effort {
         interval: Interval { settle: Duration::from_millis(1500), span: Duration::from_secs(1) },
         full: true,
     };
-    /// Shorter intervals and fewer points; takes seconds.
+    /// Shorter intervals and fewer points; such a run takes seconds.
     pub const QUICK: Effort = Effort {
         interval: Interval { settle: Duration::from_millis(700), span: Duration::from_millis(400) },
         full: false,
@@ -77,7 +78,7 @@ impl Effort {
 /// Returns the TCP settings of the board of 1995: 4.3BSD with window scaling and without timestamps.
 pub fn config_1995() -> tcp::Config {
     // 4.3BSD copies written data in clusters of 1 KB. The board transfers the content of a PDU as a whole
-    // (§3.1), so that all segments are full from the first one on.
+    // (§3.1). All its segments are therefore full, including the first one.
     tcp::Config { copy_chunk_bytes: None, ..tcp::Config::bsd43() }
 }
 

@@ -24,12 +24,12 @@ pub struct Interval {
 pub struct Flow {
     /// Goodput of all streams, Mbit/s.
     pub mbps: f64,
-    /// Streams that transferred any data in the interval.
+    /// The number of streams that transferred any data in the interval.
     pub active_streams: usize,
     /// Goodput of the slowest stream, in percent of an equal share.
     pub least_percent: f64,
-    /// The number of writes in the interval that found no free page, and the sum of the queue lengths that
-    /// these writes found.
+    /// The number of writes in the interval that found no free page, and the sum of the lengths of the queues
+    /// that these writes had to join.
     pub page_waits: (u64, u64),
     /// Utilization (0 to 1) of the sending and the receiving processor, if they are modelled.
     pub busy: [f64; 2],
@@ -56,8 +56,8 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
     pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
 
-    // Measure from one read to another, because an interval that ends within a PDU would count only a part of
-    // it.
+    // Start and end the measurement at a read, because an interval that ends within a PDU would count only a
+    // part of the PDU.
     let look = |pair: &mut Pair, until: Instant| {
         let (mut seen, mut at) = (total.get(), pair.world.now());
         pair.world.run_with(until, &mut |world| {

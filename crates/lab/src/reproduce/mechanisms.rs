@@ -1,9 +1,9 @@
 //! Ablation of the five mechanisms of paper \[1\]: with the cost model of 1995, and measured on this machine.
 //!
 //! Modelled  throughput and CPU time per PDU of each board, exact in virtual time.
-//! Measured  CPU time of both boards and their hosts per PDU of 8192 bytes, alternately with and without the
-//!           mechanism ([`crate::Bench`]). [`Measured::what`] describes kiban's counterpart of the mechanism,
-//!           whose effect may differ from that of 1995.
+//! Measured  CPU time per PDU of 8192 bytes, of both boards and their hosts, measured alternately with and
+//!           without the mechanism ([`crate::Bench`]). [`Measured::what`] describes kiban's counterpart of
+//!           the mechanism, whose effect may differ from that of 1995.
 
 use super::atm_board::config_1995;
 use super::flow::{Interval, measure};
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// Payload of a PDU, bytes.
 const PAYLOAD_BYTES: usize = 8192;
-/// Windows in KB and numbers of sessions of the modelled comparison: the best point of figure 6, and a point
-/// with many sessions and one acknowledgement per PDU.
+/// The windows in KB and the numbers of sessions for which the modelled comparison is made: the best point of
+/// figure 6, and a point with many sessions and one acknowledgement per PDU.
 const PLACES: [(u32, usize); 2] = [(256, 1), (16, 20)];
 
 /// The modelled result of one board configuration.
@@ -109,13 +109,13 @@ pub struct Measured {
     pub with_ns: f64,
     /// Median CPU time per PDU without the mechanism, nanoseconds.
     pub without_ns: f64,
-    /// Median of the paired ratios of without to with.
+    /// Median of the paired ratios: without the mechanism to with it.
     pub ratio: f64,
     /// Whether the machine was so busy that disturbed rounds count.
     pub disturbed: bool,
 }
 
-/// Measures alternately with and without each of `mechanisms`.
+/// Measures each of `mechanisms`, alternately with and without it.
 pub fn measured(mechanisms: &[Mechanism], options: Options) -> Vec<Measured> {
     let mut bench = Bench::new("mechanisms", options);
     mechanisms.iter().map(|mechanism| pair(&mut bench, *mechanism)).collect()
@@ -199,7 +199,7 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
 #[derive(Clone, Copy)]
 struct PathOptions {
     window_bytes: u32,
-    /// Whether all waiting packets are passed to the board in one batch, with one call of `settle`.
+    /// Whether all waiting packets are passed to the board in one batch, followed by one call of `settle`.
     bursts: bool,
     /// Whether checksums that packets carry are trusted.
     believes: bool,

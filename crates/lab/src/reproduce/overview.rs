@@ -1,9 +1,9 @@
 //! All five papers in one run: verdicts on every table and figure, and on every weakness.
 //!
-//! Execution virtual-time experiments run in parallel on all processors. Then, if requested, the real-time
-//!           measurements run one after the other, because they need the whole machine.
-//! Verdict   the verdict on a table or figure is the worst of its values, in the order missed, conflict,
-//!           doubtful, fitted, met: a partly fitted figure does not count as met.
+//! Execution  virtual-time experiments run in parallel on all processors. Then, if requested, the real-time
+//!            measurements run one after the other, because they need the whole machine.
+//! Verdict   the verdict on a table or figure is the worst verdict on its values, in the order missed,
+//!           conflict, doubtful, fitted, met. A partly fitted figure therefore does not count as met.
 //! Determinism  everything except [`All::measured`] is the same on every machine.
 
 use super::atm_board;
@@ -34,7 +34,7 @@ pub struct Effort {
     pub via_library: via_library::Effort,
     /// The extent of paper \[5\].
     pub osi_board: osi_board::Effort,
-    /// The length of the real-time measurements; `None` skips them.
+    /// How long the real-time measurements take; `None` skips them.
     pub measured: Option<Length>,
 }
 
@@ -43,7 +43,7 @@ pub struct Effort {
 pub enum Length {
     /// Long enough for results that can be quoted.
     Full,
-    /// A few seconds.
+    /// A few seconds, for a quick run.
     Quick,
 }
 
@@ -83,9 +83,9 @@ impl Effort {
     }
 }
 
-/// Progress points of the modelled mechanisms.
+/// The number of progress points for the modelled mechanisms.
 const MECHANISM_POINTS: u64 = 1;
-/// Progress points of the real-time measurements: mechanisms, waiting, file transfer.
+/// The number of progress points for the real-time measurements: mechanisms, waiting, file transfer.
 const MEASURED_POINTS: u64 = 3;
 
 /// The real-time measurements on this machine; no verdict uses them.
@@ -93,7 +93,7 @@ const MEASURED_POINTS: u64 = 3;
 pub struct Measured {
     /// The machine.
     pub environment: Environment,
-    /// Paper \[1\]'s mechanisms, with and without.
+    /// The measurements with and without each of paper \[1\]'s mechanisms.
     pub mechanisms: Vec<mechanisms::Measured>,
     /// Paper \[4\]'s tables 1 and 2, or why they could not be measured.
     pub waiting: Result<via_library::measured::Tables, String>,
@@ -196,11 +196,11 @@ pub struct PaperItem {
     pub paper: &'static str,
     /// The table, figure or section.
     pub place: String,
-    /// The worst verdict; `None` if it was not reproduced at all.
+    /// The worst verdict; `None` if the item was not reproduced at all.
     pub verdict: Option<Verdict>,
     /// The number of values by verdict.
     pub values: Vec<(Verdict, usize)>,
-    /// Why it was not reproduced, or which values were missed.
+    /// Why the item was not reproduced, or which of its values were missed.
     pub note: Option<String>,
 }
 
@@ -213,7 +213,7 @@ const ABSENT: [(&str, &str, &str); 1] = [(
     common map is that of §3.2",
 )];
 
-/// Worst first.
+/// All verdicts, starting with the worst.
 const ORDER: [Verdict; 7] = [
     Verdict::Missed,
     Verdict::Conflict,
@@ -345,7 +345,7 @@ impl All {
     }
 }
 
-/// Prints the summary tables. The detailed tables are printed by the commands of the papers.
+/// Prints the summary tables. The command for each paper prints its detailed tables.
 impl fmt::Display for All {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.headline())?;

@@ -205,7 +205,7 @@ fn lines(report: &Report, figure: &Figure, x: Scale, y: Scale, marks: &[(f64, f6
     Lines { name: format!("{}-{}", report.paper, figure.name), marks: marks.collect(), ..figure.lines(x, y) }
 }
 
-/// Returns the drawings of a report's figures; figures that `known` does not draw get linear axes.
+/// Returns the drawings of a report's figures. Figures that `known` does not draw have linear axes.
 fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> Vec<Block> {
     let plain = |figure: &Figure| {
         let lines = lines(report, figure, Scale::Linear, Scale::Linear, &[]);
@@ -216,7 +216,7 @@ fn figure_blocks(report: &Report, known: impl Fn(&Figure) -> Option<Block>) -> V
 
 fn atm_board(all: &All) -> Section {
     let report = &all.atm_board;
-    // The differences are a few percent, so the axis does not begin at zero; its label says so.
+    // The values differ by only a few percent, so the axis does not begin at zero; its label says so.
     const FROM: Scale = Scale::From(60.0);
     let figures = figure_blocks(report, |figure| {
         let (x, marks, says): (_, &[(f64, f64, &str)], _) = match figure.name {
@@ -279,7 +279,8 @@ fn wide_area(all: &All) -> Section {
     let made = &all.wide_area_atm;
     let report = &made.report;
     let mut figures = Vec::new();
-    // Show the map of kiban at its best after the two maps that it is compared with, before the long one.
+    // Show the map of kiban at its best after the two maps with which it is compared, and before the map of
+    // long messages.
     let (beside, long) = made.maps.split_at(made.maps.len().min(2));
     for map in beside.iter().chain([&all.map_best]).chain(long) {
         let says = match map.name {
@@ -349,7 +350,7 @@ fn drawn(report: &Report, number: usize, made: &sequence::Sequence) -> Sequence 
 fn rdma_nic(all: &All) -> Section {
     let report = &all.rdma_nic.report;
     let figures = figure_blocks(report, |figure| {
-        // The paper's maxima are for long messages.
+        // The maxima that the paper gives are for long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
         let says = "Receiving performs its look-ups for every segment, so throughput dips where a message \
             first needs two. When overlapped, the look-ups cost no time (dashed; many: back-to-back Writes).";

@@ -18,7 +18,7 @@ pub enum Verdict {
     Missed,
     /// The published value is uncertain; its possible readings are shown beside the result.
     Doubtful,
-    /// The paper contradicts itself.
+    /// The paper contradicts itself about the value.
     Conflict,
     /// There is no published value; the result confirms a claim of this project.
     Ours,
@@ -44,7 +44,7 @@ impl Verdict {
     }
 }
 
-/// One published value and the result here.
+/// One published value and kiban's result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The table, figure or section of the paper.
@@ -197,7 +197,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// Returns the relative difference of a value from a published one, as text in percent.
+/// Returns the relative difference between a value and a published one, in percent, as text.
 pub(super) fn off(value: f64, published: f64) -> String {
     format!("{} %", signed((value / published - 1.0) * 100.0))
 }

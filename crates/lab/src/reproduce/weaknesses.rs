@@ -1,7 +1,7 @@
 //! The main weakness of each paper's machine, and the same measurement with today's kiban.
 //!
 //! Method    each weakness is measured in virtual time under the paper's conditions: the same line, hosts,
-//!           clocks or load. [`Weakness::how`] says what kiban does differently.
+//!           clock rates or load. [`Weakness::how`] says what kiban does differently.
 //! Verdict   a weakness counts as gone if the measured value meets [`Weakness::bound`].
 
 use super::flow::{self, Flow, Interval};
@@ -41,9 +41,9 @@ const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 /// Sessions and window of paper \[1\]'s worst point.
 const SESSIONS: usize = 60;
 const WINDOW_BYTES: u32 = 256 << 10;
-/// The least share of a session, in percent of an equal share, that counts as fair.
+/// The minimum share of a session that counts as fair, in percent of an equal share.
 const EVEN_PERCENT: f64 = 90.0;
-/// The least utilization, in percent, that counts as a fully used line.
+/// The minimum utilization of a line that counts as full, in percent.
 const FULL_PERCENT: f64 = 99.0;
 
 /// The results of the additional runs.
@@ -60,9 +60,9 @@ pub(super) fn points() -> u64 {
 }
 
 /// Returns the best TCP settings for the paper's workstations. They are the paper's own, except that a
-/// blocked writer continues as soon as there is any room instead of 5120 bytes. This avoids the deadlock
-/// between the writer and the receiver's delayed acknowledgement. The modern profile also avoids it, but
-/// acknowledges only every second segment, and these buffers hold only two.
+/// blocked writer continues as soon as there is any room, instead of waiting for room for 5120 bytes. This
+/// avoids the deadlock between the writer and the receiver's delayed acknowledgement. The modern profile also
+/// avoids it, but acknowledges only every second segment, and these buffers hold only two.
 pub fn early_wakeup_config() -> tcp::Config {
     tcp::Config {
         send_low_water_bytes: tcp::Config::modern().send_low_water_bytes,
@@ -90,7 +90,7 @@ pub(super) fn make(cell: Duration, interval: Interval, done: &(dyn Fn() + Sync))
     Made { flow, map, line: line.to_vec() }
 }
 
-/// Returns the row whose quantity begins with `what`.
+/// Returns the row whose description of the quantity begins with `what`.
 fn find<'a>(report: &'a Report, what: &str) -> &'a super::Row {
     report.rows.iter().find(|row| row.what.starts_with(what)).expect("the row has this name")
 }

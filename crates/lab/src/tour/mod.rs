@@ -2,7 +2,8 @@
 //!
 //! Purpose   one row per transfer: integrity, goodput in virtual time relative to the line's limit, bytes
 //!           copied, CPU time, elapsed time.
-//! Set-up    that of paper \[1\]: two boards with TCP/IP on board, OC-3c lines, an ATM switch between them.
+//! Set-up    that of paper \[1\]: two boards with TCP/IP on board, OC-3c lines, and an ATM switch between
+//!           them.
 //! Accuracy  virtual-time figures are exact. CPU time is measured on the running machine. The percentage of a
 //!           virtual limit is meaningful only if the simulation ran faster than real time; otherwise the
 //!           table marks it.

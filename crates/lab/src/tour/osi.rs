@@ -24,7 +24,7 @@ use kiban_sim::osi::{Boards, Medium, Peer, Setup};
 use kiban_sim::{Pair, Plan};
 use sha2::{Digest, Sha256};
 
-/// The most bytes of a file that are transferred.
+/// The maximum number of bytes of a file that are transferred.
 pub const PART_BYTES_MAX: u64 = 64 << 20;
 const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 /// The throughput that paper \[5\] reports for such a line, Mbit/s.
@@ -38,8 +38,8 @@ const TPDU_HEADER_BYTES: usize = 3;
 const FRAME_BYTES: usize = 8;
 const LARGE_FDATA_BYTES: usize = 256 << 10;
 const LARGE_TPDU_BYTES: usize = 65_531;
-/// Header bytes in front of a large F-DATA, whose lengths take more octets: FTAM 5, presentation 18, session
-/// 4.
+/// Header bytes in front of a large F-DATA, where length fields take more octets: FTAM 5, presentation 18,
+/// session 4.
 const LARGE_FDATA_HEADER_BYTES: usize = 27;
 
 /// The layers below transport.
@@ -53,7 +53,7 @@ pub enum LowerLayer {
     Loopback,
 }
 
-/// The rows in the order of the table.
+/// The OSI rows in the order of the table.
 pub const TRANSFERS: [LowerLayer; 3] = [LowerLayer::Line, LowerLayer::Tcp, LowerLayer::Loopback];
 
 /// Returns the name of a row.
@@ -72,7 +72,7 @@ fn line_limit_mbps() -> f64 {
     LINE_BITS_PER_SECOND as f64 * FDATA_BYTES as f64 / bytes as f64 / 1e6
 }
 
-/// Copies `contents` between two in-memory filestores and returns the rate in Mbit/s; 0 for an empty file.
+/// Copies `contents` between two in-memory filestores. Returns the rate in Mbit/s, or 0 for an empty file.
 fn disks_mbps(contents: &[u8], path: &Path) -> Result<f64, DiskError> {
     let (mut from, mut to) = (MemoryDisk::new(), MemoryDisk::new());
     from.put(path, contents);
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn a_line_of_two_mbit_per_second_carries_almost_that() {
         let row = run(LowerLayer::Line, &Payload::generated(3_000_000), &mut |_| {}).expect("it ends");
-        // The difference to 100 %: random contents need one inserted zero in 62 bits, and the association
-        // takes some frames.
+        // The difference from 100 % has two causes: random contents need one inserted zero in 62 bits, and
+        // the association takes some frames.
         assert!((97.5..98.5).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((1.98..1.99).contains(&row.limit_mbps), "{row:?}");
     }
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn the_boards_own_tcp_fills_its_line_with_a_file() {
         let row = run(LowerLayer::Tcp, &Payload::generated(8_000_000), &mut |_| {}).expect("it ends");
-        // The difference to 100 % is the association and slow start.
+        // The difference from 100 % is due to the association and slow start.
         assert!((98.0..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
         assert!((3.9..4.2).contains(&row.copies_per_byte.expect("TCP copies")), "{row:?}");
     }

@@ -1,4 +1,5 @@
-//! The RDMA board's rows of the tour: a file by RDMA Write and by RDMA Read, over three lower layers.
+//! The RDMA board's rows of the tour: a file is transferred by RDMA Write and by RDMA Read, over three lower
+//! layers.
 //!
 //! Protocol  blocks of 256 KiB, at most eight outstanding. With Write, the source writes a block into the
 //!           sink's memory and announces it with a Send; with Read, the source announces the block and the
@@ -6,8 +7,8 @@
 //! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
 //!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
 //! Limits    in virtual time, the limit is the payload that the line can carry in frames of these sizes; in
-//!           real time, it is a bare TCP stream measured just before with the same file, hashing at both ends
-//!           and block size.
+//!           real time, it is the rate of a bare TCP stream of the same file, measured just before, with the
+//!           same block size and with hashing at both ends.
 
 use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use crate::limits;
@@ -41,7 +42,8 @@ use std::time::Duration;
 
 /// Bytes of a block.
 const BLOCK_BYTES: usize = 256 << 10;
-/// The most blocks outstanding, and the number of block slots in the memory of each side.
+/// The maximum number of blocks outstanding, which is also the number of block slots in the memory of each
+/// side.
 const BLOCKS: u64 = 8;
 /// Bytes of the message that announces or acknowledges a block; it holds the block's length.
 const WORD_BYTES: usize = 4;
@@ -447,8 +449,8 @@ fn in_virtual_time(
     let (received, last) = (sink.hasher.borrow().clone().finalize(), sink.last_at);
     let boards = boards.map(|number| world.board(number));
     let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
-    // The boards' copy counters contain the copy from host memory into TCP's pages. Add the copy into EFE's
-    // frames and the copy into the receiver's memory.
+    // The boards' copy counters include the copy from host memory into TCP's pages. Add the copy into EFE's
+    // frames, and the copy into the receiver's memory.
     let to_ring = if over == LowerLayer::Efe { total("rdma", "payload_out_bytes") } else { 0 };
     let copied = super::copied(&boards) + to_ring + total("rdma", "placed_bytes");
     Ok(row(&Measured {
@@ -737,7 +739,7 @@ mod tests {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
-            // The least number of copies: from host memory, into cells, out of cells, into host memory. EFE
+            // The minimum number of copies: from host memory, into cells, out of cells, into host memory. EFE
             // needs only the first and the last.
             let least = if over == LowerLayer::Efe { 2.0 } else { 4.0 };
             assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");

@@ -45,7 +45,7 @@ impl Payload {
         Payload::Memory(noise.into())
     }
 
-    /// Opens a file. A file without a length of its own (a pipe, a device) is read to its end into memory.
+    /// Opens a file. A file that has no length (a pipe, a device) is read into memory up to its end.
     ///
     /// # Errors
     /// Returns the error of the operating system, or `IsADirectory`.
@@ -129,7 +129,7 @@ pub struct Row {
     pub virtual_seconds: f64,
     /// Goodput in Mbit/s: the file's bits divided by `virtual_seconds`; `None` for an empty file.
     pub mbps: Option<f64>,
-    /// The most that the line can carry in segments of this size, Mbit/s.
+    /// The highest rate that the line can carry in segments of this size, Mbit/s.
     pub limit_mbps: f64,
     /// `mbps` as a percentage of `limit_mbps`.
     pub limit_percent: Option<f64>,
@@ -402,7 +402,8 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Formats nanoseconds, from 100,000 on in thousands, so that the column stays narrow on slow machines.
+/// Formats nanoseconds. Values from 100,000 on are shown in thousands, so that the column stays narrow on
+/// slow machines.
 fn nanos(nanos: f64) -> String {
     if nanos < 99_999.5 { figure(nanos) } else { format!("{:.0}k", nanos / 1e3) }
 }

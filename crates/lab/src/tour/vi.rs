@@ -16,9 +16,9 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Messages that the sender may have outstanding.
+/// The number of messages that the sender may have outstanding.
 const UNDER_WAY: u64 = 16;
-/// Descriptors that the receiver keeps posted.
+/// The number of descriptors that the receiver keeps posted.
 const POSTED: u64 = 32;
 /// Bytes of the longest packet on the link, header included.
 const PACKET_BYTES: usize = 8248;
@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(row.copies_per_byte, (bytes > 0).then_some(2.0));
         }
         let row = run(&Payload::generated(20_000_000), &mut |_| {}).expect("it ends");
-        // The difference to 100 % is connection set-up and propagation: three times 7 us of 0.2 s.
+        // The difference from 100 % is due to connection set-up and propagation: three times 7 us in 0.2 s.
         assert!((99.9..100.0).contains(&row.limit_percent.expect("bytes arrived")), "{row:?}");
     }
 }

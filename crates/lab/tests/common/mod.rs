@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// Compares with the recorded text; `KIBAN_KEEP_SNAPSHOTS=1` records it.
+/// Compares a text with its recorded snapshot. With `KIBAN_KEEP_SNAPSHOTS=1`, records the text instead.
 pub(crate) fn check(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
     if std::env::var_os("KIBAN_KEEP_SNAPSHOTS").is_some() {

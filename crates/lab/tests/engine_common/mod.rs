@@ -6,17 +6,17 @@ use kiban_lab::engine::{
 };
 use std::sync::Mutex;
 
-/// A question that returns the sum of two parameters and the seed, and fails as a test configures.
+/// A question that returns the sum of two parameters and the seed. A test can make its trials fail.
 pub(crate) struct Toy {
     pub(crate) time: Time,
     pub(crate) parameters: Vec<Parameter>,
     /// The trials that were requested, in order.
     pub(crate) asked: Mutex<Vec<(Point, u64)>>,
-    /// Added to every sum, to simulate another build of the same version.
+    /// An amount that is added to every sum, to simulate another build of the same version.
     pub(crate) build: f64,
-    /// How many trials fail with [`Failure::Lost`], at the start or after `spared` successes.
+    /// The number of trials that fail with [`Failure::Lost`], at the start or after `spared` successes.
     pub(crate) lost: Mutex<u32>,
-    /// How many trials succeed before the failures begin.
+    /// The number of trials that succeed before the failures begin.
     pub(crate) spared: Mutex<u32>,
 }
 

@@ -1,9 +1,9 @@
 //! Delay statistics in bounded memory. The origin of the delays is arbitrary, so only their differences are
 //! meaningful.
 //!
-//! Variation RFC 5481 §4.2, PDV: each delay minus the minimum. IPDV (§4.1) is the difference from the
-//!           previous delay, and jitter (RFC 3550 §6.4.1) is a mean of such differences; neither shows how deep
-//!           a playout buffer has to be.
+//! Variation  RFC 5481 §4.2, PDV: each delay minus the minimum. IPDV (§4.1) is the difference from the
+//!           previous delay, and jitter (RFC 3550 §6.4.1) is a mean of such differences; neither shows how
+//!           deep a playout buffer has to be.
 //! Bound     when more than [`KEPT_MAX`] values are kept, every second one is discarded, and from then on
 //!           every second new value is skipped, so that the sample stays evenly spaced. Minimum and maximum
 //!           are exact.

@@ -1,7 +1,7 @@
 //! What the messages of a mix contain: the request, and the statistics that the server returns
 //! ([`crate::remote::protocol`]).
 //!
-//! Direction data flows only from client to server.
+//! Direction  data flows only from client to server.
 //! Bounds    a request has at most [`FLOWS_MAX`] flows, [`CIRCUITS_MAX`] circuits and [`BULK_MAX`]
 //!           connections.
 

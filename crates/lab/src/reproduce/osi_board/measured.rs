@@ -1,10 +1,10 @@
 //! The OSI board measured on this machine in real time: internal loopback between two in-memory filestores,
 //! without a modelled processor.
 //!
-//! Throughput  bytes of the file divided by the time of the whole job; not doubled, unlike the paper's
-//!           loopback figures. One thread does the work of both ends and of both filestores, each of which
-//!           copies every byte once.
-//! Repeats   the best of several runs counts, because other load can only make a run slower.
+//! Throughput  bytes of the file divided by the time of the whole transfer. Unlike the paper's loopback
+//!           figures, it is not doubled. One thread does the work of both ends and of both filestores, each
+//!           of which copies every byte once.
+//! Repeats   the best of several runs counts, because other load on the machine can only make a run slower.
 //! Shares    the time of each task is measured in a separate run, because reading the clock costs time.
 
 use super::transfer::contents;
@@ -38,17 +38,17 @@ impl Plan {
 pub struct Measured {
     /// Bytes per F-DATA.
     pub fdata_bytes: usize,
-    /// Bytes per TPDU at most.
+    /// The maximum number of bytes per TPDU.
     pub tpdu_bytes: usize,
     /// Bytes of the file.
     pub bytes: usize,
     /// Throughput of the best run, MB/s.
     pub mb_per_second: f64,
-    /// Share of each task in the time, percent, from the host down.
+    /// The share of the time that each task takes, percent, from the host down.
     pub shares: [f64; Task::ALL.len()],
 }
 
-/// F-DATA and TPDU sizes: the paper's two pairs, and one that is suitable for today's machines.
+/// Pairs of F-DATA and TPDU sizes: the paper's two pairs, and one that suits today's machines.
 const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_531)];
 
 /// Measures all pairs of sizes.
@@ -71,7 +71,7 @@ fn one(fdata_bytes: usize, tpdu_bytes: usize, contents: &[u8], repeats: usize) -
     }
 }
 
-/// Runs one transfer; returns its seconds and the ticks of each task at both ends.
+/// Runs one transfer; returns its duration in seconds, and the ticks that each task took at both ends.
 fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
     let mut boards = Boards::new(setup);
     let local = Path::read("file").expect("a name");

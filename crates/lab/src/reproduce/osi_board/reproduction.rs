@@ -1,4 +1,4 @@
-//! The runs of the OSI board, and the comparison with what the paper says of figures 2 and 3.
+//! The runs of the OSI board, and the comparison with what the paper says about figures 2 and 3.
 
 use super::super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use super::measured;
@@ -16,18 +16,18 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Values and statements of the paper.
+/// Values and statements from the paper.
 mod published {
     pub(in crate::reproduce) const LINE_MBPS: f64 = 1.5;
     pub(in crate::reproduce) const LINE_FROM_BYTES: usize = 4000;
     pub(in crate::reproduce) const LOOPBACK_MBPS: f64 = 4.0;
-    /// Lower bound in loopback with TPDUs of at least 512 bytes.
+    /// The lowest throughput in loopback with TPDUs of at least 512 bytes.
     pub(in crate::reproduce) const LOOPBACK_LEAST_MBPS: f64 = 2.5;
     /// The relative tolerance for "about".
     pub(in crate::reproduce) const TOLERANCE: f64 = 0.15;
     /// The relative tolerance within which a rate counts as constant.
     pub(in crate::reproduce) const LEVEL: f64 = 0.05;
-    /// The least coefficient of determination of a nearly linear decrease.
+    /// The minimum coefficient of determination of a nearly linear decrease.
     pub(in crate::reproduce) const STRAIGHT: f64 = 0.99;
 }
 
@@ -35,7 +35,7 @@ const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 const FDATA_QUICK: [usize; 4] = [1000, 2000, 4000, 8000];
 const TPDU: [usize; 5] = [128, 256, 512, 1024, 2048];
-/// The costs per host byte for which the position of the bend is recomputed, nanoseconds.
+/// The costs per host byte for which the position of the curve's bend is recomputed, nanoseconds.
 const HOST_BYTE_NS: [u64; 6] = [0, 125, 250, 375, 500, 625];
 
 /// The extent of a run.
@@ -139,7 +139,7 @@ pub struct Tasks {
     pub fdata_bytes: usize,
     /// Seconds per task, from the host down.
     pub seconds: [f64; Task::ALL.len()],
-    /// Seconds of the whole transfer.
+    /// The duration of the whole transfer, seconds.
     pub took_seconds: f64,
 }
 
@@ -240,7 +240,7 @@ fn is_near(here: f64, published: f64) -> bool {
     (here / published - 1.0).abs() <= published::TOLERANCE
 }
 
-/// Returns the smallest F-DATA size from which on the line's rate equals that of the largest F-DATA.
+/// Returns the smallest F-DATA size from which on the rate on the line equals that with the largest F-DATA.
 fn level_from(rate: impl Fn(usize) -> f64) -> usize {
     let most = rate(8000);
     let level = |bytes: &&usize| rate(**bytes) >= most * (1.0 - published::LEVEL);
@@ -257,7 +257,8 @@ fn straightness(curve: &Curve) -> f64 {
     sum(&|x, y| x * y).powi(2) / (sum(&|x, _| x * x) * sum(&|_, y| y * y))
 }
 
-/// Returns the model with another cost per host byte, and a coding cost that keeps the loopback rate.
+/// Returns the model with another cost per host byte, and with a coding cost that keeps the loopback rate
+/// unchanged.
 fn with_host_byte(nanos: u64) -> Costs {
     let picos = nanos * 1000;
     // For an F-DATA of 8000 bytes, both ends move every byte, and there are four codings or decodings.

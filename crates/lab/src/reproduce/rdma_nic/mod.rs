@@ -1,14 +1,15 @@
-//! Paper \[3\]: the RDMA NIC of 2008: table 1 (latency), table 2 (clocks of a Write), figure 10 (throughput
-//! by size).
+//! Paper \[3\]: the RDMA NIC of 2008: table 1 (latency), table 2 (clock cycles of a Write), figure 10
+//! (throughput by message size).
 //!
-//! Set-up    RDMA Writes between two of kiban's RNIC cores in the paper's segments ([`work`]). The cores log
-//!           their steps, and [`kiban_sim::rnic_clocks`] assigns clock cycles to them.
+//! Set-up    two of kiban's RNIC cores exchange RDMA Writes in segments of the paper's format ([`work`]). The
+//!           cores log their steps, and [`kiban_sim::rnic_clocks`] assigns clock cycles to them.
 //! Fitted    two pauses between segments are fitted to the two maxima of figure 10. All other constants are
 //!           from table 2.
-//! Today     the same blocks and clocks, but pipelined: each block works on the next segment while the
-//!           payload of the current one is transferred.
-//! Units     the paper's MB are MiB; only then do its percentages of 953.6 match 881 and 795.
-//! Not implemented  PCI Express: data are available without delay, as in the paper.
+//! Today     the same blocks with the same clock cycles, but pipelined: each block works on the next segment
+//!           while the payload of the current one is transferred.
+//! Units     the paper's MB are MiB: only with MiB do 881 and 795 match the percentages of 953.6 that it
+//!           gives.
+//! Not implemented  the delay of PCI Express: data are available immediately, as in the paper.
 
 mod reproduction;
 pub mod work;

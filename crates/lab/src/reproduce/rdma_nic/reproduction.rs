@@ -1,4 +1,4 @@
-//! The clocks of the RNIC cores, and the comparison with tables 1 and 2 and figure 10.
+//! The clock cycles of the RNIC cores, and the comparison with tables 1 and 2 and figure 10.
 
 use super::super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use super::work;
@@ -12,7 +12,7 @@ use kiban_sim::rnic_clocks::{
 use serde::Serialize;
 use std::fmt;
 
-/// Values and statements of the paper.
+/// Values and statements from the paper.
 mod published {
     use kiban_rdma::rnic::clocks::Step;
     use kiban_rdma::wire::ddp::TAGGED_BYTES;
@@ -22,14 +22,14 @@ mod published {
     pub(in crate::reproduce) const RECEIVE_MIB: f64 = 795.0;
     pub(in crate::reproduce) const SEND_PERCENT: f64 = 92.4;
     pub(in crate::reproduce) const RECEIVE_PERCENT: f64 = 83.4;
-    /// The relative tolerance of a throughput.
+    /// The relative tolerance for a throughput.
     pub(in crate::reproduce) const TOLERANCE: f64 = 0.01;
     pub(in crate::reproduce) const SEND_FROM_BYTES: usize = 4096;
     pub(in crate::reproduce) const RECEIVE_FROM_BYTES: usize = 1024;
     pub(in crate::reproduce) const DIP_BYTES: usize = 2048;
     pub(in crate::reproduce) const WRITE_NS: u64 = 352;
     pub(in crate::reproduce) const READ_REQUEST_NS: u64 = 168;
-    /// Table 2: module, work, clocks, and the corresponding step of kiban's core. The last row is the
+    /// Table 2: module, work, clock cycles, and the corresponding step of kiban's core. The last row is the
     /// transfer of one word of payload.
     pub(in crate::reproduce) const TABLE_2: [(&str, &str, u64, Step); 16] = [
         ("SQ work manager", "fetch WQE", 3, Step::FetchWqe),
@@ -58,7 +58,7 @@ const SIZES: [usize; 17] =
 /// The percentage of the maximum throughput that counts as close to the maximum.
 const NEAR_PERCENT: u32 = 90;
 
-/// Converts clocks to nanoseconds.
+/// Converts clock cycles to nanoseconds.
 const fn ns(clocks: u64) -> u64 {
     clocks * (1_000_000_000 / CLOCK_HZ)
 }
@@ -70,11 +70,11 @@ pub struct StepRow {
     pub module: &'static str,
     /// The work of the step.
     pub work: &'static str,
-    /// The published clocks.
+    /// The published number of clock cycles.
     pub published: u64,
     /// The positions of this step in a Write of one word, from 1.
     pub places: Vec<usize>,
-    /// The clocks in the model.
+    /// The number of clock cycles in the model.
     pub here: u64,
 }
 
@@ -85,13 +85,14 @@ pub struct Gain {
     pub core: String,
     /// Goodput, MiB/s.
     pub mib_per_second: f64,
-    /// Clocks per segment.
+    /// Clock cycles per segment.
     pub clocks: u64,
-    /// Clocks per segment in which no word is transferred.
+    /// Clock cycles per segment in which no word is transferred.
     pub idle: u64,
     /// Goodput in percent of the limit of the segment format.
     pub of_limit_percent: f64,
-    /// The most words of payload that wait until their memory address is known, if measured.
+    /// The maximum number of payload words that wait until their memory address is known; `None` if it was
+    /// not measured.
     pub stood_words: Option<u64>,
 }
 
@@ -103,7 +104,7 @@ pub struct RdmaNic {
     pub report: Report,
     /// Table 2.
     pub table_2: Vec<StepRow>,
-    /// The gain by pipelining.
+    /// The gain from pipelining.
     pub gains: Vec<Gain>,
 }
 
@@ -116,7 +117,7 @@ enum End {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Core {
-    /// Sequential: one step after another.
+    /// The time if the steps run one after another.
     Of2008,
     Overlapped,
 }
@@ -138,7 +139,8 @@ fn rate(core: Core, end: End, steps: &Steps) -> f64 {
     mib_per_second(moments.bytes, moments.end)
 }
 
-/// Returns the cost of one more full segment of a long message: clocks, idle clocks, waiting words.
+/// Returns the cost of one more full segment of a long message: clock cycles, idle clock cycles, waiting
+/// words.
 fn further(core: Core, end: End) -> (u64, u64, u64) {
     let [fewer, more] = [32, 33].map(|count| moments(core, end, &work::writes(count * PAYLOAD_BYTES, 1)));
     let clocks = more.end - fewer.end;
@@ -336,8 +338,8 @@ fn near_from(curve: &Curve, most: f64, percent: u32) -> usize {
     points.get(below.map_or(0, |at| at + 1)).map_or(0, |(bytes, _)| *bytes)
 }
 
-/// Returns the powers of two at which a curve is lower than at both neighbours by more than the tolerance of
-/// the published figure.
+/// Returns the powers of two at which a curve dips: its value is lower than at both neighbouring powers by
+/// more than the tolerance of the published figure.
 fn dips(curve: &Curve) -> Vec<usize> {
     let points = doublings(curve);
     let lower = |one: f64, other: f64| one < other * (1.0 - published::TOLERANCE);
@@ -505,7 +507,7 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
 // ----------------------------------------------------------------------------------------------------
 
 impl RdmaNic {
-    /// Returns table 2 and the table of gains by pipelining.
+    /// Returns table 2 and the table of the gains from pipelining.
     pub fn tables(&self) -> [Table; 2] {
         [self.steps_table(), self.gains_table()]
     }

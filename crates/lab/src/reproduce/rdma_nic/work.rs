@@ -13,9 +13,9 @@ use kiban_rdma::rnic::{
 use kiban_rdma::wire::ddp::TAGGED_BYTES;
 use kiban_sim::rnic_clocks::{WORD_BYTES, words};
 
-/// Bytes of the longest segment: the EFE's frame (section 6.2.3), a whole number of words.
+/// Bytes of the longest segment: a frame of the EFE (section 6.2.3), which is a whole number of words.
 pub const SEGMENT_BYTES: usize = 1472;
-/// Bytes of payload of the longest segment of a Write. The header of 14 bytes takes two words of the FIFO,
+/// Payload bytes of the longest segment of a Write. The header of 14 bytes takes two words of the FIFO,
 /// because only the last word of a DMA transfer may be partly filled (section 6.2.3).
 pub const PAYLOAD_BYTES: usize = SEGMENT_BYTES - words(TAGGED_BYTES as u32) as usize * WORD_BYTES as usize;
 

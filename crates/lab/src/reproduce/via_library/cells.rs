@@ -21,7 +21,7 @@ pub struct Size {
     pub lost: u64,
     /// CPU use, percent.
     pub cpu_percent: f64,
-    /// How long flow control stopped the sender, percent of the run.
+    /// How long flow control stopped the sender, in percent of the run.
     pub held_percent: f64,
 }
 
@@ -54,12 +54,12 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Returns the packets lost of all sizes.
+    /// Returns the number of packets lost, over all sizes.
     pub fn lost(&self) -> u64 {
         self.sizes.iter().map(|size| size.lost).sum()
     }
 
-    /// Returns the packets sent of all sizes.
+    /// Returns the number of packets sent, over all sizes.
     pub fn packets(&self) -> u64 {
         self.sizes.iter().map(|size| size.packets).sum()
     }
@@ -94,17 +94,17 @@ pub struct Plan {
 /// Packet sizes in KB and the number of packets of each.
 pub(super) type Load = Vec<(u64, u64)>;
 
-/// Returns the smallest size at which a process that polls for `spin` sleeps between two packets. At this
-/// size, the most packets arrive during a stall.
+/// Returns the smallest size at which a process that polls for `spin` sleeps between two packets. Of all
+/// sizes at which it sleeps, this is the one at which most packets arrive during a stall.
 pub(super) fn past_cliff(host: &Host, spin: Duration, sizes_kb: &[u64]) -> Option<u64> {
     sizes_kb.iter().copied().find(|&size| host.gap(size * KB) > host.work + spin)
 }
 
-/// Makes cells on all processors; calls `done` after every size.
+/// Computes cells on all processors; calls `done` after every packet size.
 pub(super) fn make(plans: &[(Plan, Load)], done: &(dyn Fn() + Sync)) -> Vec<Cell> {
     let tasks = plans.iter().enumerate().flat_map(|(at, (_, load))| load.iter().map(move |size| (at, *size)));
     let mut tasks: Vec<(usize, (u64, u64))> = tasks.collect();
-    // Longest tasks first, so that all processors finish at about the same time.
+    // Start with the longest tasks, so that all processors finish at about the same time.
     tasks.sort_by_key(|(at, (kb, packets))| (std::cmp::Reverse(*packets), *at, *kb));
     let (next, made) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

@@ -1,9 +1,10 @@
 //! A model of the receiving host of paper \[4\], with one set of constants for all points.
 //!
-//! Load      packets of one size at constant intervals and a constant byte rate; at most one packet per
-//!           [`Host::gap_min`].
-//! Buffer    receive descriptors, each for a packet of the largest size, because a descriptor of the VI
-//!           Architecture takes one message of any length. A buffer of 7 MB is 106 descriptors.
+//! Load      packets of one size arrive at constant intervals, at the same byte rate for every size, but at
+//!           most one packet per [`Host::gap_min`].
+//! Buffer    the buffer consists of receive descriptors, each for a packet of the largest size, because in
+//!           the VI Architecture a descriptor receives one message of any length. A buffer of 7 MB is 106
+//!           descriptors.
 //! Stalls    delay the wake-up of a sleeping process (see [`STALLS`]); a running process keeps the processor.
 
 use super::super::Constant;
@@ -31,18 +32,18 @@ pub struct Host {
     pub bytes_per_second: u64,
     /// The rate of the link, bytes per second.
     pub link_bytes_per_second: u64,
-    /// The least interval between two packets of the sender.
+    /// The minimum interval between two packets of the sender.
     pub gap_min: Duration,
     /// CPU time of the receiving process per packet.
     pub work: Duration,
     /// The costs of waiting.
     pub costs: Costs,
-    /// The stalls of the process by the operating system.
+    /// The stalls that the operating system causes.
     pub stalls: Vec<Stall>,
 }
 
-/// Frequent stalls of two timer ticks of Linux 2.2 (10 ms each) and some kernel work; rare stalls of three
-/// ticks.
+/// Frequent stalls that last two timer ticks of Linux 2.2 (10 ms each) plus some kernel work, and rare stalls
+/// of three ticks.
 pub const STALLS: [Stall; 2] = [
     Stall {
         when: StallTiming::EveryWaking(1_850),
@@ -91,7 +92,8 @@ impl Host {
         self.stalls.iter().map(|stall| stall.length.max()).max().unwrap_or_default()
     }
 
-    /// Returns whether all packets of the longest stall find descriptors, if all are free when it begins.
+    /// Returns whether there are descriptors for all packets that arrive during the longest stall, if all
+    /// descriptors are free when it begins.
     pub fn fits(&self, packet_bytes: u64, buffer_bytes: u64) -> bool {
         self.gap(packet_bytes) * descriptors(buffer_bytes) as u32 > self.stall_longest() + self.costs.wake
     }
@@ -128,7 +130,7 @@ pub struct Received {
     pub outcome: Outcome,
     /// Packets sent.
     pub packets: u64,
-    /// Packets that did not arrive: lost one by one, or because the connection broke.
+    /// Packets that did not arrive, because they were lost one by one or because the connection broke.
     pub lost: u64,
     /// How long flow control stopped the sender.
     pub held: Duration,

@@ -4,15 +4,15 @@
 //! Set-up    two threads of this process with one VI NIC each, connected by shared memory, unreliable
 //!           delivery; each thread is pinned to a processor of its own, if there are two. The receiver keeps
 //!           64 descriptors posted.
-//! Speed     latency from just before the send is posted until the receiver has the message, and messages per
-//!           second.
+//! Speed     latency, from just before the send is posted until the receiver has the message, and messages
+//!           per second.
 //! CPU       CPU time of the receiving thread divided by wall time. The sender's cost of wake-ups is not
 //!           included.
 //! Loss      messages that found no descriptor. With shared memory, the receiving NIC runs in the receiving
 //!           process. If this process is stalled, messages wait in the ring and then at the sender, and are
 //!           not lost.
-//! Foreign load  CPU use of other processes; it increases latency and reduces the CPU use of a polling
-//!           receiver.
+//! Foreign load  CPU use by other processes, which increases latency and reduces the CPU use of a polling
+//!               receiver.
 //! Limits    this is a measurement, not a test: nothing is asserted, and the environment is printed with it.
 
 use crate::Table;
@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// If nothing arrives for this time, the sender has finished.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// Intervals between messages: close together, far apart.
+/// The intervals between messages: one for messages close together, one for messages far apart.
 const GAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
 /// One row of the tables.
@@ -225,7 +225,7 @@ fn one(wait: Wait, gap: Duration, length: Duration, cpus: &[usize]) -> Result<Me
 }
 
 impl Tables {
-    /// Returns the two tables.
+    /// Returns tables 1 and 2.
     pub fn tables(&self) -> [Table; 2] {
         let of = |title: &str, far: bool, said: [&str; 2]| {
             let mut table = Table::new(title)

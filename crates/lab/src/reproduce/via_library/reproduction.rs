@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// Values and statements of the paper.
+/// Values and statements from the paper.
 mod published {
     /// Polling time in us, CPU use in percent.
     pub(in crate::reproduce) const CPU_AT_50: [(u64, f64); 3] = [(100, 25.0), (140, 31.0), (300, 50.0)];
@@ -34,9 +34,9 @@ mod published {
     pub(in crate::reproduce) const LOSS_FACTOR: f64 = 2.0;
 }
 
-/// The polling times of the runs with less than 100 us, us.
+/// The polling times below 100 us for which runs are made, us.
 const SHORT_SPINS: [u64; 4] = [0, 20, 50, 90];
-/// How long the reliable levels wait for a descriptor: longer than any stall.
+/// How long the reliable levels wait for a descriptor, which is longer than any stall.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 const fn hybrid(spin_us: u64) -> Wait {
@@ -48,9 +48,9 @@ const fn hybrid(spin_us: u64) -> Wait {
 pub struct Effort {
     /// Packet sizes, KB, in ascending order.
     pub sizes_kb: Vec<u64>,
-    /// Packets of each size.
+    /// The number of packets of each size.
     pub packets: u64,
-    /// Packets of the smallest size at which a fixed policy sleeps.
+    /// The number of packets of the smallest size at which a policy with a fixed polling time sleeps.
     pub packets_past_cliff: u64,
 }
 
@@ -61,21 +61,21 @@ impl Effort {
         Effort { sizes_kb, packets: 1_000_000, packets_past_cliff: 30_000_000 }
     }
 
-    /// Returns an extent of fewer sizes and packets that still shows the losses of every cell.
+    /// Returns an extent with fewer sizes and packets, which still shows the losses of every cell.
     pub fn quick() -> Effort {
         let sizes_kb = vec![1, 5, 8, 9, 10, 12, 13, 14, 15, 16, 18, 20, 25, 30, 40, 50, 65];
         Effort { sizes_kb, packets: 100_000, packets_past_cliff: 15_000_000 }
     }
 
-    /// Returns the packets of a cell whose policy polls for a fixed time.
+    /// Returns the numbers of packets in a cell whose policy polls for a fixed time.
     fn load(&self, host: &Host, spin: Duration) -> Load {
         let cliff = past_cliff(host, spin, &self.sizes_kb);
         let packets = |size| if Some(size) == cliff { self.packets_past_cliff } else { self.packets };
         self.sizes_kb.iter().map(|&size| (size, packets(size))).collect()
     }
 
-    /// Returns the packets of a cell with the adaptive policy: fewer, because there are more stalls
-    /// ([`often_stalled`]).
+    /// Returns the numbers of packets in a cell with the adaptive policy. Fewer packets suffice, because
+    /// there are more stalls ([`often_stalled`]).
     fn even(&self) -> Load {
         self.sizes_kb.iter().map(|&size| (size, (self.packets / 5).max(100_000))).collect()
     }
@@ -100,7 +100,7 @@ impl Effort {
         plans
     }
 
-    /// Returns the number of packet sizes of all cells, for a progress bar.
+    /// Returns the number of packet sizes in all cells, for a progress bar.
     pub fn points(&self) -> u64 {
         self.plans().iter().map(|(_, load)| load.len() as u64).sum()
     }
@@ -114,8 +114,8 @@ fn often_stalled() -> Host {
     Host { stalls: vec![Stall { when: often.when, ..seldom }], ..Host::of_2000() }
 }
 
-/// Returns the paper's host with stalls of running processes as well: as many per second as a process has
-/// that sleeps for every packet of 12 KB.
+/// Returns the paper's host, but with stalls of running processes as well. There are as many per second as
+/// for a process that sleeps before every packet of 12 KB.
 fn running_stalled() -> Host {
     let host = Host::of_2000();
     let often = Stall { when: StallTiming::Running { mean: Duration::from_millis(700) }, ..STALLS[0] };
@@ -148,7 +148,7 @@ pub struct ViaLibrary {
     pub adaptive: Vec<Cell>,
 }
 
-/// Runs all experiments; calls `done` after every size of a cell.
+/// Runs all experiments; calls `done` after every packet size of a cell.
 pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
     let mut cells = cells::make(&effort.plans(), done).into_iter();
     let table_3: Vec<Cell> = cells.by_ref().take(published::TABLE_3.len()).collect();
@@ -204,7 +204,7 @@ impl fmt::Display for ViaLibrary {
 const CLOSE_KB: u64 = 1;
 /// The packet size at which the next packet arrives long after the previous one has been processed, KB.
 const APART_KB: u64 = 50;
-/// A packet is slow if it waits for more than this part of the interval between packets.
+/// A packet is slow if it waits for more than this fraction of the interval between packets.
 const SLOW_PART: f64 = 0.1;
 /// The highest CPU use that counts as low, percent.
 const LOW_CPU_PERCENT: f64 = 25.0;
@@ -438,7 +438,7 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
     ]
 }
 
-/// Returns the least number of descriptors with which no packet is lost.
+/// Returns the minimum number of descriptors with which no packet is lost.
 fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
     let loses = |descriptors: usize| {
         host.receive(wait, Level::Unreliable, descriptors, packet_bytes, 40_000).lost > 0
@@ -454,7 +454,7 @@ fn needed(host: &Host, wait: Wait, packet_bytes: u64) -> usize {
     enough
 }
 
-/// Checks the laws of section 4.4.
+/// Checks the laws in section 4.4 of the paper.
 fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
     let longest = |most| vec![Stall { when: STALLS[0].when, length: StallLength::Fixed(most) }];
     let stalled = Host { stalls: longest(host.stall_longest()), ..host.clone() };

@@ -1,9 +1,9 @@
 //! A model of two workstations of 1995 and the ATM line between them, in virtual time.
 //!
-//! Purpose   the throughput that an application sees if every call and every segment costs CPU time.
+//! Purpose   compute the throughput that an application sees if every call and every segment costs CPU time.
 //! Boards    one unmodified kiban board per workstation; this module only decides when they are called.
-//! Processor one per host, without preemption. Received packets have priority, then timers, then the process.
-//!           A task's segments leave one by one, each after its CPU time has passed.
+//! Processor  one per host, without preemption. Received packets have priority, then timers, then the
+//!           process. A task's segments leave one by one, each after its CPU time has passed.
 //! Line      a frame occupies the OC-3c line for the time of its cells, then takes the propagation delay.
 //! Process   the writer writes messages of one length without pause; the reader reads whatever has arrived
 //!           (netperf, one-way stream).
@@ -44,8 +44,8 @@ pub struct HostCosts {
     pub wake: Duration,
 }
 
-/// A workstation of paper \[2\] (SPARCstation 20 and similar). Receiving costs more than sending, so that a
-/// writer fills its buffer before the first acknowledgement arrives.
+/// A workstation of paper \[2\] (SPARCstation 20 and similar). Receiving costs more than sending, so a writer
+/// fills its buffer before the first acknowledgement arrives.
 pub const WORKSTATION_1995: HostCosts = HostCosts {
     call: Duration::from_micros(60),
     copy_byte_ps: 20_000,

@@ -15,11 +15,11 @@ use std::time::Duration;
 pub struct Cell {
     /// Goodput, Mbit/s.
     pub mbps: f64,
-    /// Delayed acknowledgements of the reader's host per second.
+    /// Delayed acknowledgements that the reader's host sent per second.
     pub waits_per_second: f64,
 }
 
-/// A map: a cell for every buffer and message.
+/// A map, with a cell for every combination of buffer size and message length.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Map {
     /// Its name, usable as a file name.
@@ -30,11 +30,11 @@ pub struct Map {
     pub messages: Vec<usize>,
     /// Socket buffer sizes, bytes, for sending and receiving.
     pub buffers: Vec<u32>,
-    /// Rows of buffers, columns of messages.
+    /// Cells, in one row per buffer size and one column per message length.
     pub cells: Vec<Vec<Cell>>,
 }
 
-/// The least rate that the paper calls usual, Mbit/s.
+/// The lowest rate that the paper calls usual, Mbit/s.
 pub(crate) const USUAL_MBPS: f64 = 40.0;
 /// Below this rate the throughput of a cell has collapsed, Mbit/s.
 pub(crate) const SLOW_MBPS: f64 = 10.0;
@@ -42,7 +42,7 @@ pub(crate) const SLOW_MBPS: f64 = 10.0;
 pub(crate) const REGION_BUFFERS: std::ops::RangeInclusive<u32> = 2000..=9000;
 /// Message lengths of the slow region, bytes.
 pub(crate) const REGION_MESSAGES: std::ops::RangeInclusive<usize> = 2000..=4500;
-/// Shade characters by rate, the fastest first.
+/// Shade characters by rate, starting with the highest rate.
 const SHADES: [(f64, char); 5] = [(USUAL_MBPS, '█'), (20.0, '▓'), (SLOW_MBPS, '▒'), (2.6, '░'), (0.0, '·')];
 
 /// Returns the experiment of one cell.
@@ -175,7 +175,7 @@ impl Map {
         let rates = |row: &[Cell]| row.iter().map(|cell| Some(cell.mbps)).collect::<Vec<_>>();
         let cells: Vec<Vec<Option<f64>>> = self.cells.iter().map(|row| rates(row)).collect();
         let outline = columns.zip(rows).map(|(columns, rows)| Outline { columns, rows, name });
-        // A map of many message lengths is transposed.
+        // A map with many message lengths is transposed.
         let (axes, cells, outline) = if long {
             let [x, y] = axes;
             let turned =
@@ -216,7 +216,8 @@ impl Map {
     }
 }
 
-/// Prints the map as a text table with shades. A map of too many message lengths for one line is transposed.
+/// Prints the map as a text table with shades. A map with too many message lengths for one line is
+/// transposed.
 impl std::fmt::Display for Map {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (sheet, places) = if self.messages.len() > heat::COLUMNS_MAX {

@@ -1,4 +1,4 @@
-//! The runs over the wide area, and the comparison with table 1 and the throughput map.
+//! The runs of the wide-area network, and the comparison with table 1 and the throughput map.
 
 use super::super::{Constant, Report, Row, Verdict, off};
 use super::delay;
@@ -55,10 +55,10 @@ const LONG_MESSAGES: [usize; 33] = [
 const LONG_BUFFERS: [u32; 7] = [4000, 8000, 12_000, 16_000, 20_000, 24_000, 30_000];
 /// The buffer size at which the sawtooth over the message length is evaluated.
 const SAWTOOTH_BUFFER: u32 = 16_000;
-/// The MTU of 9180 bytes without headers.
+/// The MTU of 9180 bytes minus headers.
 const MSS: usize = 9140;
 
-/// Values and statements of the paper.
+/// Values and statements from the paper.
 mod published {
     /// Site, round-trip time and one-way delay in milliseconds.
     pub(in crate::reproduce) const PINGS: [(&str, u32, u32); 6] = [
@@ -215,7 +215,8 @@ fn distances() -> Vec<Row> {
 // ---- The map
 // ---------------------------------------------------------------------------------------------------------
 
-/// Counts the cells whose position matches `place`: those whose rate matches `rate`, and all of them.
+/// Returns two numbers of cells: those whose position matches `place` and whose rate matches `rate`, and all
+/// whose position matches `place`.
 fn count(map: &Map, place: impl Fn(u32, usize) -> bool, rate: impl Fn(f64) -> bool) -> (usize, usize) {
     let inside: Vec<_> = map.iter().filter(|(buffer, message, _)| place(*buffer, *message)).collect();
     (inside.iter().filter(|(_, _, cell)| rate(cell.mbps)).count(), inside.len())

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// An acknowledgement that follows the previous packet by at least this time was sent by the delayed-ACK
 /// timer.
 const STALL: Duration = Duration::from_millis(20);
-/// The most lines of a sequence that are shown.
+/// The maximum number of lines of a sequence that are shown.
 const LINES: usize = 14;
 
 /// One line of a sequence.
@@ -37,7 +37,7 @@ pub struct Sequence {
     pub mbps: f64,
     /// Shortest and longest stall, ms: the time from the previous packet to a delayed acknowledgement.
     pub stall_ms: Option<(f64, f64)>,
-    /// The longest time from the previous packet to an acknowledgement, without stalls, ms.
+    /// The longest time from the previous packet to an acknowledgement, excluding stalls, ms.
     pub answer_ms_max: f64,
     /// Segments between two stalls.
     pub segments_between_stalls: Option<usize>,

@@ -21,14 +21,14 @@ const SCENE_S: f64 = 4.0;
 const AUDIO_LINE_MBPS: f64 = 14.0 * 424.0 * 50.0 * 1e-6;
 /// The flows whose loss is drawn.
 const KINDS: [&str; 3] = ["mpeg2", "jpeg", "audio"];
-/// The policer's tolerances of the runs in which pictures are sent at line rate, microseconds.
+/// The policer's tolerances in the runs that send pictures at line rate, microseconds.
 const TOLERANCES_US: [f64; 4] = [100.0, 500.0, 1000.0, 2000.0];
 
 /// Values of the paper, Mbit/s.
 mod published {
     pub(super) const MPEG2: f64 = 7.1;
     pub(super) const AUDIO: f64 = 0.3;
-    /// The lowest rate (four pictures in one) and the highest rate (one picture).
+    /// The lowest rate (of four pictures combined into one) and the highest rate (of one full picture).
     pub(super) const PICTURES: (f64, f64) = (0.4, 5.5);
     pub(super) const TO_MUSASHINO: (f64, f64) = (8.7, 13.0);
     pub(super) const TO_WASEDA: (f64, f64) = (0.4, 2.3);
@@ -260,7 +260,7 @@ fn sums(series: &Outcome) -> Vec<Row> {
     // Compute the possible range of the sum of the flows; a series of one minute need not reach its ends.
     let others = mpeg2(false, Fec::Short) * 1e-6 + AUDIO_LINE_MBPS;
     let parts = (others + published::PICTURES.0, others + published::PICTURES.1);
-    // The paper gives the upper end of the range without decimals.
+    // The paper gives the upper end of the range as a whole number.
     let (least, most) = published::TO_MUSASHINO;
     let near = parts.0 <= least && (parts.1 - most).abs() < 0.5;
     vec![
@@ -431,7 +431,7 @@ fn losses(name: &'static str, title: &str, x: &'static str, points: &[Point]) ->
     Figure { name, title: title.to_owned(), x, y: "percent lost", curves }
 }
 
-/// Draws the share of damaged pictures over the share of lost cells.
+/// Draws the fraction of damaged pictures as a function of the fraction of lost cells.
 fn cells_and_pictures(points: &[Point]) -> Figure {
     let curve = |name: &str| Curve {
         name: name.to_owned(),
