@@ -1,15 +1,16 @@
 //! TCP against the limit of the line, in virtual time.
 //!
 //! Claim     the results of paper \[1\] (figures 6 and 7), without losses in the boards. With a window of 48
-//!           KB or more, one session reaches 99.8 % of the rate that cell and packet headers leave (the
-//!           paper: 133.4 of 134.58 Mbit/s at 256 KB). Up to sixty sessions together reach 99 % of it, and
-//!           each session gets at least nine tenths of an equal share.
+//!           KB or more, one session reaches 99.8 % of the rate that cell and packet headers leave; the
+//!           paper's board reached 133.4 of 134.58 Mbit/s at 256 KB. Up to sixty sessions together reach 99 %
+//!           of this rate, and each session gets at least nine tenths of an equal share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
-//! Set-up    two boards, a switch, 100 m of line each (figure 5); payloads of 8192 bytes, 8 MB of memory in
-//!           each direction.
-//! Counted   payload bytes read by the receiving program. For one session: from its first byte to its last.
-//!           For many sessions: while all are active, that is, from when the last session has received its
-//!           first half megabyte (or twice its window) until the first session has received everything.
+//! Set-up    two boards and a switch, with 100 m of line to each board (figure 5); payloads of 8192 bytes; 8
+//!           MB of memory in each direction.
+//! Counted   payload bytes read by the receiving program. One session is measured from its first byte to its
+//!           last. Many sessions are measured while all of them are active: from the time when the last
+//!           session has received its first half megabyte (or twice its window) until the first session has
+//!           received everything.
 //! Exact     virtual time has no noise: each run is made once, and the same seed gives the same results on
 //!           any machine.
 
@@ -22,13 +23,13 @@ use kiban_sim::Plan;
 const ONE_WINDOWS_KIB: [u32; 8] = [8, 16, 24, 32, 48, 64, 128, 256];
 const MANY_WINDOWS_KIB: [u32; 4] = [16, 24, 48, 256];
 const MANY_SESSIONS: [usize; 6] = [2, 5, 10, 15, 30, 60];
-/// From this window on, one session has a target.
+/// The smallest window at which one session has a target.
 const ONE_TARGET_FROM_KIB: u32 = 48;
 const ONE_TARGET_PERCENT: f64 = 99.8;
 const MANY_TARGET_PERCENT: f64 = 99.0;
 const SHARE_TARGET: f64 = 0.9;
 
-/// Returns the rate of a direction between two times, Mbit/s.
+/// Returns the rate in one direction between two times, Mbit/s.
 fn mbit_per_second(bytes: u64, from: Instant, to: Instant) -> f64 {
     bytes as f64 * 8.0 / to.since(from).as_secs_f64() / 1e6
 }
@@ -37,8 +38,8 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// Runs one session in each direction that `sessions` selects, one direction alone or both at the same time.
-/// Returns percent of the limit, by direction.
+/// Runs one session in each direction that `sessions` selects: in one direction alone, or in both at the same
+/// time. Returns the throughput of each direction in percent of the limit.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();
@@ -57,7 +58,7 @@ fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     marks.map(|mark| mark.map(|(first, from, to)| percent(mbit_per_second(bytes - first, from, to))))
 }
 
-/// The throughput of many sessions while all are active.
+/// The throughput of many sessions while all of them are active.
 struct Together {
     percent: f64,
     /// The smallest and the largest share of a session; 1 is an equal share.

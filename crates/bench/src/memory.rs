@@ -1,16 +1,16 @@
 //! Packet memory compared with a cyclic ring of clusters and with the global allocator.
 //!
-//! Claim     pages that are shared by reference, can be cut anywhere and are freed by any holder cost at most
-//!           twice as much as paper \[1\]'s clusters, which have none of these features.
+//! Claim     pages that are shared by reference, that can be cut anywhere and that any holder can free cost
+//!           at most twice as much as paper \[1\]'s clusters, which have none of these features.
 //! Ring      [`Ring`]: clusters prepared in advance, each a pointer to a header and several to content pages,
-//!           taken in cyclic order and freed as a whole. A cluster that is still in use when its turn comes
+//!           taken in cyclic order and freed as a whole. If a cluster is still in use when its turn comes, it
 //!           is not taken.
 //! Vec       a header and pages of the same sizes from the global allocator, freed after each use.
-//! Rounds    a burst of frames is allocated, then all of it is released, so that the ring and the pools stay
-//!           in the cache equally.
-//! Fair      appended payload is only 64 bytes per page, so that memory is measured and not copying; pools
-//!           and ring compute the checksum while they copy, as paper \[1\]'s board did, `Vec` only copies.
-//!           Each side also counts and checks what it takes.
+//! Rounds    a burst of frames is allocated, and then the whole burst is released, so that the ring and the
+//!           pools stay in the cache to the same extent.
+//! Fair      only 64 bytes of payload are appended per page, so that memory management is measured and not
+//!           copying. Pools and ring compute the checksum while they copy, as paper \[1\]'s board did; `Vec`
+//!           only copies. Each side also counts and checks the memory that it takes.
 
 use kiban_base::{Page, PagePool, Pdu, PduPool, Slice, Sum, copy_and_sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -19,12 +19,12 @@ use std::hint::black_box;
 const PAGE_BYTES: usize = 4096;
 /// The number of frames that are allocated before all of them are released.
 const BURST: usize = 32;
-/// The capacity of ring and pools.
+/// The capacity of the ring and of the pools.
 const CAPACITY: usize = 256;
-/// Pages of a cluster, for a payload of 8192 bytes.
+/// The number of pages in a cluster, for a payload of 8192 bytes.
 const CLUSTER_PAGES: usize = 2;
 const HEADER_BYTES: usize = 128;
-/// A short payload, so that the row measures memory and not copying.
+/// A short payload, so that the row measures memory management and not copying.
 const SHORT_BYTES: usize = 64;
 
 /// A simple implementation of figure 3 of paper \[1\]: header memory, content memory, and clusters that point

@@ -1,4 +1,4 @@
-//! The data that is copied and sent.
+//! The data that the benchmarks copy and send.
 
 /// Returns bytes that differ from position to position and from seed to seed.
 pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {

@@ -1,18 +1,18 @@
 //! FTAM over TCP sockets, compared with the sockets alone.
 //!
-//! Claim     a file passes seven layers at the speed of copying, and an association is established
-//!           immediately.
-//! Sides     put and get of an FTAM-3 file between two in-memory directories are compared with a bare stream
-//!           of the same length, in writes of the data element's size; ACSE associations are compared with a
-//!           bare connection with the same number of round trips.
+//! Claim     a file passes through seven layers at the speed of copying, and an association is established
+//!           without noticeable delay.
+//! Sides     putting and getting an FTAM-3 file between two in-memory directories is compared with a bare
+//!           stream of the same length, in writes of the data element's size. ACSE associations are compared
+//!           with a bare connection with the same number of round trips.
 //! Fair      on both sides of a comparison, each end is a thread of this process. The bare stream's bytes
 //!           come from memory and are discarded; FTAM reads them from a file and writes them to another. A
 //!           transfer is measured from the request to its confirmation, including opening, closing and the
-//!           rename; the reader of the bare stream confirms with a byte.
-//! Policy    data must reach the disk before a put is confirmed (`fsync` at the end), which costs little in
+//!           final rename. The reader of the bare stream confirms with a byte.
+//! Policy    data must reach the disk before a put is confirmed (by `fsync` at the end); this costs little in
 //!           an in-memory file system.
-//! Target    a fixed rate, or 0.6 of the bare stream's rate if that is lower on the machine; the bare stream
-//!           is measured first.
+//! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
+//!           is therefore measured first.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
@@ -74,7 +74,7 @@ fn thread_of_its_own() -> Runtime {
     builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
 }
 
-/// Two directories: the filestore's, and the initiator's, which contains the file.
+/// Two directories: that of the filestore, and that of the initiator, which contains the file.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -304,7 +304,7 @@ fn answer_associations() -> SocketAddr {
     address
 }
 
-/// Answers every byte with a byte, in a thread; returns the address.
+/// Replies to every byte with a byte, in a thread; returns the address.
 fn answer_bytes() -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
     let address = listener.local_addr().expect("it is bound");

@@ -4,8 +4,10 @@
 //!           while an OC-12c carries 0.6 Gbit/s.
 //! Work      frames of 8240 bytes (paper \[1\]: 8192 bytes of payload behind LLC/SNAP, IP and TCP headers)
 //!           are segmented into 172 cells with CRC-32 and header error control, interleaved cell by cell over
-//!           the circuits; then the cells are reassembled: HEC, circuit, Internet checksum, CRC-32, length.
-//! Counted   bytes of frames, once for both steps together, per CPU time of one thread.
+//!           the circuits; then the cells are reassembled, with checks of HEC, circuit, Internet checksum,
+//!           CRC-32 and length.
+//! Counted   bytes of frames per CPU time of one thread. Each byte counts once, for segmentation and
+//!           reassembly together.
 //! Checked   outside the sample: every frame of a burst arrives unchanged, with the correct checksum.
 
 use kiban_atm::wire::atm::{Interface, Vc};

@@ -3,12 +3,12 @@
 //! Claim     the checksum is computed while bytes are copied (paper \[1\]: during the DMA), so it must cost
 //!           little more than copying.
 //! Sides     [`copy_and_sum`] and `copy_from_slice` (the C library's memcpy), over the same buffers.
-//! Fair      source and target begin on a page boundary for both; consecutive blocks cover a working set,
-//!           half source, half target; a sample lasts hundreds of milliseconds, so every block has been
-//!           touched many times.
+//! Fair      on both sides, source and target begin on a page boundary. Consecutive blocks cover a working
+//!           set, half of which is source and half target. A sample lasts hundreds of milliseconds, so every
+//!           block is touched many times.
 //! Sets      256 KiB fit in a second-level cache; 8 MiB fit only in the third-level cache, where memory
 //!           latency hides more of the additions.
-//! Left out  main memory: packets never reach it if their pages are reused quickly.
+//! Left out  main memory, because packets never reach it if their pages are reused quickly.
 
 use kiban_base::copy_and_sum;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};

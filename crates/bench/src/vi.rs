@@ -1,10 +1,10 @@
-//! VI through shared memory: two NICs on a core each, both polling.
+//! VI through shared memory: two NICs, each polling on a core of its own.
 //!
-//! Claim     a message between two processes costs little more than the cache lines that it moves: no system
-//!           call, one copy into the shared ring and one out of it.
-//! Sides     a round trip of 8 bytes is compared with one over a bare ring of cache lines. A stream of 64 KiB
-//!           messages is compared with `memcpy` of 64 KiB blocks on one core; so is a bare ring that is
-//!           filled and emptied by `memcpy`.
+//! Claim     a message between two processes costs little more than the cache lines that it moves: it takes
+//!           no system call, one copy into the shared ring, and one copy out of it.
+//! Sides     a round trip of 8 bytes is compared with a round trip over a bare ring of cache lines. A stream
+//!           of 64 KiB messages is compared with `memcpy` of 64 KiB blocks on one core. A bare ring that is
+//!           filled and emptied by `memcpy` is compared with the same `memcpy`.
 //! Fair      the peer is a thread with a NIC of its own. Everything between the NICs passes through the
 //!           memfd, as between processes. Both sides poll, pinned to different CPUs. Round trips use reliable
 //!           delivery, like the paper's cLAN; the stream uses reliable reception, which stops the sender
@@ -26,10 +26,10 @@ const BLOCK_BYTES: usize = 64 << 10;
 const BLOCKS: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the peer does: return every message, discard messages, or sleep.
+/// The task of the peer: to return every message, to discard messages, or to sleep.
 const ECHO: u8 = 0;
 const SINK: u8 = 1;
-/// It sleeps until a message arrives.
+/// The peer sleeps until a message arrives.
 const SLEEP: u8 = 2;
 
 struct End {

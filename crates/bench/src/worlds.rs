@@ -1,4 +1,4 @@
-//! Helpers of the benchmarks in virtual time: sessions from one board to the other, whose bytes are checked
+//! Helpers for the benchmarks in virtual time: sessions from one board to the other, whose bytes are checked
 //! and counted.
 
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
@@ -19,7 +19,7 @@ pub(crate) type Tally = Rc<RefCell<Vec<u64>>>;
 /// Two boards with sessions that are about to start.
 pub(crate) struct Transfer {
     pub(crate) pair: Pair,
-    /// By direction: from board 0, from board 1.
+    /// For each direction: from board 0, and from board 1.
     pub(crate) tallies: [Tally; 2],
 }
 

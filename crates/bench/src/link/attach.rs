@@ -1,10 +1,11 @@
-//! A program attached to the board through shared memory, instead of the board's own application.
+//! Measures a program that is attached to the board through shared memory, instead of the board's own
+//! application.
 //!
 //! Echo      64 bytes go to the board's own echo service and back, one message at a time. The program polls
 //!           until the reply arrives, and so does the board.
 //! Transfer  the same kernel peer, board and device as in the other rows, but the attached program reads and
-//!           writes. It shares the kernel peer's CPU: with whole segments, peer, board and program would need
-//!           three CPUs, but there are two; with single packets, the board's CPU is the busy one.
+//!           writes. It shares the kernel peer's CPU. With whole segments, peer, board and program would need
+//!           three CPUs, but there are only two; with single packets, the board's CPU is the bottleneck.
 //! Thread    the program is a thread of this process, but it and the board map the shared memory separately,
 //!           as two processes would.
 
@@ -30,14 +31,15 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 /// The port of the echo service.
 const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
-/// Echoes before the measurement.
+/// The number of echoes before the measurement.
 const WARM_UP: u32 = 1000;
-/// The size of a pipe between board and program: large, so that the two switch on a CPU less often.
+/// The size of a pipe between board and program. It is large, so that a CPU that both share switches between
+/// them less often.
 const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program poll before they sleep.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// Which program reads or writes: the board's own application, or the attached program.
+/// The program that reads or writes: the board's own application, or the attached program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Own,
@@ -109,7 +111,7 @@ fn with_board<T: Send>(
     done.expect("it worked before")
 }
 
-/// Runs a program's runtime on the CPU of its thread.
+/// Runs the runtime of an attached program on the CPU of the current thread.
 fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -118,7 +120,7 @@ fn attached<T>(door: &Path, work: impl AsyncFnOnce(Attachment) -> T) -> T {
     })
 }
 
-/// Returns the duration of an echo, microseconds.
+/// Returns the round-trip time of an echo, microseconds.
 pub(super) fn echo(cpus: [usize; 2], rounds: u32) -> f64 {
     let device = Device { mtu_bytes: 1500, whole: true };
     with_board(device, None, Wait::Hybrid { spin: SPIN }, cpus, |door| {

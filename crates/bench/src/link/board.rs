@@ -92,8 +92,8 @@ pub(super) fn config(device: Device) -> BoardConfig {
     let mss = device.mss() as u16;
     BoardConfig {
         memory: MemoryConfig {
-            // A whole segment occupies four or five pages. With larger pages, the system gathers and scatters
-            // fewer pieces.
+            // A whole segment occupies four or five pages. The larger the pages, the fewer pieces the system
+            // has to gather and scatter.
             page_bytes: 16 << 10,
             transmit_bytes: 16 << 20,
             receive_bytes: 32 << 20,
@@ -136,7 +136,7 @@ pub(super) fn run(
     driver.attach_packets(0, Box::new(link));
     let number = driver.add(Box::new(Application::new(direction, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
-    // The end of the kernel's side does not wake the driver, so check for it every few milliseconds.
+    // The driver is not woken when the kernel's side ends, so check for that every few milliseconds.
     while !over() {
         let soon = clock.now() + Duration::from_millis(5);
         driver.run(&mut waiting, soon, |_| over());

@@ -1,10 +1,10 @@
-//! Two boards that exchange ATM cells in UDP datagrams: how many cells per second one core carries in each
-//! direction if it runs both boards.
+//! Two boards that exchange ATM cells in UDP datagrams: measures how many cells per second one core carries
+//! in each direction if it runs both boards.
 //!
 //! Traffic   a TCP stream in each direction, so that every cell carries payload that is segmented, sent
 //!           through the system's UDP, reassembled and checked.
 //! Core      both boards share one pinned thread; the system's work for their sockets runs on the same core.
-//! Line      a multiple of OC-3c's rate, so that the core is the limit, not the line.
+//! Line      a multiple of the rate of an OC-3c, so that the core is the limit and not the line.
 //! Counted   cells that arrive at each board in an interval; the result is the lower rate of the two
 //!           directions.
 

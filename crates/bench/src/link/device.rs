@@ -1,5 +1,5 @@
-//! The TUN device between the kernel and the board or stub behind it, and the counting of the bytes that
-//! cross it.
+//! The TUN device between the kernel and the board or stub behind it, and counters of the bytes that cross
+//! it.
 
 use kiban_base::Instant;
 use kiban_link::frames::tun::{TunLink, TunMode};
@@ -9,12 +9,12 @@ use std::net::IpAddr;
 /// The kernel's address, and the address of the board or stub behind the device.
 pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
 pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
-/// The ports of the board or stub: bytes sent to the first are received; a connection to the second receives
-/// bytes.
+/// The ports of the board or stub: it receives bytes on connections to the first, and sends bytes on
+/// connections to the second.
 pub(super) const SINK: u16 = 9;
 pub(super) const SOURCE: u16 = 19;
 pub(super) const DEVICE: &str = "kiban0";
-/// Bytes that an application reads or writes at a time.
+/// The number of bytes that an application reads or writes at a time.
 pub(super) const BUFFER_BYTES: usize = 256 << 10;
 
 /// The direction of the payload, as seen by the board or stub behind the device.
@@ -70,7 +70,7 @@ pub(super) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> +
     })
 }
 
-/// Opens the device in the namespace of this thread.
+/// Opens the device in this thread's namespace.
 pub(super) fn open(device: Device) -> std::io::Result<TunLink> {
     let mut link = TunLink::open(DEVICE, TunMode::Packets, device.whole)?;
     interface::set_mtu(DEVICE, device.mtu_bytes)?;

@@ -7,9 +7,9 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 pub(super) struct Flood {
-    /// Address to listen on.
+    /// The address to listen on.
     own: Option<IpAddr>,
-    /// Peer to connect to, and the number of streams to open.
+    /// The peer to connect to, and the number of streams to open.
     remote: Option<(SocketAddr, usize)>,
     buffer: Vec<u8>,
     received: u64,

@@ -1,9 +1,9 @@
-//! The memory of idle sessions: how much this process grows while a board holds [`SESSIONS`] connections to
-//! this host's kernel.
+//! The memory of idle sessions: how much the memory of this process grows while a board holds [`SESSIONS`]
+//! connections to this host's kernel.
 //!
 //! Counted   resident memory, from before the board is built until all sessions are open and a hundred of
-//!           them, spread evenly, have echoed. The kernel's ends of the sessions use kernel memory, and in
-//!           this process only a descriptor number each.
+//!           them, spread evenly, have echoed. The kernel's ends of the sessions use kernel memory; in this
+//!           process, each of them uses only a descriptor number.
 
 use super::device::{BEHIND, Device, SINK, in_a_namespace, open};
 use super::{board, peer};
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) const SESSIONS: usize = 10_000;
-/// One session in this number echoes data.
+/// One session in this many echoes data.
 const SAMPLE_EVERY: usize = 100;
 
 struct Echo {

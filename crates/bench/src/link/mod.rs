@@ -2,19 +2,20 @@
 //! between two kernels.
 //!
 //! Claim     with whole segments, a board receives and sends at 0.6 or more of the rate of a stub without
-//!           TCP, and receives at 0.7 of the rate of two kernel endpoints over a veth; packet by packet at
-//!           MTU 1500, at 0.75 of the stub.
+//!           TCP, and receives at 0.7 or more of the rate between two kernel endpoints over a veth. Packet by
+//!           packet at MTU 1500, it reaches 0.75 or more of the stub's rate.
 //! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows,
 //!           without timers, congestion control or retransmission. It copies payload as an application would,
 //!           and computes or verifies checksums if the device does not. Its rate is therefore the limit of
 //!           the kernel boundary.
-//! Fair      the same kernel peer for both, a plain loop of reads or writes of 256 KiB with CUBIC ([`peer`]),
-//!           pinned to one CPU; the stub or the board is pinned to the other; both spin. Every sample has a
-//!           new namespace and device; the two sides take turns.
+//! Fair      stub and board have the same kernel peer: a plain loop of reads or writes of 256 KiB with CUBIC
+//!           ([`peer`]), pinned to one CPU. The stub or the board is pinned to the other CPU, and both spin.
+//!           Every sample has a new namespace and device, and the two sides of a comparison take turns.
 //! Counted   payload bytes at the receiver, from the first to the last.
-//! iperf3    measures two kernels as well, if it is installed, because readers know it; above 30 Gbit/s
-//!           iperf3 itself is the bottleneck.
-//! Attached  a program that uses the board through shared memory ([`attach`]), compared with the board's own.
+//! iperf3    two kernel endpoints are also measured with iperf3, if it is installed, because readers know it.
+//!           Above 30 Gbit/s, iperf3 itself is the bottleneck.
+//! Attached  a program that uses the board through shared memory ([`attach`]) is compared with the board's
+//!           own application.
 //! Further   sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
 //!           sessions ([`idle`]).
 //! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` selects some.

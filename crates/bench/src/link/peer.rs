@@ -1,4 +1,4 @@
-//! The kernel's side: plain loops that read or write a socket.
+//! The kernel's end of a connection: plain loops that read or write a socket.
 
 use super::device::{BUFFER_BYTES, SINK, Taken, in_a_namespace};
 use kiban_measure::Settings;
@@ -34,7 +34,7 @@ pub(super) fn send(mut socket: &TcpStream, clock: Clock, length: Duration) -> Ta
     taken
 }
 
-/// Reads to the end.
+/// Reads until the connection ends.
 pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
     let mut buffer = vec![0; BUFFER_BYTES];
     let mut taken = Taken::default();
@@ -48,8 +48,8 @@ pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
 #[derive(Clone, Copy)]
 pub(super) struct Wire {
     pub(super) mtu_bytes: usize,
-    /// Whether the near address is configured in the kernel; if not, the board at that end uses it through a
-    /// packet socket.
+    /// Whether the near address is configured in the kernel. If not, the board at that end uses the address
+    /// through a packet socket.
     pub(super) near_has_address: bool,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn shape(rate: &str) {
     tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
 }
 
-/// Runs both ends of a wire; `near` starts when `far` has reported that it listens.
+/// Runs both ends of a wire; `near` starts once `far` has reported that it is listening.
 pub(super) fn over_wire<N: Send, F: Send>(
     wire: Wire,
     near: impl FnOnce() -> Result<N, String> + Send,

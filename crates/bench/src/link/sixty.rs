@@ -1,11 +1,11 @@
-//! Sixty sessions that send simultaneously over a rate-limited link: how evenly they share the link, and how
-//! much of its rate they use.
+//! Sixty sessions that send simultaneously over a rate-limited link: measures how evenly they share the link,
+//! and how much of its rate they use.
 //!
 //! Link      a veth between two namespaces with a token bucket of [`RATE`] at the sender, which accepts no
 //!           packets while its queue is full.
 //! Senders   a board on a packet socket; or this host's own TCP with CUBIC, one thread per session.
-//! Counted   payload bytes of each session at the receiver, one thread per session, over one interval after
-//!           all have started.
+//! Counted   payload bytes of each session over one interval, after all have started. The receiver has one
+//!           thread per session.
 
 use super::device::SINK;
 use super::flood::Flood;
@@ -43,7 +43,7 @@ pub(super) enum Sender {
 pub(super) struct Shared {
     /// The greatest deviation of a session from the mean, percent.
     pub(super) worst_percent: f64,
-    /// The total of all sessions.
+    /// The total rate of all sessions.
     pub(super) mbit_per_second: f64,
 }
 

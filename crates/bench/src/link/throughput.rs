@@ -15,7 +15,7 @@ use kiban_os::clock::{Clock, allowed_cpus, pin_thread};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What is behind the device.
+/// The endpoint behind the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Who {
     Stub,
@@ -175,8 +175,8 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
 /// Runs one connection between the kernel and the board or stub behind the device; returns Gbit/s at the
 /// receiver.
 fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // If other processes keep the receiver off its CPU the whole time, all bytes arrive at once and the rate
-    // is infinite.
+    // If other processes keep the receiver off its CPU for the whole time, all bytes are read at once and the
+    // rate is infinite.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }

@@ -48,7 +48,7 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Reports how much the process has grown, and keeps the connections open until the next message.
+/// Reports how much memory the process has gained, and keeps the connections open until the next message.
 fn grown(before: usize) {
     answer(resident().saturating_sub(before));
     let _ = next_word();

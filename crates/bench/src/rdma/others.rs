@@ -1,9 +1,9 @@
 //! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
 //!
-//! Both libraries poll at both ends, and so does the NIC that they are compared with. The servers run on the
-//! peer's CPU, the clients on our CPU, as new processes for each sample. `fi_pingpong` exchanges messages at
-//! every size, so it is compared with Sends in both directions; `ucx_perftest -t tag_bw` streams in one
-//! direction, so it is compared with Writes.
+//! Both libraries poll at both ends, and so does the NIC that they are compared with. For each sample, a new
+//! server process runs on the peer's CPU and a new client process on our CPU. `fi_pingpong` exchanges
+//! messages at every size, so it is compared with Sends in both directions; `ucx_perftest -t tag_bw` streams
+//! in one direction, so it is compared with Writes.
 
 use super::peer::Peer;
 use super::setting::{POLLING, size};
@@ -102,7 +102,7 @@ pub(super) fn beside(
     None
 }
 
-/// Returns half of libfabric's round-trip time, microseconds.
+/// Returns half of the round-trip time of libfabric, microseconds.
 fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
     let common = ["-p", "tcp", "-e", "msg", "-I", &turns, "-S", &bytes];

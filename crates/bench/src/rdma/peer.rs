@@ -1,13 +1,13 @@
 //! The other end of a comparison: another process that executes commands, one after another.
 //!
 //! Protocol  a request is a line (`raw-sink 65536 blocking`), and the reply is a line with the address to
-//!           connect to. The command's work ends when the connection ends. The process exits at the end of
-//!           its standard input.
+//!           connect to. The command ends when the connection ends. The process exits at the end of its
+//!           standard input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The environment variable that makes the program a peer.
+/// The environment variable that makes the program act as a peer.
 pub(crate) const ROLE: &str = "KIBAN_BENCH_RDMA_PEER";
 
 /// A peer, and the pipes to it.

@@ -2,10 +2,10 @@
 //!
 //! Claim     a program written for RDMA hardware transfers data through kiban's libraries nearly as fast as
 //!           through the sockets below them; on one host, through shared memory, it reaches a large part of
-//!           `memcpy`'s speed.
-//! Fair      server and client are processes, each on a CPU of its own, started anew for each sample. For
-//!           latency, perftest and the raw socket both poll, and both report the median of the same number of
-//!           round trips. For iperf3, the receiver's rate counts.
+//!           the speed of `memcpy`.
+//! Fair      server and client are separate processes, each on a CPU of its own, and are started anew for
+//!           each sample. For latency, perftest and the raw socket both poll, and both report the median of
+//!           the same number of round trips. For iperf3, the rate at the receiver counts.
 //! Needs     `make verbs` (which puts the libraries next to this program), perftest, iperf3.
 
 use super::others::{Launch, beside, free_port, is_installed};

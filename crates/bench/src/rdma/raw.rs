@@ -118,7 +118,8 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // Read no further than the end of the current block, as a reader of blocks would.
+        // Do not read beyond the end of the current block: a program that reads blocks would not do so
+        // either.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {

@@ -1,4 +1,4 @@
-//! The NIC's side: Writes in one direction, Sends back and forth, short Writes in batches.
+//! The NIC's side of the comparisons: Writes in one direction, Sends back and forth, short Writes in batches.
 
 use super::measured::Measured;
 use super::peer::{Peer, answer};
@@ -10,11 +10,11 @@ use kiban_rdma_runtime::{
 };
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// The most blocks in flight; fewer if the ring has fewer.
+/// The maximum number of blocks in flight; a ring with fewer blocks lowers it.
 const WINDOW: usize = 16;
-/// The number of receives posted at the peer, each with one mebibyte of the ring.
+/// The number of receives posted at the peer. Each has one mebibyte of the ring as its buffer.
 const RECEIVES: usize = 4;
-/// The number of short Writes per call, and the most in flight.
+/// The number of short Writes per call, and the maximum number in flight.
 const GATHERED: usize = 64;
 const GATHERED_WINDOW: usize = 512;
 
@@ -53,7 +53,7 @@ fn options(crc: bool) -> Connect {
     Connect { crc, ..Connect::default() }
 }
 
-/// Serves one connection: provides memory for Writes, and returns what arrives by Send.
+/// Serves one connection: provides memory for Writes, and returns every message that arrives by Send.
 pub(super) fn serve(crc: bool, wait: Wait) {
     let end = End::open(wait);
     let block = |number: u64, length: usize| end.mr.slice(number as usize * (RING_BYTES / RECEIVES), length);

@@ -1,4 +1,4 @@
-//! kiban's side: two boards whose IP ports are connected by queues of PDUs.
+//! kiban's side of the comparison: two boards whose IP ports are connected by queues of PDUs.
 
 use super::joined::{Application, Joined, MSS, MTU_BYTES, Setting, WHOLE_BYTES};
 use kiban_base::{Instant, Pdu, RngKey};
@@ -69,8 +69,8 @@ fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardCon
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // Enough PDUs for the window and the queues, and few more: the pool is used in rotation, and a small
-        // pool stays in the cache.
+        // Enough PDUs for the window and the queues, but only a few more: the pool is used in rotation, and a
+        // small pool stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };
     BoardConfig { memory, tcp, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }

@@ -8,7 +8,7 @@ use kiban_lab::table::figure;
 use kiban_lab::{Bench, Options, Table, Target, Trial, Unit};
 use kiban_os::clock::{Clock, thread_cpu_nanos};
 
-/// Bytes that are compared before a sample counts.
+/// The number of bytes that are compared before a sample counts.
 const CHECKED_BYTES: u64 = 8 << 20;
 
 /// Returns goodput in bits per nanosecond of CPU time, using `measure`.
@@ -65,7 +65,7 @@ fn tune<J: Joined>(contender: &Contender<'_, J>, quick: bool) -> (Setting, f64) 
             }
         })
     };
-    // Measure the whole grid several times, so that a disturbance does not fall on one setting only.
+    // Measure the whole grid several times, so that a disturbance does not affect only one setting.
     let mut best = vec![0f64; contender.settings.len()];
     for _ in 0..tries {
         for (best, setting) in best.iter_mut().zip(&contender.settings) {

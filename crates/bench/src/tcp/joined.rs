@@ -15,7 +15,7 @@ pub(super) const WHOLE_BYTES: usize = 44 * MSS;
 pub(super) struct Setting {
     /// The receive window, bytes.
     pub(super) window_bytes: usize,
-    /// Packets that may wait between the two ends.
+    /// The number of packets that may wait between the two ends.
     pub(super) packets: usize,
     /// Whether acknowledgements may be delayed; kiban sends one per burst either way.
     pub(super) delayed_ack: bool,
@@ -25,10 +25,10 @@ pub(super) struct Setting {
 
 /// Two stacks and a connection from the first to the second.
 pub(super) trait Joined {
-    /// Lets each end work once; the application writes at the first and reads at the second.
+    /// Gives each end one turn; the application writes at the first end and reads at the second.
     fn turn(&mut self, clock: &Clock, application: &mut Application);
 
-    /// Checks that there was no error.
+    /// Checks that no error has occurred.
     fn check(&self);
 }
 
@@ -82,7 +82,7 @@ impl Application {
         }
     }
 
-    /// Checks that the bytes read last have the values that belong to their position in the stream.
+    /// Checks that the last bytes read have the values expected at their positions in the stream.
     pub(super) fn compare(&self) {
         let from = (self.read - self.last_read as u64) as usize % SOURCE_BYTES;
         let first = self.last_read.min(SOURCE_BYTES - from);

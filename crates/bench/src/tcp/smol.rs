@@ -1,4 +1,4 @@
-//! smoltcp's side: two interfaces connected by rings of preallocated frames.
+//! smoltcp's side of the comparison: two interfaces connected by rings of preallocated frames.
 
 use super::joined::{Application, Joined, Setting};
 use kiban_os::clock::Clock;

@@ -13,7 +13,7 @@ use kiban_os::{Clock, Waiting};
 use std::hint::black_box;
 use std::time::Duration;
 
-/// All policies: sleeping at once first, adaptive last.
+/// All policies, from sleeping at once (the first) to adaptive (the last).
 const POLICIES: [Wait; 8] = [
     Wait::Interrupt,
     hybrid(20),
@@ -70,16 +70,17 @@ const QUICK_HOGS: [Traffic; 2] = [constant(50), LONG_BURSTS];
 /// The sizes of a run.
 struct Size {
     rounds: usize,
-    /// The most repetitions of a cell, and of all cells of the run together.
+    /// The maximum number of repetitions of one cell, and of all cells of the run together.
     tries_max: usize,
     redos_max: usize,
     /// How long a run waits in total for other processes to leave the machine idle.
     patience: Duration,
-    /// The duration of a cell, which ends later if `messages_min` messages have not been sent by then.
+    /// The duration of a cell. A cell lasts longer if `messages_min` messages have not been sent by then.
     span: Duration,
-    /// The fewest messages of a cell.
+    /// The minimum number of messages in a cell.
     messages_min: usize,
-    /// The duration of a cell with hogs, which must span many of their time slices of some milliseconds.
+    /// The duration of a cell with hogs. It must span many of their time slices, which last some
+    /// milliseconds.
     hogs_span: Duration,
     /// How long the adaptive policy runs with hogs before it is measured.
     hogs_warm: Duration,
@@ -157,7 +158,7 @@ impl Row {
         median(&figures).expect("at least one round counts")
     }
 
-    /// Returns the rounds of some policies, for a record.
+    /// Returns the rounds of the given policies, for a record.
     fn rounds(&self, waits: &[Wait], figure: impl Fn(&Figures) -> f64) -> Vec<Round> {
         let places: Vec<usize> = waits.iter().map(|&wait| self.at(wait)).collect();
         let round = |lap: &Lap| Round {
@@ -224,8 +225,8 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // How soon the scheduler returns the core does not depend on the arrivals, so costs are relative
-            // to sleeping at once instead of the optimum.
+            // The time until the scheduler returns the core does not depend on the arrivals, so costs are
+            // relative to sleeping at once instead of the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
         }
@@ -284,7 +285,7 @@ fn print(rows: &[Row], hogs: bool) {
     }
 }
 
-/// Prints which decisions the adaptive policy made.
+/// Prints how the waits of the adaptive policy ended.
 fn print_reports(rows: &[Row]) {
     let mut table = Table::new("what adaptive did, in % of all messages")
         .text_column("traffic")
@@ -393,8 +394,8 @@ fn decisions(bench: &mut Bench) {
             .measure(|| {
                 for _ in 0..1_000 {
                     number += 1;
-                    // Nine messages arrive soon, then one arrives after a long gap; the lengths of the gaps
-                    // vary.
+                    // Nine messages arrive after short gaps, then one after a long gap; the lengths of the
+                    // gaps vary.
                     let gap = if number.is_multiple_of(10) { 400_000 } else { 5_000 + number % 7 * 1_000 };
                     waiter.begin(now);
                     black_box(waiter.step(now));

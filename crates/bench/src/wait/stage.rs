@@ -1,12 +1,12 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one kind of traffic, one policy.
 //!
 //! Producer  polls the clock until a message is due, records the time, publishes the message, and rings the
-//!           bell. If it is late (another process had its core), later messages are postponed: there is no
-//!           burst to catch up.
+//!           bell. If the producer is late because another process had its core, later messages are
+//!           postponed; there is no burst to catch up.
 //! Receiver  takes one message at a time through [`Waiting::wait`] and records the latency: from the
 //!           producer's time until it has the message.
-//! Counted   from message number `warm` on: latencies, CPU time of the receiver, duration of the producer's
-//!           calls that woke it.
+//! Counted   from message number `warm` on: the latencies, the CPU time of the receiver, and the duration of
+//!           the producer's calls that woke the receiver.
 //! Hogs      busy threads that compete for the CPUs: in some rows, one runs on each of the two CPUs.
 
 use kiban_base::{Bell, Costs, Instant, SimRng, optimum};
@@ -19,13 +19,13 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A producer that is later than this has lost its core.
+/// A producer that is later than this is considered to have lost its core.
 const LATE_NANOS: u64 = 50_000;
 
-/// The CPU time of other processes that a cell tolerates, in addition to 2 % of a core for the kernel's own
-/// threads.
+/// The CPU time that other processes may use during a valid cell, in addition to 2 % of a core for the
+/// kernel's own threads.
 const FOREIGN_NANOS_MAX: u64 = 1_000_000;
-/// The most time that a producer may be off its core in a valid cell. A longer absence means that another
+/// The longest time that a producer may be off its core in a valid cell. A longer absence means that another
 /// thread or, on a virtual machine, another guest used the core.
 const LOST_NANOS_MAX: u64 = 500_000;
 /// A step of the producer's loop that takes longer than this counts as time off its core. (Interrupts take
@@ -105,7 +105,7 @@ pub(super) struct Cell {
     receiver_cpu_nanos: u64,
     ring_nanos: u64,
     rings: u64,
-    /// Latencies of messages that ended a wait: sum and number.
+    /// The latencies of messages that ended a wait: their sum and their number.
     woken: (u64, u64),
     /// CPU time used by other processes during the cell.
     foreign_nanos: u64,
@@ -234,7 +234,8 @@ impl Others {
         Others(tasks.filter_map(|task| Some((task.path(), nanos(&task.path())?))).collect())
     }
 
-    /// Returns the CPU time used by others since `before`. Processes that have exited are not counted.
+    /// Returns the CPU time that other processes have used since `before`. Processes that have exited are not
+    /// counted.
     fn since(&self, before: &Others) -> u64 {
         let used =
             |(task, nanos): (&PathBuf, &u64)| nanos.saturating_sub(before.0.get(task).copied().unwrap_or(0));
