@@ -30,7 +30,7 @@ const STEPS: usize = 7;
 /// A figure.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Picture {
-    /// Its name, usable as a file name.
+    /// The figure's name, usable as a file name.
     pub name: String,
     /// The title.
     pub title: String,

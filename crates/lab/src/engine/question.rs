@@ -19,7 +19,7 @@ pub enum Time {
 /// A parameter of a question.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parameter {
-    /// Its name in plans, which ends with the unit.
+    /// The parameter's name in plans, which ends with the unit.
     pub name: &'static str,
     /// A description for `--help` and error messages.
     pub what: &'static str,
@@ -30,11 +30,11 @@ pub struct Parameter {
 /// A metric that a trial measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metric {
-    /// Its name in records, which ends with the unit.
+    /// The metric's name in records, which ends with the unit.
     pub name: &'static str,
     /// A description.
     pub what: &'static str,
-    /// Its unit, for the axes of figures.
+    /// The metric's unit, for the axes of figures.
     pub unit: &'static str,
 }
 
@@ -95,7 +95,7 @@ pub trait Question: Sync {
     /// Checks whether a point is valid.
     ///
     /// # Errors
-    /// Returns [`Failure::Impossible`] with what to change.
+    /// Returns [`Failure::Impossible`], which says what to change.
     fn validate(&self, point: &Point) -> Result<(), Failure>;
 
     /// Runs one trial. The point contains every parameter.

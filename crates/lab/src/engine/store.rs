@@ -112,7 +112,7 @@ impl Manifest {
         Ok(())
     }
 
-    /// Returns the error if `dir`, whose manifest is `self`, cannot be used for `wanted`.
+    /// Returns an error if `dir`, whose manifest is `self`, cannot be used for `wanted`.
     fn mismatch(&self, dir: &Path, wanted: &Manifest) -> Option<StoreError> {
         let dir = dir.display();
         let what = if self.version != wanted.version {

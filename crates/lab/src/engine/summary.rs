@@ -105,8 +105,8 @@ impl Spread {
     }
 }
 
-/// Returns the highest rank, from 1, whose interval has at least [`CONFIDENCE`], and its confidence; `None`
-/// for too few values.
+/// Returns the highest rank (counted from 1) whose interval has at least [`CONFIDENCE`], and the confidence
+/// of that interval; `None` for too few values.
 ///
 /// The interval from rank k to rank n+1-k has the confidence 1 - 2 P(B < k), where B is binomial with
 /// parameters n and 1/2.

@@ -1,6 +1,7 @@
 //! A plan: sites, paths between them with their contracts, and flows. TOML.
 //!
-//! Errors    give the line, what is wrong and what to do; for an unknown key, the nearest known one.
+//! Errors    an error gives the line, says what is wrong and what to do, and suggests the nearest known key
+//!           for an unknown one.
 //! Rates     the rates of contracts and pictures are line rates, cell headers included; the rate of a
 //!           constant flow is the rate of its payload.
 
@@ -14,7 +15,7 @@ use toml::Spanned;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// Its title.
+    /// The title of the plan.
     #[serde(default)]
     pub title: String,
     /// Seed of all random numbers.
@@ -61,7 +62,7 @@ impl Default for Network {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// Its name.
+    /// The name of the site.
     pub name: Word,
     /// Kilometres of fibre to the network's switch.
     #[serde(default = "kilometres")]
@@ -96,7 +97,7 @@ pub struct Pvc {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// Its name.
+    /// The name of the flow.
     pub name: String,
     /// The kind of flow.
     pub kind: Kind,
@@ -107,10 +108,10 @@ pub struct Flow {
     /// How many copies of this flow run.
     #[serde(default = "one_copy")]
     pub copies: usize,
-    /// When it starts, seconds.
+    /// When the flow starts, seconds.
     #[serde(default)]
     pub begin_s: f64,
-    /// When it ends, seconds; the default is the end of the plan.
+    /// When the flow ends, seconds; the default is the end of the plan.
     pub end_s: Option<f64>,
     /// The payload rate of a constant-rate, MPEG-2 or audio flow, Mbit/s.
     pub mbps: Option<f64>,
@@ -238,9 +239,9 @@ impl From<&str> for Word {
 pub struct PlanError {
     /// The line number, starting at 1; 0 if the error has no line.
     pub line: usize,
-    /// What is wrong.
+    /// A description of what is wrong.
     pub wrong: String,
-    /// What to do; empty if that is obvious.
+    /// A description of what to do; empty if that is obvious.
     pub remedy: String,
 }
 

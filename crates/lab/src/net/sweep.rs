@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct Sweep {
     /// The session with the host.
     pub session: Arc<Session>,
-    /// Its directory.
+    /// The directory of the sweep.
     pub dir: PathBuf,
     /// The settings of the load guard, and how long to wait for a lost peer.
     pub options: Options,

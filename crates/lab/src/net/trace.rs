@@ -28,17 +28,17 @@ const GAP_NANOS: u64 = 20_000_000;
 /// A case and its captured packets.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Case {
-    /// Its name, suitable for a file.
+    /// The name of the case, usable as a file name.
     pub name: &'static str,
-    /// Its parameters, in words.
+    /// The parameters of the case, in words.
     pub title: String,
-    /// Exchanges per second, or Mbit/s.
+    /// The result: exchanges per second, or Mbit/s.
     pub figure: f64,
-    /// The figure's unit.
+    /// The unit of the result.
     pub unit: String,
-    /// Whether it is slow.
+    /// Whether the case is slow.
     pub is_slow: bool,
-    /// Why it is slow; `None` if it is not.
+    /// Why the case is slow; `None` if it is not.
     pub explanation: Option<Explanation>,
     /// The packets that are shown.
     pub segments: Vec<Segment>,

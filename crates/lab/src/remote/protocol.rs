@@ -65,11 +65,11 @@ pub enum Greeting {
 /// The server's description of itself.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Its version of kiban.
+    /// The server's version of kiban.
     pub kiban: String,
-    /// Its kernel.
+    /// The server's kernel.
     pub kernel: String,
-    /// Its congestion controls.
+    /// The congestion control algorithms that the server supports.
     pub congestion: Vec<String>,
     /// The longest trial, s.
     pub trial_seconds_max: u32,
@@ -77,7 +77,7 @@ pub struct Welcome {
     pub buffer_bytes_max: u32,
     /// The longest message or reply, bytes.
     pub message_bytes_max: u32,
-    /// Its limit on the bytes read or written per second.
+    /// The server's limit on the bytes read or written per second.
     pub bytes_per_second_max: u64,
 }
 

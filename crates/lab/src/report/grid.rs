@@ -37,9 +37,9 @@ impl Tone {
 /// A highlighted word.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Badge {
-    /// Its colour.
+    /// The badge's colour.
     pub tone: Tone,
-    /// The word.
+    /// The word that the badge shows.
     pub word: String,
 }
 

@@ -44,7 +44,7 @@ mod published {
     pub(super) const READINGS_AT_8: [&str; 2] = ["10.6", "106"];
 }
 
-/// The extent of a run.
+/// The scope of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// The interval in which a point is measured.
@@ -54,7 +54,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The default extent.
+    /// The default scope.
     pub const FULL: Effort = Effort {
         interval: Interval { settle: Duration::from_millis(1500), span: Duration::from_secs(1) },
         full: true,

@@ -23,16 +23,16 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// The extent of a run.
+/// The scope of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effort {
-    /// The extent of paper \[1\].
+    /// The scope of the runs for paper \[1\].
     pub atm_board: atm_board::Effort,
-    /// The extent of paper \[2\].
+    /// The scope of the runs for paper \[2\].
     pub wide_area: wide_area::Effort,
-    /// The extent of paper \[4\].
+    /// The scope of the runs for paper \[4\].
     pub via_library: via_library::Effort,
-    /// The extent of paper \[5\].
+    /// The scope of the runs for paper \[5\].
     pub osi_board: osi_board::Effort,
     /// How long the real-time measurements take; `None` skips them.
     pub measured: Option<Length>,
@@ -48,7 +48,7 @@ pub enum Length {
 }
 
 impl Effort {
-    /// Returns the default extent.
+    /// Returns the default scope.
     pub fn full() -> Effort {
         Effort {
             atm_board: atm_board::Effort::FULL,
@@ -59,7 +59,7 @@ impl Effort {
         }
     }
 
-    /// Returns an extent of fewer points and shorter runs.
+    /// Returns a scope with fewer points and shorter runs.
     pub fn quick() -> Effort {
         Effort {
             atm_board: atm_board::Effort::QUICK,

@@ -95,9 +95,9 @@ impl Row {
 /// A constant of the model of the paper's machine.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {
-    /// Its name.
+    /// The constant's name.
     pub name: &'static str,
-    /// Its value, with its unit.
+    /// The constant's value, with its unit.
     pub value: String,
     /// `sourced`, `fitted` or `assumed`.
     pub origin: &'static str,
@@ -108,7 +108,7 @@ pub struct Constant {
 /// One curve of a figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
-    /// Its name.
+    /// The curve's name.
     pub name: String,
     /// Points; `None` means no data.
     pub points: Vec<(f64, Option<f64>)>,
@@ -117,7 +117,7 @@ pub struct Curve {
 /// A figure of the paper, redrawn.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Its name, usable as a file name.
+    /// The figure's name, usable as a file name.
     pub name: &'static str,
     /// The title.
     pub title: String,
@@ -125,7 +125,7 @@ pub struct Figure {
     pub x: &'static str,
     /// The vertical axis.
     pub y: &'static str,
-    /// Its curves.
+    /// The figure's curves.
     pub curves: Vec<Curve>,
 }
 

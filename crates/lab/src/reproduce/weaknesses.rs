@@ -2,7 +2,7 @@
 //!
 //! Method    each weakness is measured in virtual time under the paper's conditions: the same line, hosts,
 //!           clock rates or load. [`Weakness::how`] says what kiban does differently.
-//! Verdict   a weakness counts as gone if the measured value meets [`Weakness::bound`].
+//! Verdict   a weakness counts as eliminated if the measured value meets [`Weakness::bound`].
 
 use super::flow::{self, Flow, Interval};
 use super::osi_board::{self, LineUse};
@@ -26,11 +26,11 @@ pub struct Weakness {
     pub then: String,
     /// The result with kiban at its best.
     pub best: String,
-    /// Whether the weakness is gone.
+    /// Whether the weakness is eliminated.
     pub gone: bool,
-    /// The condition under which it counts as gone.
+    /// The condition under which the weakness counts as eliminated.
     pub bound: &'static str,
-    /// What kiban does differently, and what remains.
+    /// How kiban differs, and what remains of the weakness.
     pub how: &'static str,
     /// Where the value is recorded.
     pub kept: &'static str,

@@ -41,13 +41,13 @@ pub(crate) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BY
     octets
 }
 
-/// The progress of a sending end.
+/// The progress of a sender.
 #[derive(Default)]
 pub(super) struct SendStats {
     pub(super) octets: AtomicU64,
 }
 
-/// The result of a sending end.
+/// The result of a sender.
 #[derive(Default)]
 pub(super) struct Outgoing {
     pub(super) retransmissions: u64,
@@ -112,7 +112,7 @@ pub(super) fn send(
     outgoing
 }
 
-/// What a receiving end has read since the last call.
+/// The statistics of what a receiving end has read since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct ReceiveStats {
     pub(crate) octets: u64,

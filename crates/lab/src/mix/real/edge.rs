@@ -45,7 +45,7 @@ struct Shaper {
     waiting: VecDeque<Instant>,
 }
 
-/// The data that a flow has sent since the last call.
+/// The numbers of cells and units that a flow has sent since the last call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Offered {
     pub(super) cells: u64,
@@ -207,7 +207,7 @@ impl Edge {
         self.due.pop().map(|Reverse((due, _, octets))| (due, octets))
     }
 
-    /// Returns what the flows have sent since the last call.
+    /// Returns the numbers of cells and units that each flow has sent since the last call.
     pub(super) fn offered(&mut self) -> Vec<Offered> {
         let none = vec![Offered::default(); self.offered.len()];
         std::mem::replace(&mut self.offered, none)

@@ -1,4 +1,4 @@
-//! What the messages of a mix contain: the request, and the statistics that the server returns
+//! The contents of the messages of a mix: the request, and the statistics that the server returns
 //! ([`crate::remote::protocol`]).
 //!
 //! Direction  data flows only from client to server.
@@ -36,7 +36,7 @@ pub struct MixRequest {
 pub(crate) struct Incoming {
     pub(crate) kind: Kind,
     pub(crate) copies: u32,
-    /// Its path, if the path is policed.
+    /// The number of the flow's path, if that path is policed.
     pub(crate) path: Option<u32>,
     pub(crate) mbps: Option<f64>,
     pub(crate) fec: Fec,

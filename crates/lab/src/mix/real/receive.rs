@@ -71,14 +71,14 @@ pub(crate) struct Receiver {
     flows: Vec<FlowState>,
     paths: Vec<(Meter, bool)>,
     held: BinaryHeap<Held>,
-    /// The waiting cells, in the slots that `held` names.
+    /// The waiting cells, in the slots to which `held` refers.
     cells: slab::Slab,
     order: u64,
     sample: Duration,
     sample_end: Instant,
     samples: Vec<Vec<FlowSample>>,
     left: usize,
-    /// The shortest delay in each quarter of the time.
+    /// The shortest delay in each quarter of the run.
     quarters: [Option<i64>; 4],
     length: Duration,
 }

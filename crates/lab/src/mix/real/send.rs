@@ -291,8 +291,9 @@ struct Sending<'a> {
     samples: Vec<Vec<FlowSample>>,
     total: Option<MixTotal>,
     sent: &'a [SendStats],
-    /// The flow of each TCP circuit, and the octets counted so far.
+    /// The number of the flow to which each TCP circuit belongs.
     locals: &'a [usize],
+    /// The octets that each TCP circuit had sent at the previous sample.
     seen: Vec<u64>,
     headers: u64,
 }
@@ -366,7 +367,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Records what TCP wrote in this sample.
+    /// Records how many octets TCP has written in this sample.
     fn write_down(&mut self) {
         let mut row = vec![0; self.flows];
         for ((sent, local), seen) in self.sent.iter().zip(self.locals).zip(&mut self.seen) {

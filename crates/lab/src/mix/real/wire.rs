@@ -56,7 +56,7 @@ pub(crate) struct Head {
     pub(crate) number: u32,
     /// The number of its first cell.
     pub(crate) cell: u64,
-    /// When it was sent, nanoseconds.
+    /// When the datagram was sent, nanoseconds.
     pub(crate) sent: u64,
 }
 

@@ -25,11 +25,11 @@ pub struct Proof {
     pub advice: String,
     /// The case, in words.
     pub case: String,
-    /// Its figure without the remedy: exchanges per second, or Mbit/s.
+    /// The result without the remedy: exchanges per second, or Mbit/s.
     pub before: f64,
-    /// Its figure with the remedy; `None` if that could not be measured.
+    /// The result with the remedy; `None` if that could not be measured.
     pub after: Option<f64>,
-    /// The figures' unit.
+    /// The unit of both results.
     pub unit: String,
     /// Whether the case is no longer slow.
     pub removed: bool,

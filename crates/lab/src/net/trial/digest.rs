@@ -20,7 +20,7 @@ const RELEASE_NANOS: u64 = 2_000_000;
 pub struct Segment {
     /// Nanoseconds since the capture's first packet.
     pub nanoseconds: u64,
-    /// Whether it was sent; otherwise it was received.
+    /// Whether the packet was sent; otherwise it was received.
     pub sent: bool,
     /// The sequence number.
     pub sequence: u32,

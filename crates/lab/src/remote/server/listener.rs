@@ -200,7 +200,7 @@ impl Shared {
     }
 }
 
-/// Runs what a client requests until it closes the session; counts the measurements.
+/// Runs the measurements that a client requests until the client closes the session, and counts them.
 fn measure(session: &mut Session<'_>, trials: &mut u64) -> io::Result<()> {
     session.welcome()?;
     while let Some(request) = session.next()? {

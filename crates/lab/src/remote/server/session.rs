@@ -81,7 +81,7 @@ impl<'a> Session<'a> {
         self.send(&Greeting::Welcome(welcome))
     }
 
-    /// Waits for a request; returns `None` when the client has closed the session.
+    /// Waits for a request; returns `None` if the client has closed the session.
     pub(super) fn next(&mut self) -> io::Result<Option<Request>> {
         let idle = self.state.clock.now() + Duration::from_secs(self.state.limits.idle_seconds.into());
         while !self.has_request(LOOK)? {

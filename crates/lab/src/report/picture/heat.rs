@@ -3,7 +3,7 @@
 //! Colours   seven steps of viridis, which is readable for the colour-blind and in greyscale. The caller
 //!           gives the boundaries of the steps, so that they can coincide with meaningful limits.
 //! Outlines  drawn around named regions.
-//! Notes     a mark beside the value of a cell, and a tooltip.
+//! Notes     a note is a mark next to the value of a cell, and a tooltip.
 
 use super::{Canvas, Picture, at, value, width};
 use crate::report::data::{Data, number};
@@ -19,18 +19,18 @@ const STEPS: usize = 7;
 /// A named region.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outline {
-    /// Its columns.
+    /// The columns of the region.
     pub columns: Range<usize>,
-    /// Its rows.
+    /// The rows of the region.
     pub rows: Range<usize>,
-    /// Its name.
+    /// The name of the region.
     pub name: String,
 }
 
 /// A note about one cell.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Note {
-    /// One or two characters beside the value; empty if the cell is as expected.
+    /// One or two characters next to the value; empty if the cell is as expected.
     pub mark: String,
     /// The text of the tooltip.
     pub words: String,

@@ -19,7 +19,7 @@ const NAME: f64 = 16.0;
 /// One curve.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Its name.
+    /// The curve's name.
     pub name: String,
     /// Points from left to right; `None` means no data.
     pub points: Vec<(f64, Option<f64>)>,

@@ -17,7 +17,7 @@ use kiban_osi::wire::ftam::{BinaryParameters, Document};
 use kiban_sim::osi::{Boards, Medium, Setup};
 use serde::Serialize;
 
-/// The extent of a measurement.
+/// The scope of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The size of the file as a multiple of the paper's.
@@ -27,7 +27,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The default extent.
+    /// The default scope.
     pub const FULL: Plan = Plan { files: 16, repeats: 5 };
     /// A short measurement.
     pub const QUICK: Plan = Plan { files: 2, repeats: 3 };

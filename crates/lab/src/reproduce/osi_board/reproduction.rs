@@ -38,7 +38,7 @@ const TPDU: [usize; 5] = [128, 256, 512, 1024, 2048];
 /// The costs per host byte for which the position of the curve's bend is recomputed, nanoseconds.
 const HOST_BYTE_NS: [u64; 6] = [0, 125, 250, 375, 500, 625];
 
-/// The extent of a run.
+/// The scope of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Whether to run all points, or only those that the rows need.
@@ -46,7 +46,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The default extent.
+    /// The default scope.
     pub const FULL: Effort = Effort { full: true };
     /// Fewer points.
     pub const QUICK: Effort = Effort { full: false };

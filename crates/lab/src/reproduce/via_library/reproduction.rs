@@ -43,7 +43,7 @@ const fn hybrid(spin_us: u64) -> Wait {
     Wait::Hybrid { spin: Duration::from_micros(spin_us) }
 }
 
-/// The extent of a run.
+/// The scope of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Packet sizes, KB, in ascending order.
@@ -55,13 +55,13 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Returns the default extent.
+    /// Returns the default scope.
     pub fn full() -> Effort {
         let sizes_kb = (1..=30).chain((35..=65).step_by(5)).collect();
         Effort { sizes_kb, packets: 1_000_000, packets_past_cliff: 30_000_000 }
     }
 
-    /// Returns an extent with fewer sizes and packets, which still shows the losses of every cell.
+    /// Returns a scope with fewer sizes and packets, which still shows the losses of every cell.
     pub fn quick() -> Effort {
         let sizes_kb = vec![1, 5, 8, 9, 10, 12, 13, 14, 15, 16, 18, 20, 25, 30, 40, 50, 65];
         Effort { sizes_kb, packets: 100_000, packets_past_cliff: 15_000_000 }

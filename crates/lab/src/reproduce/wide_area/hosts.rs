@@ -111,7 +111,7 @@ struct Site {
     deadline: Instant,
     /// Whether the process is runnable.
     runs: bool,
-    /// Whether it has to be woken up first.
+    /// Whether the process has to be woken up first.
     slept: bool,
     /// Bytes of the current message that TCP has not yet accepted.
     left: usize,

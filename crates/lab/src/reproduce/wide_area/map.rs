@@ -22,7 +22,7 @@ pub struct Cell {
 /// A map, with a cell for every combination of buffer size and message length.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Map {
-    /// Its name, usable as a file name.
+    /// The map's name, usable as a file name.
     pub name: &'static str,
     /// The TCP profile.
     pub profile: &'static str,

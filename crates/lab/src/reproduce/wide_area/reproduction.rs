@@ -78,7 +78,7 @@ mod published {
     pub(in crate::reproduce) const TOLERANCE: f64 = 0.2;
 }
 
-/// The extent of a run.
+/// The scope of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     /// Virtual time of the measurement of a cell.
@@ -88,7 +88,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The default extent.
+    /// The default scope.
     pub const FULL: Effort = Effort { interval: Duration::from_secs(2), long: true };
     /// Shorter intervals and no second map.
     pub const QUICK: Effort = Effort { interval: Duration::from_millis(500), long: false };
@@ -99,7 +99,7 @@ impl Effort {
         (2 * MESSAGES.len() * BUFFERS.len() + long + self.lecture().runs()) as u64
     }
 
-    /// Returns the extent of the lecture's simulation.
+    /// Returns the scope of the lecture's simulation.
     fn lecture(self) -> traffic::Extent {
         let is_full = self.interval >= Effort::FULL.interval;
         if is_full { traffic::Extent::FULL } else { traffic::Extent::QUICK }

@@ -34,7 +34,7 @@ mod published {
     pub(super) const TO_WASEDA: (f64, f64) = (0.4, 2.3);
 }
 
-/// The extent of the simulation.
+/// The scope of the simulation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     /// Virtual seconds of the series and of each of its samples.
