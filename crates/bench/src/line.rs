@@ -1,7 +1,7 @@
 //! TCP against the limit of the line, in virtual time.
 //!
-//! Claim     the results of paper \[1\] (figures 6 and 7), without losses in the boards. With a window of 48
-//!           KB or more, one session reaches 99.8 % of the rate that cell and packet headers leave; the
+//! Claim     the results of paper \[1\] (figures 6 and 7), but without losses in the boards. With a window of
+//!           48 KB or more, one session reaches 99.8 % of the rate that cell and packet headers leave; the
 //!           paper's board reached 133.4 of 134.58 Mbit/s at 256 KB. Up to sixty sessions together reach 99 %
 //!           of this rate, and each session gets at least nine tenths of an equal share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].

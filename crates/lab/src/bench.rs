@@ -352,10 +352,11 @@ impl Bench {
         self.run(title, unit, &mut [(sample.0, &mut sample.1)], target)
     }
 
-    /// Adds rounds that the caller has measured itself, for benchmarks that do not fit one sample per side.
+    /// Adds rounds that the caller has measured itself, for benchmarks that cannot be measured as one sample
+    /// per side.
     ///
-    /// The caller sets [`Round::counts`]; at least one round must count. `gave_up` means that disturbed
-    /// rounds count.
+    /// The caller sets [`Round::counts`]; at least one round must count. `gave_up` says that disturbed rounds
+    /// had to be counted.
     pub fn measured(
         &mut self,
         title: &str,

@@ -28,7 +28,7 @@ const NANOS_PER_TICK: u64 = 10_000_000;
 pub struct Reading {
     /// Wall-clock time.
     pub wall_nanos: u64,
-    /// Busy time of all CPUs of the machine, steal included.
+    /// Busy time of all CPUs of the machine, including steal.
     pub busy_nanos: u64,
     /// CPU time of this process and its descendants.
     pub own_nanos: u64,
@@ -91,7 +91,7 @@ impl Meter for ProcMeter {
     }
 }
 
-/// Returns the busy ticks of all CPUs, steal included, from the text of `/proc/stat`.
+/// Returns the busy ticks of all CPUs, including steal, from the text of `/proc/stat`.
 ///
 /// `cpu user nice system idle iowait irq softirq steal guest guest_nice`; guest time is part of user time
 /// (proc_stat(5)).

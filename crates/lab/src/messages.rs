@@ -63,7 +63,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Summarizes a stream of `count` messages, of which `arrived` were received, that lasted `time`.
+    /// Summarizes a stream that lasted `time`, in which `count` messages were sent and `arrived` of them were
+    /// received.
     pub fn of(bytes: u32, count: u64, arrived: u64, time: Duration, cpu_percent: f64) -> Stream {
         let seconds = time.as_secs_f64().max(1e-9);
         Stream {

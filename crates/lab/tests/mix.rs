@@ -129,7 +129,8 @@ fn time_stamps_recover_the_clock_and_blocks_are_preserved() {
 }
 
 /// SRTS time stamps compare the source's clock with the network's; the adaptive method observes only the
-/// level of the receiver's buffer. Both recover the source's rate, and the buffer's level moves by little.
+/// level of the receiver's buffer. Both methods recover the source's rate, and the buffer's level changes
+/// little.
 #[test]
 fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
     let text = |ppm: f64| {
@@ -146,7 +147,7 @@ fn a_clock_offset_is_measured_by_time_stamps_and_by_the_buffer() {
         for flow in &outcome.flows {
             let level = flow.recovered_ppm.expect("there was time to settle");
             assert!((level - ppm).abs() < 3.0, "{ppm} {}: {level}", flow.name);
-            // The estimate settles within a second. Until then, the buffer's level moves by less than |ppm|
+            // The estimate settles within a second. Until then, the buffer's level changes by less than |ppm|
             // microseconds.
             assert!(flow.buffer_below_ms + flow.buffer_above_ms < ppm.abs() * 1e-3 + 0.05, "{flow:?}");
             assert_eq!(flow.slips, 0);

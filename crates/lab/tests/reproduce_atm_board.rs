@@ -1,5 +1,4 @@
-//! `atm-board` with the short effort: virtual-time results are exact, so the whole text is compared with a
-//! snapshot.
+//! A quick run of `atm-board`: virtual-time results are exact, so the whole text is compared with a snapshot.
 
 mod common;
 

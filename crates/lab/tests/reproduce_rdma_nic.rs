@@ -1,4 +1,4 @@
-//! `rdma-nic`: clock counts are exact, so the whole text is compared with a snapshot.
+//! `rdma-nic`: the numbers of clock cycles are exact, so the whole text is compared with a snapshot.
 
 mod common;
 
@@ -29,8 +29,8 @@ fn without_the_pause_two_segments_are_as_fast_as_one() {
     assert_eq!(rate(even, 2048), rate(even, 1024));
 }
 
-/// Without its look-ups per segment, the receiver would be about as fast as the sender; the paper gives them
-/// as the reason for the difference.
+/// Without its look-ups per segment, the receiver would be about as fast as the sender. The paper gives the
+/// look-ups as the reason for the difference.
 #[test]
 fn most_of_the_receiving_loss_is_look_ups_per_segment() {
     let steps = work::writes(65536, 1);

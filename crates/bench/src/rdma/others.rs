@@ -73,7 +73,7 @@ fn command(program: &str, arguments: &[&str], launch: Launch<'_>) -> Command {
 }
 
 /// Runs a server on its CPU and a client on ours; returns the number that `figure` finds in the client's last
-/// matching line. Retries if it fails.
+/// matching line. Retries a failed run.
 pub(super) fn beside(
     program: &str,
     launch: Launch<'_>,

@@ -4,9 +4,9 @@
 //!           `point`, `question`, `repetition` (only in real time), `seed`, `version`.
 //! Identity  in virtual time, equal keys mean equal records. In real time, the key includes the number of the
 //!           repetition, because results differ.
-//! Limits    the version is that of the release, so two builds of one release with different code have the
-//!           same keys. A sweep that finds records therefore repeats one of them and compares the results
-//!           ([`mod@super::sweep`]).
+//! Limits    the version in the key is that of the release, so two builds of one release give the same keys
+//!           even if their code differs. A sweep that finds records therefore repeats one of them and
+//!           compares the results ([`mod@super::sweep`]).
 
 use super::point::Point;
 use serde::Serialize;

@@ -147,7 +147,7 @@ impl Plan {
         Err(format!("{count} of {} points are impossible:\n{}{more}", self.points(), named.join("\n")))
     }
 
-    /// Returns the name of the first difference to another plan; `None` if the plans are equal.
+    /// Returns the name of the first item that differs from another plan; `None` if the plans are equal.
     pub fn difference(&self, other: &Plan) -> Option<String> {
         let parameter = || {
             let names: BTreeSet<&String> = self.parameters.keys().chain(other.parameters.keys()).collect();

@@ -55,7 +55,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Parameter values by name. They are sorted by name, so that equal points have equal texts.
+/// Parameter values, sorted by the names of the parameters, so that equal points have equal texts.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Point(pub BTreeMap<String, Value>);

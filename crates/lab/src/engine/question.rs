@@ -60,7 +60,7 @@ impl Metrics {
 pub enum Failure {
     /// The point is invalid, so the trial is not repeated.
     Impossible(String),
-    /// An external failure (a peer that died, a full disk), so the trial may be repeated.
+    /// An external failure, for example of a peer or a disk. The trial may be repeated.
     Lost(String),
 }
 

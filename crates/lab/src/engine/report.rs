@@ -51,7 +51,7 @@ impl Report {
         Ok(Some(Report { manifest, trials, records: count, broken, summary, figures, explanation }))
     }
 
-    /// Adds the question's explanation and draws the figures again, with other axes if `axes` is given.
+    /// Adds the question's explanation and redraws the figures, with other axes if `axes` is given.
     #[must_use]
     pub fn explained(self, metrics: &[Metric], axes: Option<&Axes>, explanation: Explanation) -> Report {
         let figures = draw(&self.summary, metrics, axes, &explanation);

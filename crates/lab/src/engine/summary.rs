@@ -241,7 +241,7 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// The expected ranks are those of tables of the sign test (Conover, table A3) for 95 %.
+    /// The expected ranks are those for 95 % in the table of the sign test (Conover, table A3).
     #[test]
     fn an_interval_is_as_narrow_as_the_confidence_allows() {
         for (count, expected) in [

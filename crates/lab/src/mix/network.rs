@@ -110,7 +110,8 @@ impl Star {
         let port = SwitchPort::plain(traffic::cell_time(plan), Interface::Uni, plan.network.queue_cells);
         let circuits: Vec<(usize, &Flow)> =
             traffic::circuits(plan).into_iter().map(|number| (number, &plan.flows[number])).collect();
-        // Port 0 of a site's switch leads to the network; the other ports lead to one end of a circuit each.
+        // Port 0 of a site's switch leads to the network; each of the other ports leads to one end of a
+        // circuit.
         let mut ends = vec![0; plan.sites.len()];
         let mut places = Vec::new();
         for (_, flow) in &circuits {

@@ -122,8 +122,8 @@ impl FlowOutcome {
         self.sequence_losses += counters.sequence_losses;
     }
 
-    /// Records the receiver's estimate of the source's clock, whose true offset is `truth` ppm. The worst of
-    /// several copies counts.
+    /// Records the receiver's estimate of the source's clock, whose true offset is `truth` ppm. If there are
+    /// several copies of the flow, the worst estimate counts.
     pub(super) fn set_clock_error(&mut self, truth: f64, sink: &StreamSink) {
         let worse = |one: Option<f64>, other: Option<f64>| {
             let error = |ppm: &f64| (ppm - truth).abs();

@@ -132,7 +132,7 @@ pub struct Flow {
     pub fec: Fec,
     /// AAL1: octets of a block, if the stream is structured.
     pub block_octets: Option<usize>,
-    /// AAL1: whether the source's clock is sent along as synchronous residual time stamps (SRTS).
+    /// AAL1: whether the source transmits its clock as synchronous residual time stamps (SRTS).
     #[serde(default)]
     pub stamps: bool,
     /// By how much the source's clock is faster than nominal, parts per million (constant, mpeg2).

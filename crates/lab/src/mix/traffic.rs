@@ -1,5 +1,5 @@
-//! Sources and sinks of a plan's flows. The virtual network and a real one use the same ones, so that both
-//! carry the same cells.
+//! Sources and sinks of a plan's flows. The virtual network and a real network use the same sources and
+//! sinks, so that both carry the same cells.
 //!
 //! Random    each circuit has its own generator, seeded with the plan's seed and the circuit's number among
 //!           all circuits of the plan. Its traffic therefore does not depend on which other circuits run.

@@ -24,7 +24,7 @@ impl Token {
     /// Generates a random token.
     ///
     /// # Errors
-    /// The system's random numbers are not available.
+    /// The system cannot provide random numbers.
     pub fn random() -> io::Result<Token> {
         Ok(Token(hex(&random::bytes::<16>()?)))
     }

@@ -80,8 +80,8 @@ pub fn read_message_until<T: DeserializeOwned>(
     read_message(reader, bytes_max)
 }
 
-/// Returns a peer's text for display: without control characters, which a terminal would execute, and
-/// shortened.
+/// Returns a peer's text for display: shortened, and without control characters, which a terminal would
+/// execute.
 pub fn plain(text: &str) -> String {
     const CHARS_MAX: usize = 500;
     let shown = text.chars().take(CHARS_MAX);

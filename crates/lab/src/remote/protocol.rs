@@ -116,8 +116,8 @@ pub enum Request {
     Mix(Box<MixRequest>),
     /// Start the mix.
     Go,
-    /// The client has closed the trial's data connection, or has sent everything of a mix: this many
-    /// datagrams on each circuit.
+    /// The client has closed the trial's data connection, or has sent all data of a mix. For a mix, contains
+    /// the number of datagrams that it sent on each circuit.
     Ended(Vec<u64>),
 }
 

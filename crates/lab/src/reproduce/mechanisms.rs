@@ -328,7 +328,7 @@ impl Joined {
     }
 }
 
-/// Replaces the shared payload pages of a PDU by copies.
+/// Replaces the shared payload pages of a PDU with copies.
 fn copy_body(pdu: &mut Pdu, pool: &mut PagePool) {
     if pdu.body_len() == 0 {
         return;

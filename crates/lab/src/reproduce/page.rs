@@ -356,7 +356,8 @@ fn rdma_nic(all: &All) -> Section {
             first needs two. When overlapped, the look-ups cost no time (dashed; many: back-to-back Writes).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
-        // The first two curves are the NIC of 2008, the others (dashed) the overlapped blocks.
+        // The first two curves show the NIC of 2008. The other curves, which are dashed, show the overlapped
+        // blocks.
         lines.lines.iter_mut().skip(2).for_each(|line| line.dashed = true);
         (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });

@@ -16,7 +16,7 @@ pub enum Verdict {
     Fitted,
     /// The value is not reproduced.
     Missed,
-    /// The published value is uncertain; its possible readings are shown beside the result.
+    /// The published value is uncertain; its possible readings are shown next to the result.
     Doubtful,
     /// The paper contradicts itself about the value.
     Conflict,

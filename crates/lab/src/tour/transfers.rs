@@ -48,7 +48,7 @@ impl Payload {
     /// Opens a file. A file that has no length (a pipe, a device) is read into memory up to its end.
     ///
     /// # Errors
-    /// Returns the error of the operating system, or `IsADirectory`.
+    /// Returns the operating system's error, or `IsADirectory`.
     pub fn open(path: &Path) -> io::Result<Payload> {
         let mut file = File::open(path)?;
         let about = file.metadata()?;
@@ -273,7 +273,7 @@ pub fn run(
     })
 }
 
-/// Runs a world until its programs are done or [`PATIENCE`] is over, and reports progress. Returns whether
+/// Runs a world until its programs are done or [`PATIENCE`] has passed, and reports progress. Returns whether
 /// the programs are done.
 pub(super) fn watch(
     world: &mut World,

@@ -186,7 +186,7 @@ impl Receiver {
     }
 
     /// Handles a datagram that arrived `at` nanoseconds after the start message; negative if it arrived
-    /// before. Returns false if it does not belong to this session.
+    /// before. Returns false if the datagram does not belong to this session.
     pub(crate) fn on_datagram(&mut self, octets: &[u8], at: i64) -> bool {
         let Some((head, cells)) = wire::read(octets).filter(|(head, _)| head.nonce == self.nonce) else {
             return false;

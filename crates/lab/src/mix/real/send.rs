@@ -1,15 +1,15 @@
 //! The client's part of a mix: sends the flows that start at one site of a plan, and combines the results of
 //! both ends into one outcome.
 //!
-//! Sites     this host is one site of the plan, and the server stands for all other sites. All flows of this
-//!           site go to the server, each policed by its path's contract. Flows of other sites are left out,
-//!           and listed.
+//! Sites     this host is one site of the plan, and the server represents all other sites. All flows of this
+//!           site go to the server, each policed by its path's contract. Flows of other sites are not run;
+//!           the outcome lists them.
 //! Pace      one thread sends datagrams when they are due, by the monotonic clock. How late they are sent is
 //!           reported, but is not part of any delay, because a datagram carries its sending time.
 //! Loss      the number of datagrams sent that the server has not received. Datagrams that this host's own
 //!           queue rejected are also reported.
-//! End       at the plan's end, when `stop` returns true, or because the peer is gone; the outcome covers the
-//!           time until then.
+//! End       a run ends at the plan's end, when `stop` returns true, or when the peer is gone. The outcome
+//!           covers the time until then.
 
 use super::super::outcome::{FlowOutcome, Medium, Network, Outcome, Real, Sample};
 use super::super::plan::{Kind, Plan, Word};
@@ -45,7 +45,7 @@ const TAIL: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time for which a thread sleeps before it checks whether to stop.
 const TURN: Duration = Duration::from_millis(5);
-/// The socket's send buffer, bytes. Queueing in this buffer counts as delay of the network.
+/// The socket's send buffer, bytes. Queueing in this buffer counts as network delay.
 const BUFFER_BYTES: usize = 4 << 20;
 /// How long the server may take to send its last message.
 const LAST_WORD: Duration = Duration::from_secs(30);

@@ -103,8 +103,8 @@ impl Digest {
             }
             let before = at.checked_sub(1).map(|before| &segments[before]);
             let gap = before.map_or(0, |before| segment.nanoseconds.saturating_sub(before.nanoseconds));
-            // If a capture starts in the middle of a connection, the amount of unacknowledged data before it
-            // is unknown; assume little.
+            // If a capture starts in the middle of a connection, the amount of unacknowledged data before the
+            // capture is unknown; assume that there was little.
             let under_way = match (sent_end, acknowledged) {
                 (Some(end), Some(next)) => end.wrapping_sub(next),
                 (Some(_), None) => 1,

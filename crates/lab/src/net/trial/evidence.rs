@@ -2,7 +2,7 @@
 //!
 //! Ends      the sender is the end that writes messages: the client, except in [`Pattern::StreamBack`].
 //! Kept      the evidence is stored in the record, so that a cause can be determined or questioned later,
-//!           without the network.
+//!           without access to the network.
 
 use super::digest::Digest;
 use super::path::Path;

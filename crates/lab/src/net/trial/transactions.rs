@@ -4,7 +4,7 @@
 //!           start of a connection (quick ACK); then measures for the requested time.
 //! Slow      a case is slow if more than half of its time passed in exchanges that took [`STALL`] longer than
 //!           a round trip plus the transmission time at the path's rate.
-//! Capture   a slow case repeats some exchanges with a capture, if captures are permitted.
+//! Capture   after a slow case, some exchanges are repeated with a capture, if captures are permitted.
 
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
@@ -60,7 +60,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns [`Failure::Lost`] with a description of an error of the data connection.
+/// Returns [`Failure::Lost`] with a description of an error on the data connection.
 pub(in crate::net) fn broken(error: &io::Error) -> Failure {
     Failure::Lost(match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {

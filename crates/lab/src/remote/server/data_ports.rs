@@ -63,7 +63,7 @@ impl DataPort {
     /// timeout.
     ///
     /// # Errors
-    /// Returns errors of the operating system.
+    /// Returns errors from the operating system.
     pub(super) fn turn(
         &mut self,
         now: impl Fn() -> Instant,

@@ -10,9 +10,9 @@ pub(super) const UNAUTHENTICATED_PER_NETWORK_MAX: usize = 8;
 /// How long a client may take to present the token.
 pub(super) const UNAUTHENTICATED_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How much longer than announced a measurement may take before the server ends it.
+/// How much longer than announced a measurement may take before the server aborts it.
 pub(super) const GRACE: Duration = Duration::from_secs(10);
-/// How often a waiting thread checks whether the server is ending.
+/// The interval at which a waiting thread checks whether the server is shutting down.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
 /// Returns an error that names the first quantity that exceeds its limit. Each row contains the name of a

@@ -66,7 +66,7 @@ impl Server {
     /// Starts listening. `on_event` is called for each event.
     ///
     /// # Errors
-    /// Returns errors of the operating system.
+    /// Returns errors from the operating system.
     pub fn bind(
         address: SocketAddr,
         token: Token,
@@ -83,16 +83,16 @@ impl Server {
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
-    /// Returns the address on which it listens.
+    /// Returns the address on which the server listens.
     ///
     /// # Errors
-    /// Returns errors of the operating system.
+    /// Returns errors from the operating system.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Returns a function that makes [`Server::run`] and all sessions end soon. It may be called from another
-    /// thread.
+    /// Returns a function that makes [`Server::run`] and all sessions end soon. The function may be called
+    /// from another thread.
     pub fn stopper(&self) -> impl Fn() + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.state.ends.store(true, Ordering::Release)
@@ -101,7 +101,7 @@ impl Server {
     /// Serves until it is stopped.
     ///
     /// # Errors
-    /// Returns errors of the operating system for the listener.
+    /// Returns the operating system's errors on the listening socket.
     pub fn run(&self) -> io::Result<()> {
         let shared = &self.shared;
         let bounds = Bounds {
@@ -182,8 +182,8 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
     // The client may have disconnected already.
     let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
     let _ = stream.shutdown(Shutdown::Write);
-    // Closing a socket with unread data resets the connection, which may overtake the reason (RFC 1122
-    // §4.2.2.13).
+    // Closing a socket with unread data resets the connection, and the reset may overtake the reason (RFC
+    // 1122 §4.2.2.13).
     let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
 }
 

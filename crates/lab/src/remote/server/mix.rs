@@ -44,7 +44,7 @@ const BATCH: usize = 256;
 /// Receives a mix; returns whether it took place.
 ///
 /// # Errors
-/// The client is gone, or the server is ending.
+/// The client is gone, or the server is shutting down.
 pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Result<bool> {
     if let Err(why) = validate(request, &session.state.limits) {
         return session.send(&Reply::Impossible(why)).map(|()| false);
@@ -217,7 +217,7 @@ impl Mix<'_> {
             }
             let octets = &octets[..came.octets];
             if let Some(cookie) = wire::read_cookie(octets, &self.nonce) {
-                // Return cookies only before the start; later, every datagram could cause a line on the
+                // Return cookies only before the start; later, every datagram could trigger a line on the
                 // control connection.
                 cookies.extend(start.is_none().then_some(cookie));
                 continue;

@@ -18,12 +18,12 @@ pub(super) struct State {
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) ports: DataPorts,
-    /// Set when the server is ending.
+    /// Set when the server is shutting down.
     pub(super) ends: AtomicBool,
 }
 
 impl State {
-    /// Returns an error if the server is ending.
+    /// Returns an error if the server is shutting down.
     pub(super) fn check(&self) -> io::Result<()> {
         if self.ends.load(Ordering::Acquire) { Err(late("the server is shutting down")) } else { Ok(()) }
     }

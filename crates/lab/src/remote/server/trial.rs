@@ -1,4 +1,4 @@
-//! The server's part of a trial: one TCP connection whose data it reads, answers or writes.
+//! The server's part of a trial: one TCP connection, on which the server reads, replies or writes.
 //!
 //! Port      accepts one connection, which must come from the session's address and send the nonce; its data
 //!           is read and discarded.
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 256 << 10;
 /// Runs a trial; returns whether it took place.
 ///
 /// # Errors
-/// The client is gone, or the server is ending.
+/// The client is gone, or the server is shutting down.
 pub(super) fn serve(
     session: &mut Session<'_>,
     settings: &Settings,
@@ -130,7 +130,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Writes messages for the announced time, then waits until the client has closed.
+    /// Writes messages for the announced time, then waits until the client has closed the connection.
     fn write(&self, mut stream: TcpStream, message_bytes: u32, length: Duration) -> io::Result<Outcome> {
         stream.set_nodelay(self.settings.no_delay)?;
         stream.set_read_timeout(Some(LOOK))?;
@@ -161,7 +161,8 @@ impl Trial<'_> {
         }
     }
 
-    /// Reads until the client has closed; replies to each message if the client wants replies.
+    /// Reads until the client has closed the connection; replies to each message if the client requested
+    /// replies.
     fn read(&self, mut stream: TcpStream, work: Work, deadline: Instant) -> io::Result<Outcome> {
         stream.set_nodelay(self.settings.no_delay)?;
         stream.set_read_timeout(Some(LOOK))?;

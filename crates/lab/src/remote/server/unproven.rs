@@ -152,7 +152,7 @@ impl Handshakes {
     /// what has arrived.
     ///
     /// # Errors
-    /// Returns errors of the operating system while waiting.
+    /// Returns the operating system's errors while waiting.
     pub(crate) fn turn(
         &mut self,
         listener: &TcpListener,
@@ -180,8 +180,8 @@ impl Handshakes {
                         continue;
                     }
                     let mut half = Half { stream, address, said: Vec::new() };
-                    // If the message is complete, the connection needs no slot, and later connections cannot
-                    // displace it.
+                    // Once the message is complete, the connection no longer needs a slot, and later
+                    // connections cannot displace it.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
                     } else if let Some(half) = self.table.insert(network_of(address), now, half) {

@@ -72,7 +72,7 @@ pub struct StepRow {
     pub work: &'static str,
     /// The published number of clock cycles.
     pub published: u64,
-    /// The positions of this step in a Write of one word, from 1.
+    /// The positions of this step in a Write of one word, counted from 1.
     pub places: Vec<usize>,
     /// The number of clock cycles in the model.
     pub here: u64,
@@ -268,7 +268,7 @@ fn figure_10(all: &[(usize, Steps)]) -> Figure {
         name: name.to_owned(),
         points: all.iter().map(|(bytes, steps)| (*bytes as f64, Some(rate(core, end, steps)))).collect(),
     };
-    // Compute the cost of each further message in a sequence of messages.
+    // Compute the cost of each additional message in a sequence of messages.
     let stream = |name: &str, end| {
         let point = |&(bytes, _): &(usize, Steps)| {
             let [fewer, more] =

@@ -122,7 +122,7 @@ fn running_stalled() -> Host {
     Host { stalls: vec![often], ..host }
 }
 
-/// Returns a host whose wait policy considers a sleep as costly as 300 us of polling.
+/// Returns a host whose wait policy assumes that a sleep costs as much as 300 us of polling.
 fn dear_latency(host: &Host) -> Host {
     let mut host = host.clone();
     let both_ends = (host.costs.sleep + host.costs.ring).as_secs_f64();
@@ -144,7 +144,7 @@ pub struct ViaLibrary {
     pub running: Cell,
     /// Adaptive waiting with frequent long stalls: unreliable delivery with 7, 10 and 15 MB; reliable
     /// delivery that waits for descriptors and reliable reception with 7 MB; unreliable delivery with 7 MB
-    /// and a policy that considers a sleep as costly as 300 us of polling.
+    /// and a policy that assumes that a sleep costs as much as 300 us of polling.
     pub adaptive: Vec<Cell>,
 }
 
