@@ -289,7 +289,8 @@ impl<'a> Hosts<'a> {
         if site.left == 0 {
             site.left = self.message.len();
         }
-        // The cost depends on the number of bytes copied; call the board after that time.
+        // The cost depends on the number of bytes copied; the board is called at the time at which the copy
+        // is done.
         let may = site.board.host().room(stream).unwrap_or(0).min(site.left);
         let done = now + costs.call + of_bytes(may, costs.copy_byte_ps);
         site.board.handle(Input::Timeout, done);

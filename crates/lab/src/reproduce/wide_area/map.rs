@@ -58,7 +58,7 @@ pub(crate) fn experiment(tcp: &tcp::Config, buffer_bytes: u32, message_bytes: us
 }
 
 impl Map {
-    /// Makes a map with a TCP profile, on all processors; calls `done` after every cell.
+    /// Computes a map with a TCP profile, on all processors; calls `done` after every cell.
     pub fn make(
         name: &'static str,
         profile: &'static str,
@@ -71,7 +71,7 @@ impl Map {
         Map::of(name, profile, &tcp, (messages, buffers), interval, done)
     }
 
-    /// Makes a map with any TCP settings; `profile` is the name that is shown for them.
+    /// Computes a map with any TCP settings; `profile` is the name that is shown for them.
     pub fn of(
         name: &'static str,
         profile: &'static str,

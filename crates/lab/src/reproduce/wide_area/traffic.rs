@@ -3,9 +3,9 @@
 //!
 //! Series    one lecture among four sites ([`Lecture`]); MPEG-2 stops after two thirds of the time, as in the
 //!           experiment at 15:48.
-//! Question  the paper leaves open the effect of usage parameter control as traffic grows. Two simulations:
-//!           several lectures share the path from Waseda to Musashino, policed at 67.815 Mbit/s; and a single
-//!           lecture is policed at decreasing rates.
+//! Question  the paper leaves open the effect of usage parameter control as traffic grows. Two simulations
+//!           examine this effect: in one, several lectures share the path from Waseda to Musashino, which is
+//!           policed at 67.815 Mbit/s; in the other, a single lecture is policed at decreasing rates.
 //! Verdicts  the sources are assumed to vary within the published ranges, so the verdict on the series is
 //!           fitted. Results on policing have no published counterpart.
 
