@@ -1,11 +1,12 @@
 //! Limits the connections that have not authenticated yet.
 //!
 //! Purpose    a host that opens thousands of silent connections displaces only its own connections.
-//! Operation  when there are too many, the oldest connection of the origin that has most is closed. An origin
-//!            is an IPv4 address, or the first 64 bits of an IPv6 address, the prefix that one subscriber
-//!            has.
+//! Operation  when there are too many, the oldest connection of the origin that has most is closed; among
+//!            origins that have equally many, of the one whose oldest connection is oldest. An origin is an
+//!            IPv4 address, or the first 64 bits of an IPv6 address, the prefix that one subscriber has.
 //! Cost       each step takes logarithmic time in the number of connections.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -26,13 +27,13 @@ pub(super) struct Unauthenticated<T> {
     /// All unauthenticated connections by number; the oldest has the lowest.
     all: BTreeMap<u64, (IpAddr, T)>,
     by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// The number of connections of each origin, sorted by that number.
-    crowds: BTreeSet<(usize, IpAddr)>,
+    /// The origins by the number of their connections and the age of the oldest: the last is to lose one.
+    crowds: BTreeMap<(usize, Reverse<u64>), IpAddr>,
 }
 
 impl<T> Default for Unauthenticated<T> {
     fn default() -> Unauthenticated<T> {
-        Unauthenticated { all: BTreeMap::new(), by_origin: BTreeMap::new(), crowds: BTreeSet::new() }
+        Unauthenticated { all: BTreeMap::new(), by_origin: BTreeMap::new(), crowds: BTreeMap::new() }
     }
 }
 
@@ -41,29 +42,32 @@ impl<T> Unauthenticated<T> {
     pub(super) fn add(&mut self, number: u64, address: IpAddr, away: T) {
         let origin = origin_of(address);
         self.all.insert(number, (origin, away));
-        let numbers = self.by_origin.entry(origin).or_default();
-        self.crowds.remove(&(numbers.len(), origin));
-        numbers.insert(number);
-        self.crowds.insert((numbers.len(), origin));
+        self.change(origin, |numbers| drop(numbers.insert(number)));
     }
 
     /// Removes a connection that has authenticated or ended.
     pub(super) fn remove(&mut self, number: u64) -> Option<T> {
         let (origin, away) = self.all.remove(&number)?;
-        let numbers = self.by_origin.get_mut(&origin)?;
-        self.crowds.remove(&(numbers.len(), origin));
-        numbers.remove(&number);
-        match numbers.len() {
-            0 => drop(self.by_origin.remove(&origin)),
-            count => drop(self.crowds.insert((count, origin))),
-        }
+        self.change(origin, |numbers| drop(numbers.remove(&number)));
         Some(away)
+    }
+
+    /// Changes the connections of an origin, and its position among the origins.
+    fn change(&mut self, origin: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
+        let numbers = self.by_origin.entry(origin).or_default();
+        if let Some(&oldest) = numbers.first() {
+            self.crowds.remove(&(numbers.len(), Reverse(oldest)));
+        }
+        change(numbers);
+        match numbers.first() {
+            Some(&oldest) => drop(self.crowds.insert((numbers.len(), Reverse(oldest)), origin)),
+            None => drop(self.by_origin.remove(&origin)),
+        }
     }
 
     /// Removes and returns the connection to be closed first; `None` if there are no connections.
     pub(super) fn evict(&mut self) -> Option<(IpAddr, T)> {
-        let &(_, origin) = self.crowds.last()?;
-        let &oldest = self.by_origin.get(&origin)?.first()?;
+        let (&(_, Reverse(oldest)), &origin) = self.crowds.last_key_value()?;
         Some((origin, self.remove(oldest)?))
     }
 
@@ -93,10 +97,26 @@ mod tests {
             (unauthenticated.len(), unauthenticated.remove(99), unauthenticated.remove(99)),
             (3, Some('b'), None)
         );
-        assert_eq!(unauthenticated.evict().map(|gone| gone.1), Some('c'));
         assert_eq!(unauthenticated.evict().map(|gone| gone.1), Some('a'));
+        assert_eq!(unauthenticated.evict().map(|gone| gone.1), Some('c'));
         assert_eq!(unauthenticated.evict(), None);
         assert!(unauthenticated.by_origin.is_empty() && unauthenticated.crowds.is_empty());
+    }
+
+    #[test]
+    fn silent_connections_of_many_origins_do_not_displace_a_newcomer() {
+        let newcomers = ["9.0.0.1", "203.0.113.9", "2001:db8::1"];
+        for newcomer in newcomers.map(from) {
+            let mut unauthenticated = Unauthenticated::default();
+            for number in 0..1024 {
+                unauthenticated.add(number, IpAddr::from([11, 0, (number >> 8) as u8, number as u8]), number);
+            }
+            unauthenticated.add(1024, newcomer, 1024);
+            let closed: Vec<u64> =
+                (0..1024).filter_map(|_| unauthenticated.evict().map(|gone| gone.1)).collect();
+            assert_eq!(closed, (0..1024).collect::<Vec<u64>>(), "beside {newcomer}: the oldest first");
+            assert_eq!(unauthenticated.evict(), Some((origin_of(newcomer), 1024)));
+        }
     }
 
     #[test]
