@@ -1,5 +1,6 @@
 //! `kiban status`, `reload`, `down` and `capture`: requests to a running board.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::table::Table;
 use kiban_service::config::DurationValue;
@@ -165,7 +166,7 @@ impl Capture {
                 }
             };
             signals::handle(on_signal).map_err(|error| error.to_string())?;
-            eprintln!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
+            note!("capturing port {} into {}; press ctrl-c to stop", self.port, self.file.display());
             Ok(())
         };
         match ControlClient::call(self.board.as_deref())?.capture(&question, begun)? {

@@ -1,6 +1,7 @@
 //! `kiban connect`: connects standard input and output to a TCP stream of a running board.
 
 use crate::board::unavailable_reason;
+use crate::output::note;
 use clap::Args;
 use kiban_streams::Settings;
 use kiban_tokio::{Attachment, Stream};
@@ -53,7 +54,7 @@ impl Connect {
             let stream = if self.listen {
                 let listener = board.listen(address).await.map_err(say)?;
                 if address.port() == 0 {
-                    eprintln!("kiban: listening on {}", listener.local_addr());
+                    note!("kiban: listening on {}", listener.local_addr());
                 }
                 listener.accept().await.map_err(say)?.0
             } else {

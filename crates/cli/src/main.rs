@@ -1,5 +1,7 @@
 //! The program `kiban`: one module per subcommand.
 #![forbid(unsafe_code)]
+// `eprintln!` panics if standard error is closed: `output::note!` does not.
+#![deny(clippy::print_stderr)]
 
 mod atm;
 mod board;
@@ -24,6 +26,7 @@ mod verbs;
 mod vi;
 mod xot;
 
+use crate::output::note;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -91,7 +94,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(message) => {
-            eprintln!("kiban: {message}");
+            note!("kiban: {message}");
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,7 @@
 //! `kiban osi`: tests of the OSI layers below FTAM: echoes over associations, and a probe of what a peer
 //! supports.
 
+use crate::output::note;
 use clap::{Args, Subcommand};
 use kiban_ftam::osi::association::{Association, Listener, Parameters};
 use kiban_ftam::osi::echo;
@@ -144,11 +145,11 @@ impl Echo {
             let at = listener.address().map_err(|error| cannot_listen(address, &error))?;
             let quiet = self.quiet;
             if !quiet {
-                eprintln!("listening on {at}; press ctrl-c to stop");
+                note!("listening on {at}; press ctrl-c to stop");
             }
             echo::serve(listener, self.associations as usize, move |report| {
                 if !quiet {
-                    eprintln!("{}", line(&report));
+                    note!("{}", line(&report));
                 }
             })
             .await;

@@ -1,4 +1,4 @@
-//! Standard output of commands.
+//! Standard output and standard error of commands.
 
 /// Formats a value as indented JSON, with a newline at the end.
 pub(crate) fn json(object: &impl serde::Serialize) -> Result<String, String> {
@@ -22,3 +22,13 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
         _ => Ok(()),
     }
 }
+
+/// Prints a line to standard error. Continues if nothing reads it any more: a peer can make a server print a line, and
+/// `eprintln!` would end the server if the reader is gone.
+macro_rules! note {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+pub(crate) use note;

@@ -2,6 +2,7 @@
 
 use crate::board::{query_status, unavailable_reason};
 use crate::messages::{bar, ping_pong_table, stream_table};
+use crate::output::note;
 use clap::{Args, Subcommand};
 use kiban_base::Wait;
 use kiban_lab::rdma::{self, Failure, MESSAGE_BYTES_MAX, Operation, Plan};
@@ -168,11 +169,11 @@ impl Serve {
             rdma::listen(&context, self.address).map_err(|error| format!("{}: {error}", self.address))?;
         let quiet = self.quiet;
         if !quiet {
-            eprintln!("serving at {} over {}; press ctrl-c to stop", listener.address(), self.over);
+            note!("serving at {} over {}; press ctrl-c to stop", listener.address(), self.over);
         }
         rdma::serve(&context, &listener, &|| false, &|what| {
             if !quiet {
-                eprintln!("{what}");
+                note!("{what}");
             }
         })
         .map_err(|error| error.to_string())?;

@@ -8,6 +8,7 @@
 //! Limits    ld.so(8) ignores these variables for programs that have more privileges than their user
 //!           (set-user-ID, capabilities). If the program has an RPATH, ld.so searches it first.
 
+use crate::output::note;
 use clap::{Args, ValueEnum};
 use std::env::{current_exe, var_os};
 use std::ffi::{OsStr, OsString};
@@ -95,7 +96,7 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
     let error = command.exec();
     let missing = error.kind() == ErrorKind::NotFound;
     let remedy = if missing { "; is it installed?" } else { "" };
-    eprintln!("kiban: cannot start {}: {error}{remedy}", command.get_program().display());
+    note!("kiban: cannot start {}: {error}{remedy}", command.get_program().display());
     ExitCode::from(if missing { 127 } else { 126 })
 }
 

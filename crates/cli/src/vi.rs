@@ -1,6 +1,7 @@
 //! `kiban vi`: measures VI in real time, between two NICs on one host or on two.
 
 use crate::messages::{bar, ping_pong_table, stream_table};
+use crate::output::note;
 use clap::{Args, Subcommand, ValueEnum};
 use kiban_base::Wait;
 use kiban_lab::table::Table;
@@ -192,11 +193,11 @@ impl Serve {
         listen(&nic)?;
         let quiet = self.quiet;
         if !quiet {
-            eprintln!("serving at {}; press ctrl-c to stop", nic.address());
+            note!("serving at {}; press ctrl-c to stop", nic.address());
         }
         vi::serve(&nic, &|| false, &|what| {
             if !quiet {
-                eprintln!("{what}");
+                note!("{what}");
             }
         })
         .map_err(|failure| failure.to_string())?;

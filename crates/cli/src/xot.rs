@@ -1,5 +1,6 @@
 //! `kiban xot`: relays OSI between X.25 over TCP (XOT, RFC 1613) and TPKT (RFC 1006).
 
+use crate::output::note;
 use crate::peer::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
 use kiban_ftam::osi::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
@@ -150,7 +151,7 @@ impl Xot {
                 // The relay continues if the reader of standard output has closed it.
                 let _ = crate::output::print(&format!("{}\n", json!(said)));
             } else if !quiet {
-                eprintln!("{}", line(&said));
+                note!("{}", line(&said));
             }
         });
         runtime(true)?.block_on(async {
@@ -187,7 +188,7 @@ fn open(what: &str, address: SocketAddr, quiet: bool) -> Result<tokio::net::TcpL
     let listener = socket::listen(address).map_err(failed)?;
     let at = listener.local_addr().map_err(failed)?;
     if !quiet {
-        eprintln!("{what} on {at}; press ctrl-c to stop");
+        note!("{what} on {at}; press ctrl-c to stop");
     }
     Ok(listener)
 }

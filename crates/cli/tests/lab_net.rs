@@ -382,3 +382,28 @@ fn the_hint_for_the_other_host_contains_the_port() {
     let port = port.unwrap_or_else(|| panic!("{at}"));
     assert!(hint.ends_with(&format!(" kiban lab sweep HOST:{port}")), "{hint}");
 }
+
+#[test]
+fn strangers_do_not_end_a_server_whose_standard_error_nobody_reads() {
+    use std::io::{BufRead as _, Read as _, Write as _};
+    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
+        .args(["lab", "serve", "--listen", "127.0.0.1:0"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    let mut lines = std::io::BufReader::new(server.stderr.take().expect("a pipe")).lines();
+    let at = lines.next().expect("it prints where it listens").expect("it prints text");
+    let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
+    let port: u16 = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{at}"));
+    lines.next().expect("the hint").expect("it prints text");
+    drop(lines);
+    for _ in 0..3 {
+        let mut stranger = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the server serves");
+        stranger.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("the server reads");
+        // The server prints the refusal before it closes the connection, or after it.
+        let _ = stranger.read_to_end(&mut Vec::new());
+    }
+    assert!(server.try_wait().expect("it is a child of this process").is_none(), "it has ended");
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
+}

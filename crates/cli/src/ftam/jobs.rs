@@ -5,6 +5,7 @@ use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transf
 use super::attributes::{FileAttributes, list};
 use super::link::{PersistentClient, RetryPolicy, TransferResult};
 use super::options::{Association, Kind};
+use crate::output::note;
 use crate::output::print;
 use kiban_ftam::timing::Stopwatch;
 use kiban_osi::ftam::filestore::Path as Name;
@@ -57,7 +58,7 @@ impl Report {
             self.print_words(association)?;
         }
         for failure in &self.failures {
-            eprintln!("kiban: {failure}");
+            note!("kiban: {failure}");
         }
         Ok(if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

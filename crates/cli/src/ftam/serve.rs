@@ -1,5 +1,6 @@
 //! `kiban ftam serve` and `passwd`: an FTAM responder, and its users.
 
+use crate::output::note;
 use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
 use kiban_ftam::authentication::AuthService;
@@ -227,9 +228,9 @@ impl Passwd {
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
         let (file, user) = (self.file.display(), &self.user);
         if is_new {
-            eprintln!("kiban: created {file}: {user} may read; edit the file to grant more rights");
+            note!("kiban: created {file}: {user} may read; edit the file to grant more rights");
         } else {
-            eprintln!(
+            note!(
                 "kiban: {file}: password of {user} set; send SIGHUP to a running server to reload the file"
             );
         }

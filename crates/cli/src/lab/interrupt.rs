@@ -1,5 +1,6 @@
 //! Ctrl-C in commands that measure.
 
+use crate::output::note;
 use std::path::Path;
 
 /// Starts handling Ctrl-C: the first one calls `first`, the second ends the program.
@@ -29,7 +30,7 @@ const INTERRUPTED: i32 = 130;
 pub(super) fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
     let folder = folder.display().to_string();
     on_interrupt(move || {
-        eprintln!("\nkiban: interrupted; the records so far are in {folder}: run the same command to resume");
+        note!("\nkiban: interrupted; the records so far are in {folder}: run the same command to resume");
         std::process::exit(INTERRUPTED);
     })
 }

@@ -1,5 +1,6 @@
 //! `kiban lab merge`: merges the records of shards.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::engine::{Merged, merge};
 use std::path::PathBuf;
@@ -28,7 +29,7 @@ impl Merge {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let merged = merge(&self.out, &self.dirs).map_err(|error| error.to_string())?;
         for broken in &merged.broken {
-            eprintln!("kiban: skipped: {broken}");
+            note!("kiban: skipped: {broken}");
         }
         let Merged { trials, records, twice, .. } = merged;
         if self.json {

@@ -1,6 +1,7 @@
 //! `kiban lab mix`: traffic flows of several kinds over a network with policing.
 
 use super::net::peer::TokenArgs;
+use crate::output::note;
 use crate::peer::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -93,7 +94,7 @@ impl Mix {
         }
         let early = outcome.real.as_ref().and_then(|real| real.ended_early.as_ref());
         if let Some(why) = early {
-            eprintln!("kiban: the mix ended early: {why}");
+            note!("kiban: the mix ended early: {why}");
         }
         Ok(super::output::status(early.is_none()))
     }

@@ -1,5 +1,6 @@
 //! `kiban lab report`: writes an HTML report of a run.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::engine::store::write_atomically;
 use kiban_lab::engine::{Axes, Explanation, Question};
@@ -56,7 +57,7 @@ impl Report {
         let mut files = vec![page.clone()];
         files.extend(report.write(&to).map_err(say)?);
         for warning in report.warnings() {
-            eprintln!("kiban: {}: {warning}", self.dir.display());
+            note!("kiban: {}: {warning}", self.dir.display());
         }
         if self.json {
             super::output::json(&serde_json::json!({ "files": files }))?;

@@ -1,5 +1,6 @@
 //! `kiban lab run`: runs the trials of a plan.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::engine::{self, Cache, Manifest, Options, Progress, Shard, sweep};
 use std::io::{IsTerminal, Write};
@@ -58,7 +59,7 @@ impl Run {
         let say = |error: engine::StoreError| error.to_string();
         let run = engine::Run::open(&out, Manifest::new(question.time(), plan, shard)).map_err(say)?;
         for broken in &run.found().broken {
-            eprintln!("kiban: {}: line {} was skipped: {}", out.display(), broken.line, broken.why);
+            note!("kiban: {}: line {} was skipped: {}", out.display(), broken.line, broken.why);
         }
         super::interrupt::keep_at_interrupt(&out)?;
         let cache = self.cache.as_deref().map(Cache::new);
@@ -79,7 +80,7 @@ impl Run {
             crate::output::print(&words(&outcome, &out.display().to_string()))?;
         }
         for failure in &outcome.failures {
-            eprintln!("kiban: failed: {failure}");
+            note!("kiban: failed: {failure}");
         }
         Ok(super::output::status(outcome.is_complete()))
     }
@@ -115,8 +116,8 @@ fn confirmed(trials: u64) -> Result<bool, String> {
         ));
     }
     let terminal_error = |error: std::io::Error| format!("cannot use the terminal: {error}");
-    eprint!("{what}. Start? [y/N] ");
-    std::io::stderr().flush().map_err(terminal_error)?;
+    let mut terminal = std::io::stderr();
+    write!(terminal, "{what}. Start? [y/N] ").and_then(|()| terminal.flush()).map_err(terminal_error)?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer).map_err(terminal_error)?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))

@@ -1,5 +1,6 @@
 //! `kiban lab summary`: prints statistics of each point.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::engine::{Manifest, Question, Report, questions};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ impl Summary {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let (report, _) = read(&self.dir)?;
         for warning in report.warnings() {
-            eprintln!("kiban: {}: {warning}", self.dir.display());
+            note!("kiban: {}: {warning}", self.dir.display());
         }
         if self.json {
             super::output::json(&report.summary)?;

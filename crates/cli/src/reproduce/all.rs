@@ -1,5 +1,6 @@
 //! `kiban reproduce all`: all five papers, as tables and as an HTML report.
 
+use crate::output::note;
 use clap::Args;
 use kiban_lab::reproduce::overview::{self, Effort};
 use kiban_lab::reproduce::page;
@@ -55,7 +56,7 @@ impl All {
             }
         }
         crate::output::print(&if self.json { crate::output::json(&all)? } else { all.to_string() })?;
-        eprintln!("report: {}", self.html.display());
+        note!("report: {}", self.html.display());
         Ok(if all.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 

@@ -1,6 +1,7 @@
 //! `kiban lab serve`: serves measurements of other hosts.
 
 use super::peer::token_of;
+use crate::output::note;
 use crate::peer::cannot_listen;
 use clap::Args;
 use ipnet::IpNet;
@@ -87,11 +88,11 @@ impl Serve {
         let server = Server::bind(self.listen, token.clone(), self.allow, limits, on_event)
             .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
-        eprintln!("listening on {at}; press ctrl-c to stop");
+        note!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
             // Print the token once, for use on the other host.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
-            eprintln!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
+            note!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
             // Measurements read the host's TCP counters and settings.
@@ -133,15 +134,15 @@ fn tell(event: Event, json: bool, quiet: bool) {
         let _ = crate::output::print(&format!("{line}\n"));
     } else if !quiet {
         match event {
-            Event::Began(address) => eprintln!("{address}: session started"),
+            Event::Began(address) => note!("{address}: session started"),
             Event::Ended(address, trials, how) => {
-                eprintln!("{address}: session ended after {trials} trials: {how}");
+                note!("{address}: session ended after {trials} trials: {how}");
             }
-            Event::Refused { address, why, more: 0 } => eprintln!("{address}: refused: {why}"),
+            Event::Refused { address, why, more: 0 } => note!("{address}: refused: {why}"),
             Event::Refused { address, why, more } => {
-                eprintln!("{address}: refused {more} more times in the last 10 s: {why}");
+                note!("{address}: refused {more} more times in the last 10 s: {why}");
             }
-            Event::RefusedOthers(others) => eprintln!("{others} more clients were refused in the last 10 s"),
+            Event::RefusedOthers(others) => note!("{others} more clients were refused in the last 10 s"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
+use crate::output::note;
 use crate::peer::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -167,7 +168,7 @@ impl SweepHost {
         bar.finish_and_clear();
         let report = report.map_err(|error| error.to_string())?;
         for broken in &report.broken {
-            eprintln!("kiban: {}: skipped: {broken}", folder.display());
+            note!("kiban: {}: skipped: {broken}", folder.display());
         }
         if let Some(folder) = &self.svg {
             let maps = report.findings.maps.iter().enumerate();
