@@ -152,7 +152,7 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
         (&["--root", "root", "--users", "root/keys-link/users.toml"], ["users file", inside, "keys-link)"]),
         (
             &["--root", "root", "--users", "keys/hard.toml"],
-            ["keys/hard.toml", "2 names", "a file of its own"],
+            ["keys/hard.toml", "2 names", "replace it with a copy"],
         ),
         (
             &[
