@@ -1,5 +1,5 @@
 //! OSI: the upper layers as the standards define them, from transport class 0 to the FTAM file service, and
-//! X.25 below. The design follows the OSI board of paper \[5\] (docs/reproduce-osi-board.md).
+//! X.25 below them. The design follows the OSI board of paper \[5\] (docs/reproduce-osi-board.md).
 //!
 //! ```
 //! use kiban_osi::wire::tpkt;
@@ -39,8 +39,8 @@
 //!           shared. This corresponds to the paper's buffer control. Primitives are enums with typed fields.
 //! Tables    each protocol's state table is a function of (state, event) that returns the contents of the
 //!           standard's cell, with the standard's names; a test checks every cell.
-//! Limits    are documented in each machine. Poll all output after each input, so that queues hold no more
-//!           than the output of one input.
+//! Limits    are documented in each machine. Poll all output after each input, so that queues never hold more
+//!           than one input produces.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -63,7 +63,7 @@ pub mod transport;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A selector: the octets of an address that identify a service user. Empty if absent.
+/// A selector: the octets of an address that identify a service user. It is empty if the selector is absent.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Selector(Vec<u8>);
 
@@ -111,8 +111,8 @@ impl fmt::Debug for Selector {
     }
 }
 
-/// The presentation, session and transport selectors of an address. The network address that precedes them is
-/// known only to the code that opens network connections.
+/// The presentation, session and transport selectors of an address. Only the code that opens network
+/// connections knows the network address that precedes them.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Selectors {
     /// PSEL.
@@ -126,10 +126,10 @@ pub struct Selectors {
 /// The called selectors that a machine accepts.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub enum AcceptedSelectors {
-    /// All selectors: the user above decides.
+    /// Accepts all selectors: the user above decides.
     #[default]
     Any,
-    /// Only these; a call to any other is refused as unknown.
+    /// Accepts only these; a call to any other selector is refused as unknown.
     Only(Vec<Selector>),
 }
 
@@ -144,7 +144,7 @@ impl AcceptedSelectors {
 }
 
 /// Why a request was rejected: the state table does not allow it now, or the protocol cannot carry its
-/// parameters. It is the caller's error, and changes nothing.
+/// parameters. The error is the caller's, and the request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -1,18 +1,18 @@
 //! The network service that the transport layer uses: the part of X.213 that class 0 needs.
 //!
-//! Purpose          one set of primitives for two networks: a TCP connection with TPKTs (RFC 1006) and an
-//!                  X.25 virtual call.
+//! Purpose          one set of primitives for two kinds of network connection: TCP with TPKTs (RFC 1006), and
+//!                  an X.25 virtual call.
 //! Data             one network service data unit: over RFC 1006 the payload of one TPKT, over X.25 a
 //!                  sequence of packets joined by their M bits. Class 0 puts exactly one TPDU into it.
-//! Not implemented  expedited data, receipt confirmation, reset. Class 0 uses none of them, and a reset ends
-//!                  its connection (X.224 §6.15), so it is indicated as [`Indication::Disconnected`].
+//! Not implemented  expedited data, receipt confirmation, reset. Class 0 uses none of them. A reset ends its
+//!                  connection (X.224 §6.15), so it is indicated as [`Indication::Disconnected`].
 
 use kiban_base::Rope;
 
-/// Requests of the transport layer to the network.
+/// Requests from the transport layer to the network.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// N-CONNECT request; the network service already has the address.
+    /// N-CONNECT request; the network service already knows the address.
     Connect,
     /// N-CONNECT response: accepts the incoming call.
     Accept,
@@ -25,7 +25,7 @@ pub enum Request {
     },
 }
 
-/// Indications and confirmations of the network service.
+/// Indications and confirmations from the network service.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Indication {
     /// N-CONNECT confirm at the calling end, N-CONNECT indication at the called end.
@@ -44,9 +44,9 @@ pub enum Indication {
 /// Originator of a network disconnect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The remote user: it closed its TCP connection, or cleared the call.
+    /// The remote user closed its TCP connection, or cleared the call.
     User,
-    /// The provider: the TCP connection broke, or the network cleared or reset the call.
+    /// The provider ended the connection: TCP failed, or the network cleared or reset the call.
     Provider,
     /// Unknown.
     Unknown,

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, Default)]
 pub struct Acse {
     state: State,
-    /// The identifier of ACSE's own context, while there is an association.
+    /// The identifier of ACSE's own context, set while an association exists.
     context: i64,
     /// p2: whether this end initiated the association.
     is_initiator: bool,
@@ -55,8 +55,9 @@ impl Acse {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`RequestError::State`] where the table is blank; [`RequestError::Unit`] for authentication that was
-    /// not proposed; [`RequestError::Value`] if ACSE's own context is missing, and for contradictory answers.
+    /// [`RequestError::State`] if the state table has no entry for the request; [`RequestError::Unit`] if
+    /// authentication is used but was not proposed; [`RequestError::Value`] if ACSE's own context is missing
+    /// or an answer contradicts itself.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         let Cell::Go(next) = cell(self.state, event_of(&request)) else { return Err(RequestError::State) };
         let down = match request {
@@ -77,8 +78,8 @@ impl Acse {
         Ok(())
     }
 
-    /// Handles an indication or confirmation of the presentation service. Those that do not concern ACSE have
-    /// no effect.
+    /// Handles an indication or confirmation of the presentation service. Ignores those that do not concern
+    /// ACSE.
     pub fn arrive(&mut self, below: presentation::Indication) {
         use presentation::Indication as Below;
         let decoded = match below {
@@ -121,7 +122,7 @@ impl Acse {
 
     /// Reports a P-RESYNCHRONIZE that was requested (`is_own`) or indicated.
     pub fn on_resynchronise(&mut self, is_own: bool) {
-        // EXTRN-1 and EXTRN-2. In other states, the presentation service does not have this primitive.
+        // EXTRN-1 and EXTRN-2. In other states, the presentation service never issues this primitive.
         let event = if is_own { Event::Extern2 } else { Event::Extern1 };
         if let Cell::Go(next) = cell(self.state, event) {
             self.state = next;
@@ -136,7 +137,7 @@ impl Acse {
             Cell::Collision => State::Sta7,
             Cell::Invalid => {
                 self.counters.unexpected_in += 1;
-                // An abort in the idle state has no association to end.
+                // In the idle state, there is no association to abort.
                 if event != Event::Abrt && event != Event::PPabInd {
                     self.fail();
                 }
@@ -147,7 +148,7 @@ impl Acse {
         self.state = next;
     }
 
-    /// Handles a protocol error of the peer (§7.3.3.4).
+    /// Handles a protocol error by the peer (§7.3.3.4).
     fn fail(&mut self) {
         self.counters.aborts_out += 1;
         let diagnostic = self.authenticates.then_some(AbortDiagnostic::PROTOCOL_ERROR);
@@ -179,11 +180,11 @@ impl Acse {
     }
 }
 
-/// The result of decoding an indication of the presentation service.
+/// The result of decoding an indication from the presentation service.
 enum Decoded {
     Event(Event, Box<Indication>),
     Malformed,
-    /// The request has been refused, and nothing is indicated.
+    /// The request has been refused; nothing is indicated to the user.
     Refused,
 }
 
@@ -314,8 +315,8 @@ impl Acse {
         Decoded::event(Event::Aarq, indication)
     }
 
-    /// Refuses a request without a common version: sends AARE- by the provider (§7.1.3.2), and indicates
-    /// nothing.
+    /// Refuses a request that shares no version with this end: sends AARE- with the provider as its source
+    /// (§7.1.3.2), and indicates nothing.
     fn refuse(&mut self, connect: presentation::Connect, aarq: wire::Aarq) -> Decoded {
         self.counters.refusals_out += 1;
         let apdu = Apdu::Aare(wire::Aare {
@@ -428,7 +429,7 @@ fn pdvs(externals: Option<Vec<External>>) -> Vec<Pdv> {
     externals.unwrap_or_default().into_iter().map(Pdv::from).collect()
 }
 
-/// Returns the table's event for a request.
+/// Returns the state table event that corresponds to a request.
 fn event_of(request: &Request) -> Event {
     match request {
         Request::Associate(_) => Event::AAscReq,

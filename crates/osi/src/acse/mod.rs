@@ -4,15 +4,15 @@
 //!                  release the association in an orderly way.
 //! Encoding         each APDU is user data of the presentation primitive that it maps to, in ACSE's own
 //!                  presentation context.
-//! Beside ACSE      P-DATA, P-SYNC-MINOR and others pass directly between the presentation layer and the
-//!                  user. The owner of the stack reports a P-RESYNCHRONIZE with [`Acse::on_resynchronise`],
-//!                  since it cancels a release in progress (§7.2.3.6).
-//! Errors           an unexpected or malformed APDU is answered by ABRT (source: provider) and indicated as
+//! Beside ACSE      P-DATA, P-SYNC-MINOR and similar primitives pass directly between the presentation layer
+//!                  and the user. The owner of the stack reports a P-RESYNCHRONIZE with
+//!                  [`Acse::on_resynchronise`], since it cancels a release in progress (§7.2.3.6).
+//! Errors           an unexpected or malformed APDU is answered with ABRT (source: provider) and indicated as
 //!                  A-ABORT (§7.3.3.4); a malformed AARQ is not indicated.
-//! Authentication   the user provides and verifies mechanism and value; without the functional unit, received
-//!                  ones are dropped.
+//! Authentication   the user provides and verifies the mechanism and the value. If the functional unit was
+//!                  not negotiated, received authentication parameters are dropped.
 //! State            `state.rs` is the table of Annex A.
-//! Limits           those of the presentation layer.
+//! Limits           the same as the presentation layer's.
 //! Not implemented  negotiation of application contexts; passive release of the layers above.
 
 mod counters;

@@ -26,7 +26,7 @@ pub struct EntityName {
     pub ae_invocation: Option<i64>,
 }
 
-/// Parameters of the authentication functional unit; their presence proposes it.
+/// Parameters of the authentication functional unit. Including them proposes the unit.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Authentication {
     /// The authentication mechanism.
@@ -56,7 +56,8 @@ pub struct Associate {
 }
 
 impl Associate {
-    /// Builds a request without names, authentication and user information; serial numbers begin with 1.
+    /// Builds a request without names, authentication or user information. Synchronisation point serial
+    /// numbers begin with 1.
     pub fn new(
         application_context: Oid,
         calling: Selectors,
@@ -88,7 +89,7 @@ impl Associate {
     }
 
     /// Builds an accepting answer with these session functional units. It accepts the acceptable contexts for
-    /// which `is_wanted` returns true; its other parameters are absent.
+    /// which `is_wanted` returns true; other parameters are absent.
     pub fn accept(&self, units: Units, is_wanted: impl Fn(&ContextDefinition) -> bool) -> AssociateAnswer {
         let proposal = &self.presentation;
         let accept = presentation::Accept {
@@ -139,7 +140,8 @@ impl Associate {
 pub struct AssociateAnswer {
     /// The P-CONNECT parameters, accepted or refused as in `result`; their user data is empty here.
     pub presentation: presentation::Answer,
-    /// The application context name. `None` only in a confirm after a refusal by presentation or session.
+    /// The application context name. `None` only in a confirm after the presentation or session layer
+    /// refused.
     pub application_context: Option<Oid>,
     /// Accepted or rejected.
     pub result: AssociateResult,
@@ -156,7 +158,7 @@ pub struct AssociateAnswer {
 }
 
 impl AssociateAnswer {
-    /// Builds an answer without names, diagnostic, authentication and user information.
+    /// Builds an answer without names, a diagnostic, authentication or user information.
     pub fn new(
         presentation: presentation::Answer,
         application_context: Option<Oid>,
@@ -180,7 +182,7 @@ impl AssociateAnswer {
 pub struct Abort {
     /// The source of the abort; always the user in a request.
     pub source: AbortSource,
-    /// The diagnostic; only with the authentication functional unit.
+    /// The diagnostic; present only with the authentication functional unit.
     pub diagnostic: Option<AbortDiagnostic>,
     /// The user's information.
     pub user_information: Vec<Pdv>,
@@ -203,7 +205,8 @@ pub enum Request {
     },
     /// A-RELEASE response.
     ReleaseResponse {
-        /// Whether the release is accepted; false is allowed only with session's negotiated release.
+        /// Whether the release is accepted; false is allowed only with the session layer's negotiated release
+        /// functional unit.
         accepted: bool,
         /// The reason.
         reason: Option<ReleaseResponseReason>,

@@ -1,6 +1,6 @@
 //! The state table of X.227 Annex A (Table A.5).
 //!
-//! Blank cells of the standard are [`Cell::Invalid`].
+//! Cells that are blank in the standard are [`Cell::Invalid`].
 
 /// States (Table A.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -18,7 +18,7 @@ pub enum State {
     Sta4,
     /// STA5: associated.
     Sta5,
-    /// STA6: release collision; the association's initiator awaits A-RELEASE response.
+    /// STA6: release collision; the association's initiator awaits the A-RELEASE response.
     Sta6,
     /// STA7: release collision; the association's responder awaits RLRE.
     Sta7,
@@ -57,11 +57,11 @@ pub enum Cell {
     Invalid,
     /// Passes the event on to the other side (user or presentation service), and enters this state.
     Go(State),
-    /// For an AARQ: if p1 (the association can be supported), indicates it and enters STA2; otherwise answers
-    /// AARE- and stays in STA0.
+    /// For an AARQ. If p1 is true (the association can be supported), indicates it and enters STA2; otherwise
+    /// answers with AARE- and stays in STA0.
     Validate,
-    /// For an RLRQ that collides with an RLRQ of this end: indicates it and enters STA6 if p2 (this end
-    /// initiated the association), otherwise STA7.
+    /// For an RLRQ that collides with this end's own RLRQ. Indicates it, and enters STA6 if p2 is true (this
+    /// end initiated the association), otherwise STA7.
     Collision,
 }
 

@@ -1,4 +1,4 @@
-//! Tests of every cell of X.227 Annex A, and of two machines over an ideal presentation service.
+//! Tests every cell of the table in X.227 Annex A, and runs two machines over an ideal presentation service.
 
 use super::machine::Acse;
 use super::primitives::{Abort, Associate, AssociateAnswer, Authentication, EntityName, Indication, Request};
@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 use proptest::prelude::*;
 
-/// Table A.5, columns STA0 to STA7. `-` is a blank cell; `p1` and `p2` are cells that depend on a predicate.
+/// Table A.5, columns STA0 to STA7. `-` is a blank cell; `p1` and `p2` are cells that depend on that
+/// predicate.
 const TABLE: &[(&str, [&str; 8])] = &[
     ("A-ASCreq", ["STA1", "-", "-", "-", "-", "-", "-", "-"]),
     ("A-ASCrsp+", ["-", "-", "STA5", "-", "-", "-", "-", "-"]),
@@ -133,7 +134,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Makes one request at this end, carries it to the other end, and returns the indication there.
+    /// Makes one request at this end, delivers it to the other end, and returns the indication there.
     fn here(&mut self, request: Request) -> Indication {
         self.here.request(request).unwrap();
         self.there.arrive(carried(self.here.poll_down().unwrap()));
@@ -249,7 +250,7 @@ fn the_machine_follows_every_cell_of_the_table() {
         for (state, expected) in STATES.into_iter().zip(row) {
             let mut machine = machine_in(state);
             let next = match *expected {
-                // In STA3 as `machine_in` makes it, this end originated the association.
+                // `machine_in` reaches STA3 as the end that originated the association.
                 "p2" => State::Sta6,
                 "p1" => State::Sta2,
                 "-" => state,

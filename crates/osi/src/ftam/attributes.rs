@@ -1,4 +1,4 @@
-//! Conversion between what a filestore knows about a file and FTAM attributes.
+//! Conversion between a filestore's information about a file and FTAM attributes.
 
 use super::filestore::{Actions, Date, Entry, Kind, Mark};
 use crate::wire::ber::{Asn1, Null, SetOf};

@@ -1,15 +1,16 @@
-//! The services below, as far as the file protocol uses them (ISO 8571-4 lists them as assumed services).
+//! The services of the lower layers that the file protocol uses (the "assumed services" of ISO 8571-4).
 //!
-//! Mapping   the wiring converts each of these to the primitive of that name in ACSE or the presentation
-//!           layer, and adds what the file protocol leaves open: ACSE's own presentation context, connection
-//!           references, transfer syntaxes (BER).
+//! Mapping   the wiring converts each of these to the primitive of the same name in ACSE or the presentation
+//!           layer, and adds the parameters that the file protocol leaves open: ACSE's own presentation
+//!           context, connection references, transfer syntaxes (BER).
 //! Values    an FPDU is sent as one single-ASN.1-type value in the context of "FTAM PCI"; received values may
 //!           have any form.
-//! Contexts  have odd identifiers from 1; the first is "FTAM PCI". ACSE's own context must have another
+//! Contexts  have odd identifiers, starting with 1 for "FTAM PCI". ACSE's own context must have a different
 //!           identifier.
-//! Tokens    with synchronisation, the initiator has the synchronise-minor token at first. During a transfer
-//!           the sender of data has it: it is given when a read begins and given back when the read ends. A
-//!           resynchronisation assigns it to the initiator after a cancel, and to the sender after a restart.
+//! Tokens    if synchronisation was negotiated, the initiator holds the synchronise-minor token at first.
+//!           During a transfer, the sender of the data holds it: the initiator gives it away when a read
+//!           begins and gets it back when the read ends. A resynchronisation assigns it to the initiator
+//!           after a cancel, and to the sender after a restart.
 
 use super::Role;
 use crate::Selectors;
@@ -22,7 +23,7 @@ use kiban_base::Rope;
 pub struct Context {
     /// The context identifier.
     pub id: i64,
-    /// The abstract syntax; the transfer syntax is BER.
+    /// The abstract syntax; the transfer syntax is always BER.
     pub abstract_syntax: Oid,
 }
 
@@ -47,14 +48,14 @@ pub enum Form {
 /// The kind of a resynchronisation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resynchronise {
-    /// Abandon: everything in progress is void; the initiator gets the token; the session layer chooses the
-    /// number.
+    /// Abandon: everything in progress is void, the initiator gets the token, and the session layer chooses
+    /// the serial number.
     Abandon,
     /// Restart from this point.
     Restart {
         /// The serial number that the next synchronisation point will have.
         serial: u32,
-        /// The side that gets the token: the sender of data.
+        /// The side that gets the token: the sender of the data.
         token: Role,
     },
 }
@@ -74,18 +75,18 @@ pub enum Request {
     Abort(Value),
     /// P-DATA request.
     Data(Vec<Value>),
-    /// P-SYNC-MINOR request, explicit: a confirmation is requested.
+    /// P-SYNC-MINOR request of the explicit type, which asks for a confirmation.
     SyncMinor,
     /// P-SYNC-MINOR response.
     SyncMinorResponse {
-        /// The serial number of the point.
+        /// The serial number of the synchronisation point.
         serial: u32,
     },
     /// P-RESYNCHRONIZE request.
     Resynchronise(Resynchronise, Value),
-    /// P-RESYNCHRONIZE response, to the proposed serial number.
+    /// P-RESYNCHRONIZE response. Accepts the proposed serial number.
     ResynchroniseResponse(Value),
-    /// P-TOKEN-GIVE request: the synchronise-minor token.
+    /// P-TOKEN-GIVE request for the synchronise-minor token.
     GiveToken,
 }
 
@@ -96,7 +97,8 @@ pub struct Associate {
     pub calling: Selectors,
     /// The called selectors.
     pub called: Selectors,
-    /// The proposed contexts. An indication may list all that were proposed, in their order.
+    /// The proposed contexts. An indication may list all contexts that were proposed, in the order of the
+    /// proposal.
     pub contexts: Vec<Context>,
     /// Whether minor synchronise and resynchronise are proposed in addition to kernel and duplex.
     pub synchronise: bool,
@@ -132,30 +134,30 @@ pub enum Indication {
     ReleaseConfirm(Vec<Value>),
     /// A-ABORT indication.
     Abort(Vec<Value>),
-    /// A-P-ABORT indication, or the association could not be attempted.
+    /// A-P-ABORT indication, or notice that the association could not be attempted.
     ProviderAbort,
     /// P-DATA indication.
     Data(Vec<Value>),
     /// P-SYNC-MINOR indication.
     SyncMinor {
-        /// The serial number of the point.
+        /// The serial number of the synchronisation point.
         serial: u32,
     },
     /// P-SYNC-MINOR confirm.
     SyncMinorConfirm {
-        /// The serial number of the point.
+        /// The serial number of the synchronisation point.
         serial: u32,
     },
-    /// P-RESYNCHRONIZE indication. If this end had requested a resynchronisation, its request is void.
+    /// P-RESYNCHRONIZE indication. It cancels any resynchronisation that this end had requested.
     Resynchronise {
-        /// The serial number that the next point will have.
+        /// The serial number that the next synchronisation point will have.
         serial: u32,
         /// User data.
         values: Vec<Value>,
     },
     /// P-RESYNCHRONIZE confirm.
     ResynchroniseConfirm {
-        /// The serial number that the next point will have.
+        /// The serial number that the next synchronisation point will have.
         serial: u32,
         /// User data.
         values: Vec<Value>,

@@ -1,10 +1,10 @@
-//! Conversion between a host file's bytes and a document's data elements, for initiator and responder.
+//! Conversion between a host file's bytes and a document's data elements, for both initiator and responder.
 //!
 //! Sending    the file is read when its elements are needed, [`AHEAD_BYTES`] at a time, since one system call
 //!            per short element would cost more than the element itself. Text elements are strings (see
-//!            [`text`](super::filestore::text)); other elements are runs of octets that share the memory of
-//!            the read.
-//! Receiving  structure elements are ignored, since each string of FTAM-2 is one record.
+//!            [`text`](super::filestore::text)); other elements are runs of octets that share the memory into
+//!            which the file was read.
+//! Receiving  structure elements are ignored, since each string in an FTAM-2 document is one record.
 
 use super::filestore::DiskError;
 use super::filestore::text::{Lines, StringsToText, TextToStrings};
@@ -13,17 +13,17 @@ use crate::wire::ftam::{DataElement, Document, ErrorIdentifier, Structuring, Tex
 use alloc::collections::VecDeque;
 use kiban_base::{Bytes, Rope};
 
-/// How many bytes of a file are read at a time; more if an element is longer.
+/// Number of bytes of a file that are read at a time; more are read if an element is longer.
 const AHEAD_BYTES: usize = 128 * 1024;
 
 /// Maximum length in octets of a line that is sent as one string, if the document has no maximum string
 /// length.
 const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Returns how lines end in a text document; `None` for other documents.
+/// Returns how lines end in a text document, or `None` for other document types.
 fn lines_of(document: &Document) -> Option<(Lines, &TextParameters)> {
     match document {
-        // ISO 8571-2, FTAM-1: strings of classes 25 and 26 have no format effectors.
+        // ISO 8571-2, FTAM-1: strings of character classes 25 and 26 have no format effectors.
         Document::UnstructuredText(parameters) => match parameters.universal_class_number {
             Some(25 | 26) => Some((Lines::Strings, parameters)),
             _ => Some((Lines::Within, parameters)),
@@ -38,7 +38,7 @@ fn lines_of(document: &Document) -> Option<(Lines, &TextParameters)> {
 pub(super) enum Failure {
     /// A disk error.
     Disk(DiskError),
-    /// The text cannot be sent as this document.
+    /// The text cannot be sent in a document of this type.
     Text,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Outflow {
     structured: bool,
     piece_bytes: usize,
     bytes: u64,
-    /// How many bytes of the file have been consumed.
+    /// Number of bytes of the file that have been consumed.
     taken: u64,
     /// The bytes of the file that have been read but not consumed.
     ahead: Bytes,
@@ -59,7 +59,8 @@ pub(super) struct Outflow {
 }
 
 impl Outflow {
-    /// Creates a converter for a file of `bytes`, from offset `at`, to elements of about `fdata_bytes`.
+    /// Creates a converter for a file of `bytes`, starting at offset `at`, that returns elements of about
+    /// `fdata_bytes`.
     pub(super) fn new(
         document: &Document,
         fdata_bytes: usize,
@@ -94,8 +95,8 @@ impl Outflow {
         }
     }
 
-    /// Returns the next element, or `None` at the end of the file; `read` reads from the file (offset,
-    /// length).
+    /// Returns the next element, or `None` at the end of the file; `read` takes an offset and a length, and
+    /// reads that part of the file.
     pub(super) fn next(
         &mut self,
         read: &mut dyn FnMut(u64, usize) -> Result<Bytes, DiskError>,
@@ -209,7 +210,7 @@ impl Inflow {
         self.inward.as_ref().is_some_and(StringsToText::is_holding)
     }
 
-    /// Continues at an earlier point; `held` says whether a CR was held back there.
+    /// Continues from an earlier point; `held` says whether a CR was held back there.
     pub(super) fn go_back(&mut self, held: bool) {
         self.inward = self.lines.map(|lines| StringsToText::new(lines, held));
     }

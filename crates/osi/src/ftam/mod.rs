@@ -1,7 +1,7 @@
 //! FTAM: access to remote files over an association (ISO 8571).
 //!
-//! Purpose   provides the file service of ISO 8571-3 by the file protocol of ISO 8571-4, for the initiator,
-//!           which requests files, and the responder, which stores them.
+//! Purpose   provides the file service of ISO 8571-3 through the file protocol of ISO 8571-4, for the
+//!           initiator, which requests files, and the responder, which stores them.
 //!
 //! ```text
 //!   regime of     begun by            ended by               within it
@@ -12,13 +12,13 @@
 //!                                     F-CANCEL
 //! ```
 //!
-//! Machine   [`Machine`] runs one association in either role: its states and groups. It stores no files and
-//!           uses no disk.
-//! Above     [`Request`] and [`Indication`] are the service's primitives; those with an FPDU contain the
-//!           structs of the wire format.
-//! Below     [`below`] has the primitives of ACSE and presentation that the machine uses.
-//! Recovery  a [`Docket`] contains what is needed to resume a transfer after the association is lost. The
-//!           user of the machine stores it, and requests F-RECOVER.
+//! Machine   [`Machine`] runs one association in either role: it keeps the state and handles groups. It
+//!           stores no files and uses no disk.
+//! Above     [`Request`] and [`Indication`] are the service's primitives; those that correspond to an FPDU
+//!           contain its wire format struct.
+//! Below     [`below`] contains the ACSE and presentation primitives that the machine uses.
+//! Recovery  a [`Docket`] contains the information needed to resume a transfer after the association is lost.
+//!           The user of the machine stores it, and requests F-RECOVER.
 
 mod attributes;
 #[cfg(test)]
@@ -40,8 +40,8 @@ pub use primitive::{Docket, Indication, Initialize, Request, RequestError, Role,
 use crate::wire::ber::Oid;
 use crate::wire::ftam::oids;
 
-/// Abstract syntaxes of the contents of all document types, for which presentation contexts are proposed or
-/// accepted.
+/// The abstract syntaxes of all supported document types' contents; presentation contexts are proposed or
+/// accepted for them.
 pub const ABSTRACT_SYNTAXES: [Oid; 5] = [
     oids::UNSTRUCTURED_BINARY,
     oids::UNSTRUCTURED_TEXT,

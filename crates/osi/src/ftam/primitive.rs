@@ -30,8 +30,8 @@ pub struct Initialize {
     pub calling: Selectors,
     /// The called selectors.
     pub called: Selectors,
-    /// In a request: abstract syntaxes of contents to propose, in addition to those of the contents type
-    /// list. In an indication: the abstract syntaxes that have a presentation context.
+    /// In a request: abstract syntaxes of contents to propose, in addition to those in the contents type
+    /// list. In an indication: the abstract syntaxes for which there is a presentation context.
     pub abstract_syntaxes: Vec<Oid>,
     /// The FPDU.
     pub request: InitializeRequest,
@@ -42,12 +42,12 @@ pub struct Initialize {
 pub enum Request {
     /// F-INITIALIZE request.
     Initialize(Box<Initialize>),
-    /// Any other request or response with an FPDU. F-P-ABORT is sent by the machine only.
+    /// Any other request or response with an FPDU. Only the machine sends F-P-ABORT.
     Pdu(Pdu),
     /// F-DATA request: one data element.
     Data(DataElement),
-    /// F-CHECK request: sets a checkpoint after the data sent so far. Its number is the last checkpoint's
-    /// plus one.
+    /// F-CHECK request: sets a checkpoint after the data sent so far. Its number is one more than the last
+    /// checkpoint's.
     Check,
     /// F-CHECK response: this checkpoint and all earlier ones are secured.
     CheckResponse {
@@ -61,8 +61,8 @@ pub enum Request {
 pub enum Indication {
     /// F-INITIALIZE indication.
     Initialize(Box<Initialize>),
-    /// Any other indication or confirm with an FPDU. Also the F-P-ABORT indication: the peer's machine, this
-    /// machine or the services below have ended the association.
+    /// Any other indication or confirm with an FPDU. This includes the F-P-ABORT indication, which says that
+    /// the peer's machine, this machine or the lower layers have ended the association.
     Pdu(Pdu),
     /// F-DATA indication: one data element, with its contents as received.
     Data(DataElement),
@@ -78,12 +78,12 @@ pub enum Indication {
     },
 }
 
-/// What is needed to resume a lost open regime (ISO 8571-4, error recovery protocol).
+/// The information needed to resume a lost open regime (ISO 8571-4, error recovery protocol).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Docket {
-    /// The activity identifier in F-OPEN; without it there is no recovery.
+    /// The activity identifier from F-OPEN; without one, recovery is not possible.
     pub activity: Option<i64>,
-    /// The file, as named in the answer to F-SELECT or F-CREATE.
+    /// The file, as named in the response to F-SELECT or F-CREATE.
     pub file: Option<SelectAttributes>,
     /// The requested actions.
     pub access: AccessRequest,
@@ -91,10 +91,10 @@ pub struct Docket {
     pub contents_type: ContentsType,
     /// The points from which a transfer can be recovered.
     pub recovery_mode: RecoveryMode,
-    /// The number of the current or last bulk transfer, counted from 1 in each open regime; 0 if there was
-    /// none.
+    /// The number of the current or last bulk transfer, counted from 1 in each open regime; 0 before the
+    /// first.
     pub bulk_transfer_number: i64,
-    /// The transfer, unless it has ended.
+    /// The transfer in progress, if any.
     pub transfer: Option<Transfer>,
 }
 
@@ -105,25 +105,25 @@ pub struct Transfer {
     pub request: Pdu,
     /// The last checkpoint sent or received; 0 is the beginning.
     pub checkpoint_last: i64,
-    /// The last checkpoint that was answered, or that both ends restarted from.
+    /// The last checkpoint that was answered, or from which both ends restarted.
     pub checkpoint_answered: i64,
 }
 
-/// Why a request is not allowed. It is the caller's error, and changes nothing.
+/// Why a request is not allowed. The error is the caller's, and the request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// Not allowed in this state, or in this role.
+    /// The request is not allowed in this state or in this role.
     State,
-    /// A functional unit or service class that was not negotiated.
+    /// The request needs a functional unit or service class that was not negotiated.
     Unit,
-    /// Not allowed at this point of a group, or only allowed in a group.
+    /// The request is not allowed at this point of a group, or is only allowed in a group.
     Group,
-    /// A parameter that does not match what was requested or negotiated.
+    /// A parameter does not match the values that were requested or negotiated.
     Value,
     /// The contents' abstract syntax has no presentation context.
     Context,
-    /// A checkpoint that does not exist, was already answered, or is beyond the window.
+    /// The checkpoint does not exist, was already answered, or is beyond the window.
     Checkpoint,
 }
 

@@ -1,8 +1,8 @@
 //! Recovery records (dockets) as stored on disk: lines of a keyword and a value in hex digits.
 //!
-//! Purpose   initiator and responder can resume a transfer after both programs have ended.
-//! Format    one `keyword hexadecimal` per line; unknown keywords are ignored; a keyword may occur several
-//!           times.
+//! Purpose   an initiator and a responder can resume a transfer even after both programs have ended.
+//! Format    each line has a keyword, a space and a hexadecimal value. Unknown keywords are ignored; a
+//!           keyword may occur several times.
 //! Limits    the disk limits the number and length of records.
 
 use alloc::format;

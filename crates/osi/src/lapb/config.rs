@@ -3,7 +3,8 @@
 use crate::wire::lapb::Modulo;
 use core::time::Duration;
 
-/// Maximum number of unnumbered responses that wait for the line; if there are more, the oldest is dropped.
+/// Maximum number of unnumbered responses that wait for the line; the oldest is dropped to make room for
+/// another.
 pub const PENDING_FRAMES_MAX: usize = 8;
 
 /// The role of one end of the line.
@@ -11,7 +12,7 @@ pub const PENDING_FRAMES_MAX: usize = 8;
 pub enum Role {
     /// DTE, the terminal: address A.
     Dte,
-    /// DCE, the network or the other end of a back-to-back line: address B.
+    /// The DCE, which is the network or the other end of a back-to-back line: address B.
     Dce,
 }
 
@@ -20,11 +21,11 @@ pub enum Role {
 pub struct Config {
     /// The role of this end.
     pub role: Role,
-    /// Basic or extended numbering; both ends must be configured alike.
+    /// Basic or extended sequence numbering; both ends must be configured alike.
     pub modulo: Modulo,
     /// k: maximum number of unacknowledged frames, 1 to 7 or 127.
     pub window: u8,
-    /// N1 without address, control field and FCS: maximum length of the information field in bytes.
+    /// Maximum length of the information field in bytes: N1, less the address, control field and FCS.
     pub information_bytes_max: usize,
     /// T1: time limit for a response.
     pub reply_timeout: Duration,
@@ -32,11 +33,11 @@ pub struct Config {
     pub acknowledge_delay: Duration,
     /// T3: maximum time without frames.
     pub idle_timeout: Duration,
-    /// N2: how many times a frame is sent.
+    /// N2: maximum number of times a frame is sent.
     pub attempts_max: u32,
     /// Maximum number of frames queued or unacknowledged.
     pub queue_frames_max: usize,
-    /// Maximum number of frames that wait for the host.
+    /// Maximum number of received frames that wait for the host.
     pub up_frames_max: usize,
     /// Whether a peer may set the link up without a [`Request::Connect`] at this end.
     pub listens: bool,

@@ -15,7 +15,7 @@ counters! {
         out_of_sequence,
         /// I frames received while this end was busy.
         dropped_while_busy,
-        /// Frames too short, or not addressed to this link (§2.3.5.3).
+        /// Frames that were too short or not addressed to this link (§2.3.5.3).
         invalid,
         /// Frames rejected (FRMR).
         rejected,
@@ -27,7 +27,7 @@ counters! {
         timeouts,
         /// Link resets.
         resets,
-        /// Responses dropped because the line did not take them.
+        /// Responses dropped because the line did not take them in time.
         answers_lost,
     }
 }

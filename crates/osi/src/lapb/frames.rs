@@ -1,4 +1,4 @@
-//! Frames: classification of a received frame, and choice of the next frame to send.
+//! Classifies received frames, and chooses the next frame to send.
 
 use super::config::{PENDING_FRAMES_MAX, Role};
 use super::link::{Link, PendingFrame};
@@ -148,7 +148,7 @@ impl Link {
         frame
     }
 
-    /// Notes that the frame to be sent carries the current V(R) and so acknowledges all frames received.
+    /// Records that the frame to be sent carries the current V(R) and so acknowledges all frames received.
     pub(super) fn acknowledged(&mut self) {
         self.unacknowledged = 0;
         self.acknowledge_now = false;

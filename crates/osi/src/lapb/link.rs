@@ -23,25 +23,25 @@ pub struct Link {
     pub(super) config: Config,
     pub(super) state: State,
     pub(super) is_wanted: bool,
-    /// The link set-up in progress is a reset of an existing link.
+    /// Whether the link set-up in progress is a reset of an existing link.
     pub(super) is_resetting: bool,
     /// Unacknowledged frames, followed by unsent ones.
     pub(super) frames: VecDeque<Rope>,
     pub(super) v_a: u8,
-    /// V(S) and the highest V(S) so far, as distances from `v_a`.
+    /// V(S), and the highest V(S) so far, as distances from `v_a`.
     pub(super) next: usize,
     pub(super) sent: usize,
     pub(super) v_r: u8,
-    /// Number of frames received but not acknowledged.
+    /// Number of frames received but not yet acknowledged.
     pub(super) unacknowledged: usize,
     pub(super) peer_is_busy: bool,
     pub(super) busy_asked: bool,
     pub(super) up_is_full: bool,
-    /// A received frame was dropped while this end was busy.
+    /// Whether a received frame was dropped while this end was busy.
     pub(super) dropped_while_busy: bool,
-    /// REJ was sent, and the requested frame has not arrived yet.
+    /// Whether REJ was sent and the requested frame has not arrived yet.
     pub(super) reject_sent: bool,
-    /// A command with P = 1 awaits its response (timer recovery).
+    /// Whether a command with P = 1 awaits its response (timer recovery).
     pub(super) is_polling: bool,
     pub(super) attempts: u32,
     pub(super) pending_frames: VecDeque<PendingFrame>,
@@ -63,7 +63,7 @@ impl Link {
     /// Creates a link that is down.
     ///
     /// # Panics
-    /// If the window does not fit the modulo, or a limit is 0.
+    /// If the window is too large for the modulo, or a limit is 0.
     pub fn new(config: Config) -> Link {
         assert!((1..=config.modulo.mask()).contains(&config.window), "a window of {}", config.window);
         assert!(config.queue_frames_max > 0 && config.up_frames_max > 0 && config.attempts_max > 0);
@@ -111,7 +111,7 @@ impl Link {
         &self.counters
     }
 
-    /// Returns how many packets [`Request::Data`] would accept now.
+    /// Returns how many packets [`Request::Data`] can currently accept.
     pub fn room(&self) -> usize {
         match self.state {
             State::Connected => {
@@ -121,8 +121,8 @@ impl Link {
         }
     }
 
-    /// Returns the number of packets that have never been sent. A layer above that passes down a packet only
-    /// when this is 0 keeps the P(R) in its packets current.
+    /// Returns the number of packets that have never been sent. If the layer above passes down a packet only
+    /// when this is 0, the P(R) in its packets is current.
     pub fn unsent(&self) -> usize {
         self.frames.len() - self.sent
     }

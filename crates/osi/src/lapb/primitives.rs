@@ -1,4 +1,4 @@
-//! Requests of the layer above and indications to it.
+//! Requests from the layer above, and indications to it.
 
 use kiban_base::Rope;
 
@@ -31,7 +31,7 @@ pub enum Indication {
 /// Why a link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
-    /// This end's host has requested it.
+    /// The host at this end requested it.
     Requested,
     /// The peer has disconnected it.
     ByPeer,

@@ -1,4 +1,4 @@
-//! Set-up, reset, disconnection and the rejection of frames (X.25 §2.4.4, §2.4.7).
+//! Link set-up, reset, disconnection, and rejection of frames (X.25 §2.4.4, §2.4.7).
 
 use super::link::{Link, PendingFrame};
 use super::primitives::{Indication, Reason};
@@ -52,7 +52,7 @@ impl Link {
     }
 
     pub(super) fn come_up(&mut self, now: Instant) {
-        // A reset was already indicated when it began.
+        // The reset was already indicated when it began.
         let was_down = match self.state {
             State::SettingUp => !core::mem::take(&mut self.is_resetting),
             state => state == State::Disconnected,
@@ -77,7 +77,7 @@ impl Link {
         self.up.push_back(Indication::Disconnected(reason));
     }
 
-    /// Resets sequence numbers, timers and exceptions; drops unacknowledged frames.
+    /// Resets sequence numbers, timers and exception conditions; drops unacknowledged frames.
     pub(super) fn reset_state(&mut self) {
         self.frames.clear();
         (self.v_a, self.v_r, self.next, self.sent) = (0, 0, 0, 0);
@@ -97,7 +97,7 @@ impl Link {
         [control[0], if is_long { control[1] } else { 0 }]
     }
 
-    /// Sends FRMR with what was wrong (§2.4.7.3); the peer resets the link.
+    /// Sends FRMR, which says what was wrong with a frame (§2.4.7.3); the peer then resets the link.
     pub(super) fn reject_frame(&mut self, rejected: [u8; 2], response: bool, reasons: Reasons, poll: bool) {
         self.counters.rejected += 1;
         let v_s = self.v_a.wrapping_add(self.next as u8) & self.config.modulo.mask();

@@ -1,25 +1,25 @@
 //! The state table of LAPB (X.25 §2.4.4 to §2.4.7, ISO 7776).
 //!
-//! Rows are events, columns are states; a cell is an action and the next state. The table does not check
-//! sequence numbers: [`Act::Transfer`] continues with the rules of information transfer (§2.4.5).
+//! Rows are events, columns are states; each cell contains an action and the next state. The table does not
+//! check sequence numbers: [`Act::Transfer`] continues with the rules of information transfer (§2.4.5).
 
 /// The state of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum State {
     /// Disconnected phase (§2.4.4.4).
     Disconnected,
-    /// SABM was sent, and UA is awaited (§2.4.4.1).
+    /// SABM was sent; the link awaits UA (§2.4.4.1).
     SettingUp,
     /// Information transfer (§2.4.4.2).
     Connected,
     /// A frame was rejected (§2.4.7.3).
     Rejecting,
-    /// DISC was sent, and UA is awaited (§2.4.4.3).
+    /// DISC was sent; the link awaits UA (§2.4.4.3).
     Disconnecting,
 }
 
 impl State {
-    /// All states, in the order of the columns.
+    /// All states, in the order of the table's columns.
     pub const ALL: [State; 5] =
         [State::Disconnected, State::SettingUp, State::Connected, State::Rejecting, State::Disconnecting];
 }
@@ -27,9 +27,9 @@ impl State {
 /// An event: the kind of a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// SABM or SABME, whichever this link is configured for.
+    /// The one of SABM and SABME for which this link is configured.
     Set,
-    /// SABM or SABME, whichever this link is not configured for.
+    /// The one of SABM and SABME for which this link is not configured.
     OtherSet,
     /// DISC.
     Disc,
@@ -49,12 +49,13 @@ pub enum Event {
     Dm,
     /// FRMR.
     Frmr,
-    /// A frame that must be rejected: undefined, or with a field that it must not have (§2.4.6.3).
+    /// A frame that must be rejected, because it is undefined or has a field that it must not have
+    /// (§2.4.6.3).
     Invalid,
 }
 
 impl Event {
-    /// All events, in the order of the rows.
+    /// All events, in the order of the table's rows.
     pub const ALL: [Event; 12] = [
         Event::Set,
         Event::OtherSet,
@@ -76,7 +77,7 @@ impl Event {
 pub enum Act {
     /// Does nothing.
     Ignore,
-    /// Sends UA and resets sequence numbers.
+    /// Sends UA, and resets sequence numbers.
     Ua,
     /// Sends DM.
     Dm,
@@ -98,7 +99,7 @@ pub enum Act {
     RejectAgain,
 }
 
-/// Looks up the cell of an event in a state.
+/// Returns the table's cell for an event in a state.
 pub fn cell(state: State, event: Event) -> (Act, State) {
     use Act::*;
     use State::*;
@@ -122,7 +123,7 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
             (Ua, Disconnected),
             (Ua, Disconnected),
         ],
-        // §2.4.4.4.2: a command with P = 1 is answered by DM; other commands are ignored.
+        // §2.4.4.4.2: a command with P = 1 is answered with DM; other commands are ignored.
         Event::PollCommand => [
             (Dm, Disconnected),
             (Ignore, SettingUp),
@@ -166,7 +167,7 @@ pub fn cell(state: State, event: Event) -> (Act, State) {
             (Set, SettingUp),
             (Gone, Disconnected),
         ],
-        // §2.4.4.4.1: DM with F = 0 asks for a link set-up; §2.4.4.6: if it collides with a command of this
+        // §2.4.4.4.1: DM with F = 0 asks for a link set-up; §2.4.4.6: if it collides with a command from this
         // end, it is ignored.
         Event::Dm => [
             (SetIfWanted, SettingUp),

@@ -12,7 +12,8 @@ use proptest::prelude::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Compares the state table with the standard's, typed in separately: rows are events, columns are states.
+/// Compares the state table with the standard's, which was typed in separately. Rows are events, columns are
+/// states.
 #[test]
 fn every_cell_matches_the_standard() {
     let table = "
@@ -88,7 +89,7 @@ fn connected(change: impl FnOnce(&mut Config)) -> Link {
     link
 }
 
-/// Compares the machine with its table: for every state and frame, the frames sent and the next state.
+/// Checks the machine against its table: the frames sent and the next state, for every state and frame.
 #[test]
 fn the_machine_follows_its_table() {
     let events: [(Event, &[u8]); 12] = [
@@ -152,7 +153,7 @@ fn the_window_limits_frames_and_data_carries_acknowledgements() {
     }
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0, 0], vec![1, 2, 1], vec![1, 4, 2]]);
     link.arrive(Rope::copied(&[3, 0x40, 9]), Instant::ZERO);
-    // The received frame acknowledges two frames, and is acknowledged by the next frame that this end sends.
+    // The received frame acknowledges two frames, and the next frame that this end sends acknowledges it.
     assert_eq!(frames(&mut link, Instant::ZERO), [vec![1, 0x26, 3], vec![1, 0x28, 4]]);
     assert_eq!(indications(&mut link), [Indication::Data(vec![9].into())]);
 }
@@ -243,7 +244,7 @@ fn a_busy_host_stops_the_peer_and_rejects_what_it_dropped() {
     assert_eq!(link.counters().dropped_while_busy, 1);
     assert_eq!(indications(&mut link).len(), 2);
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x49]]);
-    // The host can request the busy condition as well.
+    // The host can also request the busy condition.
     link.request(Request::Busy(true)).expect("always");
     assert_eq!(frames(&mut link, Instant::ZERO), [[3, 0x45]]);
     link.request(Request::Busy(false)).expect("always");
@@ -276,7 +277,7 @@ fn a_frame_reject_states_the_error() {
         (&[3, 0x01, 5], &[3, 0x87, 0x01, 0x00, 3]),
         (&long, &[3, 0x87, 0x00, 0x00, 4]),
         (&[3, 0x61], &[3, 0x87, 0x61, 0x00, 8]),
-        // A command sent as a response: the FRMR has the C/R bit set.
+        // A command is received as a response, so the FRMR has the C/R bit set.
         (&[1, 0x00, 1], &[3, 0x87, 0x00, 0x10, 1]),
         (&[3, 0x71], &[3, 0x97, 0x71, 0x00, 8]),
     ];
@@ -284,7 +285,7 @@ fn a_frame_reject_states_the_error() {
         let mut link = connected(|config| config.information_bytes_max = 10);
         link.arrive(Rope::copied(frame), Instant::ZERO);
         assert_eq!(frames(&mut link, Instant::ZERO), [answer]);
-        // The peer sets the link up again with a SABM.
+        // The peer sets the link up again with SABM.
         link.arrive(Rope::copied(&[3, 0x3f]), Instant::ZERO);
         assert_eq!(indications(&mut link), [Indication::Reset]);
         assert_eq!((link.state(), frames(&mut link, Instant::ZERO)), (State::Connected, vec![vec![3, 0x73]]));
@@ -326,7 +327,8 @@ fn an_invalid_request_changes_nothing() {
     assert_eq!(down.request(Request::Disconnect), Err(Misuse::State));
 }
 
-/// One direction of a line: frames with their arrival times; some frames are lost, some duplicated.
+/// One direction of a line: the frames in transit with their arrival times. Some frames are lost, and some
+/// are duplicated.
 struct Line {
     flying: VecDeque<(Instant, Rope)>,
     free_at: Instant,
@@ -419,7 +421,7 @@ fn run_lossy(seed: u64, modulo: Modulo, window: u8, impairment: u32, count: usiz
         if got == [count; 2] {
             return;
         }
-        // If a UA were lost after its sender has begun to send data, the link would be reset, as the standard
+        // If a UA were lost after its sender had begun to send data, the link would be reset, as the standard
         // requires. So frames are lost only once both links are up.
         let is_up = links.iter().all(|link| link.state() == State::Connected);
         for side in 0..2 {
@@ -452,8 +454,8 @@ fn a_lossy_line_carries_every_packet_once_and_in_order() {
     }
 }
 
-/// A minimal DCE, written without this crate's code: one outstanding frame, retransmitted every 200 ms, and
-/// an RR for every I frame.
+/// A minimal DCE, written without this crate's code. It has one outstanding frame, which it retransmits every
+/// 200 ms, and it sends an RR for every I frame.
 #[derive(Default)]
 struct Plain {
     v_s: u8,

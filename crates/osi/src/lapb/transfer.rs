@@ -49,7 +49,7 @@ impl Link {
             }
         }
         if self.peer_is_busy && self.reply_due == Instant::NEVER && !self.is_polling {
-            // §2.4.5.7: a busy peer is polled again after timer T1.
+            // §2.4.5.7: T1 starts, and when it expires, a busy peer is polled again.
             self.reply_due = now + self.config.reply_timeout;
         }
     }
@@ -101,8 +101,8 @@ impl Link {
             if !core::mem::replace(&mut self.reject_sent, true) {
                 self.owed_reject = true;
             } else if self.acknowledge_due == Instant::NEVER {
-                // REJ is sent only once. If it was lost, and the peer retransmits a frame without P = 1, an
-                // acknowledgement tells it V(R).
+                // REJ is sent only once. If it was lost and the peer retransmits a frame without P = 1, an
+                // acknowledgement informs the peer of V(R).
                 self.acknowledge_due = now + self.config.acknowledge_delay;
             }
         }

@@ -1,4 +1,4 @@
-//! The context set, and the encoding of user data in its contexts (§8.4).
+//! The set of contexts, and the encoding of user data in these contexts (§8.4).
 
 use alloc::vec::Vec;
 
@@ -14,7 +14,7 @@ use crate::{RequestError, Selector};
 pub(super) enum Fault {
     /// Not a valid PPDU.
     Malformed,
-    /// A value in a context that does not exist, or results that do not match the proposal.
+    /// A value is in a context that does not exist, or the results do not match the proposal.
     Context,
 }
 
@@ -24,7 +24,7 @@ impl From<Malformed> for Fault {
     }
 }
 
-/// Contexts that are proposed or defined: identifier, abstract syntax, transfer syntax.
+/// Contexts that are proposed or defined, each with its identifier, abstract syntax and transfer syntax.
 #[derive(Clone, Default, Debug)]
 pub(super) struct ContextSet {
     contexts: Vec<(i64, Oid, Oid)>,
@@ -40,8 +40,8 @@ impl ContextSet {
         ContextSet { contexts: contexts.iter().map(of).collect() }
     }
 
-    /// Returns the accepted contexts. `None` if the results do not match the proposal: their number differs,
-    /// or a transfer syntax was not proposed.
+    /// Returns the accepted contexts, or `None` if the results do not match the proposal: their number
+    /// differs, or a transfer syntax was not proposed.
     pub(super) fn agreed(proposed: &[ContextDefinition], results: &[ContextResult]) -> Option<ContextSet> {
         if proposed.len() != results.len() {
             return None;
@@ -63,14 +63,15 @@ impl ContextSet {
         &self.contexts
     }
 
-    /// Returns the list for an ARU: the transfer syntax of each context that the values use.
+    /// Returns the context list for an ARU, which gives the transfer syntax of each context that the values
+    /// use.
     pub(super) fn identifiers(&self, values: &[Pdv]) -> Vec<ContextIdentifier> {
         let used = self.contexts.iter().filter(|(id, ..)| values.iter().any(|pdv| pdv.context == *id));
         used.map(|&(id, _, transfer_syntax)| ContextIdentifier { id, transfer_syntax }).collect()
     }
 
-    /// Returns the context that values need not name: the only one in the set, or no context if the set is
-    /// empty.
+    /// Returns the context to which values belong that name none: the only context in the set, or no context
+    /// if the set is empty.
     fn sole(&self) -> Option<i64> {
         match self.contexts[..] {
             [] => Some(Pdv::NO_CONTEXT),
@@ -83,7 +84,7 @@ impl ContextSet {
         self.contexts.iter().any(|(id, ..)| *id == pdv.context)
     }
 
-    /// Encodes user data that is the whole user data of a session primitive.
+    /// Encodes user data that makes up the whole user data of a session primitive.
     pub(super) fn encode(&self, values: Vec<Pdv>) -> Result<Rope, RequestError> {
         Ok(match self.embed(values, false)? {
             None => Rope::new(),
@@ -120,7 +121,7 @@ impl ContextSet {
         }
     }
 
-    /// Decodes values that are the whole user data of a session primitive.
+    /// Decodes values that make up the whole user data of a session primitive.
     pub(super) fn decode(&self, rope: Rope) -> Result<Vec<Pdv>, Fault> {
         if rope.is_empty() {
             return Ok(Vec::new());
@@ -128,15 +129,15 @@ impl ContextSet {
         let Some(sole) = self.sole() else {
             return self.extract(Some(UserData::from_rope(rope)?)).ok_or(Fault::Context);
         };
-        // Some peers encode fully where they should encode simply; accepted if the values name the only
-        // context.
+        // Some peers use full encoding where they should use simple encoding; this is accepted if the values
+        // name the only context.
         match UserData::from_rope(rope.clone()) {
             Ok(UserData::Full(values)) if values.iter().all(|pdv| pdv.context == sole) => Ok(values),
             _ => Ok([Pdv::octet_aligned(sole, rope)].into()),
         }
     }
 
-    /// Returns the values in user data that is an element of a PPDU. `None` if a context does not exist.
+    /// Returns the values in user data that is an element of a PPDU, or `None` if a context does not exist.
     pub(super) fn extract(&self, data: Option<UserData>) -> Option<Vec<Pdv>> {
         match data {
             None => Some(Vec::new()),

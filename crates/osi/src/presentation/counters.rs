@@ -13,7 +13,7 @@ kiban_base::counters! {
         refusals_out,
         /// Aborts by this machine.
         aborts_out,
-        /// Aborts whose user data the session service could not carry.
+        /// Aborts with user data that the session service could not carry.
         abort_data_dropped,
     }
 }

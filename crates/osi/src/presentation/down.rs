@@ -85,13 +85,13 @@ impl Presentation {
         Ok(refusal(id, cpr))
     }
 
-    /// Checks that a user's results match the proposal and this machine's own results.
+    /// Checks that the user's results match the proposal and the results that this machine determined.
     fn settle(&self, results: &mut [ContextResult]) -> Result<(), RequestError> {
         if results.len() != self.marks.len() {
             return Err(RequestError::Value);
         }
         for (result, mark) in results.iter_mut().zip(&self.marks) {
-            // A user may reject an acceptable context, but not change anything else, because the machine
+            // A user may reject an acceptable context, but must not change anything else, because the machine
             // selects transfer syntaxes (§6.2.6.1).
             if result.result == ResultCode::USER_REJECTION && mark.is_acceptance() {
                 *result = ContextResult::USER_REJECTION;
@@ -118,7 +118,7 @@ impl Presentation {
         if aru.len() <= self.abort_bytes_max {
             return Ok(aru);
         }
-        // §6.4.2.2, note: user data that the session service cannot carry is not included.
+        // §6.4.2.2, note: user data that the session service cannot carry is omitted.
         self.counters.abort_data_dropped += 1;
         Ok(wire::Abort::User(Aru { contexts: None, user_data: None }).to_rope())
     }

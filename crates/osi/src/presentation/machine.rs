@@ -14,7 +14,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::Rope;
 
-/// Maximum length of an abort's user data over version 1 of session in bytes (X.225 §8.3.9).
+/// Maximum length of an abort's user data in bytes, over version 1 of the session protocol (X.225 §8.3.9).
 const ABORT_BYTES_MAX_VERSION_1: usize = 9;
 
 /// The presentation machine (PPM) of one connection.
@@ -61,12 +61,12 @@ impl Presentation {
         self.state
     }
 
-    /// Returns the defined context set: identifier, abstract syntax and transfer syntax of each.
+    /// Returns the defined context set: the identifier, abstract syntax and transfer syntax of each context.
     pub fn contexts(&self) -> &[(i64, Oid, Oid)] {
         self.set.contexts()
     }
 
-    /// Reports the selected session version; version 1 carries little user data with an abort.
+    /// Reports the selected session version. Version 1 can carry little user data with an abort.
     pub fn on_session_version(&mut self, version: u8) {
         self.abort_bytes_max = if version == 1 { ABORT_BYTES_MAX_VERSION_1 } else { usize::MAX };
     }
@@ -84,9 +84,9 @@ impl Presentation {
     /// Accepts a request or response.
     ///
     /// # Errors
-    /// [`RequestError::State`] where the table is blank; [`RequestError::Value`] for values in contexts that
-    /// do not exist, for missing values, and for answers that do not match the request;
-    /// [`RequestError::Length`] for too many contexts.
+    /// [`RequestError::State`] if the state table has no entry for the request; [`RequestError::Value`] for
+    /// values in contexts that do not exist, for missing values, and for answers that do not match the
+    /// request; [`RequestError::Length`] for too many contexts.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
         let event = event_of(&request);
         let next = match cell(self.state, event) {
@@ -135,7 +135,7 @@ impl Presentation {
         Ok(())
     }
 
-    /// Handles an indication or confirmation of the session service.
+    /// Handles an indication or confirmation from the session service.
     pub fn arrive(&mut self, below: session::Indication) {
         let (event, blame) = match event_below(&below) {
             Ok(known) => known,
@@ -189,13 +189,13 @@ impl Presentation {
                 self.collided |= self.releasing;
                 self.releasing = true;
             }
-            // Specific action [02], which the standard applies after a release that collided or was rejected,
-            // and at the start of a connection.
+            // Executes specific action [02], which the standard applies at the start of a connection, and
+            // after a release that collided or was rejected.
             Event::PRelRspAccept | Event::SRelCnfAccept | Event::PRelRspReject | Event::SRelCnfReject => {
                 self.releasing = false;
                 self.collided = false;
             }
-            // Resynchronisation cancels a release in progress (X.215 §13.3: as if it had not been requested).
+            // Resynchronisation cancels a release in progress (X.215 §13.3), as if it had not been requested.
             Event::PRsynReq | Event::Rs => {
                 self.releasing = false;
                 self.collided = false;
@@ -215,8 +215,8 @@ impl Presentation {
         }
     }
 
-    /// Handles an error of the peer or of session: sends ARP and indicates P-P-ABORT (§A.4.1.2). Without a
-    /// connection it does nothing.
+    /// Handles an error by the peer or the session layer: sends ARP and indicates P-P-ABORT (§A.4.1.2). Does
+    /// nothing if there is no connection.
     pub(super) fn fail(&mut self, reason: AbortReason, event: Option<wire::Event>) {
         let was_idle = self.state == State::I0;
         self.counters.aborts_out += 1;
@@ -236,14 +236,14 @@ impl Presentation {
     }
 }
 
-/// Builds the S-CONNECT response that carries a CPR.
+/// Builds the S-CONNECT response that carries CPR.
 pub(super) fn refusal(id: session::ConnectionId, cpr: wire::Cpr) -> session::Request {
     let reason = session::RefuseReason::UserData;
     let refuse = session::Refuse { id, reason, user_data: cpr.to_rope() };
     session::Request::ConnectResponse(session::Answer::Refused(Box::new(refuse)))
 }
 
-/// Returns the table's event for a request.
+/// Returns the state table event that corresponds to a request.
 fn event_of(request: &Request) -> Event {
     match request {
         Request::Connect(_) => Event::PConReq,
@@ -264,10 +264,11 @@ fn event_of(request: &Request) -> Event {
     }
 }
 
-/// The table's event and its name in an ARP; for an invalid PPDU, the reason and the event that an ARP gives.
+/// A state table event and its name in an ARP; for an invalid PPDU, the reason and the event that the ARP
+/// reports.
 type EventResult = Result<(Event, Option<wire::Event>), (AbortReason, Option<wire::Event>)>;
 
-/// Returns the table's event for an indication.
+/// Returns the state table event that corresponds to an indication.
 fn event_below(below: &session::Indication) -> EventResult {
     use session::Indication as Below;
     use wire::Event as Blame;

@@ -1,4 +1,4 @@
-//! Primitives of the presentation service (X.216), as far as the session layer supports them.
+//! Primitives of the presentation service (X.216) that the session layer here can support.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,8 +19,8 @@ pub struct Connect {
     pub called: Selector,
     /// The proposed contexts.
     pub contexts: Vec<ContextDefinition>,
-    /// In an indication, one result for each context: acceptance with the transfer syntax that can be used,
-    /// or provider-rejection if there is none. Empty in a request.
+    /// In an indication, one result for each context: acceptance with a usable transfer syntax, or
+    /// provider-rejection if there is none. Empty in a request.
     pub results: Vec<ContextResult>,
     /// User data.
     pub user_data: Vec<Pdv>,
@@ -33,7 +33,7 @@ pub struct Accept {
     pub session: session::Accept,
     /// Responding PSEL.
     pub responding: Selector,
-    /// The result for each context, in order: the results of the indication, some of which the user may
+    /// The result for each context, in order: the results from the indication, some of which the user may
     /// change to user-rejection.
     pub results: Vec<ContextResult>,
     /// User data.
@@ -49,7 +49,7 @@ pub struct Refuse {
     pub by: Refuser,
     /// Responding PSEL.
     pub responding: Selector,
-    /// The result for each context, in order; may be empty in a confirm.
+    /// The result for each context, in order; the list may be empty in a confirm.
     pub results: Vec<ContextResult>,
     /// User data; empty if the provider rejects.
     pub user_data: Vec<Pdv>,
@@ -60,9 +60,9 @@ pub struct Refuse {
 pub enum Refuser {
     /// The peer's user: "user-rejection".
     User,
-    /// The peer's presentation machine: "provider-rejection".
+    /// The peer's presentation machine ("provider-rejection").
     Provider(ProviderReason),
-    /// The session layer, or an entity above it that is no presentation machine: "provider-rejection".
+    /// The session layer, or an entity above it that is not a presentation machine ("provider-rejection").
     Session(session::RefuseReason),
 }
 
@@ -82,9 +82,9 @@ pub enum Request {
     Connect(Box<Connect>),
     /// P-CONNECT response.
     ConnectResponse(Answer),
-    /// P-DATA request: at least one value.
+    /// P-DATA request, with at least one value.
     Data(Vec<Pdv>),
-    /// P-TYPED-DATA request: at least one value.
+    /// P-TYPED-DATA request, with at least one value.
     TypedData(Vec<Pdv>),
     /// P-TOKEN-GIVE request.
     GiveTokens {
@@ -129,7 +129,7 @@ pub enum Request {
     ResynchroniseResponse {
         /// Serial number to resynchronise to.
         serial: Option<u32>,
-        /// Sides of the tokens for which the choice was left to the acceptor.
+        /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
         tokens: session::TokenSettings,
         /// User data.
         user_data: Vec<Pdv>,
@@ -238,7 +238,7 @@ pub enum Indication {
 /// The source of a provider abort.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PAbort {
-    /// This presentation machine: the peer violated the protocol.
+    /// This presentation machine, because the peer violated the protocol.
     Here {
         /// The reason.
         reason: AbortReason,
@@ -247,9 +247,9 @@ pub enum PAbort {
     },
     /// The peer's presentation machine.
     Peer {
-        /// The reason, as the peer states it.
+        /// The reason that the peer gives.
         reason: Option<AbortReason>,
-        /// The event that caused it, as the peer states it.
+        /// The event that the peer names as the cause.
         event: Option<Event>,
     },
     /// The session layer, or a layer below it.

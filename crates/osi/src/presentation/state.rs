@@ -1,8 +1,9 @@
 //! The state table of X.226 Annex A without context management: STAac0, STAac1 and STAac2 cannot be reached,
 //! and predicates p11 and p17 are false.
 //!
-//! Blank cells of the standard are [`Cell::Invalid`]. A cell with a predicate about presentation data values
-//! names the contexts that the values must be in; otherwise the cell counts as blank (§A.4.2.2).
+//! Cells that are blank in the standard are [`Cell::Invalid`]. A cell with a predicate about presentation
+//! data values names the contexts in which the values must be; if they are in others, the cell counts as
+//! blank (§A.4.2.2).
 
 /// States (Table A.17).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -49,7 +50,7 @@ events! {
     PRsynReq, "P-RSYNreq"; Rs, "RS"; PRsynRsp, "P-RSYNrsp"; Rsa, "RSA";
 }
 
-/// The contexts that user data must be in (Table A.20).
+/// The contexts in which user data must be (Table A.20).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contexts {
     /// No predicate about contexts.
@@ -69,13 +70,15 @@ pub enum Cell {
     Invalid,
     /// Passes the event on to the other side (user or session service), and enters this state.
     Go(Contexts, State),
-    /// For a CP: if p01 & p02 & p22, indicates it and enters STAI2; otherwise answers CPR and stays in STAI0.
+    /// For a CP. If p01 & p02 & p22 holds, indicates it and enters STAI2; otherwise answers with CPR and
+    /// stays in STAI0.
     Validate,
-    /// For an accepted release: ^p08 (no collision) enters STAI0; p08 clears the collision and enters STAt0.
+    /// For an accepted release. If p08 is false (no collision), enters STAI0; otherwise clears the collision
+    /// and enters STAt0.
     Released,
 }
 
-/// Looks up one cell (Tables A.21 to A.29).
+/// Returns the cell for an event in a state (Tables A.21 to A.29).
 pub const fn cell(state: State, event: Event) -> Cell {
     use Contexts::{Accepted, Defined, Proposed, Unasked};
     use Event::*;

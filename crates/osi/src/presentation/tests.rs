@@ -1,4 +1,4 @@
-//! Tests of every cell of X.226 Annex A, and of two machines over an ideal session service.
+//! Tests every cell of the tables in X.226 Annex A, and runs two machines over an ideal session service.
 
 use super::config::Config;
 use super::machine::Presentation;
@@ -150,7 +150,7 @@ impl Pair {
         pair
     }
 
-    /// Carries primitives both ways until none is left.
+    /// Carries primitives both ways until no more are left.
     fn carry(&mut self) {
         loop {
             if let Some(down) = self.here.poll_down() {
@@ -187,7 +187,7 @@ enum Given {
     Below(session::Indication),
 }
 
-/// Returns a request or an indication that causes this event of the table.
+/// Returns a request or an indication that causes this event in the table.
 fn given(event: Event) -> Given {
     use Given::{Above, Below};
     let id = ConnectionId::default();
@@ -334,7 +334,7 @@ fn data_is_carried_only_in_accepted_contexts() {
     assert_eq!(pair.there.poll_up(), Some(Indication::Data(values)));
     assert_eq!(pair.here.request(Request::Data(value(5))), Err(RequestError::Value));
     assert_eq!(pair.here.request(Request::Data(vec![])), Err(RequestError::Value));
-    // A peer that sends such a value all the same is answered by an abort with this reason.
+    // If a peer sends such a value all the same, it is answered with an abort for this reason.
     let stray = wire::UserData::Full(value(5)).into_rope();
     pair.there.arrive(session::Indication::Data(stray));
     let (reason, event) = (AbortReason::INVALID_PARAMETER, Some(wire::Event::TD));
@@ -363,7 +363,7 @@ fn with_one_context_data_is_simply_encoded() {
     pair.there.arrive(session::Indication::Data(rope));
     let Some(Indication::Data(values)) = pair.there.poll_up() else { panic!("no data") };
     assert_eq!((values[0].context, values[0].octets().to_vec()), (A, 7i64.to_vec()));
-    // The same value, fully encoded, is accepted as well.
+    // The same value is also accepted if it is fully encoded.
     pair.there.arrive(session::Indication::Data(wire::UserData::Full(value(A)).into_rope()));
     assert_eq!(pair.there.poll_up(), Some(Indication::Data(value(A))));
 }

@@ -39,7 +39,7 @@ impl Presentation {
         }
         let called = coding::to_selector(parameters.called_selector);
         let set = ContextSet::proposed(&contexts[..contexts.len().min(self.config.contexts_max)]);
-        // p01, p02, p22: if one is false, the peer's confirm carries this reason.
+        // p01, p02, p22: if one of them is false, the confirm at the peer carries this reason.
         let reason = if !parameters.version.contains(wire::Version::VERSION_1) {
             Some(ProviderReason::VERSION_NOT_SUPPORTED)
         } else if !self.config.attached.has(&called) {
@@ -103,7 +103,7 @@ impl Presentation {
         }
     }
 
-    /// Converts an indication of the session service to one of the presentation service.
+    /// Converts an indication from the session service to one for the presentation user.
     pub(super) fn decode_indication(&mut self, below: session::Indication) -> Result<Indication, Fault> {
         use session::Indication as Below;
         Ok(match below {

@@ -1,4 +1,4 @@
-//! The actions of the state tables: outgoing events, and the specific actions of Table A.6.
+//! The actions in the state tables: outgoing events, and the specific actions of Table A.6.
 
 use super::cause::{Accepted, Cause};
 use super::config::OFFERED;
@@ -18,7 +18,7 @@ use alloc::boxed::Box;
 use kiban_base::{Instant, Rope};
 
 impl Session {
-    /// Executes the actions of a cell and enters the next state.
+    /// Executes a cell's actions and enters the next state.
     pub(super) fn act(&mut self, actions: &[Action], next: State, mut cause: Cause, now: Instant) {
         for action in actions {
             self.do_one(*action, &mut cause);
@@ -44,7 +44,7 @@ impl Session {
             Action::TDisReq => self.disconnect(),
             Action::Acceptor => *v = Variables { initiator: false, ..Variables::default() },
             Action::Initiator => *v = Variables { initiator: true, ..Variables::default() },
-            // TIM is started and stopped when the state changes: see `become_state`.
+            // TIM is started and stopped on state changes: see `become_state`.
             Action::StartTim | Action::StopTim => {}
 
             // Connection.
@@ -83,7 +83,7 @@ impl Session {
             }
             Action::UpdateTokens => self.update_tokens(cause),
 
-            // Data is the most frequent case and is handled on a separate path.
+            // Data is the most frequent case, so it is handled on a separate path.
             Action::Dt | Action::Td | Action::SDtInd | Action::STdInd => {}
 
             // Synchronisation.
@@ -307,13 +307,13 @@ impl Session {
             tokens: connect.tokens,
             user_data,
         })));
-        // After an OVERFLOW ACCEPT it is version 2 (§8.3.4.9), otherwise the highest version that both ends
-        // have.
+        // After an OVERFLOW ACCEPT, it is version 2 (§8.3.4.9); otherwise the highest version that both ends
+        // support.
         self.version_2 = overflowed || connect.versions.and(self.config.versions).has(Versions::V2);
         self.tsdu_bytes_max = self.tsdu_sizes.responder_bytes_max.into();
     }
 
-    /// Returns the responder's TSDU sizes: in each direction the smaller size of the two ends.
+    /// Returns the responder's TSDU sizes: for each direction, the smaller of the two ends' sizes.
     fn answered_sizes(&self, proposal: wire::TsduSizes) -> wire::TsduSizes {
         wire::TsduSizes {
             initiator_bytes_max: smaller(proposal.initiator_bytes_max, wanted(self.config.tsdu_in_bytes_max)),
@@ -373,7 +373,7 @@ impl Session {
             tokens,
             user_data: accept.data.data,
         }))));
-        // X.225 Table A.1, note 1: a token request in an ACCEPT is handled like a PLEASE TOKENS after it.
+        // X.225 Table A.1, note 1: a token request in an ACCEPT is handled as if a PLEASE TOKENS followed it.
         let please = accept.please.and(Tokens::MINOR);
         if units.has(Units::MINOR_SYNCHRONISE) && !please.is_empty() {
             self.up.push_back(Indication::PleaseTokens { tokens: please, user_data: Rope::new() });
@@ -417,8 +417,8 @@ impl Session {
         }))));
     }
 
-    /// Updates the tokens after an ACCEPT, a RESYNCHRONIZE ACK or a GIVE TOKENS was sent or received
-    /// (\[11\]).
+    /// Updates the tokens after an ACCEPT, RESYNCHRONIZE ACK or GIVE TOKENS was sent or received (action
+    /// \[11\]).
     fn update_tokens(&mut self, cause: &mut Cause) {
         let v = &mut self.variables;
         if let Some(accepted) = cause.accepted.take() {

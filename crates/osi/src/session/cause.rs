@@ -1,18 +1,17 @@
-//! The parameters of an event, for the actions that it causes.
+//! The parameters of an event that the resulting actions need.
 
 use super::primitives::Request;
 use crate::wire::session::{Spdu, TokenSettings, Tokens, Units};
 
-/// Parameters of an event that its actions need.
 #[derive(Default)]
 pub(super) struct Cause {
     pub(super) request: Option<Request>,
     pub(super) spdu: Option<Spdu>,
     pub(super) serial: u32,
     pub(super) tokens: Tokens,
-    /// The values agreed on by an ACCEPT, sent or received.
+    /// The values that an ACCEPT, sent or received, has agreed on.
     pub(super) accepted: Option<Accepted>,
-    /// The sides that have the tokens after a resynchronisation.
+    /// The sides that hold the tokens after a resynchronisation.
     pub(super) settled: Option<TokenSettings>,
 }
 

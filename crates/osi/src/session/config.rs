@@ -6,15 +6,15 @@ use core::time::Duration;
 
 /// The functional units that this implementation supports.
 pub const OFFERED: Units = Units::DUPLEX.or(Units::SYNCHRONISE).or(Units::TYPED_DATA);
-/// The smallest TSDU size that is accepted, in bytes, since SPDUs that cannot be segmented have to fit.
+/// The smallest TSDU size that is accepted, in bytes: SPDUs that cannot be segmented must fit.
 pub const TSDU_BYTES_MIN: u16 = 1024;
 
 /// Configuration of a session machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// The calling transport selector, for connections made by this end.
+    /// The calling transport selector for connections that this end makes.
     pub transport_calling: Selector,
-    /// The called transport selector, for connections made by this end.
+    /// The called transport selector for connections that this end makes.
     pub transport_called: Selector,
     /// The called session selectors that are accepted.
     pub attached: AcceptedSelectors,
@@ -23,17 +23,17 @@ pub struct Config {
     /// Maximum size of a sent TSDU in bytes; 0 means unlimited. Values below [`TSDU_BYTES_MIN`] are raised to
     /// it.
     pub tsdu_out_bytes_max: u16,
-    /// Maximum size of a received TSDU in bytes, to be proposed to the peer; values as in
-    /// `tsdu_out_bytes_max`.
+    /// Maximum size of a received TSDU in bytes, to be proposed to the peer; values have the same meaning as
+    /// in `tsdu_out_bytes_max`.
     pub tsdu_in_bytes_max: u16,
     /// Maximum length of a received data or typed data SSDU in bytes.
     pub ssdu_bytes_max: usize,
     /// Maximum length of the user data of any other SPDU in bytes.
     pub user_data_bytes_max: usize,
-    /// TIM: the time that the peer has to close the transport connection.
+    /// TIM: the time within which the peer must close the transport connection.
     pub abort_timeout: Duration,
-    /// Time limit for establishing a connection: from the transport connection to the CONNECT, and from the
-    /// CONNECT to its answer.
+    /// Time limit for establishing a connection: it applies from the transport connection to the CONNECT, and
+    /// from the CONNECT to its answer.
     pub connect_timeout: Option<Duration>,
 }
 

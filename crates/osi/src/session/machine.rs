@@ -1,4 +1,4 @@
-//! The session machine: requests, transport indications, timers.
+//! The session machine: handles requests, transport indications and timers.
 
 use super::cause::Cause;
 use super::config::Config;
@@ -22,19 +22,20 @@ pub struct Session {
     pub(super) version_2: bool,
     /// Maximum size of a sent TSDU in bytes; 0 means unlimited.
     pub(super) tsdu_bytes_max: usize,
-    /// The CONNECT sent or received, while it awaits its answer, with the part of its user data not yet sent.
+    /// The CONNECT that was sent or received and is not yet answered, with the part of its user data that is
+    /// not yet sent.
     pub(super) connect: Option<Box<wire::Connect>>,
     pub(super) overflow: Rope,
-    /// The answer to the CONNECT's proposal of TSDU sizes.
+    /// The answer to the TSDU sizes that the CONNECT proposed.
     pub(super) tsdu_sizes: TsduSizes,
     /// Serial number of the resynchronisation in progress.
     pub(super) resync_serial: u32,
     pub(super) resync_tokens: TokenSettings,
     /// Whether this end requested the resynchronisation in progress.
     pub(super) resync_own: bool,
-    /// A partly received SSDU of data or typed data; the flag means typed data.
+    /// A data or typed data SSDU of which a part has been received; the flag means typed data.
     pub(super) ssdu: Option<(bool, Rope)>,
-    /// Another SPDU whose user data is partly received.
+    /// Another SPDU whose user data has been received in part.
     pub(super) partial: Option<(Spdu, Rope)>,
     deadline: Instant,
     pub(super) up: VecDeque<Indication>,
@@ -69,8 +70,8 @@ impl Session {
     /// Accepts a request or a response.
     ///
     /// # Errors
-    /// [`RequestError`]: the request is not allowed in this state, or a parameter is invalid. It then changes
-    /// nothing.
+    /// [`RequestError`]: the request is not allowed in this state, or a parameter is invalid. A rejected
+    /// request changes nothing.
     #[inline]
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), RequestError> {
         if let Request::Data(ssdu) = request {
@@ -79,7 +80,7 @@ impl Session {
         self.request_any(request, now)
     }
 
-    /// Handles an indication of the transport service.
+    /// Handles an indication from the transport service.
     #[inline]
     pub fn arrive(&mut self, below: transport::Indication, now: Instant) {
         match below {
@@ -123,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Returns the serial number that the next minor synchronisation point gets: V(M).
+    /// Returns V(M), the serial number that the next minor synchronisation point will get.
     pub fn serial_next(&self) -> u32 {
         self.variables.vm
     }
@@ -148,7 +149,7 @@ impl Session {
         self.state == State::Sta713
     }
 
-    /// Returns whether there is no session or transport connection, established or pending.
+    /// Returns whether there is no session or transport connection, neither established nor pending.
     pub fn is_idle(&self) -> bool {
         self.state == State::Sta01
     }

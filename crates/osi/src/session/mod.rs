@@ -1,19 +1,19 @@
-//! The session protocol (X.225): kernel, duplex, minor synchronise, resynchronise, typed data; versions 1 and
-//! 2.
+//! The session protocol (X.225), versions 1 and 2: kernel, duplex, minor synchronise, resynchronise, typed
+//! data.
 //!
 //! Purpose          a dialogue with synchronisation points to which both users can return, and an orderly
 //!                  release.
-//! Transmit path    each TSDU has one SPDU; an SPDU of category 2 follows a GIVE TOKENS without tokens. A
-//!                  data SSDU gets a header of four bytes.
+//! Transmit path    each TSDU carries one SPDU; an SPDU of category 2 is preceded by a GIVE TOKENS without
+//!                  tokens. A data SSDU gets a header of four bytes.
 //! Receive path     indications and confirmations; their user data shares the memory of the received TSDUs.
-//! Versions         1 and 2 are proposed, or only 2 if there is more user data than version 1 can carry; 2 is
-//!                  preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and does not
+//! Versions         both are proposed, or only version 2 if there is more user data than version 1 can carry;
+//!                  2 is preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and does not
 //!                  segment it.
 //! Segmenting       data, if a maximum TSDU size was negotiated; in version 2 also other user data, for
-//!                  example if it exceeds what one SPDU can hold. More than 10240 octets in a CONNECT
-//!                  continue in CONNECT DATA OVERFLOW SPDUs.
+//!                  example if it is too long for one SPDU. User data of a CONNECT beyond 10240 octets is
+//!                  sent in CONNECT DATA OVERFLOW SPDUs.
 //! Options chosen   a transport connection carries one session connection and is then closed. Half-duplex is
-//!                  never proposed or accepted. A protocol error is answered by ABORT (§A.4.1.2 a); after
+//!                  never proposed or accepted. A protocol error is answered with ABORT (§A.4.1.2 a); after
 //!                  ABORT, DISCONNECT or REFUSE, the peer has `abort_timeout` (TIM) to close the transport
 //!                  connection.
 //! Limits           `ssdu_bytes_max` for data, `user_data_bytes_max` for the user data of other SPDUs,

@@ -66,7 +66,7 @@ fn a_transfer_cut_anywhere_is_recovered() {
                 let finished = pair.events.contains(&Event::Ended(Ok(Outcome::Done)));
                 let keys = crate::ftam::filestore::Disk::kept(&mut fixture.here);
                 let told = lose(pair, &mut fixture);
-                // Initiator and responder crash without completing pending work.
+                // Both the initiator and the responder crash without completing pending work.
                 fixture.here.crash();
                 fixture.there.crash();
                 fixture.locks = Locks::new(100);
@@ -93,8 +93,8 @@ fn a_transfer_cut_anywhere_is_recovered() {
                                 recovered += 1;
                                 assert_eq!(is_there(&fixture), Some(expected), "{document:?} {kind} {cut}");
                             }
-                            // The first request or the final response may be what was lost. Then the
-                            // responder either does not know the transfer, or has the complete file.
+                            // If the first request was lost, the responder does not know the transfer; if the
+                            // final response was lost, it has the complete file.
                             [Event::Ended(Err(failure))] => {
                                 let said = errors(failure);
                                 assert!(
@@ -108,7 +108,7 @@ fn a_transfer_cut_anywhere_is_recovered() {
                             other => panic!("{document:?} {kind} {cut}: {other:?}"),
                         }
                     }
-                    // No docket: the transfer had not begun when the association was lost.
+                    // There is no docket, because the transfer had not begun when the association was lost.
                     None => assert_eq!(pair.job(&mut fixture, job), Ok(Outcome::Done), "{kind} {cut}"),
                 }
                 pair.events.clear();
@@ -189,7 +189,7 @@ fn without_recovery_nothing_is_kept() {
 #[test]
 fn an_unreadable_docket_is_kept() {
     let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
-    // The docket is unreadable first while the responder looks for expired dockets, then while the transfer
+    // First, the docket is unreadable while the responder looks for expired dockets; then, while the transfer
     // is resumed.
     for fetches in 0..2 {
         let cut = |cut| {

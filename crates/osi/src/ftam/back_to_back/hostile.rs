@@ -1,4 +1,4 @@
-//! Tests with peers that send arbitrary FPDUs.
+//! Tests in which a peer sends arbitrary FPDUs.
 
 use super::*;
 use crate::ftam::State;
@@ -15,7 +15,7 @@ fn pick<T: Clone>(chance: &mut SimRng, of: &[T]) -> T {
     of[chance.below(of.len() as u64) as usize].clone()
 }
 
-/// Returns a random FPDU of an initiator, whose parameters are sometimes valid.
+/// Returns a random FPDU that an initiator could send; its parameters are sometimes valid.
 fn any(chance: &mut SimRng) -> Pdu {
     let name = pick(chance, &["f", "f", "f", "f", "new", "d", "d/g", "..", "", "a//b"]);
     let access = AccessRequest(pick(chance, &[0xff, 0xff, 0xff, 1, 4, 8, 0x20, 0xffff, 0]));
@@ -107,7 +107,8 @@ fn fits(state: State, pdu: &Pdu) -> bool {
     }
 }
 
-/// Gives the responder an association of the unconstrained class, so that requests in any order may be valid.
+/// Gives the responder an association of the unconstrained service class, in which more orders of requests
+/// are valid.
 fn called(pair: &mut Pair, fixture: &mut Fixture) {
     let mut request = InitializeRequest::new(
         ServiceClass::UNCONSTRAINED,
@@ -172,8 +173,8 @@ fn a_responder_survives_any_initiator_and_releases_everything() {
                     Up::Data(vec![value(context, DataElement::Value { tag, contents }.into_rope())])
                 }
                 _ => {
-                    // An FPDU that the state does not allow ends the association, so most are chosen among
-                    // those that it allows.
+                    // An FPDU that is invalid in the current state ends the association, so most are chosen
+                    // from those that are valid.
                     let tries = if chance.below(200) == 0 { 1 } else { 30 };
                     let pdu = (0..tries)
                         .map(|_| any(&mut chance))

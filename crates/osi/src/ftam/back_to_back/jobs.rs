@@ -1,4 +1,4 @@
-//! Jobs of the initiator run against a responder, and the ways in which they fail.
+//! Runs jobs of an initiator against a responder, and tests the ways in which they can fail.
 
 use super::*;
 
@@ -250,7 +250,7 @@ fn failures_yield_the_standards_diagnostics() {
             .collect();
         assert_eq!(after, before, "{about}: nothing has changed");
         assert_eq!(fixture.here.contents(&path("x")), None, "{about}");
-        // The association is still usable. In the two excluded rows the test itself still holds locks.
+        // The association is still usable. In the two excluded rows, the test itself still holds locks.
         if about != "locked by another user" && about != "no more locks" {
             pair.close(&mut fixture);
             fixture.is_tidy();

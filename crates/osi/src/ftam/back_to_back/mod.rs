@@ -1,4 +1,5 @@
-//! Tests of initiator and responder, each with its machine, joined by queues: every job, every error.
+//! Tests of an initiator and a responder whose machines are joined by queues. They cover every job and every
+//! error.
 
 mod cuts;
 mod hostile;
@@ -42,7 +43,8 @@ fn path(name: &str) -> Path {
     Path::read(name).unwrap()
 }
 
-/// Admits every user whose password equals the user name; users with a `!` in their name may only read.
+/// Admits every user whose password equals the user name. Users with a `!` in their name have read-only
+/// access.
 struct TestAuthenticator {
     waits: u32,
     rights: Actions,
@@ -67,7 +69,7 @@ impl Authenticator for TestAuthenticator {
     }
 }
 
-/// The state that outlives an association.
+/// The state that survives the end of an association.
 struct Fixture {
     here: MemoryDisk,
     there: MemoryDisk,
@@ -97,7 +99,7 @@ struct Pair {
     caller: Machine,
     called: Machine,
     serial: u32,
-    /// Number of requests that are still delivered before the connection is lost; `None` if it is not lost.
+    /// Number of requests still to be delivered before the connection is lost; `None` if it is never lost.
     left: Option<u32>,
     events: Vec<Event>,
 }
@@ -158,9 +160,8 @@ impl Pair {
         })
     }
 
-    /// Takes the requests of both sides that are not yet delivered. If one side resynchronises, the other
-    /// side's requests are discarded. If both do, abandon prevails over restart; otherwise the calling side
-    /// prevails.
+    /// Takes the undelivered requests of both sides. If one side resynchronises, the other side's requests
+    /// are discarded. If both do, abandon prevails over restart; otherwise the calling side prevails.
     fn sent(&mut self) -> [Vec<Down>; 2] {
         let mut ours: Vec<Down> = core::iter::from_fn(|| self.caller.poll_down()).collect();
         let mut theirs: Vec<Down> = core::iter::from_fn(|| self.called.poll_down()).collect();
@@ -178,7 +179,8 @@ impl Pair {
         [ours, theirs]
     }
 
-    /// Performs one round. Returns whether anything was delivered; always false after the connection is lost.
+    /// Performs one round of deliveries. Returns true if anything was delivered; always false after the
+    /// connection is lost.
     fn round(&mut self, fixture: &mut Fixture) -> bool {
         let mut crossed = false;
         for (by_caller, sent) in [true, false].into_iter().zip(self.sent()) {
@@ -237,7 +239,7 @@ impl Pair {
     }
 }
 
-/// Reports the loss of the connection to initiator and responder.
+/// Reports the loss of the connection to the initiator and the responder.
 fn lose(mut pair: Pair, fixture: &mut Fixture) -> Option<String> {
     pair.initiator.lost(&mut fixture.here);
     let mut store = Store {

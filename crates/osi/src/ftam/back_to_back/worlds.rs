@@ -1,4 +1,4 @@
-//! Tests with many random jobs, whose results are compared with a simple model.
+//! Runs many random jobs and compares the results with a simple model.
 
 use super::*;
 

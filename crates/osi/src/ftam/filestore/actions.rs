@@ -1,8 +1,9 @@
-//! The actions on a file (ISO 8571-2, permitted actions and access control), and sets of actions as rights.
+//! Actions on a file (ISO 8571-2, permitted actions and access control), and sets of actions that serve as
+//! access rights.
 
 use core::fmt;
 
-/// An action on a file, in the order of the standard's bit strings.
+/// The actions on a file, in the order of the standard's bit strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Read contents.
@@ -36,7 +37,7 @@ impl Action {
         Action::Delete,
     ];
 
-    /// Returns the word for the action in settings and messages.
+    /// Returns the word that stands for the action in settings and messages.
     pub const fn word(self) -> &'static str {
         match self {
             Action::Read => "read",
@@ -64,7 +65,7 @@ impl Actions {
     pub const WRITING: Actions =
         Actions::NONE.with(Action::Insert).with(Action::Replace).with(Action::Extend).with(Action::Erase);
 
-    /// Returns the set for a bit string whose bit 0 is the lowest; unknown bits are ignored.
+    /// Converts a bit string, with bit 0 lowest, to a set; ignores unknown bits.
     pub const fn from_bits(bits: u64) -> Actions {
         Actions(bits as u8)
     }

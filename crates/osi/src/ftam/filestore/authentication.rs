@@ -1,14 +1,15 @@
-//! Authentication of initiators: admission, user name and rights.
+//! Authentication of initiators: whether they are admitted, and their user names and rights.
 //!
 //! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder uses only
 //!            the result.
-//! Waiting    verifying a password is slow on purpose, and slower after failures. So an authenticator may
-//!            return [`AuthResult::Wait`], and the responder calls it again later. No call blocks.
+//! Waiting    verifying a password is slow on purpose, and slower still after failed attempts. So an
+//!            authenticator may return [`AuthResult::Wait`], and the responder calls it again later. No call
+//!            blocks.
 
 use super::{Actions, Path};
 use alloc::string::String;
 
-/// The parameters of F-INITIALIZE that identify an initiator.
+/// The F-INITIALIZE parameters that identify an initiator.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Credentials {
     /// The initiator identity.
@@ -24,23 +25,23 @@ pub struct Credentials {
 /// The rights of an admitted initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admission {
-    /// The user name, which is stored with files as creator, reader or modifier.
+    /// The user name, which is stored with files as the creator, reader or modifier.
     pub user: String,
     /// The permitted actions.
     pub rights: Actions,
-    /// The user's home directory, relative to the filestore's root, and the root that the user sees.
+    /// The user's home directory, relative to the filestore's root. The user sees it as the root.
     pub home: Path,
 }
 
-/// Why an initiator is refused. An unknown user and a wrong password have the same refusal.
+/// Why an initiator is refused. An unknown user name and a wrong password lead to the same refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthRefusal {
-    /// No user has this name and password.
+    /// There is no user with this name and password.
     Password,
     /// The user may not use this account.
     Account,
-    /// There were too many failures, or resources are missing; a later attempt may succeed.
+    /// There were too many failed attempts, or resources are exhausted; a later attempt may succeed.
     Later,
 }
 

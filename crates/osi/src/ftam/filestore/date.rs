@@ -1,7 +1,8 @@
-//! Dates of files and records: seconds, and their text form in attributes (GeneralizedTime of ISO 8824).
+//! Dates of files and records, held in seconds, and their text form in attributes (GeneralizedTime, ISO
+//! 8824).
 //!
 //! Purpose          converts the dates of files for the network; no decision depends on them.
-//! Not implemented  fractions of a second. The receiver keeps a date that it cannot parse as text.
+//! Not implemented  fractions of a second. A receiver that cannot parse a date keeps it as text.
 
 use alloc::format;
 use alloc::string::String;
@@ -11,13 +12,12 @@ use alloc::string::String;
 pub struct Date(pub i64);
 
 const DAY: i64 = 86_400;
-/// The first seconds of the years 0 and 10000, since years have four digits.
+/// The seconds at which the years 0 and 10000 begin: the limits, since a year has four digits.
 const FIRST: i64 = -719_528 * DAY;
 const LAST: i64 = 2_932_897 * DAY;
 
 impl Date {
-    /// Formats as `YYYYMMDDhhmmssZ`. A date whose year has no four digits becomes the nearest date whose year
-    /// has.
+    /// Formats as `YYYYMMDDhhmmssZ`. A date outside the years 0 to 9999 becomes the nearest date within them.
     pub fn text(self) -> String {
         let seconds = self.0.clamp(FIRST, LAST - 1);
         let (days, of_day) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
@@ -60,15 +60,15 @@ impl Date {
     }
 }
 
-/// Returns the days from 1970-01-01 to a calendar date. Years are counted from March, so that a leap day is
-/// the last day of its year.
+/// Returns the number of days from 1970-01-01 to a calendar date. Years are counted from March, so that a
+/// leap day is the last day of its year.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let of_year = (153 * month + 2) / 5 + day - 1;
     365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + of_year - 719_468
 }
 
-/// Returns year, month and day: the inverse of [`days`].
+/// Returns the year, month and day. This is the inverse of [`days`].
 fn calendar(since_1970: i64) -> (i64, i64, i64) {
     let since_march = since_1970 + 719_468;
     let (age, of_age) = (since_march.div_euclid(146_097), since_march.rem_euclid(146_097));
@@ -110,7 +110,7 @@ mod tests {
             ("20231114171320-05", Some(1_700_000_000)),
             ("2023111422Z", Some(1_699_999_200)),
             ("202311142213", Some(1_699_999_980)),
-            // The form in which ISODE 8 writes dates since the year 2000.
+            // ISODE 8 writes dates from the year 2000 onwards in this form.
             ("0126130112000Z", None),
             ("20231314221320Z", None),
             ("20230229000000Z", None),

@@ -1,15 +1,16 @@
 //! The storage interface of a filestore.
 //!
-//! Purpose       one interface for a host's directory and for a disk in memory, so that tests exercise the
-//!               code that is used in production.
+//! Purpose       one interface for both a directory on the host and a disk in memory, so that tests exercise
+//!               the code that is used in production.
 //! Reading       a reader sees one version of the file: if the file changes while it is read, the reader gets
 //!               an error, never mixed data.
 //! Writing       new contents are stored beside the old ones, invisible, until [`Disk::finish`] puts them in
-//!               place atomically. An extension of a file is stored there, too, and appended when it is
+//!               place atomically. Data that extends a file is stored there, too, and appended when it is
 //!               complete; if that fails, the file is truncated to its old length. So a peer that disappears
-//!               in the middle of a job has changed nothing.
+//!               in the middle of a job leaves the file unchanged.
 //! Interruption  unfinished contents ([`Disk::leave`]) are kept under their token for [`Disk::resume`].
-//! Dockets       small records, stored by key, that outlive the process and contain what recovery needs.
+//! Dockets       small records, stored by key, that outlive the process and contain the information needed
+//!               for recovery.
 //! Limits        a disk limits open files, unfinished contents and records; beyond that it returns
 //!               [`DiskError::TooMany`].
 
@@ -19,7 +20,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiban_base::{Bytes, Rope};
 
-/// The kind of the object at a path.
+/// The kind of object at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A file.
@@ -39,7 +40,7 @@ pub struct Entry {
     pub kind: Kind,
     /// The length in bytes.
     pub bytes: u64,
-    /// When the object was created, if the host records that.
+    /// When the object was created, if the host records it.
     pub created: Option<Date>,
     /// When the contents were last changed.
     pub modified: Option<Date>,
@@ -51,7 +52,7 @@ pub struct Entry {
     pub stamp: Stamp,
 }
 
-/// A file or contents that a disk has open.
+/// A file, or new contents, that a disk has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Handle(pub u64);
 
@@ -60,7 +61,7 @@ pub struct Handle(pub u64);
 pub enum WriteMode {
     /// Create a new file; it must not exist.
     New,
-    /// Replace the contents of an existing file, or create one.
+    /// Replace the contents of an existing file, or create a new file.
     Replace,
     /// Append to the existing contents.
     Extend,
@@ -71,7 +72,7 @@ pub enum WriteMode {
 pub struct OpenedContents {
     /// The handle for writing.
     pub handle: Handle,
-    /// The token by which the contents are found again after [`Disk::leave`].
+    /// The token with which the contents can be resumed after [`Disk::leave`].
     pub token: String,
 }
 
@@ -89,7 +90,7 @@ pub enum DiskError {
     Full,
     /// The file is in use.
     Busy,
-    /// The file has changed since it was opened, or since its contents were left unfinished.
+    /// The file has changed since it was opened, or since new contents for it were left unfinished.
     Changed,
     /// The path leads through a symbolic link, or out of the filestore.
     Outside,
@@ -99,7 +100,7 @@ pub enum DiskError {
     NotADirectory,
     /// The directory is not empty.
     NotEmpty,
-    /// The host cannot store a name or value of this length.
+    /// The name or value is too long for the host to store.
     Long,
     /// A limit of the disk is reached.
     TooMany,
@@ -109,27 +110,28 @@ pub enum DiskError {
     Failed,
 }
 
-/// The files of a filestore. Every call is complete when it returns; no call waits for another user.
+/// The files of a filestore. Every call is complete when it returns; no call waits for other users.
 #[expect(clippy::missing_errors_doc, reason = "every call returns the error of the disk")]
 pub trait Disk {
-    /// Returns information on the object at `path`.
+    /// Returns information about the object at `path`.
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;
 
-    /// Returns the names in a directory, sorted; [`DiskError::TooMany`] if there are more than `names_max`.
+    /// Returns the names in a directory, in sorted order, or [`DiskError::TooMany`] if there are more than
+    /// `names_max`.
     fn list(&mut self, path: &Path, names_max: usize) -> Result<Vec<String>, DiskError>;
 
     /// Opens a file for reading.
     fn open(&mut self, path: &Path) -> Result<(Handle, Entry), DiskError>;
 
-    /// Reads at most `bytes_max` from offset `at`: fewer only at the end of the file, and none beyond it.
-    /// [`DiskError::Changed`] if the file has changed since it was opened.
+    /// Reads at most `bytes_max` from offset `at`. Returns fewer bytes only at the end of the file, and none
+    /// beyond it. Fails with [`DiskError::Changed`] if the file has changed since it was opened.
     fn read(&mut self, handle: Handle, at: u64, bytes_max: usize) -> Result<Bytes, DiskError>;
 
     /// Begins new contents.
     fn begin(&mut self, path: &Path, write_mode: WriteMode) -> Result<OpenedContents, DiskError>;
 
-    /// Reopens contents that were left unfinished, truncated to `bytes`. Data that was written before the
-    /// last [`Disk::sync`] is present.
+    /// Reopens contents that were left unfinished, and truncates them to `bytes`. Data written before the
+    /// last [`Disk::sync`] is still there.
     fn resume(
         &mut self,
         path: &Path,
@@ -138,27 +140,27 @@ pub trait Disk {
         bytes: u64,
     ) -> Result<OpenedContents, DiskError>;
 
-    /// Writes at offset `at` of the new contents, which must not be beyond their end. An error may be
-    /// reported later, at the latest by [`Disk::sync`] or [`Disk::finish`].
+    /// Writes to the new contents at offset `at`, which must not be beyond their end. An error may be
+    /// reported late, but no later than by [`Disk::sync`] or [`Disk::finish`].
     fn write(&mut self, handle: Handle, at: u64, bytes: Rope) -> Result<(), DiskError>;
 
-    /// Makes written data durable, if the disk's settings require that at a checkpoint.
+    /// Makes written data durable, if the disk's settings require it at checkpoints.
     fn sync(&mut self, handle: Handle) -> Result<(), DiskError>;
 
-    /// Puts written contents in place of the old ones, with these marks; other marks of an existing file are
-    /// kept. The handle is closed in any case; after an error the old contents are unchanged.
+    /// Replaces the old contents with those written, and sets these marks; other marks of an existing file
+    /// are kept. The handle is always closed. After an error, the old contents are unchanged.
     fn finish(&mut self, handle: Handle, marks: &[(Mark, Vec<u8>)]) -> Result<(), DiskError>;
 
-    /// Closes the contents and keeps them for [`Disk::resume`].
+    /// Closes the contents, but keeps them for [`Disk::resume`].
     fn leave(&mut self, handle: Handle);
 
-    /// Closes the contents and removes them; the old ones are unchanged.
+    /// Closes and removes the new contents; the old ones are unchanged.
     fn abandon(&mut self, handle: Handle);
 
     /// Removes contents that were left unfinished and will not be resumed.
     fn discard(&mut self, path: &Path, token: &str);
 
-    /// Renames a file; [`DiskError::Exists`] if the new name is taken.
+    /// Renames a file. Fails with [`DiskError::Exists`] if the new name is taken.
     fn rename(&mut self, from: &Path, to: &Path) -> Result<(), DiskError>;
 
     /// Removes a file, or an empty directory.
@@ -170,7 +172,7 @@ pub trait Disk {
     /// Changes marks; an empty value removes a mark.
     fn mark(&mut self, path: &Path, changes: &[(Mark, Vec<u8>)]) -> Result<(), DiskError>;
 
-    /// Stores a record, atomically replacing one with the same key.
+    /// Stores a record, atomically replacing any record with the same key.
     fn keep(&mut self, key: &str, record: &[u8]) -> Result<(), DiskError>;
 
     /// Returns a stored record.
@@ -179,10 +181,10 @@ pub trait Disk {
     /// Removes a record, if it exists.
     fn forget(&mut self, key: &str);
 
-    /// Returns the keys of all records, sorted.
+    /// Returns the keys of all records, in sorted order.
     fn kept(&mut self) -> Vec<String>;
 
-    /// Returns the current date, for records.
+    /// Returns the current date, for use in records.
     fn date(&mut self) -> Date;
 }
 
@@ -191,7 +193,7 @@ pub const KEY_BYTES_MAX: usize = 64;
 /// Maximum length of a record in bytes.
 pub const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// Returns whether a key is valid, so that it can be used as the name of a file.
+/// Returns whether a key is valid, that is, usable as a file name.
 pub fn is_key(key: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(plain)

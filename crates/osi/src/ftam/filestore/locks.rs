@@ -1,8 +1,9 @@
 //! Concurrency control (ISO 8571-2): which actions on a file may run at the same time.
 //!
-//! Purpose   each activity states for every action whether it performs it, and whether others may; activities
-//!           that conflict do not run at the same time.
-//! Rule      two locks of one action are compatible unless one activity performs it and the other forbids it:
+//! Purpose   each activity states for every action whether it performs it, and whether others may;
+//!           conflicting activities do not run at the same time.
+//! Rule      two locks on the same action are compatible unless one activity performs it and the other
+//!           forbids it:
 //!
 //! ```text
 //!                performs   others may   compatible: not-required  shared  exclusive  no-access
@@ -13,7 +14,7 @@
 //! ```
 //!
 //! Limits    [`Locks`] limits the number of lock holders; one table serves all associations of a filestore.
-//! Not implemented  waiting: a lock that is not available is refused at once, as the standard's service does.
+//! Not implemented  waiting: a lock that is not available is refused at once, as in the standard.
 
 use super::{Action, Actions, Path};
 use alloc::collections::BTreeMap;
@@ -22,14 +23,14 @@ use alloc::vec::Vec;
 /// The lock that an activity requests for one action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Lock {
-    /// It does not perform the action; others may.
+    /// The activity does not perform the action; others may.
     #[default]
     NotRequired,
-    /// It performs the action; others may, too.
+    /// The activity performs the action; others may, too.
     Shared,
-    /// It performs the action; others may not.
+    /// The activity performs the action; others may not.
     Exclusive,
-    /// It does not perform the action, and others may not either.
+    /// The activity does not perform the action, and others may not either.
     NoAccess,
 }
 
@@ -53,21 +54,21 @@ impl Lock {
 pub struct Control([Lock; 8]);
 
 impl Control {
-    /// Returns the lock of an action.
+    /// Returns the lock for an action.
     pub fn lock(&self, action: Action) -> Lock {
         self.0[action as usize]
     }
 
-    /// Returns the locks with the lock of one action replaced.
+    /// Returns these locks with the lock for one action replaced.
     #[must_use]
     pub fn with(mut self, action: Action, lock: Lock) -> Control {
         self.0[action as usize] = lock;
         self
     }
 
-    /// Returns the default locks for actions, which the standard leaves to the filestore.
+    /// Returns the default locks for a set of actions; the standard leaves them to the filestore.
     ///
-    /// Readers share a file with other readers, and exclude changes of its contents. They allow the contents
+    /// Readers share a file with other readers, and prevent changes to its contents. They allow the contents
     /// to be replaced, since new contents are stored beside the old until they are complete. Writers and
     /// deleters have exclusive access.
     pub fn usual(actions: Actions) -> Control {
@@ -104,7 +105,7 @@ impl Control {
     }
 }
 
-/// Identifies a holder's entry in a table of locks.
+/// Identifies a holder's entry in a lock table.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hold(u64);
 
@@ -118,7 +119,7 @@ pub enum LockError {
     TooMany,
 }
 
-/// A table of locks, shared by the users of a filestore.
+/// A lock table, shared by the users of a filestore.
 pub trait Concurrency {
     /// Acquires locks on a file.
     ///
@@ -126,7 +127,7 @@ pub trait Concurrency {
     /// The locks cannot be granted now.
     fn take(&mut self, path: &Path, control: Control) -> Result<Hold, LockError>;
 
-    /// Changes locks; on refusal the old ones are kept.
+    /// Changes the locks of a holder. If the change is refused, the old locks are kept.
     ///
     /// # Errors
     /// The change is not possible now.
@@ -146,7 +147,7 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// Creates a table for at most this many holders.
+    /// Creates a table for at most this many lock holders.
     pub fn new(holders_max: usize) -> Locks {
         Locks { holders: BTreeMap::new(), by_path: BTreeMap::new(), next: 0, holders_max }
     }

@@ -1,6 +1,6 @@
 //! Marks: file attributes that a host's file system cannot store, kept with the file as keywords and bytes.
 //!
-//! Purpose   an attribute that one initiator sets can be read by the next, at any later time and through any
+//! Purpose   an attribute that one initiator sets can be read by another at any later time, through any
 //!           server.
 //! Storage   is up to the disk: extended attributes, or separate files.
 //! Limits    [`MARK_BYTES_MAX`] for each value.
@@ -8,8 +8,8 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Maximum length of a value in bytes. All marks fit in one block of a file system that has extended
-/// attributes.
+/// Maximum length of a value in bytes. It is chosen so that all of a file's marks fit in one block of a file
+/// system that has extended attributes.
 pub const MARK_BYTES_MAX: usize = 512;
 
 /// The kinds of marks, named after the attributes of ISO 8571-2.
@@ -25,9 +25,9 @@ pub enum Mark {
     Modifier,
     /// The identity of the user who last read the contents.
     Reader,
-    /// The identity of the user who last modified attributes.
+    /// The identity of the user who last modified the attributes.
     AttributeModifier,
-    /// When the file was created, if the host does not record that.
+    /// When the file was created, if the host does not record it.
     Created,
     /// When the file's attributes were last changed.
     AttributesModified,
@@ -96,7 +96,7 @@ impl Marks {
         self.0.get(&mark).map(Vec::as_slice)
     }
 
-    /// Returns the value of a mark, if it is text.
+    /// Returns the value of a mark if it is text.
     pub fn text(&self, mark: Mark) -> Option<&str> {
         core::str::from_utf8(self.get(mark)?).ok()
     }
@@ -114,7 +114,7 @@ impl Marks {
         true
     }
 
-    /// Returns the marks with one added; a value that is too long is left out.
+    /// Returns these marks with one added. A value that is too long is left out.
     #[must_use]
     pub fn with(mut self, mark: Mark, value: &[u8]) -> Marks {
         let _ = self.set(mark, value);

@@ -1,4 +1,4 @@
-//! The virtual filestore of ISO 8571-2: its values and rules. The files themselves are stored by a [`Disk`].
+//! The values and rules of ISO 8571-2's virtual filestore. The files themselves are stored by a [`Disk`].
 //!
 //! ```text
 //! path            filenames, validated before they reach a disk

@@ -1,12 +1,13 @@
 //! Validation of filenames before they reach a disk.
 //!
-//! Purpose    whatever filename a peer sends, the disk gets a plain path below its root.
-//! Format     ISO 8571-2 has filenames of several strings. Some peers send a whole path in one string, others
-//!            one string per level. Both are equivalent here: strings are joined by `/` and split at `/`.
+//! Purpose    whatever filename a peer sends, the disk receives only a plain path below its root.
+//! Format     in ISO 8571-2, a filename may consist of several strings. Some peers send a whole path in one
+//!            string, others send one string per level. Both are equivalent here: strings are joined by `/`
+//!            and split at `/`.
 //! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
-//!            limit, or is the name that the disk reserves for itself. A leading `/` is the root that the
-//!            user sees, as in a chroot jail; a trailing one, common for directories, is ignored. `.` alone
-//!            is the root, and a trailing `/.` is ignored, because ISODE's `ls` sends these.
+//!            limit, or is the name that the disk reserves for itself. A leading `/` stands for the root that
+//!            the user sees, as in a chroot jail. A trailing `/`, common for directories, is ignored. `.`
+//!            alone is the root, and a trailing `/.` is ignored, because ISODE's `ls` sends these.
 //! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
 //! Not implemented  file names that are not UTF-8.
 
@@ -34,13 +35,13 @@ pub enum PathError {
     Missing,
     /// A component is empty.
     Empty,
-    /// `..` is a component, or `.` is one other than the last.
+    /// A component is `..`, or a component other than the last is `.`.
     Dots,
-    /// There is a control character, such as NUL.
+    /// A component contains a control character, such as NUL.
     Control,
     /// A component or the path is too long, or there are too many components.
     Long,
-    /// The name is reserved by the disk.
+    /// A component is the name that the disk reserves for itself.
     Reserved,
 }
 
@@ -53,7 +54,7 @@ impl Path {
     /// Parses a filename that consists of these strings.
     ///
     /// # Errors
-    /// The first rule that the filename breaks.
+    /// Returns the first rule that the filename breaks.
     pub fn from_filename<'a>(strings: impl IntoIterator<Item = &'a str>) -> Result<Path, PathError> {
         let mut joined = String::new();
         for (at, string) in strings.into_iter().enumerate() {
@@ -73,7 +74,7 @@ impl Path {
     /// Parses a path with `/` between its components.
     ///
     /// # Errors
-    /// The first rule that the path breaks.
+    /// Returns the first rule that the path breaks.
     pub fn read(text: &str) -> Result<Path, PathError> {
         if text.is_empty() {
             return Err(PathError::Missing);
@@ -89,7 +90,7 @@ impl Path {
     /// Returns this path with one component appended.
     ///
     /// # Errors
-    /// The first rule that the new path breaks.
+    /// Returns the first rule that the new path breaks.
     pub fn join(&self, name: &str) -> Result<Path, PathError> {
         match name {
             "" => return Err(PathError::Empty),
@@ -97,7 +98,7 @@ impl Path {
             _ if name.contains('/') => return Err(PathError::Empty),
             // GraphicString has no control characters, and they would garble logs.
             _ if name.chars().any(char::is_control) => return Err(PathError::Control),
-            // Case-insensitive, because some file systems are.
+            // The comparison is case-insensitive, because some file systems are.
             _ if name.eq_ignore_ascii_case(RESERVED) => return Err(PathError::Reserved),
             _ if name.len() > COMPONENT_BYTES_MAX => return Err(PathError::Long),
             _ if self.0.len() + 1 + name.len() > PATH_BYTES_MAX => return Err(PathError::Long),

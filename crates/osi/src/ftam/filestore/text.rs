@@ -1,14 +1,14 @@
 //! Conversion between a host's text files and the strings of FTAM-1 and FTAM-2.
 //!
-//! Purpose    text that is sent and fetched back is unchanged, byte for byte.
-//! Host       a text file is bytes with LF at line ends; bytes are not interpreted otherwise, so any
-//!            character set passes.
+//! Purpose    text that is stored and fetched back is unchanged, byte for byte.
+//! Host       a text file consists of bytes, with LF at line ends. The bytes are not interpreted otherwise,
+//!            so any character set can be used.
 //! CR LF      in string classes with format effectors (such as IA5String and GeneralString) CR LF ends a
-//!            line, wherever strings are cut. Every LF of the host becomes CR LF, every CR LF becomes LF; a
-//!            single CR is kept.
+//!            line, regardless of where strings are cut. Every LF of the host becomes CR LF, every CR LF
+//!            becomes LF; a single CR is kept.
 //! Strings    in string classes without format effectors (GraphicString, VisibleString), and in records of
-//!            FTAM-2, the end of a string ends a line. A last line without LF has one when it is fetched
-//!            back.
+//!            FTAM-2, the end of a string ends a line. If the last line has no LF, it gains one when it is
+//!            fetched back.
 //! Limits     a string has at most `string_bytes_max`. If each string is a line, a longer line cannot be
 //!            sent, and a line is buffered until its end.
 //! Not implemented  conversion between character sets.
@@ -17,12 +17,12 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Bytes, Rope};
 
-/// How lines end in the strings.
+/// How line ends are represented in the strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
     /// At CR LF inside strings.
     Within,
-    /// At the end of each string.
+    /// Each string ends a line.
     Strings,
 }
 
@@ -30,7 +30,7 @@ pub enum Lines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TextError {
-    /// A line of the host is longer than the maximum string length.
+    /// A line of the host's text is longer than the maximum string length.
     LongLine,
     /// A string that should be one line contains a line end.
     LineEnd,
@@ -46,10 +46,10 @@ pub struct TextToStrings {
 }
 
 impl TextToStrings {
-    /// Creates a converter to strings of at most this many bytes.
+    /// Creates a converter that returns strings of at most this many bytes.
     ///
     /// # Panics
-    /// If the maximum is less than two, because CR LF has to fit.
+    /// If the maximum is less than two, the length of CR LF.
     pub fn new(lines: Lines, string_bytes_max: usize) -> TextToStrings {
         assert!(string_bytes_max >= 2, "a string holds at least CR LF");
         TextToStrings { lines, string_bytes_max, begun: Vec::new(), ready: VecDeque::new() }
@@ -79,7 +79,7 @@ impl TextToStrings {
         self.ready.pop_front()
     }
 
-    /// Returns how many of the host's bytes are not yet in a string.
+    /// Returns how many of the host's bytes have not yet been returned in a string.
     pub fn held_bytes(&self) -> usize {
         self.begun.len()
     }
@@ -122,8 +122,8 @@ pub struct StringsToText {
 }
 
 impl StringsToText {
-    /// Creates a converter for the start of a text or, with `held` as returned by
-    /// [`StringsToText::is_holding`], for a later point.
+    /// Creates a converter. At the start of a text, `held` is false; at a later point, it is the value that
+    /// [`StringsToText::is_holding`] returned there.
     pub fn new(lines: Lines, held: bool) -> StringsToText {
         StringsToText { lines, held: held && lines == Lines::Within }
     }
@@ -133,7 +133,7 @@ impl StringsToText {
         self.held
     }
 
-    /// Returns the host's bytes for a string.
+    /// Converts a string to the host's bytes.
     ///
     /// # Errors
     /// The string is not valid in this text.
@@ -151,7 +151,7 @@ impl StringsToText {
         }
     }
 
-    /// Ends the text; returns the remaining bytes.
+    /// Ends the text and returns the remaining bytes.
     pub fn end(&mut self) -> Rope {
         if core::mem::take(&mut self.held) { Rope::from(Bytes::from_static(b"\r")) } else { Rope::new() }
     }
@@ -229,7 +229,7 @@ mod tests {
         let mut text = Vec::new();
         for string in strings {
             text.extend(inward.push(Rope::copied(string))?.to_vec());
-            // A new converter continues, as after a restart at a checkpoint.
+            // Continues with a new converter, as after a restart from a checkpoint.
             inward = StringsToText::new(lines, inward.is_holding());
         }
         text.extend(inward.end().to_vec());

@@ -28,7 +28,7 @@ impl Initiator {
         let Some(running) = &mut self.running else { return };
         let point = running.resume.take().unwrap_or(START);
         let begun = match (&running.job, &running.document, running.transfer.take()) {
-            // A recovered transfer has its local file open already.
+            // In a recovered transfer, the local file is already open.
             (_, _, Some(transfer)) => Ok(transfer),
             (Job::List { .. }, ..) => {
                 running.outcome = Outcome::Entries(Vec::new());
@@ -75,8 +75,8 @@ impl Initiator {
             }
         };
         self.done_bytes = point.at;
-        // If no docket can be stored, perhaps because the directory is read-only, the transfer is begun
-        // nevertheless, but cannot be recovered.
+        // If no docket can be stored, perhaps because the directory is read-only, the transfer starts anyway,
+        // but cannot be recovered.
         if self.note(disk).is_err()
             && let Some(running) = &mut self.running
         {
@@ -200,7 +200,8 @@ impl Initiator {
         };
         match settled.and_then(|()| self.note(disk)) {
             Ok(()) => {
-                // Fails if a cancel or a restart has arrived since then; the checkpoint is void in that case.
+                // The request fails if a cancel or a restart has arrived in the meantime; the checkpoint is
+                // then void.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
             Err(disk_error) => self.give_up(Some(disk_error), machine, disk),
@@ -251,7 +252,7 @@ impl Initiator {
     /// Cancels the job.
     ///
     /// # Errors
-    /// No job is in a state in which it can be cancelled.
+    /// There is no job that can be cancelled in its current state.
     pub fn cancel(&mut self, machine: &mut Machine, disk: &mut dyn Disk) -> Result<(), RequestError> {
         match &mut self.running {
             Some(running) if running.phase == Phase::Moving && running.transfer.is_some() => {
@@ -266,7 +267,7 @@ impl Initiator {
     /// Restarts the transfer from the last acknowledged checkpoint.
     ///
     /// # Errors
-    /// No transfer is in a state in which it can be restarted.
+    /// There is no transfer that can be restarted in its current state.
     pub fn restart(&mut self, machine: &mut Machine) -> Result<(), RequestError> {
         let moving = matches!(
             &self.running,
@@ -358,7 +359,7 @@ impl Initiator {
             DiagnosticItem::new(kind, error, here, here)
         });
         let diagnostic: Option<Diagnostic> = item.map(Into::into);
-        // The peer may have cancelled; the indication of that has not been polled yet.
+        // The peer may have cancelled already; that indication has not been polled yet.
         if !matches!(machine.state(), State::Reading | State::ReadEnded | State::Writing | State::WriteEnded)
         {
             return;
@@ -428,10 +429,10 @@ impl Initiator {
         disk.keep(key, &record.to_vec())
     }
 
-    /// Resumes a job that was cut short, given the docket key from its failure.
+    /// Resumes a job that was cut short, given the docket key from its [`Failure`].
     ///
     /// # Errors
-    /// There is no association with recovery, a job is in progress, or the docket is invalid.
+    /// No association with recovery exists, a job is in progress, or the docket is invalid.
     pub fn recover(
         &mut self,
         key: &str,

@@ -23,7 +23,7 @@ pub struct Config {
     pub units: FunctionalUnits,
     /// The attribute groups to propose in addition to the kernel group.
     pub groups: AttributeGroups,
-    /// The FTAM quality of service to propose; with 0, no transfer can be recovered.
+    /// The FTAM quality of service to propose. If it is 0, no transfer can be recovered.
     pub quality: QualityOfService,
     /// Maximum number of unanswered checkpoints.
     pub window: i64,

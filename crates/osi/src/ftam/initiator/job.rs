@@ -1,4 +1,4 @@
-//! Jobs: the groups of FTAM primitives they send, and the handling of the responses.
+//! Jobs: the groups of FTAM primitives that they send, and how they handle the responses.
 
 use super::machine::{Initiator, Phase, Running, docket_of, own, writing_of};
 use super::primitives::{Failure, Job, Outcome};
@@ -15,7 +15,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Returns the names of the attributes that a directory listing requests.
+/// Returns the names of the attributes requested for a directory listing.
 fn listed() -> AttributeNames {
     AttributeNames::KERNEL
         | AttributeNames::DATE_AND_TIME_OF_CREATION
@@ -241,8 +241,8 @@ impl Initiator {
             State::DataTransferIdle if running.failure.is_none() => self.begin_transfer(machine, disk),
             State::DataTransferIdle => self.close(machine),
             State::Initialized => self.end(disk),
-            // The responder selected the file but did not open it, contrary to the group's threshold. No
-            // further group can continue from that state.
+            // The responder selected the file but did not open it, which violates the group's threshold. No
+            // other group may follow in that state.
             _ => {
                 running.fail(Some(own(ErrorIdentifier::GROUPING_THRESHOLD).into()));
                 self.abort(machine);

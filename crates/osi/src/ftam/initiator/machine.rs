@@ -1,4 +1,4 @@
-//! The initiator of one association: its phases.
+//! The initiator of one association, and the phases that it goes through.
 
 use super::config::Config;
 use super::primitives::{Event, Failure, Job, Outcome};
@@ -39,7 +39,7 @@ pub(super) struct Running {
     pub(super) outcome: Outcome,
     pub(super) failure: Option<Failure>,
     pub(super) document: Option<Document>,
-    /// The activity identifier, if the transfer can be recovered, and the key of its docket.
+    /// The activity identifier and the docket's key, if the transfer can be recovered.
     pub(super) docket: Option<(i64, String)>,
     pub(super) transfer: Option<Transfer>,
     pub(super) resume: Option<Point>,
@@ -47,7 +47,7 @@ pub(super) struct Running {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The first group has been requested.
+    /// The first group has been requested; its response is pending.
     Opening,
     /// F-RECOVER has been requested.
     Recovering,
@@ -55,7 +55,7 @@ pub(super) enum Phase {
     Moving,
     /// F-TRANSFER-END or F-CANCEL is pending.
     Ending,
-    /// The last group has been requested.
+    /// The last group has been requested; its response is pending.
     Closing,
 }
 
@@ -82,7 +82,7 @@ impl Initiator {
     /// Requests an association.
     ///
     /// # Errors
-    /// The machine has an association already, or a configured value is out of range.
+    /// The machine already has an association, or a configured value is out of range.
     pub fn connect(&mut self, machine: &mut Machine) -> Result<(), crate::ftam::RequestError> {
         let config = &self.config;
         let mut request = InitializeRequest::new(config.classes, config.units);
@@ -116,7 +116,7 @@ impl Initiator {
         machine.request(Request::Pdu(Pdu::TerminateRequest(Box::new(request))))
     }
 
-    /// Sets the activity identifier of the next transfer. It is part of the docket's key on both sides.
+    /// Sets the activity identifier of the next transfer. Both sides use it in the key of their docket.
     pub fn set_activity(&mut self, activity: i64) {
         self.activity = activity.saturating_sub(1);
     }
@@ -131,13 +131,13 @@ impl Initiator {
         self.running.is_some()
     }
 
-    /// Returns how many octets of contents this job has transferred, and the total if known.
+    /// Returns how many octets of contents this job has transferred, and the total number if it is known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.done_bytes, self.total_bytes)
     }
 
-    /// Does pending work; passes down at most about `room_bytes` of contents. Returns true if there is more
-    /// to send.
+    /// Does pending work, and passes down about `room_bytes` of contents at most. Returns true if there is
+    /// more to send.
     pub fn work(&mut self, machine: &mut Machine, disk: &mut dyn Disk, room_bytes: usize) -> bool {
         while let Some(indication) = machine.poll_up() {
             match indication {
@@ -228,7 +228,7 @@ impl Initiator {
         self.events.push_back(Event::Ended(match running.failure {
             None => Ok(running.outcome),
             Some(mut failure) => {
-                // List the cause first, then its consequences.
+                // Lists the cause first, then its consequences.
                 failure.diagnostics.sort_by_key(|item| {
                     matches!(
                         item.error(),
@@ -252,7 +252,7 @@ pub(super) fn own(error: ErrorIdentifier) -> DiagnosticItem {
     DiagnosticItem::new(DiagnosticType::PERMANENT, error, here, here)
 }
 
-/// Returns the access to request for a job that writes, and the mode in which the contents are written.
+/// Returns the access to request for a job that writes, and how its contents are to be written.
 pub(super) fn writing_of(job: &Job) -> Option<(AccessRequest, WriteMode)> {
     match job {
         Job::Put { document: Document::SequentialText(_), .. } => {

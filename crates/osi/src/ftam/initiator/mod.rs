@@ -4,12 +4,12 @@
 //! Purpose    a job and its outcome are plain values; a job that is cut short by the loss of its association
 //!            can be resumed.
 //! Operation  `work` handles the machine's indications and advances the job. Local files are on a [`Disk`],
-//!            as the responder's are; a fetched file appears when it is complete.
-//! Jobs       each consists of one or two groups of primitives, as in the transfer and management class, with
-//!            a transfer between them if needed.
-//! Recovery   if the association has recovery, a docket with the last checkpoints is stored for every
-//!            transfer. The failure of a job that was cut short contains the docket's key;
-//!            [`Initiator::recover`] resumes the job over another association.
+//!            like the responder's; a fetched file becomes visible when it is complete.
+//! Jobs       each consists of one or two groups of primitives, as in the transfer and management class. If
+//!            there are two, a transfer may take place between them.
+//! Recovery   if recovery was negotiated, a docket with the last checkpoints is stored for every transfer.
+//!            The failure of a job that was cut short contains the docket's key; [`Initiator::recover`]
+//!            resumes the job over another association.
 //! Limits     one job at a time; see [`Config`].
 //! Not implemented  file access (LOCATE, ERASE); the initiator never requests locks, so the responder's
 //!                  defaults

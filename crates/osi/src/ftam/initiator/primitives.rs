@@ -1,4 +1,4 @@
-//! Jobs of an initiator, and what it reports about them.
+//! Jobs of an initiator, and the events that it reports about them.
 
 use crate::ftam::RequestError;
 use crate::ftam::filestore::{DiskError, Path};
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 /// A job for the initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Fetch a file. If no document type is given, the stored one is used.
+    /// Fetch a file. If no document type is given, the type stored with the file is used.
     Get {
         /// The remote name.
         remote: String,
@@ -87,15 +87,15 @@ pub enum Outcome {
 /// Why a job failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// Diagnostics from the responder or from the local machine.
+    /// Diagnostics from the responder, or from this end.
     pub diagnostics: Vec<DiagnosticItem>,
-    /// The error of the local disk.
+    /// The error returned by the local disk.
     pub local: Option<DiskError>,
     /// Whether this end cancelled the job.
     pub cancelled: bool,
-    /// The request was not possible, most often because the responder does not offer a functional unit.
+    /// The request was not possible, usually because the responder does not offer a functional unit.
     pub misuse: Option<RequestError>,
-    /// The key of the docket with which the job can be recovered.
+    /// The key of the docket with which the job can be resumed.
     pub docket: Option<String>,
 }
 
@@ -108,7 +108,7 @@ pub enum Event {
     Refused(Failure),
     /// The job has ended.
     Ended(Result<Outcome, Failure>),
-    /// The association has been terminated as requested.
+    /// The association was terminated, as requested.
     Closed,
     /// The association is lost.
     Lost,

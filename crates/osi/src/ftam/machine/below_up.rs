@@ -1,4 +1,4 @@
-//! Receive path: validates and processes indications of the services below.
+//! Receive path: validates and processes indications from the lower layers.
 
 use super::change::{Change, is_positive};
 use super::protocol::{FPDUS_MAX, Machine, Up, provider_abort, wants_synchronise};
@@ -21,7 +21,7 @@ enum Carrier {
 }
 
 impl Machine {
-    /// Handles an indication or confirm of the services below.
+    /// Handles an indication or confirm from the lower layers.
     pub fn arrive(&mut self, below: Below) {
         match below {
             Below::Associate(associate) => self.on_associate(associate),
@@ -100,12 +100,12 @@ impl Machine {
             Some(pdu @ Pdu::InitializeResponse(_)) => {
                 let positive = is_positive(&pdu);
                 if !response.accepted && positive {
-                    // The association was refused by a layer below, although the FPDU accepts.
+                    // A lower layer refused the association, although the FPDU accepts it.
                     return self.on_lost(ErrorIdentifier::ASSOCIATION_MANAGEMENT);
                 }
                 self.on_fpdu(pdu, Carrier::AssociateConfirm);
                 if response.accepted && !positive {
-                    // A negative response must come with a refused association. If the peer has accepted the
+                    // A negative response must accompany a refused association. If the peer has accepted the
                     // association nevertheless, abort it.
                     let value = self.value(&provider_abort(
                         ErrorIdentifier::NO_REASON,
@@ -120,7 +120,7 @@ impl Machine {
         }
     }
 
-    /// Decodes the FPDUs in a value of the context "FTAM PCI".
+    /// Decodes the FPDUs in a value in the context "FTAM PCI".
     fn fpdus(&self, value: &Value) -> Result<Vec<Pdu>, ErrorIdentifier> {
         let (Form::Single(rope) | Form::OctetAligned(rope)) = &value.form;
         let bytes = rope.clone().into_bytes();
@@ -160,7 +160,8 @@ impl Machine {
         }
     }
 
-    /// Handles the single FPDU in a primitive other than P-DATA, A-ASSOCIATE and A-ABORT.
+    /// Handles the FPDU carried by a primitive other than P-DATA, A-ASSOCIATE and A-ABORT. There must be
+    /// exactly one.
     fn on_carried(&mut self, values: Vec<Value>, carrier: Carrier) {
         let pdus: Vec<_> = values.iter().map(|value| self.fpdus(value)).collect();
         let mut all = pdus.into_iter().flatten().flatten();
@@ -193,7 +194,7 @@ impl Machine {
             return self.misplaced(misuse);
         }
         if let Pdu::RestartRequest(restart) = &pdu {
-            // The checkpoint must correspond to the synchronisation point.
+            // The checkpoint number must correspond to the synchronisation point's serial number.
             if self.base + restart.checkpoint_identifier != self.serial_next {
                 return self.misplaced(RequestError::Checkpoint);
             }
@@ -203,7 +204,7 @@ impl Machine {
         self.up.push_back(Up::Indication(Indication::Pdu(pdu)));
     }
 
-    /// Returns whether an FPDU of this kind is carried by this primitive.
+    /// Returns whether this primitive carries FPDUs of this kind.
     fn carries(&self, carrier: Carrier, kind: Kind) -> bool {
         let own = match kind {
             Kind::InitializeRequest | Kind::UserAbort | Kind::ProviderAbort => return false,
@@ -268,7 +269,7 @@ impl Machine {
         self.up.push_back(Up::Indication(Indication::Pdu(provider_abort(error, observer, source))));
     }
 
-    /// Handles an FPDU that is not allowed in the state: aborts the association.
+    /// Handles an FPDU that is not allowed in the current state: aborts the association.
     fn misplaced(&mut self, misuse: RequestError) {
         self.counters.misplaced_in += 1;
         self.abort(match misuse {

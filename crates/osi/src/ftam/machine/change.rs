@@ -1,4 +1,4 @@
-//! The effect that an FPDU has on the machine's state and on the current group.
+//! The effect of an FPDU on the machine's state and on the current group.
 
 use super::group::Group;
 use super::state::State;
@@ -6,13 +6,13 @@ use crate::wire::ftam::{Pdu, StateResult};
 
 /// The effect of an FPDU.
 pub(super) enum Change {
-    /// A new state and a new position in a group.
+    /// The machine enters a new state and reaches a new position in a group.
     To(State, Group),
-    /// No effect, because the FPDU crossed with a cancel.
+    /// The FPDU has no effect, because it crossed with a cancel.
     Void,
 }
 
-/// Returns whether the state changes as the request asked.
+/// Returns whether the response lets the state change as requested.
 pub(super) fn is_positive(pdu: &Pdu) -> bool {
     pdu.state_result().unwrap_or(StateResult::SUCCESS) == StateResult::SUCCESS
 }

@@ -9,6 +9,6 @@ use alloc::vec::Vec;
 pub struct Config {
     /// The role of this end.
     pub role: Role,
-    /// For a responder: the abstract syntaxes of contents for which it accepts presentation contexts.
+    /// For a responder: the abstract syntaxes of file contents for which it accepts presentation contexts.
     pub abstract_syntaxes: Vec<Oid>,
 }

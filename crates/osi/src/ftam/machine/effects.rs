@@ -1,4 +1,4 @@
-//! Effects of an FPDU in addition to the state change: negotiated values, the docket, the transfer's
+//! The effects of an FPDU other than the state change: on negotiated values, the docket, and the transfer's
 //! checkpoints.
 
 use super::change::is_positive;
@@ -49,7 +49,7 @@ impl Machine {
         }
     }
 
-    /// Checks that a response to F-INITIALIZE stays within the proposal.
+    /// Checks that a response to F-INITIALIZE selects nothing that was not proposed.
     fn fits_proposal(&self, response: &InitializeResponse) -> Result<(), RequestError> {
         let Some(proposal) = &self.proposal else { return Err(RequestError::State) };
         let one_class = response.service_class.0.is_power_of_two();
@@ -84,7 +84,7 @@ impl Machine {
             Pdu::OpenRequest(request) => {
                 self.opening.activity = request.activity_identifier.as_ref().map(|id| id.0)
             }
-            // In a group, an open after a failed selection has no effect.
+            // In a group, an open request after a failed selection has no effect.
             Pdu::OpenResponse(response) if positive && self.state == State::DataTransferIdle => {
                 self.opening.resume = 0;
                 self.open(&response.contents_type, response.recovery_mode, 0);
@@ -114,8 +114,8 @@ impl Machine {
                 let (restart, base) = (self.restart, self.base);
                 self.serial_next = base + restart;
                 if let Some(transfer) = self.transfer() {
-                    // X.225 §A.5: V(A) is the agreed point. The session layer accepts no more responses to
-                    // earlier points, and a response in transit is void.
+                    // X.225 §A.5: V(A) is set to the agreed serial number. The session layer accepts no more
+                    // responses to earlier synchronisation points, and a response in transit is void.
                     transfer.checkpoint_last = restart;
                     transfer.checkpoint_answered = restart;
                 }
@@ -173,7 +173,7 @@ impl Machine {
         self.docket.as_ref()?.transfer.as_ref()
     }
 
-    /// Returns the presentation context for contents of this type.
+    /// Returns the presentation context for contents with this contents type.
     fn contents_of(&self, contents_type: &ContentsType) -> Option<i64> {
         match contents_type {
             ContentsType::DocumentType(_) => self.context_of(Document::of(contents_type)?.abstract_syntax()),

@@ -2,8 +2,8 @@
 //!
 //! Rules     in the transfer and management class, there are three kinds of group: 1. select or create,
 //!           attributes, open; 2. close, attributes, deselect or delete; 3. select or create, attributes,
-//!           deselect or delete. The transfer class lacks the third kind, the management class has only the
-//!           third. In other classes, any order that the states allow is valid.
+//!           deselect or delete. The transfer class lacks the third kind; the management class has only the
+//!           third. In other classes, any order that the state table allows is valid.
 //!
 //! The threshold is the number of requests that must succeed for any of them to be performed. The responding
 //! user applies it; the machine only transmits it.
@@ -29,7 +29,7 @@ pub(super) enum Group {
         /// The state after the group, if all of the requests succeed.
         regime: State,
     },
-    /// The group has been requested, and is being answered.
+    /// The group has been requested, and responses are expected.
     Responses {
         /// The requests not yet answered.
         left: VecDeque<Kind>,
@@ -53,7 +53,7 @@ pub(super) const fn is_groupable(kind: Kind) -> bool {
     )
 }
 
-/// Returns whether a request of this kind must be in a group.
+/// Returns whether a request of this kind may occur only in a group.
 pub(super) const fn must_be_grouped(class: ServiceClass, kind: Kind) -> bool {
     is_groupable(kind) && matches!(class, ServiceClass::TRANSFER | ServiceClass::TRANSFER_AND_MANAGEMENT)
 }
@@ -89,7 +89,8 @@ const fn class_is_free(class: ServiceClass) -> bool {
     )
 }
 
-/// Returns the functional units of which an FPDU of this kind needs one; empty for the kernel's FPDUs.
+/// Returns the functional units that permit an FPDU of this kind: one of them must be negotiated. Empty for
+/// FPDUs of the kernel.
 pub(super) fn units_of(kind: Kind) -> FunctionalUnits {
     use FunctionalUnits as U;
     match kind {

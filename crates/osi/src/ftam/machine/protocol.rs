@@ -1,4 +1,4 @@
-//! The file protocol machine: requests, values received, polls.
+//! The file protocol machine: handles requests and received values, and returns its outputs when polled.
 
 use super::change::{Change, is_positive};
 use super::config::Config;
@@ -40,10 +40,10 @@ pub struct Machine {
     pub(super) group: Group,
     pub(super) counters: Counters,
 
-    /// The presentation contexts of the association, or the proposed ones before it is established.
+    /// The presentation contexts of the association; before it is established, the proposed contexts.
     pub(super) contexts: Vec<Context>,
     pub(super) pci: i64,
-    /// Whether the session layer has minor synchronise and resynchronise.
+    /// Whether the session layer provides minor synchronisation and resynchronisation.
     pub(super) synchronise: bool,
     pub(super) serial_next: i64,
     pub(super) proposal: Option<InitializeRequest>,
@@ -54,9 +54,9 @@ pub struct Machine {
     pub(super) opening: Opening,
     pub(super) docket: Option<Docket>,
     pub(super) contents_context: Option<i64>,
-    /// The serial number of the synchronisation point that corresponds to checkpoint 1 of the transfer.
+    /// The serial number of the synchronisation point that corresponds to the transfer's checkpoint 1.
     pub(super) base: i64,
-    /// The lowest checkpoint of the transfer that the session connection still knows.
+    /// The lowest checkpoint of the transfer that the session connection can still return to.
     pub(super) lowest: i64,
     /// The checkpoint from which the restart in progress continues.
     pub(super) restart: i64,
@@ -115,7 +115,7 @@ impl Machine {
         self.window
     }
 
-    /// Returns whether the data of a document has a presentation context.
+    /// Returns whether there is a presentation context for a document's data.
     pub fn has_context(&self, document: &Document) -> bool {
         self.context_of(document.abstract_syntax()).is_some()
     }
@@ -158,7 +158,7 @@ impl Machine {
                         self.counters.malformed_in += 1;
                         self.up.pop_front();
                         if self.state != State::Closed {
-                            // Everything received after the malformed element is discarded, too.
+                            // Everything received after the malformed element is discarded as well.
                             self.up.clear();
                             self.abort(ErrorIdentifier::BAD_DATA_ELEMENT_TYPE);
                         }
@@ -214,7 +214,7 @@ impl Machine {
     fn send(&mut self, pdu: Pdu) -> Result<(), RequestError> {
         let kind = pdu.kind();
         if kind == Kind::InitializeRequest {
-            // F-INITIALIZE needs addresses, so `Request::Initialize` must be used.
+            // F-INITIALIZE needs addresses, so it must be requested with `Request::Initialize`.
             return Err(RequestError::Value);
         }
         let Change::To(state, group) = self.check_fpdu(true, &pdu)? else { return Err(RequestError::State) };
@@ -223,7 +223,7 @@ impl Machine {
         self.group = group;
         self.counters.fpdus_out += 1;
         let value = self.value(&pdu);
-        // The token is sent before the FPDU, since its receiver may need the token at once.
+        // The token is sent before the FPDU, since the peer may need it as soon as it receives the FPDU.
         let has_read = was == State::ReadTransferEndPending && kind == Kind::TransferEndResponse;
         if self.synchronise && (has_read || kind == Kind::ReadRequest) {
             self.down.push_back(below::Request::GiveToken);
@@ -300,7 +300,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Checks that checkpoints are among the functional units.
+    /// Checks that the negotiated functional units include checkpoints.
     pub(super) fn may_check(&self) -> Result<(), RequestError> {
         if self.synchronise { Ok(()) } else { Err(RequestError::Unit) }
     }
@@ -322,7 +322,7 @@ impl Machine {
         }));
     }
 
-    /// Aborts the association after a protocol error of the peer.
+    /// Aborts the association after a protocol error by the peer.
     pub(super) fn abort(&mut self, error: ErrorIdentifier) {
         let machine = match self.role {
             Role::Initiator => EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
@@ -340,7 +340,7 @@ impl Machine {
         self.up.push_back(Up::Indication(Indication::Pdu(pdu)));
     }
 
-    /// Resets the machine after the end of the association. The docket is kept.
+    /// Resets the machine after the association has ended. The docket is kept.
     pub(super) fn close(&mut self) {
         (self.state, self.group) = (State::Closed, Group::None);
         self.batch.clear();
@@ -357,7 +357,7 @@ impl Machine {
     }
 }
 
-/// Returns whether functional units need synchronisation points: recovery and restart do.
+/// Returns whether these functional units need synchronisation points, as recovery and restart do.
 pub(super) fn wants_synchronise(units: FunctionalUnits) -> bool {
     (units & (FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER)) != FunctionalUnits::NONE
 }

@@ -3,16 +3,17 @@
 //! Source    the service sequences of ISO 8571-3 and the procedures of ISO 8571-4 (clauses 8 to 10 for the
 //!           basic protocol, and those of the bulk data protocol). The standard's own tables (ISO 8571-4
 //!           annex A, replaced by amendment 4) were not available: states are named after the services, and a
-//!           state that waits for a response is called pending.
-//! Roles     one table serves both roles, because its events say which side sends. The initiator requests all
-//!           confirmed services except F-CANCEL and F-RESTART. Data, its end and checkpoints come from the
-//!           sender, which is the responder in a read.
-//! Choices   where the available texts leave it open:
-//!           - F-RECOVER leads to data transfer idle. The initiator then requests F-READ or F-WRITE again,
-//!             with the number of the lost bulk transfer, and data continues after the recovery point.
-//!           - If F-CANCEL or F-RESTART collide and use resynchronisation, the session layer decides: the
-//!             loser gets the winner's indication. If both sides send F-CANCEL by P-DATA, each answers the
-//!             other's.
+//!           state that waits for a response is called "pending".
+//! Roles     one table serves both roles, because its events say which side is the sender. The initiator
+//!           requests all confirmed services except F-CANCEL and F-RESTART. F-DATA, F-DATA-END and F-CHECK
+//!           come from the sender of the data, which in a read is the responder.
+//! Choices   made where the available texts leave a question open:
+//!           - F-RECOVER leads to the state "data transfer idle". The initiator then repeats the F-READ or
+//!             F-WRITE request, with the number of the lost bulk transfer, and data continues after the
+//!             recovery point.
+//!           - If F-CANCEL or F-RESTART requests collide and use resynchronisation, the session layer decides
+//!             which one prevails; the other side gets its indication. If both sides send F-CANCEL in a
+//!             P-DATA, each answers the other's.
 
 use super::super::Role;
 use crate::wire::ftam::Kind;
@@ -56,7 +57,7 @@ pub enum State {
     CancelRequested,
     /// The peer has requested a cancel.
     CancelIndicated,
-    /// Both ends have requested a cancel by P-DATA.
+    /// Both ends have requested a cancel in a P-DATA.
     CancelCollision,
     /// This end has requested a restart of a read.
     ReadRestartRequested,
@@ -116,7 +117,7 @@ pub enum Item {
     Pdu {
         /// The kind of FPDU.
         kind: Kind,
-        /// Whether a response lets the state change as requested.
+        /// Whether a response permits the state change that was requested.
         positive: bool,
     },
     /// A data element.
@@ -132,14 +133,14 @@ pub enum Item {
 pub enum Verdict {
     /// The next state.
     To(State),
-    /// The item crossed with a request of this end, and is ignored.
+    /// The item crossed with one of this end's requests, and is ignored.
     Void,
     /// The item is not allowed here; its sender is in error.
     Error,
 }
 
-/// Returns the effect on `state`, at the side with this `role`, of an item that this side (`own`) or its peer
-/// has sent. `resynchronise` says whether F-CANCEL is carried by resynchronisation.
+/// Returns the effect of an item on `state`, at the side with this `role`. `own` says whether this side or
+/// its peer sent the item; `resynchronise` says whether F-CANCEL is carried by resynchronisation.
 pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: Item) -> Verdict {
     use State as S;
     use Verdict::{Error, To};
@@ -158,7 +159,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         Kind::CancelResponse => return cancelled(own, state),
         Kind::RestartRequest => return restart(by_initiator, own, resynchronise, state),
         Kind::RestartResponse => return restarted(own, state),
-        // Groups are handled separately, because they do not change the state.
+        // F-BEGIN-GROUP and F-END-GROUP do not change the state; groups are handled separately.
         Kind::BeginGroupRequest
         | Kind::BeginGroupResponse
         | Kind::EndGroupRequest
@@ -167,7 +168,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         }
         _ => {}
     }
-    // These FPDUs were sent before the peer had received this end's cancel by P-DATA.
+    // The peer sent these FPDUs before it received this end's cancel in a P-DATA.
     if crosses(own, resynchronise, state)
         && matches!(kind, Kind::DataEndRequest | Kind::TransferEndRequest | Kind::TransferEndResponse)
     {
@@ -198,7 +199,7 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
         (S::ReadAttributesPending, Kind::ReadAttributesResponse) if by_responder => To(S::Selected),
         (S::Selected, Kind::ChangeAttributesRequest) if by_initiator => To(S::ChangeAttributesPending),
         (S::ChangeAttributesPending, Kind::ChangeAttributesResponse) if by_responder => To(S::Selected),
-        // The selection ends, whatever the action result is.
+        // The selection ends, whatever the action result says.
         (S::Selected, Kind::DeselectRequest) if by_initiator => To(S::DeselectPending),
         (S::DeselectPending, Kind::DeselectResponse) if by_responder => To(S::Initialized),
         (S::Selected, Kind::DeleteRequest) if by_initiator => To(S::DeletePending),
@@ -230,8 +231,8 @@ pub fn verdict(role: Role, own: bool, resynchronise: bool, state: State, sends: 
     }
 }
 
-/// Returns whether the peer sent this before it had received this end's cancel. With resynchronisation, the
-/// session layer discards such data.
+/// Returns whether the peer may have sent this item before it received this end's cancel. If
+/// resynchronisation is used, the session layer discards such data.
 const fn crosses(own: bool, resynchronise: bool, state: State) -> bool {
     !own && !resynchronise && matches!(state, State::CancelRequested)
 }
@@ -262,11 +263,11 @@ fn cancel(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> V
     let to = Verdict::To(if own { S::CancelRequested } else { S::CancelIndicated });
     match state {
         S::Reading | S::Writing | S::ReadEnded | S::WriteEnded => to,
-        // After requesting the end of the transfer, the initiator waits for the response, which may be in
+        // After the initiator requests the end of the transfer, it waits for the response, which may be in
         // transit.
         S::ReadTransferEndPending | S::WriteTransferEndPending if !by_initiator => to,
-        // The peer sent its request before it received this end's, or its request has won in the session
-        // layer.
+        // Either the peer sent its request before it received this end's, or the peer's request prevailed in
+        // the session layer.
         S::CancelRequested if !own => {
             Verdict::To(if resynchronise { S::CancelIndicated } else { S::CancelCollision })
         }
@@ -299,11 +300,12 @@ fn restart(by_initiator: bool, own: bool, resynchronise: bool, state: State) -> 
         S::Writing | S::WriteEnded => {
             Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
         }
-        // The receiver has not answered the end of the transfer, so it may still request the data again.
+        // The receiver has not answered the request to end the transfer, so it may still ask for the data to
+        // be resent.
         S::WriteTransferEndPending if !by_initiator => {
             Verdict::To(if own { S::WriteRestartRequested } else { S::WriteRestartIndicated })
         }
-        // The sender restarts before it has received this end's request to end the transfer.
+        // The sender requested the restart before it received this end's request to end the transfer.
         S::ReadTransferEndPending if !own && !by_initiator => Verdict::To(S::ReadRestartIndicated),
         S::ReadRestartRequested if !own => Verdict::To(S::ReadRestartIndicated),
         S::WriteRestartRequested if !own => Verdict::To(S::WriteRestartIndicated),

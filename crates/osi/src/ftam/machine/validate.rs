@@ -1,4 +1,4 @@
-//! Validation of FPDUs sent and received: determines their effect, without applying it.
+//! Validation of FPDUs sent and received: determines the effect of each, without applying it.
 
 use super::change::{Change, is_positive};
 use super::group::{self, GROUP_MAX, Group, is_groupable};
@@ -63,7 +63,7 @@ impl Machine {
                     let pending = self.then(!own, self.state, *request, true);
                     match pending.and_then(|pending| self.then(own, pending, kind, is_positive(pdu))) {
                         Some(state) => Ok(Change::To(state, group)),
-                        // An earlier request of the group failed, so this one cannot have succeeded.
+                        // An earlier request in the group failed, so this one cannot have succeeded.
                         None if is_positive(pdu) && pdu.action_result() == Some(ActionResult::SUCCESS) => {
                             Err(RequestError::Value)
                         }
@@ -76,7 +76,7 @@ impl Machine {
         }
     }
 
-    /// As [`Machine::check_fpdu`], for an FPDU outside a group.
+    /// Like [`Machine::check_fpdu`], but for an FPDU outside a group.
     fn plain(&self, own: bool, pdu: &Pdu) -> Result<Change, RequestError> {
         let sends = Item::Pdu { kind: pdu.kind(), positive: is_positive(pdu) };
         match verdict(self.role, own, self.synchronise, self.state, sends) {

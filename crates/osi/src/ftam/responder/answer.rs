@@ -1,4 +1,4 @@
-//! Diagnostics: maps filestore errors to them, and builds the responses to failed requests.
+//! Maps filestore errors to diagnostics, and builds the responses to failed requests.
 
 use super::super::filestore::{DiskError, LockError, PathError};
 use crate::wire::ftam::{
@@ -9,7 +9,7 @@ use crate::wire::ftam::{
 };
 use alloc::boxed::Box;
 
-/// Maps a disk error to a diagnostic's error identifier and type.
+/// Maps a disk error to the error identifier and type of a diagnostic.
 pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifier, DiagnosticType) {
     use DiagnosticType as T;
     use ErrorIdentifier as E;
@@ -20,7 +20,8 @@ pub(in super::super) fn kind_of_failure(disk_error: DiskError) -> (ErrorIdentifi
         DiskError::Full => (E::LOCAL_FAILURE_SPACE, T::TRANSIENT),
         DiskError::Busy => (E::FILE_BUSY, T::TRANSIENT),
         DiskError::Changed => (E::LOCAL_FAILURE_DATA, T::TRANSIENT),
-        // Both have the same error, so that a peer does not learn what exists outside of the filestore.
+        // Both cases return the same error, so that a peer does not learn which files exist outside the
+        // filestore.
         DiskError::Outside | DiskError::NotADirectory => (E::FILENAME_NOT_FOUND, T::PERMANENT),
         DiskError::NotAFile => (E::FILE_NOT_AVAILABLE, T::PERMANENT),
         DiskError::NotEmpty => (E::FILE_CANNOT_BE_DELETED, T::PERMANENT),
@@ -64,7 +65,7 @@ pub(super) fn succeeded(answer: &Pdu) -> bool {
         && answer.action_result().unwrap_or(ActionResult::SUCCESS) == ActionResult::SUCCESS
 }
 
-/// Returns the action result for a diagnostic; result and diagnostic type have the same numbers.
+/// Returns the action result for a diagnostic; action results and diagnostic types have the same numbers.
 pub(super) fn result_of(item: &DiagnosticItem) -> ActionResult {
     ActionResult(item.diagnostic_type.0)
 }

@@ -7,9 +7,9 @@ use crate::wire::ftam::{AttributeGroups, BinaryParameters, Document, FunctionalU
 pub struct Config {
     /// The functional units.
     pub units: FunctionalUnits,
-    /// The attribute groups in addition to the kernel group.
+    /// The attribute groups to offer in addition to the kernel group.
     pub groups: AttributeGroups,
-    /// The highest FTAM quality of service.
+    /// The highest FTAM quality of service to offer.
     pub quality: QualityOfService,
     /// The document type for files without a stored contents type.
     pub document: Document,
@@ -23,11 +23,11 @@ pub struct Config {
     pub file_bytes_max: u64,
     /// Maximum number of names in the listing of a directory.
     pub names_max: usize,
-    /// Maximum number of dockets: transfers in progress or interrupted that can be recovered.
+    /// Maximum number of dockets, that is, of recoverable transfers that are in progress or interrupted.
     pub dockets_max: usize,
     /// Maximum number of dockets of one user.
     pub user_dockets_max: usize,
-    /// Seconds for which an interrupted transfer can be recovered.
+    /// How long an interrupted transfer can be recovered, in seconds.
     pub docket_seconds_max: i64,
 }
 

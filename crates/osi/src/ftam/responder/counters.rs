@@ -15,9 +15,9 @@ kiban_base::counters! {
         bytes_in,
         /// Transfers recovered.
         recovered,
-        /// Failure reports that were dropped because they were not fetched.
+        /// Failure reports that were dropped because the caller did not fetch them.
         failure_reports_dropped,
-        /// Responses that the machine rejected; each is a bug of this responder.
+        /// Responses that the machine rejected; each one is a bug in this responder.
         internal_errors,
     }
 }

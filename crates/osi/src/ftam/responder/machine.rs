@@ -1,4 +1,4 @@
-//! The responder of one association: dispatches indications to the regimes.
+//! The responder of one association: dispatches each indication to the regime that handles it.
 
 use super::answer::{failed, item_of, kind_of_failure, succeeded};
 use super::config::Config;
@@ -63,12 +63,13 @@ impl Responder {
         self.admission.as_ref().map(|admission| admission.user.as_str())
     }
 
-    /// Returns the name that the peer used for the last requested file, possibly truncated.
+    /// Returns the name that the peer used for the last requested file, truncated if it was too long.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// Returns the oldest refusal or failure not yet fetched. Only the last [`FAILURE_REPORTS_MAX`] are kept.
+    /// Returns the oldest refusal or failure that has not been fetched. Only the last [`FAILURE_REPORTS_MAX`]
+    /// are kept.
     pub fn next_failure(&mut self) -> Option<FailureReport> {
         self.failure_reports.pop_front()
     }
@@ -78,7 +79,7 @@ impl Responder {
         &self.counters
     }
 
-    /// Does pending work; passes down at most about `room_bytes` of contents.
+    /// Does pending work, and passes down about `room_bytes` of contents at most.
     pub fn work(&mut self, machine: &mut Machine, store: &mut Store<'_>, room_bytes: usize) -> Progress {
         if let Some(initialize) = self.pending.take() {
             self.on_initialize(initialize, machine, store);
@@ -98,7 +99,7 @@ impl Responder {
         self.send_contents(machine, store, room_bytes)
     }
 
-    /// Handles the loss of the association: keeps what can be recovered, and undoes the rest.
+    /// Handles the loss of the association: keeps transfers that can be recovered, and undoes all other work.
     pub fn end(&mut self, store: &mut Store<'_>) {
         self.pending = None;
         self.group = None;
@@ -113,7 +114,7 @@ impl Responder {
     }
 
     pub(super) fn send(&mut self, machine: &mut Machine, pdu: Pdu) {
-        // The association has ended, but the indication of that has not been polled yet.
+        // The association has ended, but that indication has not been polled yet.
         if machine.state() == State::Closed {
             return;
         }
@@ -134,12 +135,12 @@ impl Responder {
 
     fn report_failure(&mut self, pdu: &Pdu) {
         let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
-        // An error that only follows from another failure is not reported.
+        // An error that merely follows from another failure is not reported.
         let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
         let item = items.iter().find(|item| {
             item.diagnostic_type != DiagnosticType::INFORMATIVE
                 && !followed.contains(&item.error())
-                // This error was already reported at the end of the transfer's data.
+                // This error was already reported with the end of the transfer's data.
                 && !(pdu.kind() == FpduKind::TransferEndResponse && item.error() == ErrorIdentifier::BAD_READ)
         });
         let Some(item) = item else { return };
@@ -198,7 +199,8 @@ impl Responder {
         self.send(machine, Pdu::InitializeResponse(Box::new(response)));
     }
 
-    /// Negotiates the richest common service class, and of all other features those that both sides support.
+    /// Negotiates the service class with the most functions that both sides support, and every other feature
+    /// that both support.
     fn accept(&mut self, initialize: &Initialize) -> Result<InitializeResponse, ErrorIdentifier> {
         use ServiceClass as C;
         let (request, config) = (&initialize.request, &self.config);
@@ -227,7 +229,7 @@ impl Responder {
         response.ftam_quality_of_service = QualityOfService(quality);
         response.checkpoint_window = request.checkpoint_window.clamp(1, config.window);
         if let Some(list) = &request.contents_type_list {
-            // The list keeps the proposed order, on which some initiators rely.
+            // The list keeps the order of the proposal, on which some initiators rely.
             let known = |name: &&ContentsTypeName| match name {
                 ContentsTypeName::Document(name) => documents::abstract_syntax_of(name.0)
                     .is_some_and(|syntax| initialize.abstract_syntaxes.contains(&syntax)),

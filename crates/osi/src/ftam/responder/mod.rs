@@ -1,26 +1,27 @@
-//! The responder: serves a filestore to one association (ISO 8571-3, the responder's side; ISO 8571-2, the
-//! virtual filestore).
+//! The responder: makes a filestore available over one association (the responder's side of ISO 8571-3, with
+//! the virtual filestore of ISO 8571-2).
 //!
-//! Purpose          every confirmed service is answered, with the standard's diagnostic if it fails; contents
-//!                  are read and written in pieces, never faster than the association takes them.
+//! Purpose          every confirmed request is answered, with the standard's diagnostic if it fails. Contents
+//!                  are read and written in pieces, never faster than the association accepts them.
 //! Operation        `work` handles the machine's indications, uses the disk, the locks and the authenticator
 //!                  that the caller passes in, and responds through the machine. It never blocks:
-//!                  [`Progress`] tells what it is waiting for.
-//! Modules          `regimes` state of each regime, `select` selection and attributes, `open` the open regime
-//!                  and recovery, `transfer` bulk data, `answer` diagnostics.
+//!                  [`Progress`] says what it is waiting for.
+//! Modules          `regimes`: state of each regime; `select`: selection and attributes; `open`: the open
+//!                  regime and recovery; `transfer`: bulk data; `answer`: diagnostics.
 //! Creation         a created file becomes visible when its first transfer ends, or when it is deselected;
 //!                  until then, an existing file of that name stays visible.
-//! Groups           are handled as a whole. If fewer requests succeed than the threshold requires, selections
-//!                  and opens of the group are undone and answered as failed; an action that cannot be undone
-//!                  is not done once the threshold is out of reach.
-//! Recovery         with an activity identifier and a recovery mode, received data is synced and a docket
-//!                  written before a checkpoint is acknowledged. A docket is a record on the disk, with user
-//!                  and activity as its key.
-//! Logging          refusals and failures are reported for a log ([`Responder::next_failure`]).
+//! Groups           are handled as a whole. If fewer requests succeed than the threshold requires, the
+//!                  group's selections and opens are undone and answered as failed. An action that cannot be
+//!                  undone is not performed once the threshold is out of reach.
+//! Recovery         if a transfer has an activity identifier and a recovery mode, received data is synced and
+//!                  a docket is written before a checkpoint is acknowledged. A docket is a record on the
+//!                  disk, with user and activity as its key.
+//! Logging          refusals and failures are reported so that the caller can log them
+//!                  ([`Responder::next_failure`]).
 //! Limits           see [`Config`].
 //! Not implemented  access control lists are stored and returned, but not enforced, because rights come from
-//!                  the authenticator; passwords of single files; FADU locking; LOCATE and ERASE (the file
-//!                  access functional unit is not offered).
+//!                  the authenticator; passwords for individual files; FADU locking; LOCATE and ERASE (the
+//!                  file access functional unit is not offered).
 
 mod answer;
 mod config;

@@ -24,7 +24,7 @@ use alloc::vec::Vec;
 /// Maximum number of dockets that are checked for expiry when an initiator connects.
 const SWEEP_MAX: usize = 64;
 
-/// The data stored for a transfer, so that it can be recovered.
+/// The data stored so that a transfer can be recovered.
 pub(super) struct Docket<'a> {
     pub(super) user: &'a str,
     pub(super) path: &'a Path,
@@ -89,7 +89,7 @@ fn marks_of(record: &Record) -> Option<Vec<(Mark, Vec<u8>)>> {
     record.all("mark").map(mark).collect()
 }
 
-/// Decodes a record's checkpoints, in ascending order.
+/// Decodes a record's checkpoints, which are in ascending order.
 pub(in super::super) fn points_of(record: &Record) -> impl Iterator<Item = Point> {
     record.all("point").filter_map(|text| {
         let mut words = core::str::from_utf8(text).ok()?.split(' ');
@@ -203,7 +203,7 @@ impl Responder {
         let key = key(&admission.user, request.activity_identifier.0);
         let bytes = store.disk.fetch(&key).map_err(|failed| match failed {
             DiskError::NotThere => permanent(E::ACTIVITY_NOT_RECOGNIZED),
-            // The docket exists, and may be readable later.
+            // The docket exists, but cannot be read now; a later attempt may succeed.
             failed => disk_error(failed),
         })?;
         let corrupt = || permanent(E::CORRUPT_DOCKET);
@@ -282,7 +282,7 @@ impl Responder {
         let oldest = store.disk.date().0.saturating_sub(self.config.docket_seconds_max);
         let keys = store.disk.kept();
         for key in keys.iter().filter(|key| key.starts_with("r-")).take(SWEEP_MAX) {
-            // A docket that cannot be read now is kept.
+            // A docket that currently cannot be read is kept.
             let Ok(bytes) = store.disk.fetch(key) else { continue };
             let date = Record::read(&bytes).and_then(|record| record.number("date"));
             if date.is_none_or(|date| date < oldest) {
@@ -292,7 +292,7 @@ impl Responder {
     }
 }
 
-/// Returns the document type of this open regime, and a diagnostic if there is one.
+/// Returns the document type for this open regime, and a diagnostic if there is one.
 fn contents(
     selected: &Selected,
     requested: &OpenContentsType,
@@ -327,8 +327,8 @@ fn key(user: &str, activity: i64) -> String {
     format!("r-{:016x}-{:016x}", number_of(user), activity as u64)
 }
 
-/// Returns whether there is room for another docket, within the maximum in total and the maximum per user,
-/// which keeps one user from taking all the room.
+/// Returns whether there is room for another docket, under both the total limit and the limit per user, which
+/// keeps one user from taking all the room.
 fn has_room(key: &str, (most, users_most): (usize, usize), disk: &mut dyn Disk) -> bool {
     let kept = disk.kept();
     let user = key.rsplit_once('-').map_or("", |(user, _)| user);

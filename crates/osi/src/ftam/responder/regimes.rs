@@ -1,4 +1,4 @@
-//! The state of an association's regimes: file selection, file open, data transfer.
+//! The state of an association's regimes: file selection, file open and data transfer.
 
 use crate::ftam::WINDOW_MAX;
 use crate::ftam::contents::{Inflow, Outflow};
@@ -12,7 +12,7 @@ use alloc::string::String;
 use alloc::vec::{self, Vec};
 
 /// Contents that are not yet stored under the file's name, and the marks that the file will have. Both are
-/// part of the docket, so that a recovered transfer ends as the original one would have.
+/// part of the docket, so that a recovered transfer ends with the same result as an uninterrupted one.
 pub(super) struct Unfinished {
     pub(super) begun: OpenedContents,
     pub(super) write_mode: WriteMode,
@@ -25,11 +25,11 @@ pub(super) struct Selected {
     pub(super) kind: Kind,
     pub(super) access: Actions,
     pub(super) hold: Hold,
-    /// The document type with which the file is stored, if known.
+    /// The document type with which the file will be stored, if known.
     pub(super) document: Option<Document>,
     /// A created file that is not visible yet.
     pub(super) fresh: Option<Unfinished>,
-    /// The file's attributes when it was selected; `None` for a new file.
+    /// The file's attributes when it was selected; `None` if the file is new.
     pub(super) entry: Option<Entry>,
     pub(super) open: Option<Open>,
 }
@@ -44,27 +44,27 @@ pub(super) struct Open {
     pub(super) resume: Option<Resume>,
 }
 
-/// The point where a recovered transfer continues.
+/// The point at which a recovered transfer continues.
 pub(super) struct Resume {
     pub(super) point: Point,
     /// The interrupted contents, for a write.
     pub(super) begun: Option<Unfinished>,
 }
 
-/// Maximum number of checkpoints that a transfer can be restarted from.
+/// Maximum number of checkpoints from which a transfer can be restarted.
 const POINTS_MAX: usize = 1024;
 
 /// A position in the contents, identified by the number of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Point {
     pub(in super::super) checkpoint: i64,
-    /// Offset in octets in the host's file.
+    /// Offset in the host's file, in octets.
     pub(in super::super) at: u64,
     /// Whether a CR before this position is held back, because LF may follow.
     pub(in super::super) held: bool,
 }
 
-/// The checkpoints of a transfer in ascending order; the first is the beginning of the file.
+/// The checkpoints of a transfer in ascending order; the first one stands for the beginning of the file.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Points(VecDeque<Point>);
 
@@ -91,7 +91,8 @@ impl Points {
         *self.0.back().expect("the first is never taken")
     }
 
-    /// Returns the newest checkpoints: one more than the checkpoint window, by which the peer may be behind.
+    /// Returns the newest checkpoints: one more than the checkpoint window, since the peer may lag behind by
+    /// a whole window.
     pub(in super::super) fn last(&self) -> impl Iterator<Item = &Point> {
         self.0.iter().skip(self.0.len().saturating_sub(WINDOW_MAX as usize + 1))
     }

@@ -1,4 +1,4 @@
-//! The file selection regime: selection, creation, attributes, deletion.
+//! The file selection regime: selecting, creating and deleting files, and their attributes.
 
 use super::answer::{bad_name, item_of, permanent, refused, result_of};
 use super::machine::{Responder, disk_error};
@@ -18,7 +18,7 @@ use crate::wire::ftam::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Returns the requested locks, or the default ones if none are requested.
+/// Returns the requested locks, or the default locks if none are requested.
 pub(super) fn control_of(
     requested: Option<&ConcurrencyControl>,
     actions: Actions,

@@ -1,8 +1,8 @@
-//! What the caller lends to a responder.
+//! The resources that the caller passes to a responder.
 
 use crate::ftam::filestore::{Authenticator, Concurrency, Disk};
 
-/// The resources that the caller lends to a responder.
+/// The resources that the caller passes to a responder for the duration of a call.
 pub struct Store<'a> {
     /// The files.
     pub disk: &'a mut dyn Disk,

@@ -1,4 +1,4 @@
-//! Bulk data: sending and receiving contents, checkpoints, restart, cancel.
+//! Bulk data: sends and receives contents; handles checkpoints, restarts and cancels.
 
 use super::answer::{item_of, permanent, result_of};
 use super::machine::{Responder, disk_error};
@@ -120,8 +120,8 @@ impl Responder {
                     let structure = element.is_structure();
                     match machine.request(Request::Data(element)) {
                         Ok(()) => {}
-                        // The association has no presentation context for structure, so only the data is
-                        // sent.
+                        // The association has no presentation context for structure elements, so only the
+                        // data is sent.
                         Err(RequestError::Context) if structure => {}
                         Err(_) => {
                             self.counters.internal_errors += 1;
@@ -179,7 +179,7 @@ impl Responder {
             Source::Directory { names, wanted } => {
                 for name in names {
                     let Ok(path) = selected.path.join(&name) else { continue };
-                    // An entry that was removed since the names were read is skipped.
+                    // Skips an entry that was removed since the names were read.
                     let Ok(entry) = store.disk.stat(&path) else { continue };
                     let names = AttributeNames(wanted.0 & allowed.0);
                     let read = attributes::read(&entry, &name, rights, &usual, names);
@@ -194,7 +194,7 @@ impl Responder {
     fn end_data(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        // The peer may have cancelled; the indication of that has not been polled yet.
+        // The peer may have cancelled already; that indication has not been polled yet.
         if machine.state() != State::Reading {
             return;
         }
@@ -236,8 +236,8 @@ impl Responder {
         let start = Point { checkpoint: 0, at: 0, held: false };
         let (contents, point) = match (open.resume.take(), selected.fresh.take()) {
             (Some(Resume { point, begun: Some(contents) }), _) => (contents, point),
-            // The new file is invisible until complete. How it replaces an old one was decided when it was
-            // created.
+            // The new file is invisible until it is complete. Whether it replaces an old file was decided
+            // when it was created.
             (_, Some(fresh)) => (fresh, start),
             (_, None) => {
                 let mut marks = vec![(Mark::Modifier, user.into_bytes())];
@@ -286,7 +286,8 @@ impl Responder {
         let settled = store.disk.sync(writing.contents.begun.handle).map_err(disk_error);
         match settled.and_then(|()| self.note(store)) {
             Ok(()) => {
-                // Fails if a cancel or a restart has arrived since then; the checkpoint is void in that case.
+                // The request fails if a cancel or a restart has arrived in the meantime; the checkpoint is
+                // then void.
                 let _ = machine.request(Request::CheckResponse { checkpoint });
             }
             Err(item) => self.cancel(item, machine, store),
@@ -303,7 +304,7 @@ impl Responder {
     }
 
     pub(super) fn on_transfer_end(&mut self, machine: &mut Machine, store: &mut Store<'_>) {
-        // This end has already cancelled the transfer, which answers the request.
+        // This end has already cancelled the transfer, and the cancel answers the request.
         if !matches!(machine.state(), State::ReadTransferEndPending | State::WriteTransferEndPending) {
             return;
         }
@@ -329,7 +330,7 @@ impl Responder {
                 close(&reading, store.disk);
                 None
             }
-            // The transfer has failed, as was reported at the end of its data.
+            // The transfer has failed; the end of its data reported that.
             None => Some(permanent(ErrorIdentifier::BAD_READ)),
         };
         self.forget_docket(store);
@@ -391,11 +392,11 @@ impl Responder {
         }
     }
 
-    /// Cancels the transfer, because writing the file failed.
+    /// Cancels the transfer, because a write to the file failed.
     fn cancel(&mut self, item: DiagnosticItem, machine: &mut Machine, store: &mut Store<'_>) {
         self.stop_transfer(store, false);
         self.counters.transfers_failed += 1;
-        // As in `end_data`: a cancel by the peer may not have been polled yet.
+        // As in `end_data`: the peer may have cancelled, and that indication may not have been polled yet.
         if !matches!(machine.state(), State::Writing | State::WriteEnded | State::WriteTransferEndPending) {
             return;
         }
@@ -403,8 +404,8 @@ impl Responder {
         self.send(machine, Pdu::CancelRequest(Box::new(cancel)));
     }
 
-    /// Stops a transfer before its end. If the association is lost (`lost`), keeps what is needed to recover
-    /// it.
+    /// Stops a transfer before its end. If the association was lost (`lost`), keeps the state needed to
+    /// recover the transfer.
     pub(super) fn stop_transfer(&mut self, store: &mut Store<'_>, lost: bool) {
         let kept =
             self.selected.as_ref().and_then(|selected| selected.open.as_ref()?.docket.as_ref()).is_some();
@@ -468,7 +469,8 @@ fn close(reading: &Reading, disk: &mut dyn Disk) {
     }
 }
 
-/// Checks that the whole file is requested, because unstructured and flat files are only transferred whole.
+/// Checks that the whole file is requested, because unstructured and flat files can only be transferred as a
+/// whole.
 fn is_whole(name: &FaduName) -> Result<(), DiagnosticItem> {
     match name {
         FaduName::FirstLast(FirstLast::FIRST) | FaduName::BeginEnd(_) | FaduName::FaduNumber(0) => Ok(()),

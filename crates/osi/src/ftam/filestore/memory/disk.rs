@@ -17,7 +17,7 @@ pub const BEGUN_MAX: usize = 1024;
 /// Maximum number of records.
 pub const RECORDS_MAX: usize = 1024;
 
-/// A kind of call, for injected errors.
+/// A kind of call, for which errors can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the calls")]
 pub enum Call {
@@ -79,12 +79,12 @@ enum Open {
 }
 
 impl MemoryDisk {
-    /// Creates an empty disk of unlimited capacity.
+    /// Creates an empty disk with unlimited capacity.
     pub fn new() -> MemoryDisk {
         MemoryDisk::default()
     }
 
-    /// Creates an empty disk for this many bytes of contents.
+    /// Creates an empty disk that can hold this many bytes of contents.
     pub fn with_capacity(bytes: u64) -> MemoryDisk {
         MemoryDisk { capacity_bytes: Some(bytes), ..MemoryDisk::default() }
     }
@@ -104,15 +104,15 @@ impl MemoryDisk {
         self.denied.insert(path.clone());
     }
 
-    /// Makes one call of this kind fail, after `calls` successful ones.
+    /// Makes one call of this kind fail, after `calls` successful calls.
     pub fn fail_after(&mut self, call: Call, calls: u64, disk_error: DiskError) {
         self.faults.push((call, calls, disk_error));
     }
 
-    /// Writes a file in place, as another program on the host would, even while the file is being read.
+    /// Writes a file in place, as another program on the host might, even while the file is being read.
     ///
     /// # Panics
-    /// If it is a directory, or its parent directory does not exist.
+    /// If `path` is a directory, or its parent directory does not exist.
     pub fn put(&mut self, path: &Path, contents: &[u8]) {
         assert!(self.is_directory(&path.parent().expect("the root is no file")), "no directory for {path}");
         let date = self.date;
@@ -131,7 +131,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Returns the contents of a file, as another program on the host sees them.
+    /// Returns the contents of a file, as another program on the host would see them.
     pub fn contents(&self, path: &Path) -> Option<&[u8]> {
         let node = &self.nodes[self.names.get(path)?];
         (node.kind == Kind::File).then_some(&node.contents)
@@ -142,12 +142,14 @@ impl MemoryDisk {
         self.names.keys().map(|path| (path, self.contents(path)))
     }
 
-    /// Returns the number of open handles and of unfinished contents; both are 0 if the user has cleaned up.
+    /// Returns the numbers of open handles and of unfinished contents. Both are 0 if the user of the disk has
+    /// cleaned up.
     pub fn loose_ends(&self) -> (usize, usize) {
         (self.open.len(), self.begun.len())
     }
 
-    /// Simulates a crash of the process: closes everything, and loses what was written but not synced.
+    /// Simulates a crash of the process: closes everything, and loses all data that was written but not
+    /// synced.
     pub fn crash(&mut self) {
         self.open.clear();
         for unfinished in self.begun.values_mut() {
@@ -192,7 +194,7 @@ impl MemoryDisk {
             Some(node) => Ok(*node),
             None if path.is_root() => Err(DiskError::NotAFile),
             None => {
-                // Like a host's file system, reports an error if an ancestor is not a directory.
+                // Like a host's file system, reports an error if an ancestor of the path is not a directory.
                 let mut above = path.parent();
                 while let Some(path) = above {
                     if self.names.get(&path).is_some_and(|node| self.nodes[node].kind == Kind::File) {
@@ -254,7 +256,7 @@ impl MemoryDisk {
         }
     }
 
-    /// Removes nodes that have neither a name nor a reader.
+    /// Removes nodes that have no name and no reader.
     fn sweep(&mut self) {
         let named: BTreeSet<u64> = self.names.values().copied().collect();
         let read: BTreeSet<u64> = self

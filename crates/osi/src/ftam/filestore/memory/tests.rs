@@ -1,4 +1,5 @@
-//! Tests of what only the disk in memory does; tests of every disk are those of the directory disk.
+//! Tests of features that only the disk in memory has. The tests of the directory disk cover what all disks
+//! share.
 
 use super::disk::{Call, MemoryDisk};
 use crate::ftam::filestore::{Disk, DiskError, Path, WriteMode};
