@@ -1,14 +1,14 @@
-//! State tables in the form that the standards print, for the tests that check every cell.
+//! State tables in the form in which the standards print them, for the tests that check every cell.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// What a cell specifies for given predicates: outgoing events and actions in order, then the next state.
+/// The contents of a cell, given the predicates: outgoing events and actions in order, then the next state.
 pub(super) type Outcome = Option<(Vec<String>, String)>;
 
-/// Evaluates a cell. Branches are separated by `;`, each is `predicates : actions state`; predicates are
-/// joined by `&` and negated by `!`. The first branch whose predicates hold is returned; the test must check
-/// that no two different branches hold.
+/// Evaluates a cell. Branches are separated by `;`. Each branch has the form `predicates : actions state`,
+/// where predicates are joined by `&` and negated by `!`. The first branch whose predicates hold is returned;
+/// the test must check that no two different branches hold.
 pub(super) fn evaluate(cell: &str, holds: &mut dyn FnMut(&str) -> bool) -> Outcome {
     let mut found: Outcome = None;
     for branch in cell.split(';').map(str::trim).filter(|branch| !branch.is_empty()) {

@@ -1,4 +1,4 @@
-//! Tests of FPDUs captured from real peers, and of FPDUs of every kind.
+//! Tests with FPDUs captured from real peers, and with FPDUs of every kind.
 
 #[path = "common/ftam.rs"]
 mod samples;
@@ -240,7 +240,7 @@ mod data {
     }
 }
 
-/// Runs an independent codec on these lines and returns its output.
+/// Runs an independent codec on these lines, and returns its output.
 #[expect(clippy::disallowed_types, reason = "the other codec is a program")]
 fn other_codec(lines: &[String]) -> Vec<String> {
     use std::io::Write;

@@ -2,9 +2,10 @@
 //!
 //! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::OFFERED`]).
 //! Serials   synchronisation points have serial numbers from 0 to [`SERIAL_MAX`]. The session machine numbers
-//!           minor points: read the number from `serial_next` before requesting one.
+//!           minor points; to learn the number of a point, call `serial_next` before requesting it.
 //! Data      is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for data and
-//!           typed data, otherwise what the selected version carries (1: 512 octets, in an abort 9; 2: any).
+//!           typed data, otherwise the maximum of the selected version (version 1: 512 octets, or 9 in an
+//!           abort; version 2: unlimited).
 
 use crate::Selector;
 use crate::wire::session::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};
@@ -38,10 +39,10 @@ pub struct Connect {
     pub called: Selector,
     /// Session requirements: the proposed functional units.
     pub units: Units,
-    /// Initial synchronisation point serial number: with minor synchronise or resynchronise, and without
-    /// activities.
+    /// Initial synchronisation point serial number; present with minor synchronise or resynchronise, and
+    /// without activities.
     pub initial_serial: Option<u32>,
-    /// Initial sides of the tokens of these units.
+    /// The initial side of each of these units' tokens.
     pub tokens: TokenSettings,
     /// User data.
     pub user_data: Rope,
@@ -54,11 +55,11 @@ pub struct Accept {
     pub id: ConnectionId,
     /// Responding SSEL, at most 16 octets.
     pub responding: Selector,
-    /// Session requirements: units that both ends name are selected.
+    /// Session requirements: the units that both ends name are selected.
     pub units: Units,
     /// Initial synchronisation point serial number, if any.
     pub initial_serial: Option<u32>,
-    /// Sides of the tokens for which the choice was left to the acceptor.
+    /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
     pub tokens: TokenSettings,
     /// User data.
     pub user_data: Rope,
@@ -69,7 +70,7 @@ pub struct Accept {
 pub struct Refuse {
     /// The connection's references.
     pub id: ConnectionId,
-    /// The reason; in a response, one of the user's reasons.
+    /// The reason; in a response, one of those that a user may give.
     pub reason: RefuseReason,
     /// User data, with [`RefuseReason::UserData`].
     pub user_data: Rope,
@@ -97,19 +98,19 @@ pub enum Request {
     TypedData(Rope),
     /// S-TOKEN-GIVE request.
     GiveTokens {
-        /// The tokens to give; the caller holds them.
+        /// The tokens to give, which the caller must hold.
         tokens: Tokens,
         /// User data (version 2).
         user_data: Rope,
     },
     /// S-TOKEN-PLEASE request.
     PleaseTokens {
-        /// The tokens to request; the peer holds them.
+        /// The tokens to request, which the peer must hold.
         tokens: Tokens,
         /// User data.
         user_data: Rope,
     },
-    /// S-SYNC-MINOR request; the point gets the serial number that `serial_next` returned before the call.
+    /// S-SYNC-MINOR request; the point gets the serial number that `serial_next` returns before the call.
     SyncMinor {
         /// Whether a confirmation is requested.
         explicit: bool,
@@ -139,7 +140,7 @@ pub enum Request {
         /// Serial number to resynchronise to: the peer's proposal or, with [`Resynchronisation::Set`], one
         /// that the caller prefers. `None` means the proposal.
         serial: Option<u32>,
-        /// Sides of the tokens for which the choice was left to the acceptor.
+        /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
         tokens: TokenSettings,
         /// User data.
         user_data: Rope,
@@ -151,14 +152,15 @@ pub enum Request {
     },
     /// S-RELEASE response.
     ReleaseResponse {
-        /// Must be true, because the negotiated release functional unit is not supported.
+        /// Must be true, because the negotiated release functional unit, which allows a refusal, is not
+        /// supported.
         accepted: bool,
         /// User data.
         user_data: Rope,
     },
     /// S-U-ABORT request. Data requested earlier but not yet sent may be lost.
     Abort {
-        /// User data: in version 1, at most 9 octets.
+        /// User data: at most 9 octets in version 1.
         user_data: Rope,
     },
 }
@@ -190,7 +192,7 @@ pub enum Indication {
     },
     /// S-SYNC-MINOR indication.
     SyncMinor {
-        /// Whether the peer requests a confirmation; the user may confirm in any case.
+        /// Whether the peer requests a confirmation; the user may confirm either way.
         explicit: bool,
         /// Serial number of the point.
         serial: u32,
@@ -199,7 +201,7 @@ pub enum Indication {
     },
     /// S-SYNC-MINOR confirm.
     SyncMinorConfirm {
-        /// Serial number of the point; this point and all earlier ones are confirmed.
+        /// The serial number of the point. The confirm covers this point and all earlier ones.
         serial: u32,
         /// User data.
         user_data: Rope,
@@ -236,7 +238,7 @@ pub enum Indication {
         /// User data.
         user_data: Rope,
     },
-    /// S-U-ABORT indication: the peer's user ended the connection.
+    /// S-U-ABORT indication: the user at the other end ended the connection.
     UAbort {
         /// User data.
         user_data: Rope,
@@ -248,12 +250,12 @@ pub enum Indication {
     },
 }
 
-/// Reason of a provider abort of a session connection.
+/// The reason for a provider abort of a session connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum AbortReason {
     /// The transport connection ended.
     TransportDisconnect,
-    /// One session machine received data that violates the protocol.
+    /// One of the session machines received data that violates the protocol.
     ProtocolError,
     /// A restriction of a session machine's implementation.
     Restriction,

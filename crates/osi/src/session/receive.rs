@@ -32,7 +32,7 @@ impl Session {
     #[inline]
     fn on_data(&mut self, data: Enclosed, typed: bool, now: Instant) {
         let event = if typed { Event::Td } else { Event::Dt };
-        // Segments of one service data unit must follow each other directly (§7.37).
+        // Segments of one service data unit must follow each other without other SPDUs between them (§7.37).
         if self.partial.is_some() {
             return self.protocol_error(now);
         }
@@ -80,7 +80,7 @@ impl Session {
         } else {
             self.partial = None;
         }
-        // §7.11.3: any other SPDU between segments of data either discards them or is an error.
+        // §7.11.3: any other SPDU between segments of data either makes this end discard them or is an error.
         if self.ssdu.is_some()
             && !matches!(spdu, Spdu::Resynchronise { .. } | Spdu::Abort(_))
             && matches!(self.state, State::Sta713 | State::Sta03)
@@ -93,7 +93,7 @@ impl Session {
         self.on_event(event, cause, given, now);
     }
 
-    /// Reassembles an SPDU from its segments (§7.37); returns it when it is complete.
+    /// Reassembles an SPDU from its segments (§7.37), and returns it once it is complete.
     fn join(&mut self, mut spdu: Spdu, part: Enclosed, now: Instant) -> Option<Spdu> {
         let (begins, ends) = (part.begins(), part.ends());
         let abort = matches!(spdu, Spdu::Abort(_));
@@ -128,7 +128,8 @@ impl Session {
         Some(spdu)
     }
 
-    /// Returns the table's event for an SPDU, and the values on which its predicates depend.
+    /// Returns the state table event that corresponds to an SPDU, and the values on which the predicates
+    /// depend.
     fn event(&mut self, spdu: &mut Spdu) -> (Event, Given) {
         let mut given = Given::default();
         let event = match spdu {
@@ -243,7 +244,7 @@ impl Session {
         }
     }
 
-    /// Returns whether an ACCEPT is a valid answer to the CONNECT that was sent.
+    /// Returns whether an ACCEPT is a valid answer to the CONNECT that this end sent.
     fn is_possible(&self, accept: &wire::Accept) -> bool {
         let Some(connect) = &self.connect else { return false };
         let units = connect.units.and(accept.units).and(OFFERED);
@@ -255,7 +256,7 @@ impl Session {
     }
 
     /// Returns the maximum size of a TSDU that this end, the initiator, may send, given the responder's
-    /// sizes; `None` if it is too small.
+    /// sizes. `None` if that size is too small.
     pub(super) fn tsdu_out(&self, sizes: wire::TsduSizes) -> Option<usize> {
         let own = super::send::wanted(self.config.tsdu_out_bytes_max);
         let bytes = smaller(own, sizes.initiator_bytes_max);
@@ -271,7 +272,7 @@ pub(super) fn smaller(one: u16, other: u16) -> u16 {
     }
 }
 
-/// Returns the SPDU's user data, if it may be segmented; CONNECT DATA OVERFLOW is joined elsewhere.
+/// Returns the SPDU's user data, if it may be segmented; CONNECT DATA OVERFLOW is handled elsewhere.
 fn enclosed(spdu: &mut Spdu) -> Option<&mut Enclosed> {
     match spdu {
         Spdu::Accept(accept) => Some(&mut accept.data),

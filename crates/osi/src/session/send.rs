@@ -1,4 +1,4 @@
-//! Transmit path: validates and executes requests, and sends SPDUs, in segments if necessary.
+//! Transmit path: validates and executes requests; sends SPDUs, in segments if necessary.
 
 use super::cause::Cause;
 use super::config::{OFFERED, TSDU_BYTES_MIN};
@@ -14,14 +14,14 @@ use crate::{RequestError, Selector, transport};
 use alloc::boxed::Box;
 use kiban_base::{Instant, Rope};
 
-/// Overhead of a data segment in bytes: GIVE TOKENS, then SI, LI and the Enclosure Item of the data SPDU.
+/// Overhead of a data segment in bytes: the GIVE TOKENS, and the SI, LI and Enclosure Item of the data SPDU.
 const DATA_SEGMENT_BYTES: usize = 7;
-/// Overhead in bytes of a segment of other user data, apart from its parameters: GIVE TOKENS, SI and LI,
-/// Enclosure Item, and the code and LI of the user data.
+/// Overhead in bytes of a segment of other user data, apart from the SPDU's parameters: the GIVE TOKENS, the
+/// SI and LI, the Enclosure Item, and the code and LI of the user data.
 const SEGMENT_BYTES: usize = 2 + 4 + 3 + 4;
-/// Maximum length of user data in version 1 in bytes.
+/// Maximum length of user data in bytes in version 1.
 const VERSION_1_BYTES_MAX: usize = 512;
-/// Maximum length of an ABORT's user data in version 1 in bytes.
+/// Maximum length of an ABORT's user data in bytes in version 1.
 const VERSION_1_ABORT_BYTES_MAX: usize = 9;
 
 impl Session {
@@ -127,8 +127,8 @@ impl Session {
             }
             Request::Release { user_data } => {
                 refuse_with = self.check_length(user_data);
-                // Table A.15 relies on the service definition (X.215) to exclude a second request after a
-                // collision.
+                // Table A.15 does not exclude a second request after a collision; it relies on the service
+                // definition (X.215) for that.
                 if self.variables.vcoll {
                     refuse_with = Err(RequestError::State);
                 }
@@ -182,7 +182,7 @@ impl Session {
         if fits { Ok(()) } else { Err(RequestError::Length) }
     }
 
-    /// Builds the CONNECT to send; user data that does not fit into it is kept.
+    /// Builds the CONNECT to send; user data that does not fit is kept for later.
     pub(super) fn prepare_connect(&mut self, connect: super::Connect) {
         let mut user_data = connect.user_data;
         let overflow = user_data.len() > wire::EXTENDED_BYTES_MAX;
@@ -253,8 +253,8 @@ impl Session {
         self.send_tsdu(if joined { wire::with_give_tokens(rope) } else { rope });
     }
 
-    /// Sends an SPDU with user data in as many segments as needed (§7.37). `make` builds each segment from a
-    /// part of the data; only the first segment has the parameters.
+    /// Sends an SPDU with user data, in as many segments as needed (§7.37). `make` builds each segment from a
+    /// part of the data; only the first segment contains the parameters.
     pub(super) fn send_enclosed(
         &mut self,
         mut user_data: Rope,
@@ -302,7 +302,7 @@ impl Session {
     }
 }
 
-/// Returns the TSDU size to propose for a configured size.
+/// Returns the TSDU size to propose for a configured maximum.
 pub(super) fn wanted(bytes_max: u16) -> u16 {
     if bytes_max == 0 { 0 } else { bytes_max.max(TSDU_BYTES_MIN) }
 }
@@ -335,8 +335,8 @@ fn check_serial(serial: Option<u32>) -> Result<(), RequestError> {
     if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(RequestError::Serial) } else { Ok(()) }
 }
 
-/// Checks that this end chooses a side for each token that was left to it. Only the minor token can be
-/// available.
+/// Checks that this end chooses a side for each token whose side it was to choose. Only the minor token can
+/// be available.
 fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), RequestError> {
     if proposal.minor == TokenSetting::AcceptorChooses && answer.minor == TokenSetting::AcceptorChooses {
         Err(RequestError::Value)
@@ -345,7 +345,7 @@ fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), Re
     }
 }
 
-/// Returns the proposal, with the answer's sides where the choice was left to the acceptor.
+/// Returns the proposed token sides, completed by the answer's choices where the acceptor was to choose.
 pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSettings {
     let settle = |proposal, answer| match proposal {
         TokenSetting::AcceptorChooses => answer,
@@ -359,7 +359,7 @@ pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSe
     }
 }
 
-/// Returns whether the set contains the minor token, the only one that can be available.
+/// Returns whether the set contains the minor token, the only token that can be available.
 pub(super) fn owned_tokens(tokens: Tokens) -> bool {
     tokens.has(Tokens::MINOR)
 }

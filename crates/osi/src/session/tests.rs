@@ -62,7 +62,7 @@ fn carry(request: transport::Request, target: &mut Session) {
     );
 }
 
-/// Exchanges TSDUs until neither side has requests; returns the number of TSDUs sent by each.
+/// Exchanges TSDUs until neither side has anything to send; returns the number of TSDUs sent by each.
 fn settle(one: &mut Session, other: &mut Session) -> [usize; 2] {
     let mut counts = [0; 2];
     loop {
@@ -90,7 +90,7 @@ fn connect(units: Units) -> Connect {
     Connect { units, initial_serial: Some(10), ..Connect::default() }
 }
 
-/// Returns two machines with a connection; the first one initiated it and holds the token.
+/// Returns two connected machines, of which the first initiated the connection and holds the token.
 fn pair_of(configs: [Config; 2], units: Units) -> [Session; 2] {
     let mut ends = configs.map(Session::new);
     let [one, other] = &mut ends;
@@ -142,7 +142,7 @@ fn isode_connects_and_releases() {
         .request(Request::ReleaseResponse { accepted: true, user_data: Rope::new() }, NOW)
         .expect("released");
     assert_eq!(sent(&mut machine), [tsdu("0a 00")]);
-    // The peer has TIM to end the transport connection.
+    // The peer must end the transport connection within TIM.
     let deadline = machine.deadline();
     assert_ne!(deadline, Instant::NEVER, "TIM runs");
     assert_eq!(deadline, NOW + Config::default().abort_timeout);
@@ -352,8 +352,8 @@ fn a_resynchronisation_discards_data_in_flight() {
 #[test]
 fn collisions_are_resolved_alike_at_both_ends() {
     use Resynchronisation::{Abandon, Restart, Set};
-    // Each row: the simultaneous requests of both ends, and whether the initiator prevails (X.225
-    // §A.5.4.6.1).
+    // Each row contains the simultaneous requests of both ends, and says whether the initiator prevails
+    // (X.225 §A.5.4.6.1).
     for (own, others, initiator_wins) in [
         ((Abandon, 0), (Restart, 10), true),
         ((Restart, 10), (Abandon, 0), false),
@@ -532,7 +532,7 @@ proptest! {
         let units = [Units::DUPLEX, ALL, ALL, Units::DUPLEX | Units::MINOR_SYNCHRONISE][usize::from(units)];
         let mut ends = pair_of(configs, units);
         let mut queues: [VecDeque<transport::Request>; 2] = Default::default();
-        // The data that each side has sent and received, until one resynchronises, which may lose data.
+        // The data that each side has sent and received. When one side resynchronises, data may be lost.
         let (mut requested, mut received) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
         let (mut is_impaired, mut whole) = (false, true);
         let told_of = |ends: &mut [Session; 2], received: &mut [Vec<Vec<u8>>; 2]| {
@@ -580,7 +580,7 @@ proptest! {
             }
             told_of(&mut ends, &mut received);
         }
-        // Deliver everything that is in transit.
+        // Delivers everything that is in transit.
         while queues.iter().any(|queue| !queue.is_empty()) {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {
@@ -615,7 +615,7 @@ proptest! {
                 }
             }
         }
-        // The machines never get stuck: a connection that is left can be aborted, and then both sides are
+        // The machines never get stuck: any connection that remains can be aborted, and then both sides are
         // idle.
         let [one, other] = &mut ends;
         let _ = one.request(Request::Abort { user_data: Rope::new() }, NOW);

@@ -1,4 +1,4 @@
-//! The interface of the network services below the transport layer.
+//! The interface to the network services below the transport layer.
 //!
 //! ```text
 //!   Stream    TPKTs in a byte stream       (RFC 1006)
@@ -14,14 +14,14 @@ use kiban_base::Instant;
 pub trait NetworkService {
     /// Accepts a request from the transport layer. Requests on a connection that has ended are ignored.
     fn request(&mut self, request: Request, now: Instant);
-    /// Returns the network's next indication. An NSDU that is not polled stays in the network, where flow
-    /// control stops its sender.
+    /// Returns the network's next indication. An NSDU that has not been polled stays in the network service,
+    /// where flow control stops its sender.
     fn poll(&mut self, now: Instant) -> Option<Indication>;
-    /// Passes waiting data on, as far as the network has room. Returns true if any was passed on.
+    /// Passes on as much waiting data as the network has room for. Returns true if it passed on any.
     fn push(&mut self, now: Instant) -> bool;
-    /// Returns the number of bytes that wait for room.
+    /// Returns the number of bytes that are waiting for room.
     fn waiting_bytes(&self) -> usize;
-    /// Returns when [`NetworkService::settle`] must be called even if nothing arrives.
+    /// Returns when [`NetworkService::settle`] must be called even if no input arrives.
     fn deadline(&self) -> Instant;
     /// Handles timers that have expired at `now`.
     fn settle(&mut self, now: Instant);

@@ -1,15 +1,15 @@
 //! One endpoint of an FTAM association, as a driver sees it: the OSI stack, the file protocol machine and the
 //! network service.
 //!
-//! Purpose    the driver deals with bytes or frames, time, and closing; the user of the file service deals
-//!            with the machine. This type connects them, whatever the network is ([`NetworkService`]).
+//! Purpose    the driver handles bytes or frames, time, and closing; the user of the file service deals with
+//!            the machine. This type connects the two over any network ([`NetworkService`]).
 //! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
-//!            then [`End::settle`] carries the user's requests down, where the driver fetches them. It
-//!            contains the only loop that runs until no layer has output; the layers below are called in
+//!            then [`End::settle`] carries the user's requests down, and the driver fetches the output.
+//!            `settle` contains the only loop that runs until no layer has output; the layers below run in
 //!            steps.
-//! Steps      [`End::step_up`] takes one unit only, for a driver whose processor is shared or modelled.
-//! Limits     [`End::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`]; the last data element may
-//!            exceed the limit.
+//! Steps      [`End::step_up`] handles only one unit, for a driver whose processor is shared or modelled.
+//! Limits     [`End::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`], which only the last data
+//!            element may exceed.
 
 use super::below::NetworkService;
 use super::files::Files;
@@ -35,12 +35,12 @@ pub struct End<B = Stream> {
 }
 
 impl<B: NetworkService> End<B> {
-    /// Creates an endpoint without an association; establish one through [`End::machine`].
+    /// Creates an endpoint without an association; use [`End::machine`] to establish one.
     pub fn over(below: B, machine: Machine, stack: &StackConfig) -> End<B> {
         End { files: Files::new(machine, stack), below }
     }
 
-    /// Returns the file protocol's machine, for its user. Its requests are sent by [`End::settle`].
+    /// Returns the file protocol machine, for its user. [`End::settle`] sends the user's requests.
     pub fn machine(&mut self) -> &mut Machine {
         self.files.machine()
     }
@@ -59,8 +59,8 @@ impl<B: NetworkService> End<B> {
         true
     }
 
-    /// Handles timers that have expired, and carries the machine's requests down. Returns true if any output
-    /// has reached the network service.
+    /// Handles expired timers, and carries the machine's requests down. Returns true if any output has
+    /// reached the network service.
     pub fn settle(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.deadline() <= now {
             self.below.settle(now);
@@ -87,7 +87,7 @@ impl<B: NetworkService> End<B> {
         self.files.set_tsdu_bytes_max(bytes);
     }
 
-    /// Returns when [`End::settle`] must be called even if nothing arrives.
+    /// Returns when [`End::settle`] must be called even if no input arrives.
     pub fn deadline(&self) -> Instant {
         self.files.deadline().min(self.below.deadline())
     }
@@ -122,8 +122,7 @@ impl<B: NetworkService> End<B> {
 }
 
 impl End<Stream> {
-    /// Creates an endpoint over a byte stream, without an association; establish one through
-    /// [`End::machine`].
+    /// Creates an endpoint over a byte stream, without an association; use [`End::machine`] to establish one.
     pub fn new(machine: Machine, stack: &StackConfig) -> End {
         // TPKT accepts TPDUs of any length; the transport layer checks them against the negotiated size.
         End::over(Stream::new(tpkt::TPDU_BYTES_MAX), machine, stack)

@@ -1,10 +1,11 @@
-//! The wiring of the FTAM machine to the layers below it.
+//! The wiring between the FTAM machine and the layers below it.
 //!
-//! Purpose    all conversions between the machine's requests and indications and the primitives of ACSE and
-//!            presentation, in one file.
-//! Additions  what the file protocol leaves open: ACSE's context next to FTAM's, BER as the only transfer
-//!            syntax, the session functional units, and the initial side of the synchronise-minor token.
-//! Steps      `Files::step` moves one item. Between steps, the owner calls the user of the file service,
+//! Purpose    keeps in one file all conversions between the machine's requests and indications, and the
+//!            primitives of ACSE and presentation.
+//! Additions  the wiring adds what the file protocol leaves open: ACSE's context next to FTAM's, BER as the
+//!            only transfer syntax, the session functional units, and the initial side of the
+//!            synchronise-minor token.
+//! Steps      `Files::step` moves one item. Between steps, the owner lets the user of the file service run,
 //!            which reads and writes files.
 
 use super::layers::{Indication, Request, Stack, StackConfig};
@@ -47,7 +48,7 @@ impl Files {
         }
     }
 
-    /// Returns the file protocol's machine. Call [`settle`](Files::settle) after using it.
+    /// Returns the file protocol machine. Call [`settle`](Files::settle) after using it.
     pub fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }
@@ -83,7 +84,8 @@ impl Files {
         self.stack.poll_network()
     }
 
-    /// Returns the number of requests that were dropped because they crossed with the end of the association.
+    /// Returns the number of requests that were dropped because they crossed with the end of the association
+    /// on the way.
     pub fn crossed(&self) -> u64 {
         self.crossed + self.stack.crossed()
     }
@@ -93,8 +95,8 @@ impl Files {
         self.stack.expire(now);
     }
 
-    /// Moves one item: in the lower layers while they have output; then one request down; then one of their
-    /// indications up. Returns true if anything was moved.
+    /// Moves one item: within the lower layers as long as they have output; otherwise one request down, or
+    /// else their indications up. Returns true if anything was moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.stack.step(now, meter) {
             return true;
@@ -119,7 +121,7 @@ impl Files {
         moved
     }
 
-    /// Converts a request of the machine to a request to the lower layers.
+    /// Converts a request from the machine to one for the lower layers.
     fn lower(&mut self, request: below::Request) -> Request {
         use presentation::Request as P;
         match request {
@@ -209,8 +211,9 @@ impl Files {
         } else {
             associate.refuse(AssociateResult::REJECTED_PERMANENT, is_wanted)
         };
-        // A peer that proposes another application context is accepted or refused like any other. If the
-        // association is refused, the diagnostic says that the context may be the reason.
+        // A peer that proposes a different application context is not refused for that. But if the
+        // association is refused for another reason, the diagnostic says that the application context may be
+        // the cause.
         if !accepted && associate.application_context != APPLICATION_CONTEXT {
             let not_supported = UserDiagnostic::APPLICATION_CONTEXT_NAME_NOT_SUPPORTED;
             answer.application_context = Some(APPLICATION_CONTEXT);
@@ -235,8 +238,8 @@ impl Files {
         }
     }
 
-    /// Converts an indication of the stack to one for the machine; `None` if the file protocol does not need
-    /// it.
+    /// Converts an indication from the stack to one for the machine, or returns `None` if the file protocol
+    /// does not need it.
     fn raise(&mut self, indication: Indication) -> Option<below::Indication> {
         use presentation::Indication as P;
         Some(match indication {
@@ -252,8 +255,8 @@ impl Files {
             Indication::Presentation(P::ResynchroniseConfirm { serial, user_data, .. }) => {
                 below::Indication::ResynchroniseConfirm { serial, values: values(user_data) }
             }
-            // Token indications need no action, because the protocol fixes where the token is; ACSE handles
-            // the others.
+            // Token indications need no action, because the protocol determines who holds the token; ACSE
+            // handles the other indications.
             Indication::Presentation(_) => return None,
         })
     }
@@ -335,7 +338,7 @@ fn values(pdvs: Vec<Pdv>) -> Vec<Value> {
         context: pdv.context,
         form: match pdv.value {
             PdvValue::Single(rope) => Form::Single(rope),
-            // BER values consist of whole octets; a value with other bits fails to decode later.
+            // BER values consist of whole octets; decoding later rejects a value that does not.
             PdvValue::OctetAligned(octets) | PdvValue::Arbitrary { octets, .. } => Form::OctetAligned(octets),
         },
     };

@@ -1,17 +1,17 @@
 //! The wiring of one association's transport, session, presentation and ACSE layers (paper \[5\], see
 //! docs/reproduce-osi-board.md).
 //!
-//! Purpose    all control flow between the layers is in one file: the output of each is passed to its
+//! Purpose    keeps all control flow between the layers in one file, which passes the output of each to its
 //!            neighbour.
 //! Above      [`Request`] and [`Indication`]: ACSE's primitives, and the presentation primitives that bypass
 //!            ACSE.
 //! Below      the primitives of [`network`]: a [`Stream`](super::stream::Stream) of TPKTs, an X.25 channel,
 //!            or another stack.
 //! Crossing   a request that crosses with the end of its connection is counted and dropped, because the user
-//!            is about to get the indication of the end.
+//!            is about to be notified of the end.
 //! Tasks      the paper's board had a task for each layer, and an operating system that passed buffers
-//!            between them. Here a task is a value, and passing data moves a few words. The order within one
-//!            step is fixed: down first, so that requests leave before more input comes up.
+//!            between them. Here a task is a Rust value, and passing data on moves a few machine words. The
+//!            order within one step is fixed: down first, so that requests leave before more input comes up.
 
 use super::meter::{Meter, Task};
 use crate::RequestError;
@@ -40,13 +40,13 @@ pub struct StackConfig {
     pub presentation: presentation::Config,
 }
 
-/// Requests of an association's user. Those without data are boxed, so that requests with data are small to
-/// move.
+/// Requests of an association's user. Those without data are boxed, so that the type stays small and requests
+/// with data are cheap to move.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     /// A request to establish or end the association.
     Acse(Box<acse::Request>),
-    /// A request on the association: data, synchronisation, tokens.
+    /// A request that is made on the association: data, synchronisation, tokens.
     Presentation(presentation::Request),
 }
 
@@ -59,9 +59,9 @@ impl From<acse::Request> for Request {
 /// Indications to an association's user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Indication {
-    /// An indication of the association's beginning or end.
+    /// An indication that the association begins or ends.
     Acse(Box<acse::Indication>),
-    /// An indication on the association: data, synchronisation, tokens.
+    /// An indication that occurs on the association: data, synchronisation, tokens.
     Presentation(presentation::Indication),
 }
 
@@ -106,7 +106,7 @@ impl Stack {
         }
     }
 
-    /// Accepts a request of the user; [`Stack::settle`] carries it down.
+    /// Accepts a request from the user; [`Stack::settle`] carries it down.
     ///
     /// # Errors
     /// [`RequestError`]; a rejected request changes nothing.
@@ -132,8 +132,8 @@ impl Stack {
         self.transport.arrive(indication, now);
     }
 
-    /// Sets the maximum length of a received TSDU in bytes, for example to a larger one for an authenticated
-    /// peer.
+    /// Sets the maximum length of a received TSDU in bytes, for example to allow more once the peer is
+    /// authenticated.
     pub fn set_tsdu_bytes_max(&mut self, bytes: usize) {
         self.transport.set_tsdu_bytes_max(bytes);
     }
@@ -164,8 +164,8 @@ impl Stack {
         (&self.transport, &self.session, &self.presentation, &self.acse)
     }
 
-    /// Returns why the transport layer refused or ended its connection, if a TPDU gave the reason or caused
-    /// it.
+    /// Returns why the transport layer refused or ended its connection, if a TPDU gave the reason or was the
+    /// cause.
     pub fn disconnected(&self) -> Option<&Disconnected> {
         self.disconnected.as_ref()
     }
@@ -182,7 +182,7 @@ impl Stack {
         self.session.settle(now);
     }
 
-    /// Moves data between the layers, once down and once up. Returns true if any was moved.
+    /// Moves data between the layers in one pass down and one pass up. Returns true if any was moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         let mut moved = false;
         while let Some(request) = self.acse.poll_down() {
@@ -201,7 +201,7 @@ impl Stack {
             moved = true;
         }
         while let Some(request) = self.transport.poll_down() {
-            // The meter is called for each TPDU, because segmenting is the transport layer's work.
+            // The meter is called once per TPDU, because segmenting is the transport layer's work.
             let bytes = if let network::Request::Data(unit) = &request { unit.len() } else { 0 };
             meter.turn_to(Task::Transport, bytes);
             self.down.push_back(request);

@@ -6,17 +6,17 @@
 //! Transmit path    an NSDU waits until the module has room ([`NetworkService::push`]); then it is cut into
 //!                  packets, one per frame. Payload is shared, never copied.
 //! Receive path     an NSDU stays in the packet layer until the board takes it ([`NetworkService::poll`]).
-//!                  Its last packet is acknowledged only then, so that the window slows the peer of a slow
-//!                  board.
+//!                  Its last packet is not acknowledged before that, so that the window slows down the peer
+//!                  of a slow board.
 //! Connecting       a connect request sets the link up, waits for the restart and then calls. An incoming
 //!                  call for the transport layer is indicated; a second call is refused.
 //! Disconnecting    a disconnect waits until all pending data is sent, then clears the call. The link stays
 //!                  up for the next call.
-//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are the lower module's work, the other methods
-//!                  its host's; a driver may run them on two processors.
-//! Limits           the packet layer's `outgoing_bytes_max` models the module's memory; the caller limits
-//!                  what waits in front of it ([`NetworkService::waiting_bytes`]).
-//! Not implemented  a second circuit at the same time; permanent circuits; addresses other than those of the
+//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are work for the lower module, the other
+//!                  methods work for its host; a driver may run the two parts on two processors.
+//! Limits           the packet layer's `outgoing_bytes_max` models the module's memory; the caller limits the
+//!                  data that waits in front of it ([`NetworkService::waiting_bytes`]).
+//! Not implemented  a second circuit at the same time; permanent circuits; addresses other than those in the
 //!                  configured call.
 
 use super::below::NetworkService;
@@ -35,9 +35,9 @@ use kiban_base::{Instant, Rope, counters};
 counters! {
     /// Counters of a line.
     pub struct LineCounters {
-        /// Calls refused because they are not for the transport layer, or because there is a call already.
+        /// Calls refused because they were not for the transport layer, or there was a call already.
         calls_refused,
-        /// Requests that came too late for the packet layer to accept.
+        /// Requests that came too late for the packet layer to accept them.
         requests_lost,
     }
 }
@@ -68,18 +68,18 @@ impl LineConfig {
     }
 }
 
-/// One end of a line, with at most one connection.
+/// One end of a line, which carries at most one connection.
 #[derive(Debug)]
 pub struct Line {
     link: Link,
     layer: Layer,
     call: Call,
-    /// A connection is requested, but the packet layer is not ready for a call.
+    /// A connection was requested, but the packet layer is not yet ready for a call.
     wants_call: bool,
     circuit: Option<(u16, Network)>,
     waiting: VecDeque<Request>,
     waiting_bytes: usize,
-    /// Indications that do not come from the packet layer.
+    /// Indications that the line itself generates, not the packet layer.
     up: VecDeque<Indication>,
     counters: LineCounters,
 }
@@ -88,7 +88,7 @@ impl Line {
     /// Creates a line whose link is down.
     ///
     /// # Panics
-    /// If the module has no room for even one unit.
+    /// If the module does not have room for one unit.
     pub fn new(config: LineConfig) -> Line {
         assert!(config.layer.outgoing_bytes_max >= TPDU_BYTES_MAX_X25, "no room for a unit");
         Line {
@@ -106,7 +106,7 @@ impl Line {
 
     /// Sets the link up without a connect request.
     pub fn start(&mut self) {
-        // If the request is rejected, the link is up or being set up.
+        // A rejected request means that the link is already up or being set up.
         let _ = self.link.request(lapb::Request::Connect);
     }
 
@@ -193,7 +193,7 @@ impl Line {
         taken
     }
 
-    /// Drops a connection that has ended, with all requests that wait for it.
+    /// Drops a connection that has ended, and all requests that wait for it.
     fn forget(&mut self) {
         self.waiting.clear();
         self.waiting_bytes = 0;
@@ -225,8 +225,8 @@ impl Line {
             && !self.ask(request, now)
             && is_answer
         {
-            // The caller has cleared the call in the meantime, or requests an unsupported facility; the call
-            // will end by its clear or by a timeout.
+            // The caller has cleared the call in the meantime, or has requested an unsupported facility. The
+            // caller's clear or a timeout will end the call.
             let (origin, reason) = (Origin::Provider, Reason::Abnormal);
             self.up.push_back(Indication::Disconnected { origin, reason });
         }
@@ -242,7 +242,7 @@ impl NetworkService for Line {
             return self.try_call(now);
         }
         if self.wants_call {
-            // Before the call is made, only a disconnect is possible.
+            // Until the call is made, only a disconnect is possible.
             self.wants_call = false;
             return;
         }

@@ -1,9 +1,9 @@
-//! The internal loopback of paper \[5\] (docs/reproduce-osi-board.md): two connections of one board, joined
+//! The internal loopback of paper \[5\] (docs/reproduce-osi-board.md): two connections on one board, joined
 //! below the transport layer.
 //!
 //! Purpose    runs the whole stack without a network: NSDUs move between the two queues as ropes.
-//! Limits     none in the loopback; the sender must limit what waits ([`NetworkService::waiting_bytes`])
-//!            until the other end takes it.
+//! Limits     none in the loopback itself; the sender must limit the data that waits for the other end to
+//!            take it ([`NetworkService::waiting_bytes`]).
 
 use super::below::NetworkService;
 use crate::network::{Indication, Origin, Request};
@@ -17,7 +17,7 @@ pub struct Loop {
     up: VecDeque<Indication>,
     /// Bytes that this end has sent and the other end has not yet taken.
     out_bytes: usize,
-    /// Bytes that this end has taken and that are not yet subtracted from the other end's `out_bytes`.
+    /// Bytes that this end has taken, but that have not yet been subtracted from the other end's `out_bytes`.
     taken_bytes: usize,
     is_open: bool,
 }

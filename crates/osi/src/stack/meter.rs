@@ -1,12 +1,13 @@
 //! Metering: the tasks of paper \[5\] (docs/reproduce-osi-board.md), and a hook that reports which task is
 //! running.
 //!
-//! Purpose    with one hook in the wiring, the time per layer is measured, or spent by a modelled processor.
+//! Purpose    one hook in the wiring makes it possible to measure the time spent in each layer, or to charge
+//!            it to a modelled processor.
 //! Operation  the wiring reports each task that it switches to. In real time, a meter reads a clock at each
-//!            switch; in the simulator, it charges what that task costs on the modelled machine; `()` does
-//!            nothing, at no cost.
+//!            switch; in the simulator, it charges the task's cost on the modelled machine; the meter `()`
+//!            does nothing, at no cost.
 
-/// A task of the board: in the paper, a task of the operating system; here, a layer that the wiring calls.
+/// A task of the board: an operating system task in the paper; here, a layer that the wiring calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Task {
     /// HIF: the host interface, where files are read and written.
@@ -24,11 +25,11 @@ pub enum Task {
 }
 
 impl Task {
-    /// All tasks, from the host down.
+    /// All tasks, from the host interface down.
     pub const ALL: [Task; 6] =
         [Task::Host, Task::Ftam, Task::Presentation, Task::Session, Task::Transport, Task::Lower];
 
-    /// Returns the paper's name of the task.
+    /// Returns the paper's name for the task.
     pub const fn name(self) -> &'static str {
         match self {
             Task::Host => "HIF",
@@ -43,7 +44,7 @@ impl Task {
 
 /// A hook that the wiring calls when it switches between tasks.
 pub trait Meter {
-    /// Reports that the wiring switches to `task`, and passes it one unit of this many bytes.
+    /// Reports that the wiring switches to `task`, passing it a unit of this many bytes.
     fn turn_to(&mut self, task: Task, bytes: usize);
     /// Reports that the wiring is idle.
     fn rest(&mut self);

@@ -8,9 +8,9 @@
 //!   LIF                  stream::Stream over TCP; line::Line, X.25; loopback::Loop: the internal loopback
 //! ```
 //!
-//! In the paper, an operating system passed buffers between tasks and scheduled them. Here a task is a value,
-//! and data is moved between them. The order is fixed by two step functions, in [`layers`] and [`files`];
-//! [`end`] repeats them until no layer has output. [`meter`] measures how long each task works.
+//! In the paper, an operating system passed buffers between tasks and scheduled them. Here a task is a Rust
+//! value, and the wiring moves data between tasks. Two step functions, in [`layers`] and [`files`], determine
+//! the order; [`end`] repeats them until no layer has output. [`meter`] measures how long each task works.
 
 pub mod below;
 pub mod end;

@@ -4,13 +4,14 @@
 //!                  ropes to send.
 //! Transmit path    a header is prepended to an NSDU's rope without copying. [`Stream::outgoing`] holds all
 //!                  data that waits to be sent.
-//! Receive path     received data is cut at the headers; an NSDU is a rope of the pieces in which it arrived.
+//! Receive path     received data is split at the headers; an NSDU is a rope of the pieces in which it
+//!                  arrived.
 //! Small pieces     short pieces of an NSDU are joined, so that an NSDU received byte by byte takes little
 //!                  more memory than its length.
-//! Limits           one incomplete NSDU, of at most `nsdu_bytes_max`; a header with a greater length ends the
+//! Limits           one incomplete NSDU of at most `nsdu_bytes_max`; a header that announces more ends the
 //!                  connection.
-//! Not implemented  opening and closing connections, which the driver does as [`Stream::connection_action`]
-//!                  tells it.
+//! Not implemented  opening and closing connections, which is the driver's task
+//!                  ([`Stream::connection_action`] says when).
 
 use crate::network::{Indication, Origin, Reason, Request};
 use crate::wire::tpkt;
@@ -116,7 +117,7 @@ impl Stream {
         if core::mem::replace(&mut self.ended, true) {
             return None;
         }
-        // The end is abnormal if it comes inside an NSDU or because the connection broke.
+        // The end is abnormal if it occurs within an NSDU, or because the connection broke.
         let whole = self.received.is_empty() && origin == Origin::User;
         let reason = if whole { Reason::Normal } else { Reason::Abnormal };
         self.wish = ConnectionAction::Close;
@@ -129,7 +130,7 @@ impl Stream {
         &mut self.outgoing
     }
 
-    /// Returns the number of bytes that wait to be sent.
+    /// Returns the number of bytes that are waiting to be sent.
     pub fn outgoing_bytes(&self) -> usize {
         self.outgoing.len()
     }

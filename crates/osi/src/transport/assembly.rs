@@ -3,14 +3,14 @@
 use alloc::vec::Vec;
 use kiban_base::Rope;
 
-/// Received pieces shorter than this are copied together.
+/// Received pieces that are shorter than this are copied into one.
 pub const GATHER_BYTES: usize = 128;
 
 /// A TSDU that is being reassembled.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     pieces: Rope,
-    /// Short pieces that follow those in `pieces`.
+    /// Short pieces that come after those in `pieces`.
     short: Vec<u8>,
 }
 

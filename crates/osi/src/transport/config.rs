@@ -9,7 +9,7 @@ pub const TPDU_BYTES_MIN: usize = 128;
 /// The largest TPDU size in bytes that X.224 allows in class 0; it applies over X.25.
 pub const TPDU_BYTES_MAX_X25: usize = 2048;
 
-/// The network below the transport layer.
+/// The kind of network below the transport layer.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub enum Network {
     /// TPKTs over TCP (RFC 1006).
@@ -24,17 +24,17 @@ pub enum Network {
 pub struct Config {
     /// The network below.
     pub network: Network,
-    /// Maximum TPDU size in bytes, header included: 128 to 65531 over RFC 1006, up to 2048 over X.25; clamped
-    /// to that range.
+    /// Maximum TPDU size in bytes, including the header: 128 to 65531 over RFC 1006, 128 to 2048 over X.25.
+    /// Other values are clamped to that range.
     pub tpdu_bytes_max: usize,
     /// Maximum length of a received TSDU in bytes.
     pub tsdu_bytes_max: usize,
-    /// The reference that identifies this connection to peers; not 0.
+    /// The reference that identifies this connection to the peer; it must not be 0.
     pub reference: u16,
     /// The called transport selectors that are accepted.
     pub accepted_selectors: AcceptedSelectors,
-    /// Time limit for establishing a connection: for the CC after a CR, or the CR on a new network
-    /// connection.
+    /// Time limit for establishing a connection: the wait for the CC after a CR, or for the CR on a new
+    /// network connection.
     pub connect_timeout: Option<Duration>,
 }
 

@@ -14,8 +14,8 @@ use kiban_base::{Instant, Malformed, Rope};
 
 /// Maximum length of a transport selector in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 32;
-/// Maximum length in bytes of the additional information in a refusal, so that its TPDU has at most 128 bytes
-/// (X.224 §13.5.4).
+/// Maximum length in bytes of the additional information in a refusal, chosen so that the refusing TPDU has
+/// at most 128 bytes (X.224 §13.5.4).
 pub const ADDITIONAL_BYTES_MAX: usize = 119;
 /// Maximum number of bytes that an ER TPDU returns of an invalid TPDU.
 const INVALID_BYTES_MAX: usize = 64;
@@ -26,9 +26,9 @@ pub struct Transport {
     config: Config,
     state: State,
     network: NetworkState,
-    /// Selectors of the user's connect request, until the network connection is open.
+    /// Selectors from the user's connect request, kept until the network connection is open.
     wanted: Option<(Selector, Selector)>,
-    /// The received CR, until the user answers it.
+    /// The received CR, kept until the user answers it.
     called: Option<Connect>,
     /// The reference that the peer assigned.
     remote: u16,
@@ -49,7 +49,7 @@ enum NetworkState {
     Ended,
 }
 
-/// Why a TPDU is rejected, and the answer to it.
+/// The reason why a TPDU is rejected, and the answer to it.
 enum Refusal {
     Disconnect(DisconnectReason, Vec<u8>),
     Error(RejectCause),
@@ -136,7 +136,8 @@ impl Transport {
                 }
                 self.act(actions, next, cause);
                 if event == Event::TDisReq && self.network == NetworkState::Open {
-                    // The connection was refused, so the peer must close the network connection in time.
+                    // The connection was refused, so the peer must close the network connection before the
+                    // timeout.
                     self.wait(now);
                 }
                 Ok(())
@@ -144,7 +145,7 @@ impl Transport {
         }
     }
 
-    /// Handles an indication of the network service.
+    /// Handles an indication from the network service.
     pub fn arrive(&mut self, below: network::Indication, now: Instant) {
         match below {
             network::Indication::Connected => self.on_connected(now),
@@ -304,8 +305,8 @@ impl Transport {
                 Event::Dt
             }
             Tpdu::Error { .. } => {
-                // As the answer to a CR, an ER is a refusal (X.224 §6.6); later it means that this end
-                // violated the protocol.
+                // In answer to a CR, an ER is a refusal (X.224 §6.6); later, it means that this end violated
+                // the protocol.
                 let reason = match self.state {
                     State::Wfcc => DisconnectReason::NegotiationFailed,
                     _ => DisconnectReason::ProtocolError,
@@ -339,7 +340,7 @@ impl Transport {
         }
     }
 
-    /// Validates a CR: returns the TPDU size in bytes, or how to refuse the CR.
+    /// Validates a CR: returns the TPDU size in bytes, or the way in which to refuse the CR.
     fn validate_request(&self, connect: &Connect) -> Result<usize, Refusal> {
         if !connect.offers_class_0() {
             return Err(Refusal::Disconnect(DisconnectReason::NegotiationFailed, Vec::new()));
@@ -496,7 +497,7 @@ impl Transport {
         self.fail(Origin::Provider, DisconnectReason::ProtocolError, network::Reason::Protocol);
     }
 
-    /// Ends the transport connection and the network connection, if there are any.
+    /// Ends the transport connection and the network connection, if they exist.
     fn fail(&mut self, origin: Origin, reason: DisconnectReason, below: network::Reason) {
         if self.state != State::Closed {
             self.up.push_back(Indication::Disconnect { origin, reason, additional: Vec::new() });

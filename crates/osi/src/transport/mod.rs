@@ -1,22 +1,23 @@
 //! Transport class 0 (X.224) over RFC 1006 or X.25.
 //!
-//! Purpose          TSDUs of any length over a reliable network service with NSDUs of limited length.
-//! Transmit path    CR, CC. A TSDU is cut into DT TPDUs that share its memory, with a header of three bytes
-//!                  each; the last one has the EOT mark.
+//! Purpose          carries TSDUs of any length over a reliable network service whose NSDUs have a limited
+//!                  length.
+//! Transmit path    a TSDU is cut into DT TPDUs that share its memory, each with a header of three bytes; the
+//!                  last one has the EOT mark. CR and CC establish the connection.
 //! Receive path     DT TPDUs are joined up to EOT and passed up as one rope of the pieces that arrived.
-//! Disconnecting    class 0 cannot end a transport connection by itself, so the network connection is closed.
-//!                  A DR only refuses a connection. If a peer sends one later, as many do, it ends the
-//!                  connection.
-//! Protocol errors  an invalid TPDU, or one that the state does not allow, is answered by an ER TPDU, and the
-//!                  network connection is closed (X.224 §6.22.1.3 a, b). A CR that does not permit class 0 is
-//!                  refused by a DR, "negotiation failed".
-//! Sizes            the TPDU size is negotiated (`size.rs`). Received TPDUs may be larger, since the network
-//!                  limits their length.
-//! Limits           `tsdu_bytes_max` for a TSDU in reassembly. Pieces shorter than [`GATHER_BYTES`] are
-//!                  copied together, so that single bytes from a peer need no more memory than their length.
-//!                  `connect_timeout` for establishing a connection, in either role.
+//! Disconnecting    class 0 has no TPDU that ends a transport connection, so the network connection is
+//!                  closed. A DR only refuses a connection; but if a peer sends a DR later, as many do, the
+//!                  connection ends.
+//! Protocol errors  an invalid TPDU, or one that the state does not allow, is answered with an ER TPDU, and
+//!                  the network connection is closed (X.224 §6.22.1.3 a, b). A CR that does not permit class
+//!                  0 is refused with a DR, "negotiation failed".
+//! Sizes            the TPDU size is negotiated (`size.rs`). Larger TPDUs are accepted, since the network
+//!                  limits their length anyway.
+//! Limits           `tsdu_bytes_max` for a TSDU in reassembly; `connect_timeout` for establishing a
+//!                  connection, in either role. Pieces shorter than [`GATHER_BYTES`] are copied into one, so
+//!                  that data that arrives byte by byte needs no more memory than its length.
 //! Not implemented  classes 1 to 4; expedited data, which RFC 1006 would allow; user data in CR, CC and DR,
-//!                  which class 0 lacks.
+//!                  which class 0 does not have.
 
 mod assembly;
 mod config;

@@ -1,4 +1,4 @@
-//! Primitives of the transport service (X.214), as far as class 0 provides it.
+//! The primitives of the transport service (X.214) that class 0 provides.
 
 use crate::Selector;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use kiban_base::Rope;
 /// Requests and responses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// T-CONNECT request. Class 0 carries no user data with it.
+    /// T-CONNECT request. In class 0, it carries no user data.
     Connect {
         /// Calling TSEL, at most 32 octets.
         calling: Selector,
@@ -17,18 +17,18 @@ pub enum Request {
     },
     /// T-CONNECT response: accepts the connection. To refuse it, use [`Request::Disconnect`].
     Respond {
-        /// Responding TSEL; [`Selector::NONE`] stands for the called TSEL.
+        /// The responding TSEL; [`Selector::NONE`] means the called TSEL.
         responding: Selector,
     },
     /// T-DATA request: one TSDU, which must not be empty (X.214 §13.1.2).
     Data(Rope),
-    /// T-DISCONNECT request. As the answer to a T-CONNECT indication it refuses the connection with a DR
-    /// TPDU. Later it closes the network connection, the only release that class 0 has; the peer gets neither
-    /// reason nor text.
+    /// T-DISCONNECT request. In answer to a T-CONNECT indication, it refuses the connection with a DR TPDU.
+    /// Later, it closes the network connection, which is the only way to release a connection in class 0; the
+    /// peer then receives neither reason nor text.
     Disconnect {
         /// The reason.
         reason: DisconnectReason,
-        /// Additional information, text or other octets; sent only with a refusal.
+        /// Additional information, which may be text or other octets; sent only with a refusal.
         additional: Vec<u8>,
     },
 }
@@ -64,13 +64,14 @@ pub enum Indication {
 /// Originator of a transport disconnect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// The remote user: the DR's reason says so, or the remote end closed the network connection normally.
+    /// The remote user ended the connection: the DR's reason says so, or the remote end closed the network
+    /// connection normally.
     User,
     /// A transport machine, or the network.
     Provider,
 }
 
-/// Why a transport connection ended: the reasons of X.224 §13.5.3, and local reasons that no TPDU carries.
+/// Why a transport connection ended: the reasons of X.224 §13.5.3, and local reasons, which no TPDU carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DisconnectReason {
     /// Not specified (0).
@@ -81,7 +82,7 @@ pub enum DisconnectReason {
     NotAttached,
     /// The address is unknown (3).
     AddressUnknown,
-    /// A normal disconnect requested by the user (128).
+    /// Normal disconnect, requested by the user (128).
     Normal,
     /// The remote transport machine is congested at connect time (129).
     RemoteCongestion,
@@ -110,7 +111,7 @@ pub enum DisconnectReason {
 }
 
 impl DisconnectReason {
-    /// Returns the code in a DR TPDU; "not specified" for reasons that have none.
+    /// Returns the reason's code in a DR TPDU, or the code for "not specified" if it has none.
     pub const fn code(self) -> u8 {
         match self {
             DisconnectReason::NotSpecified
@@ -181,7 +182,7 @@ impl DisconnectReason {
     }
 }
 
-/// Formats the reason in words, with its code in the TPDU.
+/// Formats the reason in words, followed by its code in the TPDU.
 impl fmt::Display for DisconnectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.words())?;
@@ -189,7 +190,7 @@ impl fmt::Display for DisconnectReason {
     }
 }
 
-/// Why a transport connection was refused or ended, with additional information.
+/// The reason why a transport connection was refused or ended, with additional information.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disconnected {
     /// The reason.

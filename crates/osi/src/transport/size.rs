@@ -1,10 +1,11 @@
-//! Negotiation of the TPDU size: its two parameters, and the resulting size (X.224 §6.5.4 j, k; RFC 1006 §6).
+//! Negotiation of the TPDU size: the two parameters, and the size that results (X.224 §6.5.4 j, k; RFC 1006
+//! §6).
 
 use super::config::{Config, Network, TPDU_BYTES_MIN};
 use crate::wire::cotp::{self, PREFERRED_UNIT_BYTES};
 use crate::wire::tpkt;
 
-/// The code for 8192 octets, the largest size that X.224 has.
+/// The code for 8192 octets, the largest size that X.224 defines.
 const CODE_STANDARD_MAX: u8 = 13;
 
 /// The two TPDU size parameters of a CR or CC.
@@ -14,7 +15,7 @@ pub(super) struct Sizes {
     pub(super) preferred: Option<u32>,
 }
 
-/// Returns the size in bytes if both parameters are absent.
+/// Returns the size in bytes that applies if both parameters are absent.
 const fn default_bytes(network: Network) -> usize {
     match network {
         Network::Tpkt => tpkt::TPDU_BYTES_MAX,
@@ -40,7 +41,7 @@ impl Sizes {
         Sizes { code: Some(code), preferred: (!exact).then_some(units) }
     }
 
-    /// Returns the size in bytes that the parameters express; `None` if they are invalid.
+    /// Returns the size in bytes that the parameters encode, or `None` if they are invalid.
     pub(super) fn bytes(self, network: Network) -> Option<usize> {
         match (self.preferred, self.code) {
             // X.224 §6.5.4 k: a receiver that supports the preferred size ignores the other parameter.
@@ -67,8 +68,7 @@ impl Sizes {
         Some((answer, answer.bytes(config.network)?.min(own)))
     }
 
-    /// Returns the size in bytes that a CC selects. If it selects more than was proposed, the proposal
-    /// applies.
+    /// Returns the size in bytes that a CC selects; at most the proposed size, even if the CC selects more.
     pub(super) fn selected(self, config: &Config) -> Option<usize> {
         let bytes = match self {
             // Both parameters are absent, so the network's default applies; over RFC 1006 it is at least the

@@ -1,9 +1,9 @@
 //! Class 0's state table (X.224 Annex A, Table A.6): a pure function of state and event.
 //!
-//! Cells     class 2's columns (WBCL, CLOSING) and rows (EA, ED with credit) are left out. In class 0, an
-//!           N-RESET ends the network connection (action \[5\]) and is reported as its end. Action \[1\], by
-//!           which the machine may end a network connection without other users, always ends it, because
-//!           class 0 shares none.
+//! Cells     the columns (WBCL, CLOSING) and rows (EA, ED with credit) for class 2 are left out. In class 0,
+//!           an N-RESET ends the network connection (action \[5\]) and is reported as its end. Action \[1\]
+//!           allows the machine to end a network connection that no other transport connection uses; here it
+//!           always does, because class 0 does not share network connections.
 
 use State::{Closed, Open, Wfcc, Wfnc, Wftresp};
 
@@ -36,11 +36,11 @@ pub(super) enum Event {
     Cc,
     Dt,
     Er,
-    /// DC, AK, EA, ED, RJ: TPDUs that class 0 does not have.
+    /// DC, AK, EA, ED, RJ: TPDUs that do not exist in class 0.
     Other,
 }
 
-/// The predicates of Table A.4 that class 0 over one network connection needs.
+/// The predicates of Table A.4 that are needed for class 0 over one network connection.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(super) struct Predicates {
     /// P1: unacceptable CR TPDU.
@@ -75,7 +75,8 @@ pub(super) enum Action {
 pub(super) enum Verdict {
     /// The actions to take, and the next state.
     Go(&'static [Action], State),
-    /// An empty cell: wrong use by the local user, or a protocol error of the peer (X.224 §6.22).
+    /// The cell is empty: the local user made an invalid request, or the peer violated the protocol (X.224
+    /// §6.22).
     Invalid,
 }
 
@@ -103,7 +104,7 @@ pub(super) fn verdict(state: State, event: Event, p: Predicates) -> Verdict {
         (Event::Cc, Closed) => Go(&[Dr], Closed),
         (Event::Dr, Wfcc) => Go(&[TDisInd, NDisReq], Closed),
         // Note (2): a DR in this state is a protocol error, and closes the network connection. Many peers end
-        // a connection this way, so the user is given the peer's reason.
+        // a connection this way, so the peer's reason is passed to the user.
         (Event::Dr, Open) => Go(&[TDisInd, NDisReq], Closed),
         (Event::Dt, Open) => Go(&[Data], Open),
         (Event::Er, Wfcc | Open) => Go(&[TDisInd, NDisReq], Closed),
@@ -120,9 +121,9 @@ mod tests {
     use alloc::string::{String, ToString};
     use alloc::vec::Vec;
 
-    /// Table A.6 for class 0 (P5 true, P7 and P10 false), with action \[1\] as NDISreq. For each event: its
-    /// cells for WFNC, WFCC, OPEN, WFTRESP and CLOSED. Where the standard refers to note (2), these are the
-    /// actions of §6.22.1.3 b).
+    /// Table A.6 for class 0 (P5 true, P7 and P10 false), with action \[1\] as NDISreq. Each row has the
+    /// cells of one event for WFNC, WFCC, OPEN, WFTRESP and CLOSED. Where the standard refers to note (2),
+    /// the cell contains the actions of §6.22.1.3 b).
     const TABLE: &[(Event, [&str; 5])] = &[
         (Event::TConReq, ["", "", "", "", "P2: NCONreq WFNC; P3: CR WFCC; P4: WFNC"]),
         (Event::TConResp, ["", "", "", "CC OPEN", ""]),

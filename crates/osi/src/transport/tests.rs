@@ -65,7 +65,7 @@ fn open(config: Config) -> Transport {
     machine
 }
 
-/// Exchanges TPDUs until neither side has requests.
+/// Exchanges TPDUs until neither side has anything to send.
 fn settle(one: &mut Transport, other: &mut Transport) {
     loop {
         let (from_one, from_other) = (sent(one), sent(other));
@@ -105,7 +105,7 @@ fn isode_connects_and_receives_the_answer_that_it_would_send() {
         (machine.is_open(), machine.tpdu_bytes_max(), machine.deadline()),
         (true, 2048, Instant::NEVER)
     );
-    // Like ISODE, the peer ends the connection by a DR, which class 0 does not allow.
+    // Like ISODE, the peer ends the connection with a DR, which class 0 does not allow.
     machine.arrive(data("06 80 7a22 7a21 80"), NOW);
     let (origin, reason) = (Origin::User, DisconnectReason::Normal);
     assert_eq!(indications(&mut machine), [Indication::Disconnect { origin, reason, additional: vec![] }]);
@@ -329,7 +329,7 @@ proptest! {
                 }
             }
         }
-        // Deliver everything that is in transit; then either both sides are open or neither is.
+        // Delivers everything that is in transit; then either both sides are open or neither is.
         for _ in 0..2000 {
             for side in 0..2 {
                 if let Some(request) = queues[side].pop_front() {

@@ -1,11 +1,13 @@
 //! ACSE's APDUs (X.227 §9), which manage associations between application entities.
 //!
-//! Purpose          establish, release and abort an association. The two entities exchange their names, agree
-//!                  on an application context, and authenticate (the authentication functional unit).
-//! Transport        as user data of presentation primitives, in the context of [`ABSTRACT_SYNTAX`].
+//! Purpose          the APDUs establish, release and abort an association. With them, two entities exchange
+//!                  their names, agree on an application context and, with the authentication functional
+//!                  unit, authenticate each other.
+//! Transport        the APDUs are user data of presentation primitives, in the context of
+//!                  [`ABSTRACT_SYNTAX`].
 //! Names            AP titles and AE qualifiers are numbers or directory names; directory names stay encoded.
-//! Not implemented  negotiation of application contexts, higher-level and nested associations: the fields are
-//!                  ignored.
+//! Not implemented  negotiation of application contexts, higher-level and nested associations; these fields
+//!                  are ignored.
 
 use crate::asn1;
 use crate::wire::ber::{Any, BitString, External, GraphicString, Integer, Oid, SequenceOf};
@@ -52,7 +54,7 @@ asn1! {
         calling_ap_invocation     [8] EXPLICIT Integer OPTIONAL,
         /// The calling AE invocation identifier.
         calling_ae_invocation     [9] EXPLICIT Integer OPTIONAL,
-        /// Functional units in addition to the kernel.
+        /// The proposed functional units, in addition to the kernel.
         requirements              [10] IMPLICIT Requirements OPTIONAL,
         /// The authentication mechanism.
         mechanism                 [11] IMPLICIT Oid OPTIONAL,
@@ -127,7 +129,7 @@ asn1! {
     ApTitle ::= CHOICE {
         /// Form 2: an object identifier.
         Form2  Oid,
-        /// Form 1 (a directory name) or any other form, encoded.
+        /// Form 1 (a directory name) or any other form; kept in encoded form.
         Other  Any,
     }
 
@@ -135,7 +137,7 @@ asn1! {
     AeQualifier ::= CHOICE {
         /// Form 2: a number.
         Form2  Integer,
-        /// Form 1 (a relative distinguished name) or any other form, encoded.
+        /// Form 1 (a relative distinguished name) or any other form; kept in encoded form.
         Other  Any,
     }
 

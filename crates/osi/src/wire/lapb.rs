@@ -9,15 +9,15 @@
 //! modulo 128    I  N(S) 7, 0 | N(R) 7, P     S  0000, kind 2, 0 1 | N(R) 7, P/F     U  one octet, as in modulo 8
 //! ```
 //!
-//! Address          A = 3 is the DTE and B = 1 the DCE. A command carries the address of its receiver, a
-//!                  response that of its sender.
+//! Address          A = 3 is the DTE and B = 1 the DCE. A command carries its receiver's address, a response
+//!                  its sender's.
 //! Line             a virtual line carries the bytes between two flags, without flags, zero insertion and
 //!                  FCS, as captures and LAPB over Ethernet do; [`seal`] and [`open`] add and remove the FCS
 //!                  for a raw serial line.
 //! Decoding         an undefined control field is decoded as [`Control::Undefined`], because the FRMR that
 //!                  answers it quotes it (§2.3.4.9).
-//! Not implemented  the addresses C and D of multilink procedures. [`crate::lapb`] has the rules for who may
-//!                  send what, and when.
+//! Not implemented  the addresses C and D of multilink procedures. [`crate::lapb`] implements the rules about
+//!                  which frames may be sent when.
 
 use kiban_base::Malformed;
 
@@ -40,7 +40,7 @@ pub enum Modulo {
 }
 
 impl Modulo {
-    /// Returns the bit mask of a sequence number.
+    /// Returns the bit mask for sequence numbers.
     pub const fn mask(self) -> u8 {
         match self {
             Modulo::Eight => 7,
@@ -100,7 +100,7 @@ pub enum Control {
     Supervisory(Supervisory, u8),
     /// U: an unnumbered frame.
     Unnumbered(Unnumbered),
-    /// An undefined control field, by its first octet.
+    /// An undefined control field, with its first octet.
     Undefined(u8),
 }
 
@@ -111,12 +111,12 @@ pub struct Header {
     pub address: u8,
     /// The kind of frame and its sequence numbers.
     pub control: Control,
-    /// The P bit of a command, the F bit of a response.
+    /// The P bit in a command, or the F bit in a response.
     pub poll_final: bool,
 }
 
 impl Header {
-    /// Reads a header; an address other than A and B makes the frame invalid (§2.3.5.3).
+    /// Reads a header; an address other than A or B makes the frame invalid (§2.3.5.3).
     pub fn read(bytes: &[u8], modulo: Modulo) -> Result<(Header, usize), Malformed> {
         let (address, first) = match *bytes {
             [address, first, ..] => (address, first),
@@ -144,7 +144,7 @@ impl Header {
                 let n_s = if second.is_some() { first >> 1 } else { first >> 1 & 7 };
                 Control::Information { n_s, n_r }
             } else {
-                // With modulo 128 the high four bits are reserved, and are zero.
+                // With modulo 128, the high four bits are reserved and must be zero.
                 match first & if second.is_some() { 0xff } else { 0x0f } {
                     0x01 => Control::Supervisory(Supervisory::ReceiveReady, n_r),
                     0x05 => Control::Supervisory(Supervisory::ReceiveNotReady, n_r),
@@ -160,7 +160,7 @@ impl Header {
         Ok((Header { address, control, poll_final }, used))
     }
 
-    /// Returns the number of bytes that [`Header::write`] fills.
+    /// Returns the number of bytes that [`Header::write`] writes.
     pub fn length(&self, modulo: Modulo) -> usize {
         match (self.control, modulo) {
             (Control::Information { .. } | Control::Supervisory(..), Modulo::OneTwentyEight) => 3,
@@ -171,7 +171,7 @@ impl Header {
     /// Writes the header; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, modulo: Modulo, bytes: &mut [u8]) -> usize {
         let extended = modulo == Modulo::OneTwentyEight;
         let poll = u8::from(self.poll_final);
@@ -205,7 +205,7 @@ impl Header {
     }
 }
 
-/// Why a frame was rejected (§2.3.4.9): the bits W, X, Y, Z.
+/// Why a frame was rejected (§2.3.4.9): the bits W, X, Y and Z.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reasons(pub u8);
 
@@ -220,7 +220,7 @@ impl Reasons {
     pub const Z: Reasons = Reasons(8);
 }
 
-/// The information field of FRMR (Tables 7 and 8 of X.25).
+/// The information field of an FRMR (Tables 7 and 8 of X.25).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FrameReject {
     /// The control field of the rejected frame; the second octet is zero if it has only one.
@@ -264,7 +264,7 @@ impl FrameReject {
         }
     }
 
-    /// Returns the number of bytes that [`FrameReject::write`] fills.
+    /// Returns the number of bytes that [`FrameReject::write`] writes.
     pub fn length(&self, modulo: Modulo) -> usize {
         match modulo {
             Modulo::Eight => 3,
@@ -275,7 +275,7 @@ impl FrameReject {
     /// Writes the information field; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, modulo: Modulo, bytes: &mut [u8]) -> usize {
         let response = u8::from(self.response);
         match modulo {
@@ -353,7 +353,7 @@ pub fn open(sealed: &[u8]) -> Result<&[u8], Malformed> {
     if seal(frame) == *fcs { Ok(frame) } else { Err(Malformed::Crc) }
 }
 
-/// Returns the number of bits that a frame takes on a serial line: the frame, its FCS and one flag. Zero
+/// Returns the number of bits that a frame occupies on a serial line, including its FCS and one flag. Zero
 /// insertion, which depends on the data, is not counted; it adds one bit in 62 on average.
 pub const fn line_bits(frame_bytes: usize) -> usize {
     (frame_bytes + FCS_BYTES + 1) * 8

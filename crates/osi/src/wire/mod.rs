@@ -8,8 +8,8 @@
 //! x.write(&mut [u8]) -> usize                               writes to the front of the slice
 //! ```
 //!
-//! If received bytes break a rule, the error is a [`Malformed`](kiban_base::Malformed) that names it. A slice
-//! that is too short for `write` is the caller's error and causes a panic.
+//! If received bytes break a rule, the error is a [`Malformed`](kiban_base::Malformed) that names the rule. A
+//! slice that is too short for `write` is the caller's error and causes a panic.
 
 pub mod acse;
 pub mod ber;

@@ -1,4 +1,4 @@
-//! TPKTs: NSDUs in a TCP stream (RFC 1006 §6; RFC 2126 §4.3 keeps the format).
+//! TPKTs: NSDUs in a TCP stream (RFC 1006 §6; RFC 2126 §4.3 retains the format).
 //!
 //! Purpose   gives TCP, a byte stream, the record boundaries that transport class 0 needs.
 //!
@@ -35,7 +35,7 @@ impl Header {
     /// Reads the header at the front of a stream; the payload may still be incomplete.
     ///
     /// # Errors
-    /// `Version` as soon as the first byte is present and wrong; `Truncated` for less than a header;
+    /// `Version` as soon as the first byte is present and wrong; `Truncated` if the header is incomplete;
     /// `TotalLength` for an invalid length.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
@@ -60,7 +60,7 @@ impl Header {
     /// Writes the header to the front of `target`.
     ///
     /// # Panics
-    /// If `target` is shorter than the header, or the payload too long for a packet.
+    /// If `target` is shorter than the header, or the payload is too long for a packet.
     #[inline]
     pub fn write(&self, target: &mut [u8]) -> usize {
         let length =

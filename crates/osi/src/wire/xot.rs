@@ -1,6 +1,7 @@
 //! XOT: X.25 packets over TCP (RFC 1613).
 //!
-//! Purpose   the four-byte header of each packet, and the packet that sets up a permanent virtual circuit.
+//! Purpose   encodes and decodes the four-byte header of each packet, and the packet that sets up a permanent
+//!           virtual circuit.
 //!
 //! ```text
 //! | version 16 = 0 | length 16 | packet |
@@ -20,7 +21,7 @@ pub const PORT: u16 = 1998;
 pub const HEADER_BYTES: usize = 4;
 /// Minimum length of a packet in bytes.
 pub const PACKET_BYTES_MIN: usize = 3;
-/// Maximum length of a packet in bytes: 4096 bytes of user data behind a header with modulo 128.
+/// Maximum length of a packet in bytes: 4096 bytes of user data after a header with modulo 128.
 pub const PACKET_BYTES_MAX: usize = 4096 + 4;
 /// The packet type of PVC set-up.
 pub const PVC_SET_UP: u8 = 0xf5;
@@ -49,7 +50,7 @@ impl Header {
         Ok((Header { packet_bytes }, HEADER_BYTES))
     }
 
-    /// Returns the number of bytes that [`Header::write`] fills.
+    /// Returns the number of bytes that [`Header::write`] writes.
     pub fn length(&self) -> usize {
         HEADER_BYTES
     }
@@ -57,7 +58,7 @@ impl Header {
     /// Writes the header; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let [high, low] = self.packet_bytes.to_be_bytes();
         bytes[..HEADER_BYTES].copy_from_slice(&[0, 0, high, low]);
@@ -114,7 +115,7 @@ impl PvcStatus {
 pub struct PvcSetUp<'a> {
     /// The first two octets, as in any packet.
     pub front: Front,
-    /// Zero requests a circuit or accepts it; other values refuse it.
+    /// Zero requests or accepts a circuit; any other value refuses it.
     pub status: PvcStatus,
     /// The initiator's interface and the channel there.
     pub initiator: (&'a [u8], u16),
@@ -157,7 +158,7 @@ impl<'a> PvcSetUp<'a> {
         Ok((set_up, bytes.len()))
     }
 
-    /// Returns the number of bytes that [`PvcSetUp::write`] fills.
+    /// Returns the number of bytes that [`PvcSetUp::write`] writes.
     pub fn length(&self) -> usize {
         PVC_FIXED_BYTES + self.initiator.0.len() + self.responder.0.len()
     }
@@ -165,7 +166,7 @@ impl<'a> PvcSetUp<'a> {
     /// Writes the packet; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit, or a name is longer than 255 bytes.
+    /// If the target is too short, or a name is longer than 255 bytes.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let [first, second] = self.front.bytes();
         let name = |(name, channel): (&[u8], u16)| {

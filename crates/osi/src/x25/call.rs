@@ -1,7 +1,7 @@
 //! The contents of call packets (addresses, facilities, user data), and the negotiation of sizes (X.25 §6.12,
 //! ISO 8208 §15).
 //!
-//! Negotiation  the answer to a proposal is the same value or one nearer to the default (packets of 128
+//! Negotiation  the answer to a proposal is the same value, or one closer to the default (packets of 128
 //!              octets, windows of 2). An answer without a value accepts the proposal; a call without a value
 //!              proposes the default.
 
@@ -55,10 +55,10 @@ pub struct Facilities {
     pub called_extension: Option<Vec<u8>>,
     /// The calling address extension: an NSAP address.
     pub calling_extension: Option<Vec<u8>>,
-    /// All other facilities of the network (closed user groups and so on), encoded: those before the first
-    /// marker.
+    /// All other facilities of the network (closed user groups and so on), in encoded form. They come before
+    /// the first marker.
     pub others: Vec<u8>,
-    /// All other facilities after the marker `00 0F` for DTE facilities, encoded.
+    /// All other facilities after the marker `00 0F` for DTE facilities, in encoded form.
     pub dte_others: Vec<u8>,
 }
 
@@ -92,7 +92,7 @@ impl Facilities {
                 Facility::Other(..) => match marker {
                     None => put(&mut read.others, facility),
                     Some(0x0f) => put(&mut read.dte_others, facility),
-                    // After any other marker, facilities are for use between networks, and are not kept.
+                    // Facilities after any other marker are for use between networks, and are not kept.
                     Some(_) => {}
                 },
             }
@@ -184,7 +184,7 @@ impl Call {
     }
 }
 
-/// The sizes in force, as seen from this end.
+/// The sizes in use, from this end's point of view.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sizes {
     /// Maximum octets in a packet sent.
@@ -231,8 +231,8 @@ pub(super) fn is_between<T: Ord + Copy>(answer: Both<T>, proposed: Both<T>, defa
     between(answer.called, proposed.called) && between(answer.calling, proposed.calling)
 }
 
-/// Returns the answer to a proposal: values above this end's maximum are reduced to it, or to the default if
-/// that is more.
+/// Returns the answer to a proposal: a value above this end's maximum is reduced to that maximum, or to the
+/// default if the default is greater.
 pub(super) fn nearer<T: Ord + Copy>(proposed: Both<T>, max: T, default: T) -> Both<T> {
     proposed.map(|proposed| if proposed > max { max.max(default.min(proposed)) } else { proposed })
 }

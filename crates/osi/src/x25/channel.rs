@@ -1,8 +1,8 @@
-//! One logical channel: its states, its two flows of data, and what it may send next.
+//! One logical channel: its states, its two flows of data, and the choice of its next packet.
 //!
-//! Flow      packets are counted since the last reset; P(S) and P(R) are the low bits of the counts. A packet
-//!           of an incomplete unit is acknowledged when it is received, a unit's last packet when the host
-//!           has taken the unit.
+//! Flow      packets are counted from the last reset; P(S) and P(R) are the low bits of the counts. A unit's
+//!           last packet is acknowledged once the host has taken the unit; its earlier packets are
+//!           acknowledged when they are received.
 
 use alloc::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use kiban_base::{Instant, Rope};
 use super::call::{Facilities, Sizes};
 use super::state::{Call, Reset};
 
-/// A unit being sent, without the part already sent.
+/// The unsent part of a unit that is being sent.
 #[derive(Debug)]
 struct Unit {
     rest: Rope,
@@ -41,7 +41,7 @@ pub(super) struct Channel {
     /// The facilities that the call proposed.
     pub(super) asked: Facilities,
     pub(super) fast_select: FastSelect,
-    /// When T21, T22 or T23 expires, depending on the state; the next field is the same for T26.
+    /// When T21, T22 or T23 expires, depending on the state; the next field is the deadline for T26.
     pub(super) due: Instant,
     pub(super) interrupt_due: Instant,
     pub(super) tries: u32,
@@ -56,7 +56,7 @@ pub(super) struct Channel {
     sent: u64,
     acknowledged: u64,
     peer_is_ready: bool,
-    /// The numbers of packets sent with the D bit, whose acknowledgement confirms delivery.
+    /// The numbers of packets sent with the D bit, whose acknowledgements confirm delivery.
     marks: VecDeque<u64>,
     pub(super) interrupt_out: bool,
 
@@ -113,7 +113,7 @@ impl Channel {
         self.call == Call::Transfer && self.reset == Reset::Ready
     }
 
-    /// Resets both flows (§4.4.3): no packet is in transit, and all counts are zero.
+    /// Resets both flows (§4.4.3): no packet is in transit any more, and all counts are zero.
     pub(super) fn flush(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         self.outgoing.clear();
@@ -158,7 +158,7 @@ impl Channel {
         if self.is_ready { self.held.front().copied().unwrap_or(self.received) } else { self.acknowledged_in }
     }
 
-    /// Returns whether [`Channel::next_packet`] has a packet.
+    /// Returns whether [`Channel::next_packet`] would return a packet.
     pub(super) fn has_packet(&self) -> bool {
         self.is_open()
             && (self.may_send() || self.allowed() > self.acknowledged_in || self.is_ready != self.ready_sent)
@@ -208,7 +208,7 @@ impl Channel {
         Some(packet)
     }
 
-    /// Handles the peer's P(R); returns how many units with a delivery request were delivered.
+    /// Handles the peer's P(R); returns the number of units for which it confirms delivery.
     pub(super) fn on_acknowledged(&mut self, p_r: u8, modulo: Modulo) -> Result<usize, u8> {
         let count = u64::from(p_r.wrapping_sub(self.acknowledged as u8) & modulo.mask());
         if count > self.sent - self.acknowledged {
@@ -227,7 +227,8 @@ impl Channel {
         self.peer_is_ready = ready;
     }
 
-    /// Handles a data packet: returns the unit if it is complete, or a diagnostic for a protocol error.
+    /// Handles a data packet. Returns the unit if the packet completes one, or a diagnostic if the packet
+    /// violates the protocol.
     pub(super) fn on_data(
         &mut self,
         p_s: u8,

@@ -6,19 +6,20 @@ use crate::wire::x25::Modulo;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
-/// Maximum number of control packets waiting for the link; above it, the peer's packets are not answered.
+/// Maximum number of control packets waiting for the link; if more are waiting, the peer's packets are not
+/// answered.
 pub const CONTROL_PACKETS_MAX: usize = 4096;
 
-/// Logical channel ranges (X.25 Annex A), as the DTE sees them.
+/// Logical channel ranges (X.25 Annex A), from the DTE's point of view.
 #[derive(Clone, Debug, Default)]
 pub struct Channels {
     /// Permanent virtual circuits.
     pub permanent: Option<RangeInclusive<u16>>,
-    /// One-way incoming: only the DCE calls.
+    /// One-way incoming: only the DCE makes calls.
     pub incoming: Option<RangeInclusive<u16>>,
-    /// Two-way: DTE and DCE call.
+    /// Two-way: the DTE and the DCE make calls.
     pub two_way: Option<RangeInclusive<u16>>,
-    /// One-way outgoing: only the DTE calls.
+    /// One-way outgoing: only the DTE makes calls.
     pub outgoing: Option<RangeInclusive<u16>>,
 }
 
@@ -70,11 +71,11 @@ pub struct Config {
     pub restarts: bool,
     /// The timers.
     pub timers: Timers,
-    /// R22, R23: how many times a reset or a clear is sent.
+    /// R22, R23: maximum number of times that a reset or a clear is sent.
     pub tries_max: u32,
     /// Maximum length of a received unit in bytes.
     pub unit_bytes_max: usize,
-    /// Maximum number of bytes that wait to be sent on a channel.
+    /// Maximum number of bytes waiting to be sent on a channel.
     pub outgoing_bytes_max: usize,
     /// Maximum number of incoming calls that the host has not polled.
     pub calls_max: usize,

@@ -9,19 +9,19 @@ counters! {
         packets_out,
         /// Packets received.
         packets_in,
-        /// Restarts by this end for a protocol error.
+        /// Restarts that this end sent because of a protocol error.
         restarts_for_errors,
-        /// Clears by this end for a protocol error.
+        /// Clears that this end sent because of a protocol error.
         clears_for_errors,
-        /// Resets by this end for a protocol error.
+        /// Resets that this end sent because of a protocol error.
         resets_for_errors,
-        /// Packets discarded because of the state.
+        /// Packets discarded because the state does not allow them.
         discarded,
         /// Packets discarded for which a DCE sends a diagnostic packet.
         diagnostics,
         /// Registration packets received, which have no effect.
         registrations,
-        /// Calls refused because too many are waiting.
+        /// Calls refused because too many were waiting.
         calls_refused,
         /// Timers that expired.
         timeouts,

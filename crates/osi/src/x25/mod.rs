@@ -1,18 +1,19 @@
 //! The packet layer of X.25: many logical channels over one link (X.25 §3 to §7 and Annexes B to E, ISO
 //! 8208).
 //!
-//! Purpose          a unit of any length is sent in packets and delivered complete; payload is cut and joined
+//! Purpose          units of any length are sent in packets and delivered complete. Payload is cut and joined
 //!                  without copying.
-//! Roles            a DTE; of a DCE, what XOT and the other end of a back-to-back line need.
+//! Roles            a complete DTE, and as much of a DCE as is needed for XOT and for the other end of a
+//!                  back-to-back line.
 //! Transmit path    units are cut into packets of the negotiated size, with the M bit set in all but the
-//!                  last. A channel sends while its window is open; channels take turns, control packets go
-//!                  first.
+//!                  last. A channel sends while its window is open; channels take turns, and control packets
+//!                  go first.
 //! Receive path     units are delivered when complete. Their last packet is acknowledged when the host has
 //!                  taken the unit, so that P(R) with D = 1 confirms delivery.
-//! State            [`state`] has the tables of Annex C as data; the answer to a protocol error is the
-//!                  restart, clear, reset or diagnostic that the table's cell specifies.
+//! State            [`state`] contains the tables of Annex C as data. The answer to a protocol error is the
+//!                  restart, clear, reset or diagnostic that the cell specifies.
 //! Timers           T20 to T23 (T10 to T13 at a DCE) and T26. An unconfirmed restart is repeated without
-//!                  limit, a clear or a reset `tries_max` times.
+//!                  limit; a clear or a reset is sent `tries_max` times.
 //! Limits           `unit_bytes_max` for a unit, `outgoing_bytes_max` waiting on each channel, `calls_max`
 //!                  incoming calls that the host has not polled, [`CONTROL_PACKETS_MAX`] control packets that
 //!                  wait for the link.

@@ -1,14 +1,14 @@
-//! X.25 as the network service below transport class 0 (X.223, ISO 8878, as far as class 0 uses it).
+//! X.25 as the network service below transport class 0 (the parts of X.223 and ISO 8878 that class 0 uses).
 //!
-//! Purpose          the primitives of [`crate::network`] for one circuit of a [`super::Layer`] or of
+//! Purpose          provides the primitives of [`crate::network`] for one circuit of a [`super::Layer`] or a
 //!                  [`super::xot::Xot`].
-//! Transmit path    an NSDU is an M-bit sequence. A disconnect becomes a clear, which waits until all data is
-//!                  acknowledged, because a clear destroys data in transit.
+//! Transmit path    an NSDU is sent as an M-bit sequence. A disconnect becomes a clear, which waits until all
+//!                  data is acknowledged, because a clear destroys data in transit.
 //! Receive path     a unit with the Q bit is not for the transport layer and is ignored. A reset ends the
 //!                  connection (X.224 §6.15).
 //! Calls            the user data of a call for the transport layer begins with [`TRANSPORT`] (X.264, ISO
 //!                  11570): length, a UN TPDU, class 0, not shared.
-//! Not implemented  expedited data, receipt confirmation, addresses other than those of the configured call.
+//! Not implemented  expedited data, receipt confirmation, addresses other than those in the configured call.
 
 use super::call::Call;
 use super::primitives::{Indication, Request};
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 /// The first octets of the user data in a call for the transport layer.
 pub const TRANSPORT: [u8; 4] = [3, 1, 1, 0];
 
-/// Returns whether a call is for the transport layer, which is assumed if it has no user data.
+/// Returns whether a call is for the transport layer. A call without user data is assumed to be.
 pub fn is_for_transport(call: &Call) -> bool {
     call.user_data.is_empty() || call.user_data.starts_with(&TRANSPORT[..3])
 }
@@ -54,8 +54,8 @@ impl Network {
         self.is_over
     }
 
-    /// Converts a request of the transport layer to one for the packet layer; [`Network::poll`] returns the
-    /// disconnect.
+    /// Converts a request of the transport layer to one for the packet layer; a disconnect becomes a clear,
+    /// which [`Network::poll`] returns.
     pub fn request(&mut self, request: network::Request) -> Option<Request> {
         let channel = self.channel;
         match request {
@@ -71,7 +71,7 @@ impl Network {
         }
     }
 
-    /// Returns the pending clear once all data of the circuit is acknowledged ([`super::Layer::is_quiet`]).
+    /// Returns the pending clear once all of the circuit's data is acknowledged ([`super::Layer::is_quiet`]).
     pub fn poll(&mut self, is_quiet: bool) -> Option<Request> {
         if !is_quiet || self.is_over {
             return None;
@@ -111,7 +111,7 @@ impl Network {
             return None;
         }
         if let network::Indication::Disconnected { reason, .. } = up {
-            // After a reset the circuit still exists, so clear it.
+            // The circuit still exists after a reset, so clear it.
             match reason {
                 Reason::Protocol => self.ending = Some(Reason::Abnormal),
                 _ => self.is_over = true,
@@ -124,7 +124,7 @@ impl Network {
 /// Connection rejection, permanent condition (ISO 8208).
 const REJECTED_PERMANENTLY: u8 = 245;
 
-/// X.223 §11: derives originator and reason from cause and diagnostic.
+/// X.223 §11: the originator and the reason are derived from the cause and the diagnostic.
 fn disconnected(by_peer: bool, cause: Cause) -> network::Indication {
     let origin = match cause.cause {
         _ if !by_peer => Origin::Provider,

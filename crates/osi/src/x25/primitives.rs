@@ -1,4 +1,4 @@
-//! Requests of the host, indications to it, and indications of the link below.
+//! Requests from the host, indications to the host, and indications from the link below.
 
 use super::call::{Call, Sizes};
 use crate::wire::x25::Cause;
@@ -21,7 +21,7 @@ pub enum Request {
     Accept {
         /// The channel.
         channel: u16,
-        /// Facilities that differ from the proposed ones; user data with fast select.
+        /// The facilities that differ from the proposed ones and, with fast select, user data.
         call: Call,
     },
     /// Refuses an incoming call, or ends a circuit; data not yet sent is lost.
@@ -41,7 +41,7 @@ pub enum Request {
         data: Rope,
         /// The Q bit.
         qualifier: bool,
-        /// Whether its delivery is reported ([`Indication::Delivered`]).
+        /// Whether the unit's delivery is to be reported ([`Indication::Delivered`]).
         delivery: bool,
     },
     /// Sends an interrupt of up to 32 octets, which overtakes data.
@@ -70,7 +70,7 @@ pub enum Request {
 /// Indications of the link below.
 #[derive(Clone, Debug)]
 pub enum Below {
-    /// The link is up. Also sent after a link reset, since packets may have been lost.
+    /// The link is up. This is also indicated after a link reset, since packets may have been lost.
     Up,
     /// The link is down.
     Down,
@@ -83,9 +83,9 @@ pub enum Below {
 pub enum Indication {
     /// Calls can be made.
     Ready,
-    /// The peer has restarted. Each existing circuit has got a separate indication.
+    /// The peer has restarted. A separate indication was queued for each existing circuit.
     Restarted(Cause),
-    /// The link is down. Each existing circuit has got a separate indication.
+    /// The link is down. A separate indication was queued for each existing circuit.
     Down,
     /// An incoming call.
     Incoming {
@@ -107,7 +107,7 @@ pub enum Indication {
     Cleared {
         /// The channel.
         channel: u16,
-        /// Whether the peer cleared it; otherwise this end did, for example after a protocol error.
+        /// True if the peer cleared the call; false if this end did, for example after a protocol error.
         by_peer: bool,
         /// The cause and diagnostic.
         cause: Cause,
@@ -127,7 +127,7 @@ pub enum Indication {
         data: Rope,
         /// The Q bit.
         qualifier: bool,
-        /// The D bit: taking this indication confirms delivery to the sender.
+        /// The D bit: if it is set, polling this indication confirms delivery to the sender.
         delivery: bool,
     },
     /// The oldest unit with a delivery request was delivered.
@@ -135,7 +135,8 @@ pub enum Indication {
         /// The channel.
         channel: u16,
     },
-    /// An interrupt, which has overtaken data. It is confirmed when the host polls this indication.
+    /// An interrupt, which may have overtaken data. When the host polls this indication, the interrupt is
+    /// confirmed.
     Interrupt {
         /// The channel.
         channel: u16,
@@ -152,7 +153,7 @@ pub enum Indication {
     Reset {
         /// The channel.
         channel: u16,
-        /// Whether the peer reset it; otherwise this end did, for example after a protocol error.
+        /// True if the peer reset the circuit; false if this end did, for example after a protocol error.
         by_peer: bool,
         /// The cause and diagnostic.
         cause: Cause,
@@ -175,8 +176,8 @@ pub enum Misuse {
     Channel,
     /// The channel's queue has no room.
     Full,
-    /// User data longer than the packet may carry.
+    /// The user data is longer than the packet may carry.
     TooLong,
-    /// Facilities that cannot be requested, or that are not a valid answer.
+    /// The facilities cannot be requested, or are not a valid answer.
     Facilities,
 }

@@ -31,9 +31,9 @@ pub enum Call {
     Transfer,
     /// p5: call collision.
     Collision,
-    /// This end has cleared: p6 at a DTE, p7 at a DCE.
+    /// This end has sent a clear: p6 at a DTE, p7 at a DCE.
     OwnClear,
-    /// The peer has cleared: p7 at a DTE, p6 at a DCE.
+    /// The peer has sent a clear: p7 at a DTE, p6 at a DCE.
     PeerClear,
 }
 
@@ -42,9 +42,9 @@ pub enum Call {
 pub enum Reset {
     /// d1: flow control ready.
     Ready,
-    /// This end has reset: d2 at a DTE, d3 at a DCE.
+    /// This end has sent a reset: d2 at a DTE, d3 at a DCE.
     Own,
-    /// The peer has reset: d3 at a DTE, d2 at a DCE.
+    /// The peer has sent a reset: d3 at a DTE, d2 at a DCE.
     Peer,
 }
 
@@ -109,8 +109,8 @@ pub enum Verdict<S> {
     Normal(S),
     /// The packet is discarded.
     Discard,
-    /// The packet is discarded. The answer carries this diagnostic; it is a restart, a clear or a reset,
-    /// depending on the table.
+    /// The packet is discarded. The answer is a restart, a clear or a reset, depending on the table, and
+    /// carries this diagnostic.
     Error(u8),
     /// The packet is discarded, and a DCE sends a diagnostic packet.
     Diagnostic(u8),
@@ -121,7 +121,7 @@ pub enum Verdict<S> {
 /// Events of the restart table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RestartEvent {
-    /// Restart request or indication on channel 0.
+    /// A restart request or indication on channel 0.
     Restart,
     /// Restart confirmation.
     Confirmation,
@@ -157,7 +157,7 @@ pub fn restart(role: Role, state: Restart, event: RestartEvent) -> Verdict<Resta
     }
 }
 
-/// Events of the tables for one channel.
+/// The events in the tables for one channel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// Call request, incoming call.
@@ -211,7 +211,7 @@ impl Event {
     }
 }
 
-/// Looks up Table C-3, for a virtual call. An error is answered by a clear.
+/// Looks up Table C-3, for virtual calls. An error is answered with a clear.
 pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
     if state == Call::OwnClear {
         return match event {
@@ -239,7 +239,7 @@ pub fn call(role: Role, state: Call, event: Event) -> Verdict<Call> {
     }
 }
 
-/// Looks up Table C-4, for data transfer and permanent virtual circuits. An error is answered by a reset.
+/// Looks up Table C-4, for data transfer and permanent virtual circuits. An error is answered with a reset.
 pub fn reset(role: Role, state: Reset, event: Event) -> Verdict<Reset> {
     if state == Reset::Own {
         return match event {
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    // Rows as in the standard: the event's name, then one cell for each state from 1 to n.
+    // Rows are as in the standard: the event's name, then one cell for each state from 1 to n.
     fn walk(table: &str, rows: usize, mut cell: impl FnMut(&str, u8) -> String) {
         let lines = table.lines().filter(|line| !line.trim().is_empty());
         assert_eq!(lines.clone().count(), rows);

@@ -24,7 +24,7 @@ fn config(role: Role) -> Config {
     Config { channels, ..Config::new(role) }
 }
 
-/// Returns a layer whose link is up and which has restarted.
+/// Returns a layer whose link is up and whose restart is complete.
 fn ready(role: Role) -> Layer {
     let mut layer = Layer::new(config(role));
     layer.arrive(Below::Up, T0);
@@ -46,7 +46,8 @@ fn indications(layer: &mut Layer) -> Vec<Indication> {
     core::iter::from_fn(|| layer.poll_up()).collect()
 }
 
-/// Returns a DTE with a call on channel 5: window 2, packets of at most 16 octets sent and 32 received.
+/// Returns a DTE with a call on channel 5. Its window is 2; it sends packets of at most 16 octets, and
+/// receives packets of at most 32.
 fn connected() -> Layer {
     let mut layer = ready(Role::Dte);
     receive(&mut layer, &[0x10, 5, 0x0b, 0, 6, 0x42, 4, 5, 0x43, 2, 2]);
@@ -64,7 +65,7 @@ fn ours(diagnostic: u8) -> Cause {
     Cause { cause: 0, diagnostic: Some(diagnostic) }
 }
 
-/// Exchanges packets between two layers until neither has more to send.
+/// Exchanges packets between two layers until neither has any more to send.
 fn run(one: &mut Layer, two: &mut Layer) {
     loop {
         let mut moved = false;
@@ -129,7 +130,7 @@ fn two_ends_restart_call_send_and_clear() {
     let taken = Indication::Data { channel: 10, data: unit.into(), qualifier: true, delivery: true };
     assert_eq!(indications(&mut dce), [taken]);
     run(&mut dte, &mut dce);
-    // D bit: delivery is confirmed after the host has taken the packet, not before.
+    // With the D bit, delivery is confirmed after the host has taken the packet, not before.
     assert_eq!(indications(&mut dte), [Indication::Delivered { channel: 10 }]);
 
     dce.request(Request::Clear { channel: 10, cause: ours(241), user_data: b"bye".to_vec() }, T0)
@@ -157,7 +158,7 @@ fn a_unit_is_segmented_without_copying_and_waits_for_the_window() {
     assert_eq!(packets.remove(1).into_bytes().as_ptr(), page[16..].as_ptr());
     receive(&mut layer, &[0x10, 5, 0x41]);
     assert_eq!(sent(&mut layer).len(), 2);
-    // RNR stops the data packets, RR lets them continue.
+    // RNR stops the data packets; RR lets them continue.
     receive(&mut layer, &[0x10, 5, 0x85]);
     assert_eq!(sent(&mut layer).len(), 0);
     receive(&mut layer, &[0x10, 5, 0x81]);
@@ -294,7 +295,7 @@ fn an_invalid_call_packet_clears_the_call() {
         receive(&mut layer, &[0x10, packet[1], 0x17]);
         assert_eq!((indications(&mut layer), layer.free_channel()), (vec![], Some(10)));
     }
-    // Answers that do not match the request. This end is a DCE, which sends a non-zero clearing cause.
+    // These answers do not match the request. This end is a DCE, which sends a non-zero clearing cause.
     let rows: [(FastSelect, &[u8], u8); 4] = [
         (FastSelect::No, &[0, 0, 1], 39),
         (FastSelect::Restricted, &[0, 0], 42),
@@ -373,7 +374,7 @@ fn a_dce_sends_a_diagnostic_for_unassignable_packets() {
         let mut layer = ready(Role::Dce);
         receive(&mut layer, packet);
         assert_eq!(sent(&mut layer), [[&[0x10, 0, 0xf1][..], explained].concat()]);
-        // A DTE accepts the causes that a DCE sends, but sends only cause 0 itself.
+        // A DTE accepts any cause that a DCE sends, but sends only cause 0 itself.
         let mut layer = ready(Role::Dte);
         receive(&mut layer, packet);
         assert_eq!(sent(&mut layer).len(), 0);
@@ -452,7 +453,7 @@ fn limits_are_enforced() {
     receive(&mut layer, &[&[0x10, 5, 0x10][..], &[0; 60]].concat());
     receive(&mut layer, &[&[0x10, 5, 0x12][..], &[0; 60]].concat());
     assert_eq!(sent(&mut layer).last(), Some(&vec![0x10, 5, 0x1b, 0, 163]));
-    // The host polls no indications, and the link takes no packets.
+    // The host does not poll indications, and the link does not take packets.
     for _ in 0..10_000 {
         for packet in [
             &[0x10, 5, 0x00, 1][..],

@@ -2,11 +2,13 @@
 //!
 //! Purpose          joins a TCP connection to a packet layer with one channel, without copying.
 //! Transmit path    prepends a header of four bytes to every packet.
-//! Receive path     the stream is cut into packets. Their channel number has no meaning (§5) and is replaced
-//!                  by [`CHANNEL`]; restarts, diagnostics, registration and REJ are discarded (§6.4).
+//! Receive path     the stream is cut into packets. Their channel numbers have no meaning (§5) and are
+//!                  replaced by [`CHANNEL`]; restarts, diagnostics, registration and REJ are discarded
+//!                  (§6.4).
 //! Numbering        the called end adopts the modulo of the call. Every call states its window and packet
-//!                  sizes (§6.1). P(R) is end-to-end: it acknowledges what the host has taken.
-//! PVC              the initiator sends the names of both interfaces and its sizes, which must match the
+//!                  sizes (§6.1). P(R) has end-to-end significance: it acknowledges the data that the host
+//!                  has taken.
+//! PVC              the initiator sends the names of both interfaces and its own sizes; all must match the
 //!                  responder's configuration ([`Pvc`]); then both ends reset the circuit (§6.5).
 //! Limits           one incomplete packet of up to `xot::PACKET_BYTES_MAX`. A different version, or an
 //!                  impossible length, ends the connection: [`Xot::is_broken`].
@@ -33,7 +35,7 @@ const SET_UP_BYTES_MAX: usize = 15 + 2 * 255;
 counters! {
     /// Counters of an XOT connection.
     pub struct Counters {
-        /// Packets discarded because XOT does not carry their type at this point.
+        /// Packets discarded because XOT does not allow their type at this point.
         discarded,
         /// Packets with a modulo other than the call's.
         wrong_modulo,
@@ -72,7 +74,7 @@ impl Pvc {
         bytes
     }
 
-    /// Compares the initiator's request with this circuit.
+    /// Compares the initiator's request with this circuit's configuration.
     fn compare(&self, asked: &PvcSetUp<'_>) -> PvcStatus {
         let is_same = |name: &[u8], own: &[u8]| name.eq_ignore_ascii_case(own);
         if asked.status != PvcStatus::OK {
@@ -99,7 +101,7 @@ impl Pvc {
 /// The status of a permanent circuit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum PvcState {
-    /// There is none: the connection is for calls.
+    /// There is no permanent circuit; the connection is for calls.
     None,
     /// This end has requested the circuit.
     Asked(Pvc),
@@ -116,7 +118,7 @@ enum PvcState {
 pub struct Xot {
     config: Config,
     layer: Layer,
-    /// Whether the modulo is known; the called end learns it from the incoming call.
+    /// Whether the modulo is known. The called end takes it from the incoming call.
     is_settled: bool,
     stream: Rope,
     pvc: PvcState,
@@ -252,7 +254,7 @@ impl Xot {
         Some(packet)
     }
 
-    /// Returns when [`Xot::settle`] is due.
+    /// Returns when [`Xot::settle`] must be called.
     pub fn deadline(&self) -> Instant {
         self.layer.deadline()
     }

@@ -1,4 +1,4 @@
-//! Sample FPDUs: one of every kind, and every parameter in at least one of them.
+//! Sample FPDUs: one of every kind. Each parameter occurs in at least one of them.
 
 use kiban_osi::wire::ber::{Any, Encoding, External, GeneralizedTime, Null, Oid, SetOf};
 use kiban_osi::wire::ftam::*;
@@ -440,8 +440,8 @@ fn bulk() -> Vec<Pdu> {
     all
 }
 
-/// Returns FPDUs that follow the first edition where the amendments made fields mandatory, and FPDUs with
-/// fields of the amendments on which other decoders disagree.
+/// Returns FPDUs that omit fields which only the amendments make mandatory, and FPDUs with fields from the
+/// amendments on which other decoders disagree.
 fn of_either_edition() -> Vec<Pdu> {
     vec![
         Pdu::CancelRequest(Cancel::new(ActionResult::SUCCESS, None).into()),

@@ -1,5 +1,5 @@
-//! Tests of the FTAM machine: its state table, and two machines joined by queues that stand in for the
-//! services below.
+//! Tests of the FTAM machine: its state table, and two machines joined by queues that stand in for the lower
+//! layers.
 
 mod pair;
 mod random;

@@ -1,4 +1,4 @@
-//! Two FTAM machines, joined by two queues that stand in for the services below. The queues handle
+//! Two FTAM machines, joined by two queues that stand in for the lower layers. The queues handle
 //! resynchronisation and tokens as the session layer does.
 
 use kiban_base::Rope;
@@ -12,9 +12,9 @@ use std::collections::VecDeque;
 /// Side 0 is the initiator, side 1 the responder.
 pub(crate) struct Pair {
     pub(crate) machines: [Machine; 2],
-    /// Messages that each side has sent and that are not yet delivered.
+    /// The messages from each side that are not yet delivered.
     pub(crate) under_way: [VecDeque<Message>; 2],
-    /// Resynchronisations that each side has requested and that wait for the peer's response.
+    /// The resynchronisation that each side has requested, while it waits for the peer's response.
     asked: [Option<Resynchronise>; 2],
     serials: [u32; 2],
     /// Whether each side believes that it holds the token.
@@ -89,7 +89,7 @@ impl Pair {
         })))
     }
 
-    /// Makes a request, which must be allowed.
+    /// Makes a request. The machine must accept it.
     pub(crate) fn send_pdu(&mut self, side: usize, pdu: Pdu) {
         let kind = pdu.kind();
         let state = self.machines[side].state();
@@ -113,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Collects the requests of the machines to the services below.
+    /// Collects the machines' requests to the lower layers.
     pub(crate) fn collect(&mut self) {
         for side in 0..2 {
             while let Some(request) = self.machines[side].poll_down() {
@@ -127,7 +127,7 @@ impl Pair {
         Message::Plain(match request {
             Down::Associate(associate) => Up::Associate(associate),
             Down::AssociateResponse(response) => {
-                // ACSE's own context must be among the accepted ones.
+                // ACSE's own context must be among the accepted contexts.
                 let AssociateResponse { contexts, .. } = &response;
                 assert!(contexts.contains(&1));
                 Up::AssociateConfirm(response)
@@ -182,8 +182,8 @@ impl Pair {
         match message {
             Message::Plain(up @ (Up::Abort(_) | Up::ProviderAbort)) => self.machines[peer].arrive(up),
             Message::Resynchronise(how, serial, up) => {
-                // X.225: abandon wins over restart, and a lower serial number over a higher one; if they are
-                // equal, the connection's initiator wins.
+                // X.225: abandon prevails over restart, and a lower serial number over a higher one. If they
+                // are equal, the connection's initiator prevails.
                 let rank = |how, side| match how {
                     Resynchronise::Abandon => (0, 0, side),
                     Resynchronise::Restart { serial, .. } => (1, serial, side),

@@ -1,4 +1,4 @@
-//! Tests with random requests at both sides, over services that deliver after random delays.
+//! Tests in which both sides make random requests, and messages are delivered after random delays.
 
 use crate::pair::*;
 use crate::table::mirror;
@@ -9,7 +9,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use std::cell::RefCell;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Makes a user's next request. Most requests are not allowed in the current state and change nothing.
+/// Makes a user's next request. Most such requests are not allowed in the current state, and change nothing.
 fn attempt(machine: &mut Machine, number: u8) {
     let (checkpoint, is_first) = (i64::from(number / 16 % 4), (number / 16).is_multiple_of(2));
     let request = match number % 16 {
@@ -68,7 +68,8 @@ fn answer_pending(machine: &mut Machine, pending: &mut VecDeque<Pdu>, succeeds: 
             .request(Request::Pdu(answer(request, succeeds).expect("every request has a response")))
         {
             Ok(()) => pending.pop_front(),
-            // A checkpoint must be answered first, or this side has cancelled the transfer in the meantime.
+            // Either a checkpoint must be answered first, or this side has cancelled the transfer in the
+            // meantime.
             Err(_) => {
                 secure(machine);
                 match machine
@@ -112,7 +113,7 @@ fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
         Ok(())
     });
     ran.unwrap_or_else(|error| panic!("{error}"));
-    // The random programs open, transfer and close; other tests cover the remaining states.
+    // The random requests only open, transfer and close; other tests cover the remaining states.
     use State::{
         ChangeAttributesPending, Closed, CreatePending, DeletePending, ErasePending, InitializePending,
         LocatePending, ReadAttributesPending, RecoverPending, TerminatePending,
@@ -150,7 +151,7 @@ fn seen_in(
         let side = usize::from(number % 2);
         match act {
             0 | 1 => attempt(&mut pair.machines[side], number / 2),
-            // Both sides make a request; the requests cross.
+            // Both sides make a request, and the requests cross.
             6 if number < 24 => pair.machines.iter_mut().for_each(|machine| attempt(machine, 11)),
             2 => answer_pending(&mut pair.machines[side], &mut pending[side], number % 8 > 1),
             _ => {

@@ -1,4 +1,4 @@
-//! Tests of recovery: the association of a transfer is lost at an arbitrary point, and the transfer is
+//! Tests of recovery: the association is lost at an arbitrary point of a transfer, and the transfer is
 //! resumed.
 
 use crate::pair::*;
@@ -17,7 +17,7 @@ struct Job {
 const UNITS: FunctionalUnits =
     FunctionalUnits(FunctionalUnits::RECOVERY.0 | FunctionalUnits::RESTART_DATA_TRANSFER.0);
 
-/// The state of both users: the sender's position, and the elements that the receiver has got.
+/// The state of both users: the sender's position, and the elements that the receiver has received.
 struct Ends {
     sent: u32,
     is_ended: bool,
@@ -31,7 +31,7 @@ impl Job {
         usize::from(!self.is_write)
     }
 
-    /// Lets both sides do everything that they can do now. The initiator may restart once, from the
+    /// Lets both sides do everything that they can do at the moment. The initiator may restart once, from the
     /// acknowledged checkpoint or from a later one.
     fn step(&self, pair: &mut Pair, ends: &mut Ends, restart: &mut Option<(usize, i64)>) {
         let (sender, receiver) = (self.sender(), 1 - self.sender());

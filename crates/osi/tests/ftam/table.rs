@@ -3,8 +3,8 @@
 use kiban_osi::ftam::{Item, Role, State, Verdict, verdict};
 use kiban_osi::wire::ftam::Kind;
 
-/// Who sends the item: the initiator, the responder, or either side. With `Own` the state is that of the
-/// sender, with `Peer` that of the other side.
+/// The sender of the item: the initiator, the responder, or either side. With `Own`, the state is the
+/// sender's; with `Peer`, it is the other side's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Who {
     I,
@@ -30,7 +30,7 @@ fn sends(word: &str) -> Item {
     }
 }
 
-/// Columns: the state, who sends, the item, and the next state.
+/// Columns: the state, the sender, the item, and the next state.
 const CELLS: &[(&str, Who, &str, &str)] = &[
     ("Closed", I, "F-INITIALIZE request", "InitializePending"),
     ("InitializePending", R, "F-INITIALIZE response+", "Initialized"),
@@ -99,7 +99,7 @@ const CELLS: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartIndicated", Own, "F-RESTART response", "Writing"),
 ];
 
-/// Cells that exist only with resynchronisation, and cells of F-CANCEL that differ with it.
+/// Cells that exist only with resynchronisation, and cells of F-CANCEL that are different in that case.
 const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("CancelRequested", Peer, "F-CANCEL request", "CancelIndicated"),
     ("ReadRestartRequested", Peer, "F-CANCEL request", "CancelIndicated"),
@@ -116,13 +116,13 @@ const CELLS_WITH: &[(&str, Who, &str, &str)] = &[
     ("WriteRestartRequested", Peer, "F-RESTART request", "WriteRestartIndicated"),
 ];
 
-/// Cells that exist only without resynchronisation, where F-CANCEL is sent by P-DATA.
+/// Cells that exist only without resynchronisation, where F-CANCEL is sent in a P-DATA.
 const CELLS_WITHOUT: &[(&str, Who, &str, &str)] =
     &[("CancelRequested", Peer, "F-CANCEL request", "CancelCollision")];
 
-/// Returns the next state for requests that come after the request to end a transfer. The initiator, which
-/// sent that request, cannot take it back; the responder, until it answers, can cancel, and can restart a
-/// write.
+/// Returns the next state for requests made after the request to end a transfer. The initiator, which made
+/// that request, cannot take it back. Until the responder answers, it can cancel the transfer, and can
+/// restart a write.
 fn late(role: Role, own: bool, resynchronise: bool, state: &str, word: &str) -> Option<&'static str> {
     let by_responder = (role == Role::Responder) == own;
     let pending = matches!(state, "ReadTransferEndPending" | "WriteTransferEndPending");
@@ -226,7 +226,7 @@ fn every_pdu_that_one_end_may_send_the_other_accepts() {
     }
 }
 
-/// Returns the state that the other side has when no message is in transit.
+/// Returns the state in which the other side is when no message is in transit.
 pub(crate) fn mirror(state: State) -> State {
     match state {
         State::CancelRequested => State::CancelIndicated,

@@ -1,4 +1,4 @@
-//! Tests of two connected FTAM machines: regimes, groups, transfers, and reactions to a peer that violates
+//! Tests of two connected FTAM machines: regimes, groups, transfers, and the reaction to a peer that violates
 //! the protocol.
 
 use crate::pair::*;
@@ -84,7 +84,7 @@ fn a_group_whose_selection_fails_leaves_no_file_selected() {
     assert_eq!(indications.len(), 4);
     assert_eq!(states(&pair), [State::Initialized; 2]);
     assert_eq!(pair.machines[0].docket(), None);
-    // An F-OPEN response that succeeds although the selection failed is an error of the responder.
+    // An F-OPEN response that succeeds although the selection failed is an error by the responder.
     open_group().into_iter().for_each(|pdu| pair.send_pdu(0, pdu));
     let indications = pair.indications(1);
     let answers = indications.iter().map(|indication| match indication {
@@ -224,7 +224,8 @@ fn either_end_cancels_in_every_state_of_a_transfer() {
                 assert_eq!(kinds(&pair.indications(by)), [Kind::CancelResponse]);
                 assert_eq!(states(&pair), [State::DataTransferIdle; 2]);
                 assert_eq!(pair.machines[0].docket().unwrap().transfer, None);
-                // The next transfer numbers its checkpoints from 1 again, and the responder may send.
+                // In the next transfer, checkpoints are again numbered from 1, and the responder is the
+                // sender.
                 pair.send_pdu(0, read());
                 pair.indications(1);
                 if more == RECOVERABLE {
@@ -303,8 +304,7 @@ fn a_restart_acknowledges_the_checkpoint_it_returns_to() {
         pair.collect();
         let answers = Request::CheckResponse { checkpoint: 1 };
         if is_answered {
-            // The answer crosses with the restart, so the end that restarts gets no confirm for the
-            // checkpoint.
+            // The answer crosses with the restart, so the restarting end gets no confirm for the checkpoint.
             pair.machines[1].request(answers).unwrap();
             pair.indications(1);
         } else {

@@ -1,4 +1,4 @@
-//! Tests with captures of another implementation over XOT: this crate replaces either end.
+//! Tests that replay captures of another implementation over XOT, with this crate in place of either end.
 
 use kiban_base::{Instant, Rope};
 use kiban_capture as capture;
@@ -37,8 +37,8 @@ fn kind(packet: &[u8]) -> Kind {
     Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet").0.kind
 }
 
-/// Returns the part of a packet that does not depend on when the receiver acknowledges: of a data packet the
-/// user data with M, Q and D, of other packets everything.
+/// Returns the part of a packet that does not depend on when the receiver acknowledges: for a data packet,
+/// the user data with the M, Q and D bits; for any other packet, everything.
 fn essence(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, used) = Header::read(&packet[xot::HEADER_BYTES..]).expect("a packet");
     let rest = &packet[xot::HEADER_BYTES + used..];

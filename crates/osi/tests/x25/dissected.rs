@@ -1,10 +1,10 @@
 //! Tests that Wireshark decodes the LAPB, X.25 and XOT that this crate sends: every frame, none of them
 //! malformed.
 //!
-//! Limits    those of tshark 4.0. It has no link type for LAPB alone, so frames are captured as user type
-//!           147. It guesses from the addresses which frames are commands. It does not decode LAPB with
-//!           modulo 128 (X.25's modulo 128 is covered over XOT). It reports a call accepted packet that ends
-//!           early, and an interrupt of one octet, as malformed.
+//! Limits    the limits are those of tshark 4.0. It has no link type for LAPB alone, so frames are captured
+//!           as user type 147. It guesses from the addresses which frames are commands. It does not decode
+//!           LAPB with modulo 128 (X.25's modulo 128 is covered over XOT). It reports a call accepted packet
+//!           that ends early, and an interrupt of one octet, as malformed.
 
 use crate::station::{Quality, World};
 use kiban_base::Instant;
@@ -75,11 +75,11 @@ fn call() -> Call {
     Call { addresses, facilities, user_data: vec![3, 1, 1, 0] }
 }
 
-/// Returns requests for a circuit of any kind, each with the index of the end that makes it.
+/// Returns requests that suit any kind of circuit, each with the index of the end that makes it.
 fn requests(channel: u16) -> [(usize, Request); 7] {
     let data = |bytes: usize, qualifier, delivery| Request::Data {
         channel,
-        // Octets that Wireshark does not take for any upper protocol.
+        // Octets that Wireshark does not recognise as any higher-layer protocol.
         data: vec![0x55; bytes].into(),
         qualifier,
         delivery,

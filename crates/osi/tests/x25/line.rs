@@ -98,7 +98,7 @@ fn megabytes_cross_a_lossy_line() {
     }
 }
 
-/// Measures which share of the line's rate is user data. A frame with 2048 octets of user data takes 2056
+/// Measures what share of the line rate carries user data. A frame with 2048 octets of user data takes 2056
 /// octets on the line, so the maximum is 99.6 %.
 #[test]
 fn packets_of_2048_in_a_window_of_7_fill_a_line_of_two_megabits() {

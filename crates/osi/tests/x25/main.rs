@@ -1,5 +1,5 @@
-//! Tests of X.25 over LAPB and over TCP (XOT), against captures of a recorded peer, and with Wireshark as an
-//! independent decoder.
+//! Tests of X.25 over LAPB and over TCP (XOT): against captures of another implementation, and with Wireshark
+//! as an independent decoder.
 
 mod captures;
 mod dissected;

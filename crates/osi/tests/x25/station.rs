@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) struct Quality {
     pub(crate) bits_per_second: u64,
     pub(crate) delay: Duration,
-    /// Frames lost per thousand. The same number per thousand are duplicated.
+    /// Number of frames lost per thousand. As many are duplicated.
     pub(crate) impairment: u64,
 }
 
@@ -75,7 +75,7 @@ impl World {
                 station.layer.arrive(below, now);
             }
             loop {
-                // At most one packet waits, so that its P(R) is as recent as possible.
+                // At most one packet waits, so that its P(R) is current.
                 while station.link.room() > 0
                     && station.link.unsent() == 0
                     && let Some(packet) = station.layer.poll_down()

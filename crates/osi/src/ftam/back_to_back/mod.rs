@@ -133,7 +133,7 @@ impl Pair {
         pair
     }
 
-    /// Converts a request to the indication that the services below deliver at the other side.
+    /// Converts a request to the indication that the lower layers deliver at the other side.
     fn carry(&mut self, request: Down) -> Option<Up> {
         Some(match request {
             Down::Associate(associate) => Up::Associate(associate),

@@ -31,7 +31,7 @@ pub struct Path(String);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {
-    /// There is no string at all.
+    /// The filename contains no strings.
     Missing,
     /// A component is empty.
     Empty,

@@ -11,9 +11,8 @@
 //!            The failure of a job that was cut short contains the docket's key; [`Initiator::recover`]
 //!            resumes the job over another association.
 //! Limits     one job at a time; see [`Config`].
-//! Not implemented  file access (LOCATE, ERASE); the initiator never requests locks, so the responder's
-//!                  defaults
-//!            apply.
+//! Not implemented  file access (LOCATE, ERASE). The initiator never requests locks, so the responder's
+//!                  defaults apply.
 
 mod bulk;
 mod config;

@@ -74,6 +74,6 @@ pub(in crate::session) enum Event {
     Aa,
     AbNr,
     AbR,
-    /// An SPDU of a functional unit that is not supported, or a malformed SPDU.
+    /// An SPDU that belongs to an unsupported functional unit, or is malformed.
     Other,
 }

@@ -32,8 +32,8 @@ const REUSE_KEPT: &str = "!p02: SxABind TDISreq 01; p02: SxABind AA 01C";
 const ABORT: &str = "!p02: AB-nr [4] 16; p02: AB-r [4] 01A";
 
 /// A row of a table: its name, its event, the kind of resynchronisation if the event has one, and the cells
-/// that are not empty. Left out are PREPARE SPDUs, which are only sent with transport expedited data, and
-/// action \[6\], which handles the queue that PREPARE SPDUs fill.
+/// that are not empty. PREPARE SPDUs are left out, because they are only sent with transport expedited data;
+/// so is action \[6\], which handles the queue that PREPARE SPDUs fill.
 type Row = (&'static str, Event, Option<Resynchronisation>, &'static [(&'static str, &'static str)]);
 
 const A: Option<Resynchronisation> = Some(Resynchronisation::Abandon);
@@ -90,8 +90,8 @@ const TABLE: &[Row] = &[
         ("05A", "p53&p185: 05A; p53&!p185: SPTind 05A"), ("16", "16"), ("713", "p53: SPTind 713")]),
     ("SGTreq", E::SGtReq, None, &[("713", "p54: GT [11] 713")]),
     ("SPTreq", E::SPtReq, None, &[("09", "p53: PT 09"), ("713", "p53: PT 713")]),
-    // Tables A.9 to A.14: EX, MAP, MAA, AS, ED, ER, GTC and others, whose predicates need functional units
-    // that are not selected.
+    // Tables A.9 to A.14 without the rows for EX, MAP, MAA, AS, ED, ER, GTC and others, whose predicates need
+    // functional units that are not selected.
     ("others", E::Other, None, &[("01C", "TDISreq 01"), ("01D", "TDISreq 01"), ("16", "16")]),
     // Table A.15
     ("DN", E::Dn, None, &[("01C", "TDISreq 01"), ("01D", "TDISreq 01"), ("03", "!p66: SRELcnf+ TDISreq 01; p66: SRELcnf+ 01C"),
@@ -119,8 +119,8 @@ const TABLE: &[Row] = &[
     ("TIM", E::Tim, None, &[("16", "TDISreq 01")]),
 ];
 
-/// Evaluates a predicate of Table A.7, with the functional units that are never selected and the local
-/// choices.
+/// Evaluates a predicate of Table A.7, given the functional units that are never selected and this
+/// implementation's choices.
 fn predicate(name: &str, event: Event, v: &Variables, given: &Given) -> bool {
     let sy = v.units.has(Units::MINOR_SYNCHRONISE);
     let resyn = v.units.has(Units::RESYNCHRONISE);
@@ -268,7 +268,7 @@ fn variables() -> impl Strategy<Value = Variables> {
                 vr,
                 vsc,
                 vcoll,
-                // Vdnr is set only after a release collision, at the end that did not request the transport
+                // Vdnr is set only after a release collision, at the end that did not initiate the transport
                 // connection.
                 vdnr: vdnr && vcoll && !initiator,
                 vrsp,

@@ -1,4 +1,4 @@
-//! The variables and parameters that the predicates use.
+//! The variables and parameters on which the predicates depend.
 
 use crate::session::{Resynchronisation, Tokens, Units};
 
@@ -9,7 +9,8 @@ pub(in crate::session) struct Variables {
     pub(in crate::session) units: Units,
     /// OWNED(mi): this end holds the synchronise-minor token.
     pub(in crate::session) owns_minor: bool,
-    /// Not Vtca: this end initiated the transport connection, and so the session connection.
+    /// The negation of Vtca: this end initiated the transport connection, and therefore the session
+    /// connection.
     pub(in crate::session) initiator: bool,
     /// V(A): the lowest serial number whose confirmation is expected.
     pub(in crate::session) va: u32,
@@ -40,7 +41,7 @@ pub(in crate::session) struct Given {
     pub(in crate::session) kind: Resynchronisation,
     /// Tokens given or requested.
     pub(in crate::session) tokens: Tokens,
-    /// p204: there is more than 10240 octets of user data.
+    /// p204: there are more than 10240 octets of user data.
     pub(in crate::session) overflow: bool,
     /// p76: the CONNECT is not acceptable.
     pub(in crate::session) unacceptable: bool,
@@ -76,12 +77,12 @@ impl Variables {
         tokens.is_empty() || tokens == Tokens::MINOR && self.has_minor()
     }
 
-    /// p63: ALL(I, tk-dom), this end holds every token that is available.
+    /// p63: ALL(I, tk-dom). This end holds every token that is available.
     pub(in crate::session) fn may_release(&self) -> bool {
         !self.has_minor() || self.owns_minor
     }
 
-    /// p68: ALL(A, tk-dom), the peer holds every token that is available.
+    /// p68: ALL(A, tk-dom). The peer holds every token that is available.
     pub(in crate::session) fn peer_may_release(&self) -> bool {
         !self.has_minor() || !self.owns_minor
     }
@@ -91,7 +92,7 @@ impl Variables {
         self.vm > serial && serial >= self.va
     }
 
-    /// p25: restart and set need synchronisation points.
+    /// p25: restart and set are possible only if there are synchronisation points.
     pub(in crate::session) fn may_name_points(&self) -> bool {
         self.has(Units::RESYNCHRONISE) && self.has_minor()
     }

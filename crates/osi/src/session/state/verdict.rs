@@ -81,8 +81,8 @@ pub(in crate::session) enum Action {
 pub(in crate::session) enum Verdict {
     /// The actions to take, and the next state.
     Go(&'static [Action], State),
-    /// An empty cell, or no predicate holds: wrong use by the local user, or a protocol error of the peer
-    /// (§A.4.1).
+    /// The cell is empty, or no predicate holds: the local user made an invalid request, or the peer violated
+    /// the protocol (§A.4.1).
     Invalid,
 }
 
@@ -214,7 +214,7 @@ pub(in crate::session) fn verdict(state: State, event: Event, v: &Variables, giv
         (Event::TDisInd, _) => Go(&[SPabInd], Sta01),
         (Event::Tim, Sta16) => Go(&[TDisReq], Sta01),
 
-        // Columns in which nearly all SPDUs have the same cell.
+        // The columns in which nearly all SPDUs have the same cell.
         (_, Sta01C | Sta01D)
             if is_spdu(event)
                 && !(state == Sta01D

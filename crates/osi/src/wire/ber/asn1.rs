@@ -1,8 +1,8 @@
-//! The `asn1!` notation: a type declared as in a standard becomes a Rust type that can be decoded and
+//! The `asn1!` notation: a type that is declared as in a standard becomes a Rust type that can be decoded and
 //! encoded.
 //!
 //! Each definition becomes a public type with its doc comment and an implementation of [`Asn1`](super::Asn1).
-//! All but CHOICE also implement [`Tagged`](super::Tagged).
+//! All types except CHOICE also implement [`Tagged`](super::Tagged).
 //!
 //! ```text
 //! Name ::= [tag] IMPLICIT SEQUENCE { field Type, … }         struct with public fields; SET likewise
@@ -15,11 +15,11 @@
 //! ```
 //!
 //! Tags      `[1]`, `[APPLICATION 1]`, `[PRIVATE 1]`, `[UNIVERSAL 1]`, always with IMPLICIT or EXPLICIT. A
-//!           definition may have no tag, and a CHOICE never has one. A field or an alternative needs none if
-//!           its type has a tag.
+//!           definition may have no tag, and a CHOICE never has one. A field or an alternative needs no tag
+//!           if its type has one.
 //! Fields    `field [tag] MODE Type`, then nothing, `OPTIONAL` (an `Option`) or `DEFAULT value`. `Type` is
-//!           one word, or one word with a type in `<>`: `SequenceOf<T>`, `SetOf<T>`, `Box<T>`. Types that are
-//!           anonymous in a standard get a name.
+//!           one word, which may be followed by a type in `<>`: `SequenceOf<T>`, `SetOf<T>`, `Box<T>`. Types
+//!           that are anonymous in a standard get a name.
 //! Limits    about a hundred definitions in one `asn1!` call.
 
 /// Declares ASN.1 types in a notation close to the standard's: see [`ber`](crate::wire::ber).
@@ -199,7 +199,7 @@ macro_rules! asn1 {
                 pub const $word: $name = $name(1 << $number);
             )*
 
-            /// Returns whether all bits of `those` are set.
+            /// Returns whether all bits of `those` are set in this value.
             pub const fn contains(self, those: $name) -> bool {
                 self.0 & those.0 == those.0
             }
@@ -345,12 +345,12 @@ macro_rules! asn1 {
     (@field_type $type:ident $(<$inner:ty>)?, OPTIONAL) => { Option<$type $(<$inner>)?> };
     (@field_type $type:ident $(<$inner:ty>)? $(, DEFAULT)?) => { $type $(<$inner>)? };
 
-    // Whether this field may come next: in a SEQUENCE, if it follows the last field that was read; in a SET,
-    // if it is not yet present.
+    // Whether this field may come next. In a SEQUENCE, it must come after the last field that was read; in a
+    // SET, it must not be present yet.
     (@may_be in_order, $place:ident, $next:ident, $field:ident) => { $place >= $next };
     (@may_be any_order, $place:ident, $next:ident, $field:ident) => { $field.is_none() };
 
-    // Whether an element with this tag belongs to a field's or alternative's type.
+    // Whether an element with this tag belongs to the type of a field or an alternative.
     (@begins $element:expr, $type:ty) => { <$type as $crate::wire::ber::Asn1>::begins($element) };
     (@begins $element:expr, $type:ty, $mode:ident $($tag:tt)+) => { $element == $crate::asn1!(@tag ANY, $($tag)+) };
 

@@ -5,7 +5,7 @@ use kiban_base::Rope;
 
 use super::{Header, Tag};
 
-/// Elements being encoded, from the last to the first.
+/// The elements encoded so far, from the last to the first.
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     /// The bytes in front of `behind`, in reverse order.
@@ -19,13 +19,13 @@ impl Builder {
         Builder::default()
     }
 
-    /// Returns the number of bytes so far.
+    /// Returns the number of bytes encoded so far.
     #[inline]
     pub fn len(&self) -> usize {
         self.backwards.len() + self.behind.len()
     }
 
-    /// Returns whether there are no bytes yet.
+    /// Returns whether no bytes have been encoded yet.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -43,14 +43,14 @@ impl Builder {
         self.behind = rope;
     }
 
-    /// Prepends the header of a primitive element. Its contents are all bytes prepended since the builder's
+    /// Prepends the header of a primitive element, whose contents are all bytes prepended since the builder's
     /// length was `end`.
     pub fn primitive(&mut self, tag: Tag, end: usize) {
         self.header(tag, false, end);
     }
 
-    /// Prepends the header of a constructed element. Its contents are all bytes prepended since the builder's
-    /// length was `end`.
+    /// Prepends the header of a constructed element, whose contents are all bytes prepended since the
+    /// builder's length was `end`.
     pub fn constructed(&mut self, tag: Tag, end: usize) {
         self.header(tag, true, end);
     }
@@ -84,7 +84,7 @@ impl Builder {
         self.behind.to_vec()
     }
 
-    /// Returns the encoded bytes as a rope that shares the ropes put into it.
+    /// Returns the encoded bytes as a rope that shares the memory of the ropes put into it.
     pub fn into_rope(mut self) -> Rope {
         self.settle();
         self.behind

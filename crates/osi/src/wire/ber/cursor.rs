@@ -8,11 +8,11 @@ use kiban_base::Malformed;
 /// Maximum nesting depth of elements.
 pub const NESTING_MAX: u8 = 48;
 
-/// An iterator over consecutive elements. It ends after an error.
+/// An iterator over consecutive elements. It ends after the first error.
 #[derive(Clone, Debug)]
 pub struct Cursor<'a> {
     bytes: &'a [u8],
-    /// How many more levels of nesting are allowed below.
+    /// How many more levels of nesting are allowed.
     levels: u8,
 }
 
@@ -21,7 +21,7 @@ pub struct Cursor<'a> {
 pub struct Element<'a> {
     /// The element's tag.
     pub tag: Tag,
-    /// Whether the element is constructed: its contents are elements.
+    /// Whether the element is constructed, that is, its contents are elements.
     pub constructed: bool,
     contents: &'a [u8],
     whole: &'a [u8],
@@ -69,8 +69,8 @@ impl<'a> Iterator for Cursor<'a> {
     }
 }
 
-/// Returns the number of contents bytes of an element of indefinite length: those before its end-of-contents
-/// octets. Nested elements are skipped.
+/// Returns the number of contents bytes of an element of indefinite length, that is, of the bytes before its
+/// end-of-contents octets. Nested elements are skipped.
 fn length_up_to_end(bytes: &[u8]) -> Result<usize, Malformed> {
     let mut at = 0;
     let mut open = 1;
@@ -144,7 +144,7 @@ impl<'a> Element<'a> {
     /// Returns the octets of a string. The segments of a constructed string are joined (§8.7).
     ///
     /// # Errors
-    /// Any error of a segment; `Nesting`.
+    /// Any error in a segment; `Nesting`.
     pub fn octets(&self) -> Result<Cow<'a, [u8]>, Malformed> {
         if !self.constructed {
             return Ok(Cow::Borrowed(self.contents));
@@ -161,7 +161,7 @@ impl<'a> Element<'a> {
     /// constructed bit string are joined (§8.6).
     ///
     /// # Errors
-    /// `ElementValue` for a wrong number of unused bits; any error of a segment; `Nesting`.
+    /// `ElementValue` for a wrong number of unused bits; any error in a segment; `Nesting`.
     pub fn bits(&self) -> Result<(Cow<'a, [u8]>, u8), Malformed> {
         if !self.constructed {
             let (octets, unused) = bits_of(self.contents)?;

@@ -6,9 +6,9 @@ use crate::asn1;
 asn1! {
     /// EXTERNAL: a value of a type that is defined elsewhere (X.690 §8.18).
     External ::= [UNIVERSAL 8] IMPLICIT SEQUENCE {
-        /// The type of the value, or the rules by which it is encoded.
+        /// The type of the value, or the encoding rules used for it.
         direct_reference      Oid OPTIONAL,
-        /// The presentation context, which determines both.
+        /// The presentation context, which determines both the type and the encoding rules.
         indirect_reference    Integer OPTIONAL,
         /// A description for people.
         data_value_descriptor ObjectDescriptor OPTIONAL,

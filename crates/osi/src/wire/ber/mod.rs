@@ -1,14 +1,16 @@
-//! BER, the basic encoding rules of ASN.1 (X.690), and a notation for types encoded in them (X.680).
+//! BER, the basic encoding rules of ASN.1 (X.690), and a notation for types that are encoded with them
+//! (X.680).
 //!
-//! Purpose          PDUs of the OSI layers are declared once, nearly as in their standards, and can then be
-//!                  decoded and encoded: see [`asn1!`](crate::asn1!).
+//! Purpose          PDUs of the OSI layers are declared once, in nearly the notation of their standards, and
+//!                  can then be decoded and encoded: see [`asn1!`](crate::asn1!).
 //! Decoding         accepts everything that X.690 allows (indefinite and long lengths, segmented strings,
 //!                  high tag numbers), in one pass over contiguous bytes. Unknown, repeated or misplaced
 //!                  elements of a SEQUENCE or SET are skipped, so that PDUs of later versions can be decoded.
 //! Encoding         writes the contents first, then the header in front of them. Lengths are definite and
 //!                  minimal, strings are not segmented, values equal to their DEFAULT are omitted, and a
 //!                  string of named bits ends at the last bit that is set.
-//! Payload          a [`Builder`] takes ropes and returns a rope: data of any length is shared, not copied.
+//! Payload          a [`Builder`] takes ropes and returns a rope, so that data of any length is shared, not
+//!                  copied.
 //! Limits           [`NESTING_MAX`] levels; 64 bits for an INTEGER; 64 named bits; [`OID_BYTES_MAX`] octets
 //!                  for an OBJECT IDENTIFIER. Memory is never allocated for bytes that have not arrived,
 //!                  whatever the length field says.

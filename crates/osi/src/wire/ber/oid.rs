@@ -7,7 +7,7 @@ use kiban_base::Malformed;
 /// Maximum length of an encoded object identifier in octets.
 pub const OID_BYTES_MAX: usize = 39;
 
-/// An object identifier in its encoded form. It can be compared, and needs no heap memory.
+/// An object identifier in its encoded form. It is comparable, and needs no heap memory.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Oid {
     octets: [u8; OID_BYTES_MAX],

@@ -10,7 +10,7 @@ pub enum Class {
     Universal = 0,
     /// Types of one application.
     Application = 1,
-    /// Types whose meaning depends on the enclosing type.
+    /// The class of types whose meaning depends on the enclosing type.
     Context = 2,
     /// Types of one organisation.
     Private = 3,
@@ -80,7 +80,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Maximum number of bytes that [`Header::write_before`] writes.
+    /// Maximum number of bytes that [`Header::write_before`] can write.
     pub const BYTES_MAX: usize = 1 + 5 + 1 + 8;
 
     /// Reads a header; the contents need not be present.
@@ -103,7 +103,8 @@ impl Header {
             loop {
                 let (&octet, behind) = rest.split_first().ok_or(Malformed::Truncated)?;
                 rest = behind;
-                // §8.1.2.4.2 c: the first octet of a tag number must not have all number bits zero.
+                // §8.1.2.4.2 c: in the first octet of a tag number, the bits of the number must not all be
+                // zero.
                 if number > u32::MAX >> 7 || (number == 0 && octet == MORE) {
                     return Err(Malformed::TagNumber);
                 }
@@ -135,8 +136,8 @@ impl Header {
         Ok((Header { tag: Tag { class, number }, constructed, length }, bytes.len() - rest.len()))
     }
 
-    /// Returns whether this header of `header_bytes` is end-of-contents: exactly two zero octets, no longer
-    /// encoding of the same tag and length (§8.1.5).
+    /// Returns whether this header of `header_bytes` is end-of-contents, which has exactly two zero octets. A
+    /// longer encoding of the same tag and length is not (§8.1.5).
     pub fn is_end_of_contents(&self, header_bytes: usize) -> bool {
         const END: Header = Header { tag: Tag::END_OF_CONTENTS, constructed: false, length: Some(0) };
         *self == END && header_bytes == 2

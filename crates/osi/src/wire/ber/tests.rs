@@ -1,5 +1,5 @@
-//! Tests with an ASN.1 module that uses every construct: example encodings of the standard, every encoding
-//! that the standard allows, and truncated and damaged encodings.
+//! Tests with an ASN.1 module that uses every construct. They decode example encodings from the standard,
+//! every encoding that the standard allows, and truncated and damaged encodings.
 #![allow(unreachable_pub, dead_code)]
 
 use alloc::{boxed::Box, string::ToString, vec, vec::Vec};
@@ -139,7 +139,7 @@ fn every_form_that_the_standard_allows_is_decoded() {
     check_read("84 06 07 40 00000080", Ok(Units(2 | 1 << 32)));
     check_read("84 02 06 ff", Ok(Units::READ | Units::WRITE));
     check_read("84 0a 00 00 00 00 00 00 00 00 01 ff", Ok(Units::FAR));
-    // Elements of a SET may have any order; unknown elements are skipped, in a SEQUENCE too.
+    // The elements of a SET may be in any order. Unknown elements are skipped, also in a SEQUENCE.
     let inner = Inner { first: 1, second: Some(Null), third: Oid::of("2.1.1"), set: None };
     check_read("31 0b 06025101 8100 8200 800101", Ok(inner));
     check_read("3080 9f6300 0000", Ok(EmptySequence {}));
@@ -388,7 +388,7 @@ fn everything() -> impl Strategy<Value = Everything> {
     })
 }
 
-/// The encoding to use for an element.
+/// The way in which an element is to be encoded.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     indefinite: bool,

@@ -14,7 +14,7 @@ pub trait Asn1: Sized {
     /// Decodes a value from an element.
     ///
     /// # Errors
-    /// Any rule that the element or its contents break.
+    /// Returns the rule that the element or its contents break.
     fn from_element(element: &Element<'_>) -> Result<Self, Malformed>;
 
     /// Prepends the value's element to the builder.
@@ -23,7 +23,7 @@ pub trait Asn1: Sized {
     /// Reads a value from the front of `bytes`; returns it and the number of bytes that it occupies.
     ///
     /// # Errors
-    /// Any rule that the bytes break; `Alternative` if the value is not of this type.
+    /// Returns the rule that the bytes break, or `Alternative` if the value is not of this type.
     fn read(bytes: &[u8]) -> Result<(Self, usize), Malformed> {
         let (element, count) = Element::read(bytes)?;
         if !Self::begins(element.tag) {
@@ -55,10 +55,10 @@ pub trait Tagged: Asn1 {
     /// Decodes a value from an element's contents, whatever its tag.
     ///
     /// # Errors
-    /// Any rule that the contents break.
+    /// Returns the rule that the contents break.
     fn from_contents(element: &Element<'_>) -> Result<Self, Malformed>;
 
-    /// Prepends the value's element, with another tag.
+    /// Prepends the value's element with a different tag.
     fn put_as(&self, tag: Tag, builder: &mut Builder);
 }
 

@@ -12,13 +12,13 @@
 //!   parameter   code 8, length 8, value
 //! ```
 //!
-//! Classes   of the other classes, only a CR is decoded, so that it can be refused or answered by class 0;
-//!           for all other TPDUs only the code is returned ([`Tpdu::Other`]).
+//! Classes   of the TPDUs of other classes, only the CR is decoded, so that it can be refused, or answered by
+//!           selecting class 0. For all others, only the code is returned ([`Tpdu::Other`]).
 //! Lenient   unknown parameters, and those without meaning in class 0 (checksum, timers, quality of service),
 //!           are skipped; if a parameter is repeated, the last one counts. User data after a CR, CC or DR,
 //!           which class 0 does not allow, is ignored.
-//! Sizes     codes from 7 (128 octets), including those above X.224's maximum for class 0, because
-//!           implementations of RFC 1006 use them.
+//! Sizes     codes from 7 (128 octets) upwards are accepted, including those above X.224's maximum for class
+//!           0, because implementations of RFC 1006 use them.
 
 #[cfg(test)]
 mod tests;

@@ -149,7 +149,7 @@ fn errors_name_the_broken_rule() {
 
 #[test]
 fn unknown_parameters_are_skipped() {
-    // This CR has a checksum, a throughput, an unknown parameter, and two TPDU sizes.
+    // This CR has a checksum, a throughput parameter, an unknown parameter, and two TPDU sizes.
     let bytes = hex("19 e0 0000 0001 40 c3 02 beef 89 01 00 aa 00 c0 01 0a c0 01 09 99 02 0102");
     let expected = Connect { source: 1, class: 4, tpdu_size: Some(9), ..Connect::default() };
     assert_eq!(Tpdu::read(&bytes), Ok((request(expected), bytes.len())));

@@ -9,8 +9,8 @@ pub const DATA_HEADER_BYTES: usize = 3;
 pub const HEADER_BYTES_MAX: usize = 255;
 /// The code of the smallest TPDU size, 128 octets: `1 << 7`.
 pub const SIZE_CODE_MIN: u8 = 7;
-/// The largest size code that is accepted, 65536 octets. X.224 ends at 13, and class 0 at 11, but peers over
-/// TCP use larger ones.
+/// The largest size code that is accepted, 65536 octets. X.224 allows up to 13, and up to 11 in class 0, but
+/// peers over TCP use larger codes.
 pub const SIZE_CODE_MAX: u8 = 16;
 /// The unit of the preferred maximum TPDU size in bytes.
 pub const PREFERRED_UNIT_BYTES: u32 = 128;
@@ -45,7 +45,7 @@ pub enum Tpdu {
     ConnectRequest(Connect),
     /// CC: confirms a connection.
     ConnectConfirm(Connect),
-    /// DR: refuses a connection; in class 0 it is not used to end a connection.
+    /// DR: refuses a connection. In class 0, it does not end an established connection.
     DisconnectRequest {
         /// The receiver's reference.
         destination: u16,
@@ -58,7 +58,7 @@ pub enum Tpdu {
     },
     /// DT: a part of a TSDU.
     Data {
-        /// Whether this is the last part.
+        /// Whether this is the last part of the TSDU.
         end: bool,
     },
     /// ER: reports an invalid TPDU.
@@ -87,7 +87,7 @@ pub struct Connect {
     pub options: u8,
     /// The calling transport selector.
     pub calling: Option<Vec<u8>>,
-    /// The called transport selector; in a CC, the responding one.
+    /// The called transport selector; in a CC, the responding transport selector.
     pub called: Option<Vec<u8>>,
     /// The code of the TPDU size.
     pub tpdu_size: Option<u8>,
@@ -128,7 +128,7 @@ impl RejectCause {
         }
     }
 
-    /// Returns the cause for an octet.
+    /// Returns the cause that an octet encodes.
     pub const fn of_octet(octet: u8) -> RejectCause {
         match octet {
             0 => RejectCause::NotSpecified,
@@ -140,9 +140,9 @@ impl RejectCause {
     }
 }
 
-/// Reads a data TPDU's header from its first three bytes, a fast path for most TPDUs: returns whether it is
-/// the last of its TSDU. `None` for another TPDU, and for bits that class 0 does not use; use [`Tpdu::read`]
-/// then.
+/// Reads a data TPDU's header from its first three bytes, and returns whether the TPDU is the last of its
+/// TSDU. This is a fast path for most TPDUs. `None` means another TPDU, or bits that class 0 does not use;
+/// use [`Tpdu::read`] in that case.
 #[inline]
 pub fn data_end(bytes: &[u8]) -> Option<bool> {
     match bytes {
@@ -151,13 +151,13 @@ pub fn data_end(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Returns the header of a data TPDU.
+/// Returns the encoded header of a data TPDU.
 #[inline]
 pub const fn data_header(end: bool) -> [u8; DATA_HEADER_BYTES] {
     [2, code::DT, if end { END } else { 0 }]
 }
 
-/// Returns the size in bytes for a size code; `None` if the code is invalid.
+/// Returns the size in bytes for a size code, or `None` if the code is invalid.
 #[inline]
 pub const fn size_bytes(size_code: u8) -> Option<u32> {
     match size_code {
@@ -167,8 +167,8 @@ pub const fn size_bytes(size_code: u8) -> Option<u32> {
 }
 
 impl Connect {
-    /// Returns whether class 0 may be selected: it is the preferred class, an alternative class, or implied
-    /// by class 1 (X.224 §6.5.4, Table 3).
+    /// Returns whether class 0 may be selected: that is, if it is the preferred class, an alternative class,
+    /// or implied by class 1 (X.224 §6.5.4, Table 3).
     pub fn offers_class_0(&self) -> bool {
         self.class <= 1 || self.alternatives.iter().any(|class| class >> 4 <= 1)
     }

@@ -2,8 +2,8 @@
 //!
 //! Groups    kernel: name, permitted actions, contents type. Storage: account, dates, identities,
 //!           availability, sizes. Security: access control, legal qualification. Private: private use.
-//! Partial   an attribute that a filestore supports only partially is answered with "no value available".
-//! Carried   attribute extensions (amendment 1); they are passed on without being interpreted.
+//! Partial   for an attribute that it supports only partially, a filestore returns "no value available".
+//! Carried   attribute extensions (amendment 1) are passed on without being interpreted.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -115,7 +115,7 @@ asn1! {
         ConstraintSetAndAbstractSyntax [1] IMPLICIT ConstraintSetAndAbstractSyntax,
     }
 
-    /// A document type name with a parameter, whose type depends on the document type.
+    /// A document type name with a parameter; the parameter's type depends on the document type.
     DocumentType ::= SEQUENCE {
         document_type_name DocumentTypeName,
         parameter          [0] EXPLICIT Any OPTIONAL,

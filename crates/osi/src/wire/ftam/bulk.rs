@@ -1,6 +1,6 @@
 //! FPDUs of the data transfer regime (tags 32 to 40).
 //!
-//! Data      F-DATA has no FPDU: data elements are values in separate presentation contexts
+//! Data      F-DATA has no FPDU: data elements are sent as values in separate presentation contexts
 //!           ([`super::contents`]).
 //! Check     F-CHECK has no FPDU either: it is a minor synchronisation point. Only overlapped access
 //!           (amendment 2) puts a [`CheckRequest`] and a [`CheckResponse`] into its user data.
@@ -28,7 +28,7 @@ asn1! {
         transfer_number                 [1] IMPLICIT Integer OPTIONAL,
     }
 
-    /// Whether the data unit is inserted, replaced or extended.
+    /// Whether the data unit is to be inserted, replaced or extended.
     WriteOperation ::= INTEGER { INSERT(0), REPLACE(1), EXTEND(2) }
 
     /// F-DATA-END request.
@@ -70,7 +70,7 @@ asn1! {
 
     /// F-RESTART request and response, which have the same fields.
     Restart ::= SEQUENCE {
-        /// The checkpoint from which data is retransmitted; 0 is the beginning.
+        /// The checkpoint from which data is to be resent; 0 is the beginning.
         checkpoint_identifier            [0] IMPLICIT Integer,
         request_type                     RequestType OPTIONAL,
         /// Present only with overlapped access; the first edition does not have this field.
@@ -95,7 +95,7 @@ asn1! {
 }
 
 impl ReadRequest {
-    /// Builds a request to read this data unit in this access context.
+    /// Builds a request to read the given data unit in the given access context.
     pub fn new(identity: FaduIdentity, context: AccessContext) -> ReadRequest {
         ReadRequest {
             file_access_data_unit_identity: identity,
@@ -107,7 +107,7 @@ impl ReadRequest {
 }
 
 impl WriteRequest {
-    /// Builds a request to perform this operation on this data unit.
+    /// Builds a request to perform the given operation on the given data unit.
     pub fn new(operation: WriteOperation, identity: FaduIdentity) -> WriteRequest {
         WriteRequest {
             file_access_data_unit_operation: operation,

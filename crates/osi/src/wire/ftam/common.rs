@@ -1,4 +1,4 @@
-//! Parameters that many FPDUs have (ISO 8571-4, the types tagged APPLICATION).
+//! Parameters that many FPDUs share (in ISO 8571-4, the types tagged APPLICATION).
 
 use super::ErrorIdentifier;
 use crate::asn1;
@@ -34,7 +34,7 @@ asn1! {
     /// The severity.
     DiagnosticType ::= INTEGER { INFORMATIVE(0), TRANSIENT(1), PERMANENT(2) }
 
-    /// The entity that observed or caused the error. The values 0 and 3 can only be a source.
+    /// The entity that observed or caused the error. The values 0 and 3 can only occur as a source.
     EntityReference ::= INTEGER {
         NO_CATEGORIZATION_POSSIBLE(0),
         INITIATING_FILE_SERVICE_USER(1),
@@ -115,7 +115,7 @@ asn1! {
 
     /// Who may perform an action while this user has selected or opened the file.
     Lock ::= INTEGER {
-        /// This user does not; others may.
+        /// This user does not perform the action; others may.
         NOT_REQUIRED(0),
         /// This user and others may.
         SHARED(1),
@@ -189,22 +189,22 @@ asn1! {
         FaduNumber [5] IMPLICIT Integer,
     }
 
-    /// The first or the last data unit.
+    /// The first or the last data unit in the file.
     FirstLast ::= INTEGER { FIRST(0), LAST(1) }
-    /// Relative to the data unit of the last action.
+    /// A position relative to the data unit of the last action.
     Relative ::= INTEGER { PREVIOUS(0), CURRENT(1), NEXT(2) }
-    /// Before the first or after the last data unit.
+    /// The position before the first or after the last data unit.
     BeginEnd ::= INTEGER { BEGIN(0), END(1) }
     /// A path of names from the root.
     NodeNames ::= SEQUENCE OF External;
 
-    /// Whether the data unit stays locked.
+    /// Whether the data unit remains locked.
     FaduLock ::= [APPLICATION 16] IMPLICIT INTEGER { OFF(0), ON(1) }
 
     /// How transfers may overlap (amendment 2).
     DegreeOfOverlap ::= [APPLICATION 30] IMPLICIT INTEGER { NORMAL(0), CONSECUTIVE(1), CONCURRENT(2) }
 
-    /// Which of two overlapping transfers is meant (amendment 2).
+    /// Identifies one of two overlapping transfers (amendment 2).
     RequestType ::= [APPLICATION 31] IMPLICIT INTEGER { READ(0), WRITE(1) }
 
     /// Whether a reference was followed (amendment 1).
@@ -286,13 +286,13 @@ impl AccessContext {
 }
 
 impl FaduIdentity {
-    /// The whole contents of an unstructured file; in other files the first data unit.
+    /// The whole contents of an unstructured file, or the first data unit of any other file.
     pub const FIRST: FaduIdentity = FaduIdentity(FaduName::FirstLast(FirstLast::FIRST));
     /// The position after the last data unit.
     pub const END: FaduIdentity = FaduIdentity(FaduName::BeginEnd(BeginEnd::END));
 }
 
-/// Formats a diagnostic on one line: the standard's words, then the further details.
+/// Formats a diagnostic on one line: the standard's wording, then any further details.
 impl core::fmt::Display for DiagnosticItem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         ErrorIdentifier(self.error_identifier).fmt(f)?;
@@ -324,7 +324,7 @@ impl DiagnosticItem {
         }
     }
 
-    /// Adds further details, a text for humans.
+    /// Adds further details, as text for humans.
     pub fn with_details(mut self, details: &str) -> DiagnosticItem {
         self.further_details = Some(details.into());
         self

@@ -62,7 +62,7 @@ asn1! {
 }
 
 impl Structuring {
-    /// The descriptor of an unnamed node one level down, with data: it precedes each of FTAM-2's records.
+    /// The descriptor of an unnamed node with data, one level down. It precedes each record in FTAM-2.
     pub const RECORD: Structuring =
         Structuring::NodeDescriptor(NodeDescriptor { name: None, arc_length: 1, data_exists: true });
     /// The descriptor of FTAM-2's root, which has no data.
@@ -79,7 +79,7 @@ impl Structuring {
 pub enum DataElement {
     /// A string: its type, and its octets as received.
     Value {
-        /// OCTET STRING, or one of the character strings.
+        /// OCTET STRING, or one of the character string types.
         tag: Tag,
         /// The octets.
         contents: Rope,
@@ -109,7 +109,8 @@ impl DataElement {
         self.len() == 0
     }
 
-    /// Returns whether the element belongs to the abstract syntax "FTAM FADU", not to that of the contents.
+    /// Returns whether the element belongs to the abstract syntax "FTAM FADU", not to the abstract syntax of
+    /// the contents.
     pub const fn is_structure(&self) -> bool {
         matches!(self, DataElement::Structuring(_))
     }
@@ -117,8 +118,8 @@ impl DataElement {
     /// Splits one element off the front of a rope. Contents are shared, not copied.
     ///
     /// # Errors
-    /// Any rule that the element breaks; `Alternative` for a type that is not a data element. The rope is
-    /// unusable after an error.
+    /// Returns the rule that the element breaks, or `Alternative` if its type is not that of a data element.
+    /// The rope is unusable after an error.
     pub fn read(rope: &mut Rope) -> Result<DataElement, Malformed> {
         let (header, header_bytes) = front(rope)?;
         if is_string(header.tag) {
@@ -165,7 +166,7 @@ impl DataElement {
     }
 }
 
-/// Returns whether a tag is that of OCTET STRING or a character string.
+/// Returns whether a tag is that of OCTET STRING or a character string type.
 const fn is_string(tag: Tag) -> bool {
     matches!(tag.class, crate::wire::ber::Class::Universal)
         && matches!(tag.number, 4 | 12 | 18..=22 | 25..=27)
@@ -184,7 +185,7 @@ fn front(rope: &Rope) -> Result<(Header, usize), Malformed> {
     }
 }
 
-/// Splits off a string with its header, and joins its segments.
+/// Splits off a string, including its header, and joins its segments.
 fn string(rope: &mut Rope, depth: u8) -> Result<Rope, Malformed> {
     let (header, header_bytes) = front(rope)?;
     rope.skip(header_bytes);

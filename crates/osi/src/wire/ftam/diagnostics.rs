@@ -1,9 +1,9 @@
 //! FTAM's diagnostics by number (ISO 8571-3, diagnostic parameter values).
 //!
-//! Purpose   maps the number in the FPDU to a name in code and to the standard's words.
+//! Purpose   maps the number in an FPDU to a name for use in code, and to the standard's wording.
 //! Numbers   the thousands digit gives the subject: 0 general, 1 protocol and supporting service, 2
 //!           association, 3 selection, 4 file management, 5 access, 6 recovery.
-//! Limits    an unassigned number is passed on unchanged and has no words.
+//! Limits    an unassigned number is passed on unchanged, and has no wording.
 
 use core::fmt;
 
@@ -11,7 +11,7 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorIdentifier(pub i64);
 
-/// Declares the assigned numbers: name, number, words.
+/// Declares the assigned numbers, each with a name and its wording.
 macro_rules! diagnostics {
     ($($name:ident = $number:literal, $words:literal;)*) => {
         impl ErrorIdentifier {
@@ -20,7 +20,7 @@ macro_rules! diagnostics {
             /// All assigned numbers, in order.
             pub const ALL: &[ErrorIdentifier] = &[$(ErrorIdentifier::$name),*];
 
-            /// Returns the standard's words, if the number is assigned.
+            /// Returns the standard's wording, if the number is assigned.
             pub const fn words(self) -> Option<&'static str> {
                 match self.0 {
                     $($number => Some($words),)*

@@ -1,4 +1,4 @@
-//! Document types and their parameters (ISO 8571-2, annex B; NBS-9: the OIW's agreements).
+//! Document types and their parameters (ISO 8571-2, annex B; NBS-9: the agreements of the OIW).
 
 use super::attributes::{AttributeNames, ContentsType};
 use super::oids;
@@ -8,7 +8,7 @@ use crate::wire::ber::{Asn1, Integer, Oid, Tag};
 asn1! {
     /// The parameters of FTAM-1 and FTAM-2.
     TextParameters ::= SEQUENCE {
-        /// The type of the character strings, by the number of a universal tag. If absent, GraphicString.
+        /// The type of the character strings, as a universal tag number. If absent, GraphicString.
         universal_class_number [0] IMPLICIT Integer OPTIONAL,
         /// Maximum length in characters. If absent, unlimited.
         maximum_string_length  [1] IMPLICIT Integer OPTIONAL,
@@ -22,7 +22,7 @@ asn1! {
         string_significance   [2] IMPLICIT StringSignificance OPTIONAL,
     }
 
-    /// The significance of boundaries between strings.
+    /// The significance of the boundaries between strings.
     StringSignificance ::= INTEGER {
         /// Boundaries are kept; each string has any length up to the maximum.
         VARIABLE(0),
@@ -53,8 +53,8 @@ pub enum Document {
 
 impl Document {
     /// Returns the document type of a contents type: `None` if it is not supported, or its parameter is not
-    /// of the expected type. Without a parameter, all its fields are absent; for NBS-9, no attribute is
-    /// named.
+    /// of the expected type. If the contents type has no parameter, all fields are absent, and NBS-9 names no
+    /// attribute.
     pub fn of(contents: &ContentsType) -> Option<Document> {
         let ContentsType::DocumentType(document) = contents else { return None };
         let parameter = document.parameter.as_ref().map(|parameter| &parameter.0[..]);
@@ -118,7 +118,7 @@ impl Document {
     }
 }
 
-/// Decodes the parameter, or returns `absent` if there is none; `None` if the parameter is of another type.
+/// Decodes the parameter, or returns `absent` if there is none. `None` if the parameter has a different type.
 fn read<T: Asn1>(parameter: Option<&[u8]>, absent: T) -> Option<T> {
     match parameter {
         None => Some(absent),
@@ -134,7 +134,7 @@ impl TextParameters {
         string_significance: None,
     };
 
-    /// Returns the tag of the strings: GraphicString if the parameter names no type, or one that is no
+    /// Returns the tag of the strings: GraphicString if the parameter names no type, or a type that is not a
     /// character string.
     pub fn string_tag(&self) -> Tag {
         match self.universal_class_number {
@@ -150,8 +150,8 @@ impl BinaryParameters {
         BinaryParameters { maximum_string_length: None, string_significance: None };
 }
 
-/// Returns the abstract syntax that belongs to a document type in the contents type list of F-INITIALIZE, if
-/// the document type is supported.
+/// Returns the abstract syntax for a document type in F-INITIALIZE's contents type list, if the document type
+/// is supported.
 pub fn abstract_syntax_of(document_type: Oid) -> Option<Oid> {
     Document::of(&ContentsType::document(document_type, None)).map(|document| document.abstract_syntax())
 }

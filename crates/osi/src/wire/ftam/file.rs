@@ -59,7 +59,7 @@ asn1! {
         account                Account OPTIONAL,
     }
 
-    /// What to do if a file of this name exists.
+    /// The action to take if a file of this name exists.
     Override ::= INTEGER {
         CREATE_FAILURE(0),
         SELECT_OLD_OBJECT(1),
@@ -135,7 +135,7 @@ asn1! {
 
     /// The requested contents type.
     OpenContentsType ::= CHOICE {
-        /// The contents type with which the file is stored.
+        /// The contents type stored with the file.
         Unknown  [0] IMPLICIT Null,
         Proposed [1] EXPLICIT ContentsType,
     }
@@ -192,7 +192,8 @@ asn1! {
         bulk_transfer_number             [0] IMPLICIT Integer,
         requested_access                 AccessRequest,
         access_passwords                 AccessPasswords OPTIONAL,
-        /// A checkpoint; 0 is the beginning of the file, and the last checkpoint plus one is its end.
+        /// A checkpoint. 0 stands for the beginning of the file, and the last checkpoint plus one for its
+        /// end.
         recovery_point                   [2] IMPLICIT Integer DEFAULT 0,
         remove_contexts                  [3] IMPLICIT SetOf<AbstractSyntaxName> OPTIONAL,
         define_contexts                  [4] IMPLICIT SetOf<AbstractSyntaxName> OPTIONAL,
@@ -241,7 +242,7 @@ asn1! {
 }
 
 impl SelectRequest {
-    /// Builds a request to select this file for these actions.
+    /// Builds a request to select a file for these actions.
     pub fn new(attributes: SelectAttributes, access: AccessRequest) -> SelectRequest {
         SelectRequest {
             attributes,
@@ -270,7 +271,7 @@ impl SelectResponse {
 }
 
 impl CreateRequest {
-    /// Builds a request to create a file with these attributes, this override and these actions.
+    /// Builds a request to create a file with the given attributes, override and actions.
     pub fn new(r#override: Override, attributes: CreateAttributes, access: AccessRequest) -> CreateRequest {
         CreateRequest {
             r#override,
@@ -319,7 +320,7 @@ impl OpenRequest {
 }
 
 impl OpenResponse {
-    /// Builds a response for a file that is open with this contents type.
+    /// Builds a response for a file that was opened with this contents type.
     pub fn new(contents_type: ContentsType) -> OpenResponse {
         OpenResponse {
             state_result: StateResult::SUCCESS,

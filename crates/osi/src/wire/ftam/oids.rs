@@ -1,4 +1,4 @@
-//! Object identifiers of FTAM (ISO 8571; NBS-9 is defined by the OIW's agreements).
+//! Object identifiers of FTAM (ISO 8571; NBS-9 is defined in the agreements of the OIW).
 
 use crate::wire::ber::Oid;
 
@@ -15,7 +15,7 @@ pub const UNSTRUCTURED_TEXT: Oid = Oid::of("1.0.8571.2.3");
 pub const UNSTRUCTURED_BINARY: Oid = Oid::of("1.0.8571.2.4");
 /// The abstract syntax of directory entries in NBS-9.
 pub const NBS_DIRECTORY_ENTRY: Oid = Oid::of("1.3.14.5.2.2");
-/// The older identifier of the same abstract syntax, from before the OIW had a number; old systems propose
+/// The older identifier of the same abstract syntax, used before the OIW had a number; old systems propose
 /// both.
 pub const NBS_DIRECTORY_ENTRY_OLD: Oid = Oid::of("1.3.9999.1.2.2");
 
@@ -34,5 +34,5 @@ pub const FTAM_2: Oid = Oid::of("1.0.8571.5.2");
 pub const FTAM_3: Oid = Oid::of("1.0.8571.5.3");
 /// NBS-9: a file directory.
 pub const NBS_9: Oid = Oid::of("1.3.14.5.5.9");
-/// The older identifier of NBS-9, from before the OIW had a number.
+/// The older identifier of NBS-9, used before the OIW had a number.
 pub const NBS_9_OLD: Oid = Oid::of("1.3.9999.1.5.9");

@@ -20,7 +20,8 @@ use alloc::boxed::Box;
 use core::fmt;
 use kiban_base::Malformed;
 
-/// Declares the FPDUs: variant, tag, type, the standard's name, and which results the FPDU has.
+/// Declares the FPDUs: the variant, the tag, the type, the standard's name, and the results that the FPDU
+/// has.
 macro_rules! fpdus {
     ($($name:ident [$tag:literal] $type:ident, $words:literal $(, $result:ident)*;)*) => {
         asn1! {
@@ -53,12 +54,12 @@ macro_rules! fpdus {
                 match self { $(Pdu::$name(_) => Kind::$name,)* }
             }
 
-            /// Returns the state result: `None` for an FPDU without one.
+            /// Returns the state result, or `None` if the FPDU has none.
             pub fn state_result(&self) -> Option<StateResult> {
                 match self { $(Pdu::$name(_pdu) => fpdus!(@state _pdu $(, $result)*),)* }
             }
 
-            /// Returns the action result: `None` for an FPDU without one.
+            /// Returns the action result, or `None` if the FPDU has none.
             pub fn action_result(&self) -> Option<ActionResult> {
                 match self { $(Pdu::$name(_pdu) => fpdus!(@action _pdu $(, $result)*),)* }
             }
@@ -136,7 +137,7 @@ impl Kind {
         (tag == Tag::context(tag.number)).then_some(kind)
     }
 
-    /// Returns the kind of response to this request; `None` for a response, and for an unconfirmed request.
+    /// Returns the kind of the response to this request, or `None` for a response or an unconfirmed request.
     pub const fn response(self) -> Option<Kind> {
         Some(match self {
             Kind::InitializeRequest => Kind::InitializeResponse,
@@ -163,11 +164,11 @@ impl Kind {
 }
 
 impl Pdu {
-    /// Decodes at most `most` consecutive FPDUs, as an octet-aligned presentation data value carries them.
+    /// Decodes at most `most` consecutive FPDUs, such as an octet-aligned presentation data value carries.
     ///
     /// # Errors
-    /// The BER or ASN.1 rule that the bytes break; `Alternative` for an unknown FPDU, or for more than
-    /// `most`.
+    /// The BER or ASN.1 rule that the bytes break; `Alternative` for an unknown FPDU, or for more than `most`
+    /// FPDUs.
     pub fn read_all(mut bytes: &[u8], most: usize, see: &mut dyn FnMut(Pdu)) -> Result<(), Malformed> {
         for _ in 0..most {
             if bytes.is_empty() {

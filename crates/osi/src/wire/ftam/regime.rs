@@ -46,7 +46,7 @@ asn1! {
     /// Versions of the protocol.
     ProtocolVersion ::= [0] IMPLICIT BIT STRING { VERSION_1(0), VERSION_2(1) }
 
-    /// Information on the implementation, without effect on the protocol.
+    /// Information about the implementation, which has no effect on the protocol.
     ImplementationInformation ::= [1] IMPLICIT GraphicString;
 
     /// The proposed or selected service classes.
@@ -54,7 +54,7 @@ asn1! {
         UNCONSTRAINED(0), MANAGEMENT(1), TRANSFER(2), TRANSFER_AND_MANAGEMENT(3), ACCESS(4),
     }
 
-    /// The functional units in addition to the kernel.
+    /// The proposed or selected functional units, in addition to the kernel.
     FunctionalUnits ::= [4] IMPLICIT BIT STRING {
         READ(2), WRITE(3), FILE_ACCESS(4), LIMITED_FILE_MANAGEMENT(5), ENHANCED_FILE_MANAGEMENT(6), GROUPING(7),
         FADU_LOCKING(8), RECOVERY(9), RESTART_DATA_TRANSFER(10), LIMITED_FILESTORE_MANAGEMENT(11),
@@ -104,7 +104,7 @@ asn1! {
 }
 
 impl InitializeRequest {
-    /// Builds a proposal of this class and these units: version 1, no attribute groups, no recovery.
+    /// Builds a proposal of this class and these units, with version 1, no attribute groups and no recovery.
     pub fn new(service_class: ServiceClass, functional_units: FunctionalUnits) -> InitializeRequest {
         InitializeRequest {
             protocol_version: ProtocolVersion::VERSION_1,
@@ -125,7 +125,8 @@ impl InitializeRequest {
 }
 
 impl InitializeResponse {
-    /// Builds an acceptance of this class and these units: version 1, no attribute groups, no recovery.
+    /// Builds an acceptance of this class and these units, with version 1, no attribute groups and no
+    /// recovery.
     pub fn new(service_class: ServiceClass, functional_units: FunctionalUnits) -> InitializeResponse {
         InitializeResponse {
             state_result: StateResult::SUCCESS,

@@ -30,7 +30,7 @@ asn1! {
         default_context       [6] IMPLICIT DefaultContext OPTIONAL,
         /// Presentation functional units.
         requirements          [8] IMPLICIT Requirements OPTIONAL,
-        /// Session functional units, if they differ from those in the session layer's own parameter.
+        /// Session functional units, if they differ from those in the session layer's parameter.
         session_requirements  [9] IMPLICIT SessionRequirements OPTIONAL,
         /// User data.
         user_data             UserData OPTIONAL,
@@ -50,11 +50,11 @@ asn1! {
         version               [0] IMPLICIT Version DEFAULT Version::VERSION_1,
         /// The responding PSEL.
         responding_selector   [3] IMPLICIT OctetString OPTIONAL,
-        /// The result for each context, in the order of CP.
+        /// The result for each context, in the order of the CP.
         results               [5] IMPLICIT SequenceOf<ContextResult> OPTIONAL,
         /// Presentation functional units.
         requirements          [8] IMPLICIT Requirements OPTIONAL,
-        /// Session functional units, if they differ from those in the session layer's own parameter.
+        /// Session functional units, if they differ from those in the session layer's parameter.
         session_requirements  [9] IMPLICIT SessionRequirements OPTIONAL,
         /// User data.
         user_data             UserData OPTIONAL,
@@ -66,7 +66,7 @@ asn1! {
         version               [0] IMPLICIT Version DEFAULT Version::VERSION_1,
         /// The responding PSEL.
         responding_selector   [3] IMPLICIT OctetString OPTIONAL,
-        /// The result for each context, in the order of CP.
+        /// The result for each context, in the order of the CP.
         results               [5] IMPLICIT SequenceOf<ContextResult> OPTIONAL,
         /// The result for the default context.
         default_result        [7] IMPLICIT ResultCode OPTIONAL,
@@ -102,7 +102,7 @@ asn1! {
 
     /// RS and RSA: resynchronise, and its acknowledgement.
     Resynchronise ::= SEQUENCE {
-        /// The context set after the resynchronisation; only with context management.
+        /// The context set after the resynchronisation; present only with context management.
         contexts   [0] IMPLICIT SequenceOf<ContextIdentifier> OPTIONAL,
         /// User data.
         user_data  UserData OPTIONAL,
@@ -140,7 +140,7 @@ asn1! {
         result           [0] IMPLICIT ResultCode,
         /// The selected transfer syntax.
         transfer_syntax  [1] IMPLICIT Oid OPTIONAL,
-        /// The reason for the provider's rejection.
+        /// The reason why the provider rejects the context.
         reason           [2] IMPLICIT ContextReason OPTIONAL,
     }
 

@@ -1,5 +1,5 @@
-//! Tests with PPDUs from captures of ISODE, libiec61850 and josistack, and with user data on ropes that are
-//! cut in every way and in every encoding.
+//! Tests with PPDUs from captures of ISODE, libiec61850 and josistack, and with user data in every encoding,
+//! on ropes that are cut at every position.
 
 use super::ppdu::{
     Abort, AbortReason, Arp, BER, ContextResult, Cp, Cpa, Cpr, Event, ModeSelector, ProviderReason,
@@ -24,7 +24,7 @@ const ISODE_CP: &str = "3180a003800101a280a46c3010020101060528c27b02013004060251
 const ISODE_CPA: &str = "3180a003800101a280a5323007800100810251013007800100810251013007800100810251013007800100810251013
     0038001013007800100810251016153305102010ba04c614aa107060528c27b0101a203020100a305a103020100be33283106025101020101a0
     28a126830204108402003785020780860100a7154e0528c27b05034e0528c27b05014e052b0e05050900000000";
-/// A group of FPDUs from ISODE, as a segmented octet string.
+/// A group of FPDUs sent by ISODE as a segmented octet string.
 const ISODE_TD: &str =
     "612d302b020101a1260405b603800103040da60b7305a00319012e430202040406ae04800205a00402a8000402b800";
 const ISODE_RELEASE: &str = "6117301502010ba010620e800100be092807020101a002a200";
@@ -49,7 +49,7 @@ fn hex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Decodes all of the bytes, and checks that encoding and decoding the value again returns the same value.
+/// Decodes all of the bytes. Checks that the value, when encoded and decoded again, is unchanged.
 #[track_caller]
 fn read<T: Asn1 + PartialEq + core::fmt::Debug>(text: &str) -> T {
     let bytes = hex(text);
@@ -262,7 +262,7 @@ fn in_other_forms(bytes: &[u8], forms: &mut dyn Iterator<Item = (bool, u8)>) -> 
         };
         let constructed = element.constructed || segmented;
         if element.tag == Tag::OCTET_STRING {
-            // An element inside a single value is kept as it is.
+            // An element inside a single value is kept unchanged.
             out.extend_from_slice(element.whole());
             continue;
         }

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Decoding  from the front: headers are parsed in place (copied only if they are split between pieces),
-//!           contents are split off. For indefinite lengths, the rope is scanned a second time to find the
-//!           end of a value.
+//!           contents are split off. If a length is indefinite, the rope is scanned once more to find the end
+//!           of the value.
 //! Encoding  uses definite lengths, from the last value to the first, and prepends headers to the values'
 //!           ropes.
 
@@ -24,7 +24,7 @@ use kiban_base::Malformed;
 pub const PDVS_MAX: usize = 1024;
 /// Maximum length of a header in bytes: 6 for the tag, 1 + 126 for the length.
 const HEADER_BYTES_MAX: usize = 133;
-/// Maximum length of the element that contains a transfer syntax name or a context identifier.
+/// Maximum length of an element that contains a transfer syntax name or a context identifier.
 const SMALL_BYTES_MAX: usize = 64;
 
 const SIMPLE: Tag = Tag::application(0);
@@ -38,7 +38,7 @@ const ARBITRARY: Tag = Tag::context(2);
 pub struct Pdv {
     /// The context identifier; [`Pdv::NO_CONTEXT`] in an EXTERNAL without one.
     pub context: i64,
-    /// The transfer syntax; required only if several were accepted for the context.
+    /// The transfer syntax; required only if several transfer syntaxes were accepted for the context.
     pub transfer_syntax: Option<Oid>,
     /// The value.
     pub value: PdvValue,
@@ -47,9 +47,9 @@ pub struct Pdv {
 /// The form of a presentation data value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PdvValue {
-    /// One BER element with its header. Received bytes are not checked to be one.
+    /// One BER element with its header. Received bytes are not checked for this form.
     Single(Rope),
-    /// Consecutive encodings that have whole octets.
+    /// Consecutive encodings, each of which has a whole number of octets.
     OctetAligned(Rope),
     /// Encodings that may have any number of bits.
     Arbitrary {
@@ -91,7 +91,7 @@ impl Pdv {
         rope
     }
 
-    /// Converts to the octets of the value or values.
+    /// Converts this into the octets of the value or values.
     pub fn into_octets(self) -> Rope {
         let (PdvValue::Single(rope)
         | PdvValue::OctetAligned(rope)
@@ -112,7 +112,8 @@ impl Pdv {
         };
         let value_bytes = rope.len();
         front.header(tag, constructed, value_bytes);
-        // Context identifier and transfer syntax always fit: at most eight and 41 octets, with their headers.
+        // Context identifier and transfer syntax always fit: at most eight octets and 41 octets, including
+        // headers.
         front.integer(self.context);
         if let Some(transfer_syntax) = self.transfer_syntax {
             front.put(transfer_syntax.contents());
@@ -124,7 +125,7 @@ impl Pdv {
     }
 }
 
-/// Headers being encoded, from the last to the first.
+/// The headers encoded so far, from the last to the first.
 struct Front {
     room: [u8; 2 * ROOM_BYTES],
     start: usize,
@@ -164,7 +165,7 @@ impl UserData {
     /// Decodes user data from a rope; bytes after it are dropped. No payload is copied.
     ///
     /// # Errors
-    /// `Alternative` if the bytes are not user data; `TooMany` values; any error of an element.
+    /// `Alternative` if the bytes are not user data; `TooMany` values; any error in an element.
     pub fn from_rope(mut rope: Rope) -> Result<UserData, Malformed> {
         let (header, _) = take_header(&mut rope)?;
         let data = match header.tag {
@@ -235,7 +236,7 @@ fn take_list(list: &mut Contents) -> Result<Pdv, Malformed> {
         match header.tag {
             Tag::OBJECT_IDENTIFIER if context.is_none() => transfer_syntax = Some(take_small(rope, header)?),
             Tag::INTEGER => context = Some(take_small(rope, header)?),
-            // Whether it is one BER element is checked by the user of the context, because some peers send
+            // The user of the context checks whether the value is one BER element, because some peers send
             // other values.
             SINGLE if header.constructed => value = Some(PdvValue::Single(take_contents(rope, header)?)),
             SINGLE => return Err(Malformed::ElementForm),
@@ -278,7 +279,7 @@ impl Contents {
         Ok((!self.indefinite || !is_end).then_some(header))
     }
 
-    /// Restores the bytes that follow the element, after `next` has returned `None`.
+    /// Puts back the bytes that follow the element, after `next` has returned `None`.
     fn leave(self, rope: &mut Rope) {
         if self.indefinite {
             *rope = self.rope;
@@ -305,7 +306,7 @@ fn take_header(rope: &mut Rope) -> Result<(Header, bool), Malformed> {
     Ok((header, header.is_end_of_contents(count)))
 }
 
-/// Splits off the first bytes. If they are the whole rope, it is moved without touching its pieces.
+/// Splits off the first bytes. If they make up the whole rope, the rope is moved without touching its pieces.
 fn split_to(rope: &mut Rope, count: usize) -> Result<Rope, Malformed> {
     match count.cmp(&rope.len()) {
         core::cmp::Ordering::Less => Ok(rope.split_to(count)),
@@ -327,8 +328,8 @@ fn take_contents(rope: &mut Rope, header: Header) -> Result<Rope, Malformed> {
     }
 }
 
-/// Returns the number of bytes up to the end-of-contents octets of the element whose contents `rope` begins
-/// with.
+/// Returns the number of bytes in front of the end-of-contents octets. `rope` begins with the contents of the
+/// element that they close.
 fn bytes_up_to_end(rope: &Rope) -> Result<usize, Malformed> {
     // This clones references to the pieces, not their bytes.
     let mut rest = rope.clone();
@@ -399,7 +400,7 @@ fn take_bits(rope: &mut Rope, header: Header) -> Result<PdvValue, Malformed> {
     Ok(PdvValue::Arbitrary { octets, unused })
 }
 
-/// Converts an EXTERNAL, which holds the same information as a PDV-list.
+/// Converts an EXTERNAL to a PDV-list, which holds the same information.
 impl From<External> for Pdv {
     fn from(external: External) -> Pdv {
         Pdv {

@@ -65,9 +65,9 @@ macro_rules! bits {
 
 bits! {
     Units, u16:
-    /// The users send in turn, as the data token allows.
+    /// The users take turns to send; the data token determines whose turn it is.
     HALF_DUPLEX = 0, "half-duplex";
-    /// Both users send at any time.
+    /// Both users may send at any time.
     DUPLEX = 1, "duplex";
     /// Expedited data.
     EXPEDITED = 2, "expedited";
@@ -79,7 +79,7 @@ bits! {
     RESYNCHRONISE = 5, "resynchronise";
     /// Activities.
     ACTIVITY = 6, "activity management";
-    /// A release that may be refused, controlled by the release token.
+    /// The release may be refused; the release token controls it.
     NEGOTIATED_RELEASE = 7, "negotiated release";
     /// Data between activities.
     CAPABILITY_DATA = 8, "capability data";
@@ -98,7 +98,7 @@ impl Units {
     pub const SYNCHRONISE: Units = Units::MINOR_SYNCHRONISE.or(Units::RESYNCHRONISE);
 }
 
-/// A set of tokens: the Token Item of the SPDUs that give and request them (X.225 §8.3.5.3).
+/// A set of tokens: the Token Item of the SPDUs that give and request tokens (X.225 §8.3.5.3).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Tokens(pub u8);
 
@@ -127,7 +127,7 @@ pub enum TokenSetting {
     AcceptorChooses = 2,
 }
 
-/// The side of each token: the Token Setting Item (X.225 §8.3.1.14). Values of unavailable tokens are
+/// The side of each token: the Token Setting Item (X.225 §8.3.1.14). The values for unavailable tokens are
 /// ignored.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub struct TokenSettings {
@@ -180,23 +180,23 @@ pub enum Resynchronisation {
 /// Why a session connection is refused (X.225 §8.3.4.8: Reason Code).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RefuseReason {
-    /// By the called user, without a reason.
+    /// The called user refused, without a reason.
     User,
-    /// By the called user, because of temporary congestion.
+    /// The called user refused because of temporary congestion.
     UserCongestion,
-    /// By the called user, with a reason in the user data.
+    /// The called user refused, with a reason in the user data.
     UserData,
     /// The session selector is unknown.
     SelectorUnknown,
-    /// The session user is not attached.
+    /// The called session user is not attached.
     UserNotAttached,
     /// The session machine is congested.
     ProviderCongestion,
     /// There is no common protocol version.
     Version,
-    /// By the session machine, without a reason.
+    /// The session machine refused, without a reason.
     Provider,
-    /// By the session machine, because of a restriction of its implementation.
+    /// The session machine refused because of a restriction in its implementation.
     ProviderRestriction,
     /// Another code.
     Other(u8),
@@ -235,7 +235,7 @@ impl RefuseReason {
         }
     }
 
-    /// Returns whether the user has refused; otherwise it was the session machine.
+    /// Returns true if the user refused, false if the session machine did.
     pub const fn is_user(self) -> bool {
         self.code() < 128
     }
@@ -253,7 +253,7 @@ bits! {
     V2 = 1, "2";
 }
 
-/// The Enclosure Item: which part of a service data unit an SPDU carries (X.225 §8.3.11.3).
+/// The Enclosure Item, which says what part of a service data unit an SPDU carries (X.225 §8.3.11.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Enclosure {
     /// Whether the part begins the unit.
@@ -275,7 +275,7 @@ impl Enclosure {
 }
 
 impl Units {
-    /// The default when the Session User Requirements are absent (X.225 §8.3.1.16).
+    /// The default if the Session User Requirements are absent (X.225 §8.3.1.16).
     pub const DEFAULT: Units = Units::HALF_DUPLEX
         .or(Units::MINOR_SYNCHRONISE)
         .or(Units::ACTIVITY)

@@ -10,15 +10,15 @@
 //!   LI        8 bits up to 254; otherwise FF and 16 bits
 //! ```
 //!
-//! Transmit path    [`Spdu::into_rope`], [`with_give_tokens`], and [`data`] for the most frequent case, which
-//!                  prepends four bytes.
+//! Transmit path    [`Spdu::into_rope`], [`with_give_tokens`], and [`data`], which handles the most frequent
+//!                  case by prepending four bytes.
 //! Receive path     [`Tsdu::read`] takes the TSDU's rope and cuts the user data out of it; only parameters
 //!                  are copied.
-//! Tolerance        unknown parameters are skipped (X.225 §A.4.3.1.1), and reserved bits ignored. The order
-//!                  of parameters, and whether each is in its group, are not checked. If a parameter is
-//!                  repeated, the last one counts. An empty value means the default (X.225 §8.2.6).
+//! Tolerance        unknown parameters are skipped (X.225 §A.4.3.1.1), and reserved bits ignored. Neither the
+//!                  order of parameters nor their grouping is checked. If a parameter is repeated, the last
+//!                  one counts. An empty value means the default (X.225 §8.2.6).
 //! Not implemented  extended concatenation, which may be sent only to an end that proposed it; the expedited
-//!                  flow, which class 0 lacks; the parameters of symmetric synchronisation.
+//!                  flow, which transport class 0 lacks; the parameters of symmetric synchronisation.
 
 mod code;
 mod items;

@@ -1,4 +1,4 @@
-//! Decoding of a TSDU: user data is cut out of the rope without copying, parameters are copied.
+//! Decoding of a TSDU. User data is cut out of the rope without copying; parameters are copied.
 
 use super::code::{parameter, si};
 use super::items::{Enclosure, RefuseReason, Resynchronisation, TokenSettings, Tokens, Units, Versions};
@@ -27,7 +27,7 @@ impl Tsdu {
     ///
     /// # Errors
     /// `Truncated`; `TotalLength` if bytes are left over; `Concatenation` for SPDUs that must not be
-    /// concatenated, or must not stand alone; `ParameterLength`, `ParameterValue`, `ParameterMissing`.
+    /// concatenated or must not occur alone; `ParameterLength`, `ParameterValue`, `ParameterMissing`.
     #[inline]
     pub fn read(mut tsdu: Rope) -> Result<Tsdu, Malformed> {
         // The most frequent case: GIVE TOKENS without tokens, then an unsegmented DATA TRANSFER.
@@ -63,7 +63,7 @@ impl Tsdu {
                 _ => Ok(Tsdu { first: token, then: None }),
             };
         }
-        // X.225 Table 7: allowed only without user data.
+        // X.225 Table 7: this is allowed only without user data.
         if has_data {
             return Err(Malformed::Concatenation);
         }
@@ -153,7 +153,7 @@ impl Spdu {
                     data: read.enclosed(),
                 }
             }
-            // SPDUs of categories 0 and 1 never follow another.
+            // SPDUs of categories 0 and 1 never follow another SPDU.
             si::PT | si::CN | si::OA | si::CDO | si::AC | si::RF | si::FN | si::DN | si::NF | si::TD => {
                 return Err(Malformed::Concatenation);
             }
@@ -181,7 +181,7 @@ fn unit(tsdu: &mut Rope) -> Result<(u8, Rope), Malformed> {
     Ok((front[0], tsdu.split_to(length)))
 }
 
-/// All parameters of the SPDUs that are decoded here.
+/// All parameters of the SPDUs that are decoded in this file.
 #[derive(Default)]
 struct Parameters {
     identifier: Identifier,
@@ -206,8 +206,8 @@ struct Parameters {
 }
 
 impl Parameters {
-    /// Decodes the parameters of an SPDU that may be segmented: in a later segment only user data counts
-    /// (X.225 §8.3).
+    /// Decodes the parameters of an SPDU that may be segmented. In segments after the first, only the user
+    /// data has a meaning (X.225 §8.3).
     fn read(parameters: Rope) -> Result<Parameters, Malformed> {
         let read = Parameters::all(parameters)?;
         if read.begins() {
@@ -307,8 +307,8 @@ impl Parameters {
         TokenSettings::of_octet(self.token_setting.unwrap_or(0))
     }
 
-    /// Returns whether the transport connection is kept (X.225 §8.3.6.3: if the parameter is absent, it is
-    /// released).
+    /// Returns whether the transport connection is kept (X.225 §8.3.6.3: if the parameter is absent, the
+    /// connection is released).
     fn keeps(&self) -> bool {
         self.disconnect.is_some_and(|octet| octet & 1 == 0)
     }

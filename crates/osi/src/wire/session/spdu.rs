@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use kiban_base::Rope;
 
-/// Maximum length of parameters in bytes that a length indicator can express.
+/// Maximum number of bytes of parameters that a length indicator can express.
 pub const PARAMETERS_BYTES_MAX: usize = 65535;
 /// Maximum length of a user reference, and of a common reference, in bytes.
 pub const REFERENCE_BYTES_MAX: usize = 64;
@@ -13,9 +13,10 @@ pub const REFERENCE_BYTES_MAX: usize = 64;
 pub const ADDITIONAL_BYTES_MAX: usize = 4;
 /// Maximum length of a session selector in bytes.
 pub const SELECTOR_BYTES_MAX: usize = 16;
-/// Maximum length of plain User Data in a CONNECT in bytes.
+/// Maximum length in bytes of a CONNECT's User Data parameter.
 pub const USER_DATA_BYTES_MAX: usize = 512;
-/// Maximum length of Extended User Data in a CONNECT in bytes; more is sent in CONNECT DATA OVERFLOW SPDUs.
+/// Maximum length in bytes of a CONNECT's Extended User Data parameter; longer user data continues in CONNECT
+/// DATA OVERFLOW SPDUs.
 pub const EXTENDED_BYTES_MAX: usize = 10240;
 /// The largest serial number of a synchronisation point: six digits.
 pub const SERIAL_MAX: u32 = 999_999;
@@ -35,7 +36,7 @@ pub enum Spdu {
     Refuse(Box<Refuse>),
     /// FN: requests the release.
     Finish {
-        /// Whether the transport connection is to be kept.
+        /// Whether the transport connection is to be kept for reuse.
         keep: bool,
         /// User data.
         data: Enclosed,
@@ -52,14 +53,14 @@ pub enum Spdu {
     Data(Enclosed),
     /// TD: typed data.
     TypedData(Enclosed),
-    /// GT: gives tokens; without tokens, it only precedes another SPDU.
+    /// GT: gives tokens. If it has no tokens, it only serves to precede another SPDU.
     GiveTokens {
         /// The tokens; `None` if the parameter is absent.
         tokens: Option<Tokens>,
         /// User data.
         data: Enclosed,
     },
-    /// PT: asks for tokens, or for none.
+    /// PT: asks for tokens, possibly for none.
     PleaseTokens {
         /// The tokens; `None` if the parameter is absent.
         tokens: Option<Tokens>,
@@ -84,7 +85,7 @@ pub enum Spdu {
     },
     /// RS: requests resynchronisation.
     Resynchronise {
-        /// The sides of the tokens afterwards.
+        /// The sides that hold the tokens afterwards.
         tokens: TokenSettings,
         /// The kind; `None` only in later segments.
         kind: Option<Resynchronisation>,
@@ -102,11 +103,11 @@ pub enum Spdu {
         /// User data.
         data: Enclosed,
     },
-    /// An SPDU of a functional unit that is not supported, by its SI. Its parameters are not decoded.
+    /// An SPDU of an unsupported functional unit, with its SI. Its parameters are not decoded.
     Other(u8),
 }
 
-/// User data with its Enclosure Item.
+/// User data, with its Enclosure Item.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Enclosed {
     /// The Enclosure Item; if absent, the data is a whole service data unit.
@@ -135,7 +136,7 @@ impl Enclosed {
 /// The Connection Identifier.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Identifier {
-    /// The calling user's reference in a CONNECT, otherwise the called user's.
+    /// The reference of the calling user in a CONNECT, and of the called user in other SPDUs.
     pub user_reference: Vec<u8>,
     /// The common reference.
     pub common_reference: Vec<u8>,
@@ -175,7 +176,7 @@ pub struct Connect {
     pub called: Vec<u8>,
     /// Whether more user data follows in CONNECT DATA OVERFLOW SPDUs.
     pub overflow: bool,
-    /// User data. More than [`USER_DATA_BYTES_MAX`] is written as Extended User Data.
+    /// User data. If it is longer than [`USER_DATA_BYTES_MAX`], it is written as Extended User Data.
     pub user_data: Rope,
 }
 
@@ -203,7 +204,7 @@ pub struct Accept {
     pub initial_serial: Option<u32>,
     /// The sides of the tokens.
     pub tokens: TokenSettings,
-    /// Tokens that the acceptor asks for at once.
+    /// Tokens that the acceptor requests in its answer.
     pub please: Tokens,
     /// The functional units.
     pub units: Units,
@@ -239,11 +240,11 @@ pub struct Abort {
     pub keep: bool,
     /// Abort by the user.
     pub user: bool,
-    /// Abort by a session machine for a protocol error.
+    /// A session machine aborts because of a protocol error.
     pub protocol_error: bool,
     /// Abort without a reason.
     pub no_reason: bool,
-    /// Abort for a restriction of the implementation.
+    /// A session machine aborts because of a restriction in its implementation.
     pub restriction: bool,
     /// Reflected parameter values, at most nine octets.
     pub reflect: Vec<u8>,

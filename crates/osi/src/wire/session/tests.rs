@@ -282,7 +282,7 @@ fn a_token_unit_that_names_tokens_comes_second() {
 
 #[test]
 fn permitted_variations_are_accepted() {
-    // This CONNECT has unknown parameters, reserved bits, parameters outside of their groups and out of
+    // This CONNECT has unknown parameters, reserved bits, parameters outside their groups, parameters out of
     // order, repeated parameters, and empty ones.
     let expected = Connect {
         versions: Versions::V2,
@@ -313,8 +313,8 @@ fn other_functional_units_are_recognised() {
             Ok(Tsdu { first: Spdu::Other(si), then: None })
         );
     }
-    // ACTIVITY INTERRUPT and ABORT have the same SI, and so do MAJOR SYNC POINT and ACTIVITY END; these occur
-    // after a token SPDU.
+    // ACTIVITY INTERRUPT and ABORT have the same SI, and so do MAJOR SYNC POINT and ACTIVITY END; All SPDUs
+    // in this list follow a token SPDU.
     for si in [25, 26, 29, 41, 42, 45, 57, 58] {
         assert_eq!(Tsdu::read(Rope::copied(&[1, 0, si, 0])), Ok(Tsdu { first: Spdu::Other(si), then: None }));
     }
@@ -355,7 +355,7 @@ fn errors_name_the_broken_rule() {
     for (bytes, rule) in rows {
         assert_eq!(read(bytes), Err(rule), "{bytes}");
     }
-    // Groups nested in groups, to a great depth.
+    // These groups are deeply nested.
     let mut deep = Rope::new();
     for _ in 0..1000 {
         let length = deep.len() as u16;
@@ -426,7 +426,7 @@ proptest! {
 
 #[test]
 fn a_later_segment_is_user_data_and_nothing_else() {
-    // A REFUSE with a Connection Identifier, as the second of two segments: only the user data is decoded.
+    // The second of two segments of a REFUSE has a Connection Identifier; only its user data is decoded.
     let bytes = vec![12, 11, 9, 1, b'1', 25, 1, 2, 50, 3, 7, 8, 9];
     let Ok(Tsdu { first: Spdu::Refuse(refuse), .. }) = Tsdu::read(bytes.into()) else { panic!("refuse") };
     assert_eq!(refuse.reason, None);

@@ -1,4 +1,4 @@
-//! Encoding of SPDUs: the parameters are prepended to the user data.
+//! Encoding of SPDUs. The parameters are prepended to the user data.
 
 use super::code::{parameter, si};
 use super::items::Enclosure;
@@ -29,8 +29,8 @@ pub fn with_give_tokens(mut spdu: Rope) -> Rope {
 }
 
 impl Spdu {
-    /// Returns whether the SPDU must follow a token SPDU, see [`with_give_tokens`] (X.225 §6.3.7, category
-    /// 2).
+    /// Returns whether the SPDU is of category 2, and so must follow a token SPDU (X.225 §6.3.7); see
+    /// [`with_give_tokens`].
     pub fn needs_give_tokens(&self) -> bool {
         matches!(
             self,
@@ -42,7 +42,8 @@ impl Spdu {
         )
     }
 
-    /// Encodes the SPDU. In category 2 the result is the second part of a TSDU, otherwise the whole TSDU.
+    /// Encodes the SPDU. For an SPDU of category 2, the result is the second part of a TSDU, otherwise the
+    /// whole TSDU.
     ///
     /// # Panics
     /// If the parameters, including user data among them, are longer than [`PARAMETERS_BYTES_MAX`].
@@ -316,14 +317,14 @@ impl Head {
         self.in_front(identifier, value.len(), value)
     }
 
-    /// Finishes the SPDU with user information behind the parameters.
+    /// Finishes the SPDU with user information after the parameters.
     fn finish_before(mut self, identifier: u8, data: Enclosed) -> Rope {
         self.enclosure(&data);
         self.in_front(identifier, 0, data.data)
     }
 
-    /// Prepends SI, LI and these parameters to a rope whose first `counted` bytes belong to the parameters,
-    /// too.
+    /// Prepends SI, LI and these parameters to a rope whose first `counted` bytes also belong to the
+    /// parameters.
     fn in_front(self, identifier: u8, counted: usize, mut rest: Rope) -> Rope {
         let length = self.bytes.len() + counted;
         assert!(length <= PARAMETERS_BYTES_MAX, "{length} bytes of parameters");

@@ -10,9 +10,9 @@ use core::fmt;
 use core::str::FromStr;
 use kiban_base::Malformed;
 
-/// Maximum number of digits of an address: 15 in X.121, 17 in the long form.
+/// Maximum number of digits in an address: 15 in X.121, 17 in the long form.
 pub const DIGITS_MAX: usize = 17;
-/// Maximum number of digits of an address in the short form.
+/// Maximum number of digits in an address in the short form.
 const SHORT_DIGITS_MAX: usize = 15;
 
 /// An address: decimal digits and, in the long form, their type and numbering plan.
@@ -107,7 +107,7 @@ pub struct AddressBlock {
 }
 
 impl AddressBlock {
-    /// Returns whether the long form is needed, and the packet's A bit must be set.
+    /// Returns whether the long form is needed, in which case the packet's A bit must be set.
     pub fn is_extended(&self) -> bool {
         let long = |address: &Address| {
             address.type_and_plan.is_some() || usize::from(address.length) > SHORT_DIGITS_MAX
@@ -129,7 +129,7 @@ impl AddressBlock {
             let mut next = || halves.next().ok_or(Malformed::Truncated);
             if extended && digits > 0 {
                 address.type_and_plan = Some((next()?, next()?));
-                // §5.2.1.2: the length includes type and plan.
+                // §5.2.1.2: the length includes the type and the plan.
                 digits = digits.checked_sub(2).ok_or(Malformed::AddressDigits)?;
             }
             if digits > if extended { DIGITS_MAX } else { SHORT_DIGITS_MAX } {
@@ -143,7 +143,7 @@ impl AddressBlock {
         Ok((block, at + halves.div_ceil(2)))
     }
 
-    /// Returns the number of bytes that [`AddressBlock::write`] fills.
+    /// Returns the number of bytes that [`AddressBlock::write`] writes.
     pub fn length(&self) -> usize {
         if self.is_extended() {
             2 + (self.called.long_length() + self.calling.long_length()).div_ceil(2)
@@ -156,7 +156,7 @@ impl AddressBlock {
     /// bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let length = self.length();
         let both = [&self.called, &self.calling];

@@ -32,15 +32,15 @@ pub mod diagnostic {
     pub const INVALID_P_S: u8 = 1;
     /// Invalid P(R).
     pub const INVALID_P_R: u8 = 2;
-    /// Packet type invalid for state r1; r2 and r3 follow.
+    /// Packet type invalid for state r1; the codes for r2 and r3 follow.
     pub const STATE_R1: u8 = 17;
-    /// Packet type invalid for state p1; p2 to p7 follow.
+    /// Packet type invalid for state p1; the codes for p2 to p7 follow.
     pub const STATE_P1: u8 = 20;
-    /// Packet type invalid for state d1; d2 and d3 follow.
+    /// Packet type invalid for state d1; the codes for d2 and d3 follow.
     pub const STATE_D1: u8 = 27;
     /// Unidentifiable packet.
     pub const UNIDENTIFIABLE: u8 = 33;
-    /// Call on a one-way logical channel.
+    /// Call on a one-way logical channel, in the wrong direction.
     pub const ONE_WAY_CHANNEL: u8 = 34;
     /// Invalid packet type on a permanent virtual circuit.
     pub const INVALID_ON_PVC: u8 = 35;
@@ -60,7 +60,7 @@ pub mod diagnostic {
     pub const NOT_COMPATIBLE: u8 = 42;
     /// Unauthorized interrupt confirmation.
     pub const UNAUTHORIZED_CONFIRMATION: u8 = 43;
-    /// Unauthorized interrupt: the last one is not confirmed yet.
+    /// Unauthorized interrupt: the previous interrupt is not confirmed yet.
     pub const UNAUTHORIZED_INTERRUPT: u8 = 44;
     /// Timer expired for a call.
     pub const CALL_TIME: u8 = 49;
@@ -82,7 +82,7 @@ pub mod diagnostic {
     pub const COLLISION: u8 = 72;
     /// Inconsistent Q bit within a unit.
     pub const INCONSISTENT_QUALIFIER: u8 = 83;
-    /// Timer expired for an interrupt confirmation.
+    /// The timer expired while an interrupt confirmation was awaited.
     pub const INTERRUPT_TIME: u8 = 145;
     /// DTE operational.
     pub const DTE_OPERATIONAL: u8 = 161;

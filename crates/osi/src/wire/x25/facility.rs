@@ -1,5 +1,5 @@
-//! Facilities (X.25 §7, Annex G; ISO 8208): a code whose two high bits are the class, followed by one octet,
-//! two, three, or n octets.
+//! Facilities (X.25 §7, Annex G; ISO 8208): a code, whose two high bits are the class, followed by one, two,
+//! three or n octets.
 //!
 //! ```text
 //! class A 00  one octet    01 fast select, reverse charging   02 throughput   03 closed user group
@@ -10,7 +10,8 @@
 //! ```
 //!
 //! Rules     an unknown facility is kept; its class gives its length. Facilities after the marker `00 0F` are
-//!           for the DTEs. Markers and order are kept, so that a decoded field can be encoded unchanged.
+//!           meant for the DTEs. Markers and order are kept, so that a decoded field can be encoded
+//!           unchanged.
 
 use kiban_base::Malformed;
 
@@ -53,9 +54,9 @@ pub struct Extension<'a> {
 /// One facility.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Facility<'a> {
-    /// A marker: the following facilities are the network's (00, FF) or the DTEs' (0F).
+    /// A marker: the following facilities belong to the networks (00, FF) or to the DTEs (0F).
     Marker(u8),
-    /// Fast select and reverse charging, which share an octet; its other bits are kept.
+    /// Fast select and reverse charging, which share an octet; the other bits of the octet are kept.
     Charging {
         /// Fast select.
         fast_select: FastSelect,
@@ -64,7 +65,7 @@ pub enum Facility<'a> {
         /// Bits 2 to 6 of the octet, unshifted.
         other: u8,
     },
-    /// Throughput class of each direction (Table 18).
+    /// The throughput class for each direction (Table 18).
     Throughput {
         /// For data sent by the called DTE.
         called: u8,
@@ -98,7 +99,7 @@ pub enum Facility<'a> {
 }
 
 impl<'a> Facility<'a> {
-    /// Reads one facility; one with a known code but an invalid form is kept as [`Facility::Other`].
+    /// Reads one facility; a facility with a known code but an invalid form is kept as [`Facility::Other`].
     pub fn read(bytes: &'a [u8]) -> Result<(Facility<'a>, usize), Malformed> {
         let (code, rest) = bytes.split_first().ok_or(Malformed::Truncated)?;
         let (front, length) = match code >> 6 {
@@ -131,7 +132,7 @@ impl<'a> Facility<'a> {
         Ok((facility, front + length))
     }
 
-    /// Returns the number of bytes that [`Facility::write`] fills.
+    /// Returns the number of bytes that [`Facility::write`] writes.
     pub fn length(&self) -> usize {
         match self {
             Facility::Marker(_)
@@ -149,7 +150,7 @@ impl<'a> Facility<'a> {
     /// Writes the facility; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let extension = |code, extension: &Extension<'_>, bytes: &mut [u8]| {
             let front =

@@ -11,7 +11,8 @@ pub const HEADER_BYTES_MAX: usize = 4;
 pub struct Front {
     /// The modulus of sequence numbers.
     pub modulo: Modulo,
-    /// The highest bit: Q in data packets; A (addresses in the long form) in call set-up and clearing.
+    /// The highest bit: Q in data packets; A (addresses in the long form) in packets for call set-up and
+    /// clearing.
     pub qualifier: bool,
     /// The D bit.
     pub delivery: bool,
@@ -58,7 +59,7 @@ pub enum Kind {
         p_s: u8,
         /// P(R).
         p_r: u8,
-        /// M: more data of the same unit follows.
+        /// M: more data follows in the same unit.
         more: bool,
     },
     /// RR.
@@ -153,7 +154,7 @@ impl Header {
         Ok((Header { front, kind }, used))
     }
 
-    /// Returns the number of bytes that [`Header::write`] fills.
+    /// Returns the number of bytes that [`Header::write`] writes.
     pub fn length(&self) -> usize {
         let numbered = matches!(
             self.kind,
@@ -165,7 +166,7 @@ impl Header {
     /// Writes the header; returns its length in bytes.
     ///
     /// # Panics
-    /// If it does not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let extended = self.front.modulo == Modulo::OneTwentyEight;
         bytes[..2].copy_from_slice(&self.front.bytes());

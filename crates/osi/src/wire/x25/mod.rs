@@ -1,6 +1,6 @@
 //! X.25 packets (X.25 §5, ISO 8208).
 //!
-//! Purpose          decodes the header of a data packet in one step, everything else field by field.
+//! Purpose          decodes the header of a data packet in one step, and everything else field by field.
 //!
 //! ```text
 //! | GFI 4: Q or A, D, modulo 2 | logical channel 12 | type 8 ... |
@@ -13,8 +13,8 @@
 //! ```
 //!
 //! Decoding         [`Header::read`] identifies the packet; [`Call`], [`Clear`] and [`Cause`] decode what
-//!                  follows. [`crate::x25`] chooses the diagnostic that answers an error; for that purpose,
-//!                  the channel of a truncated packet is still decoded ([`Front`]).
+//!                  follows. [`crate::x25`] chooses the diagnostic to send in answer to an error. For that
+//!                  purpose, the channel is decoded even if the packet is truncated ([`Front`]).
 //! Limits           [`CONTROL_BYTES_MAX`] for a control packet; user data of data packets is not examined.
 //! Not implemented  the extended format (GFI 11); the contents of registration packets, of which only the
 //!                  type is recognised.

@@ -1,12 +1,13 @@
-//! Contents of call and clear packets; causes.
+//! The contents of call and clear packets, and of packets with a cause.
 
 use super::address::AddressBlock;
 use super::facility::FACILITIES_BYTES_MAX;
 use kiban_base::Malformed;
 
-/// Maximum length of a call's user data without fast select in bytes (§6.16).
+/// Maximum length in bytes of a call's user data without fast select (§6.16).
 pub const CALL_USER_DATA_BYTES_MAX: usize = 16;
-/// Maximum length of user data in a call, its acceptance and a clear with fast select in bytes (§6.16).
+/// Maximum length in bytes of the user data in a call, call accepted or clear packet with fast select
+/// (§6.16).
 pub const FAST_SELECT_BYTES_MAX: usize = 128;
 /// Maximum length of an interrupt's user data in bytes (§4.3.5).
 pub const INTERRUPT_BYTES_MAX: usize = 32;
@@ -37,7 +38,7 @@ impl<'a> Call<'a> {
         Ok((Call { addresses, facilities, user_data }, bytes.len()))
     }
 
-    /// Returns the number of bytes that [`Call::write`] fills.
+    /// Returns the number of bytes that [`Call::write`] writes.
     pub fn length(&self) -> usize {
         self.addresses.length() + 1 + self.facilities.len() + self.user_data.len()
     }
@@ -45,7 +46,7 @@ impl<'a> Call<'a> {
     /// Writes all fields, present or empty; returns their length in bytes.
     ///
     /// # Panics
-    /// If they do not fit, or there are more facilities than [`FACILITIES_BYTES_MAX`].
+    /// If the target is too short, or there are more facilities than [`FACILITIES_BYTES_MAX`].
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let at = self.addresses.write(bytes);
         at + write_rest(self.facilities, self.user_data, &mut bytes[at..])
@@ -73,7 +74,7 @@ impl<'a> Clear<'a> {
         Ok((Clear { cause, more }, bytes.len()))
     }
 
-    /// Returns the number of bytes that [`Clear::write`] fills.
+    /// Returns the number of bytes that [`Clear::write`] writes.
     pub fn length(&self) -> usize {
         // The diagnostic is required if other fields follow it.
         self.more.map_or(self.cause.length(), |more| 2 + more.length())
@@ -82,7 +83,7 @@ impl<'a> Clear<'a> {
     /// Writes the fields; returns their length in bytes.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         let Some(more) = self.more else { return self.cause.write(bytes) };
         let diagnostic = Some(self.cause.diagnostic.unwrap_or(0));
@@ -91,10 +92,10 @@ impl<'a> Clear<'a> {
     }
 }
 
-/// Cause and diagnostic of a clear, a reset or a restart.
+/// The cause and diagnostic of a clear, reset or restart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Cause {
-    /// The cause; zero, or with the highest bit set, if a DTE originated it.
+    /// The cause. If it originated at a DTE, it is zero or has the highest bit set.
     pub cause: u8,
     /// The diagnostic ([`diagnostic_name`]).
     pub diagnostic: Option<u8>,
@@ -107,7 +108,7 @@ impl Cause {
         Ok((Cause { cause: *cause, diagnostic: rest.first().copied() }, bytes.len().min(2)))
     }
 
-    /// Returns the number of bytes that [`Cause::write`] fills.
+    /// Returns the number of bytes that [`Cause::write`] writes.
     pub fn length(&self) -> usize {
         1 + usize::from(self.diagnostic.is_some())
     }
@@ -115,7 +116,7 @@ impl Cause {
     /// Writes the octets; returns their number.
     ///
     /// # Panics
-    /// If they do not fit.
+    /// If the target is too short.
     pub fn write(&self, bytes: &mut [u8]) -> usize {
         bytes[0] = self.cause;
         if let Some(diagnostic) = self.diagnostic {

@@ -10,7 +10,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use kiban_base::{Instant, Rope};
 
-/// An indication that waits for the host, with the generation of its channel when it was queued.
+/// An indication waiting for the host, with the generation that its channel had when it was queued.
 #[derive(Debug)]
 pub(super) struct Up {
     indication: Indication,
@@ -25,7 +25,7 @@ pub struct Layer {
     pub(super) restart: Restart,
     pub(super) restart_due: Instant,
     pub(super) restart_cause: Cause,
-    /// Channels in use; a channel for virtual calls that is absent is in state p1.
+    /// Channels in use; an absent channel for virtual calls is in state p1.
     pub(super) channels: BTreeMap<u16, Channel>,
     /// Channels that have packets to send.
     pub(super) listed: VecDeque<u16>,
@@ -83,17 +83,17 @@ impl Layer {
         }
     }
 
-    /// Returns the sizes in force on a channel, if data may be transferred.
+    /// Returns the sizes in use on a channel, if data may be transferred.
     pub fn sizes(&self, channel: u16) -> Option<Sizes> {
         self.channels.get(&channel).filter(|channel| channel.is_open()).map(|channel| channel.sizes)
     }
 
-    /// Returns whether all packets sent on a channel were acknowledged.
+    /// Returns whether all packets sent on a channel have been acknowledged.
     pub fn is_quiet(&self, channel: u16) -> bool {
         self.channels.get(&channel).is_none_or(Channel::is_quiet)
     }
 
-    /// Returns for how many more bytes a channel's queue has room.
+    /// Returns the number of bytes for which a channel's queue still has room.
     pub fn room(&self, channel: u16) -> usize {
         let open = self.channels.get(&channel).filter(|channel| channel.is_open());
         open.map_or(0, |channel| self.config.outgoing_bytes_max.saturating_sub(channel.outgoing_bytes()))
@@ -193,8 +193,8 @@ impl Layer {
         }
     }
 
-    /// Returns the next indication for the host. A unit may be acknowledged once it was returned; an
-    /// interrupt is confirmed when it is returned.
+    /// Returns the next indication for the host. A unit may be acknowledged once this function has returned
+    /// it; returning an interrupt confirms it.
     pub fn poll_up(&mut self) -> Option<Indication> {
         let Up { indication, generation } = self.up.pop_front()?;
         match &indication {
@@ -312,7 +312,8 @@ impl Layer {
         }
     }
 
-    /// Returns whether the end with role `end` may call on a channel; `None` if no calls are made on it.
+    /// Returns whether the end with role `end` may call on a channel; `None` if the channel is not used for
+    /// calls.
     pub(super) fn may_call(&self, number: u16, end: Role) -> Option<bool> {
         let has = |range: &Option<core::ops::RangeInclusive<u16>>| {
             range.as_ref().is_some_and(|range| range.contains(&number))
@@ -348,15 +349,15 @@ impl Layer {
         self.up.push_back(Up { indication, generation });
     }
 
-    /// Queues an indication unless the same one is queued already, so that a peer cannot fill the queue.
+    /// Queues an indication, unless the same one is already queued, so that a peer cannot fill the queue.
     pub(super) fn tell_once(&mut self, indication: Indication) {
         if !self.up.iter().any(|up| up.indication == indication) {
             self.indicate(indication, 0);
         }
     }
 
-    /// Merges a reset with an earlier one that the host has not polled. The units between them are lost, as a
-    /// reset permits (§4.4.3).
+    /// Merges a reset with an earlier one that the host has not polled. The units received between the two
+    /// resets are lost, which a reset permits (§4.4.3).
     pub(super) fn forget_units(&mut self, number: u16) {
         self.up.retain(|up| match &up.indication {
             Indication::Data { channel, .. } | Indication::Interrupt { channel, .. } => *channel != number,

@@ -1,5 +1,4 @@
-//! The packet layer's data, queues and timers. Requests, packets and protocol errors are handled in the
-//! submodules.
+//! The packet layer's data, queues and timers. The submodules handle requests, packets and protocol errors.
 
 mod faults;
 mod machine;

@@ -1,4 +1,4 @@
-//! Processing of received packets: finds each packet's channel and follows the state tables.
+//! Processes received packets: finds each packet's channel, and follows the state tables.
 
 use super::machine::Layer;
 use super::requests::{sizes_asked, user_data_max};
@@ -71,7 +71,7 @@ impl Layer {
             _ => RestartEvent::OnChannelZero,
         };
         let cause = match fixed(&packet, 3, if event == RestartEvent::Restart { 1..=2 } else { 0..=0 }) {
-            // Annex C: a restart of the wrong length is answered by a diagnostic packet only.
+            // Annex C: a restart of the wrong length is answered only with a diagnostic packet.
             Err(code) if event != RestartEvent::OnChannelZero => return self.diagnose(code, bytes),
             Err(_) => Cause::default(),
             Ok(rest) => rest,
@@ -207,7 +207,7 @@ impl Layer {
             return Err(diagnostic::NO_CHANNEL);
         }
         if next == CallState::Collision {
-            // This end is the DCE: its own call has lost the call collision.
+            // This end is the DCE, so its own call has lost the call collision.
             let code = Cause { cause: cause::CLEAR_NUMBER_BUSY, diagnostic: Some(diagnostic::COLLISION) };
             let lost =
                 Indication::Cleared { channel: number, by_peer: true, cause: code, user_data: Vec::new() };
@@ -364,7 +364,7 @@ fn fault(rule: Malformed) -> u8 {
     }
 }
 
-/// Checks the number of octets behind the header; returns the first two as cause and diagnostic, if present.
+/// Checks the number of octets after the header; returns the first two as cause and diagnostic, if present.
 fn fixed(packet: &Rope, used: usize, lengths: core::ops::RangeInclusive<usize>) -> Result<Cause, u8> {
     let length = packet.len().saturating_sub(used);
     if length < *lengths.start() {

@@ -1,4 +1,4 @@
-//! Call requests of the host, and the negotiation of packet and window sizes.
+//! Call requests from the host, and the negotiation of packet and window sizes.
 
 use super::machine::Layer;
 use crate::wire::x25::{CALL_USER_DATA_BYTES_MAX, FAST_SELECT_BYTES_MAX, Kind};
@@ -124,7 +124,7 @@ pub(super) fn user_data_max(fast_select: FastSelect) -> usize {
     if fast_select == FastSelect::No { CALL_USER_DATA_BYTES_MAX } else { FAST_SELECT_BYTES_MAX }
 }
 
-/// Returns the sizes that a call proposes; absent ones are the defaults.
+/// Returns the sizes that a call proposes; sizes that it does not state are the defaults.
 pub(super) fn sizes_asked(facilities: &Facilities, default: Sizes) -> (Both<u16>, Both<u8>) {
     (
         facilities.packet_bytes.unwrap_or(Both::same(default.packet_bytes_out)),
