@@ -1,5 +1,5 @@
-//! A custom protocol on ACSE: the initiator requests an association, sends values, gets them echoed, and
-//! releases the association.
+//! A custom protocol on top of ACSE: the initiator requests an association, sends values, receives their
+//! echoes, and releases the association.
 //!
 //! `cargo run --release -p kiban-ftam --example acse` runs both sides in one process. To run two processes:
 //!
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The example shows what an application protocol has to define: an application context, the abstract syntax
-//! of its values, and which value answers which. MMS, X.400 and X.500 define the same things, with more
-//! values.
+//! of its values, and which value is the answer to which. MMS, X.400 and X.500 define the same things, but
+//! with more values.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_osi::stack::layers::StackConfig;
@@ -20,12 +20,12 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The application context name. OIDs below 2.999 are for examples (X.660); a real protocol registers its
-/// own.
+/// The application context name. OIDs below 2.999 are for examples (X.660); a real protocol must register its
+/// own OID.
 const APPLICATION: Oid = Oid::of("2.999.7.1");
 /// The abstract syntax of the values: octet strings, as named by ISO 8571.
 const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
-/// Time limit for each answer of the peer.
+/// Time limit for each answer from the peer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;

@@ -1,5 +1,5 @@
-//! FTAM in a program: a server with a filestore in a directory, and a client that puts, lists, fetches and
-//! removes a file in it.
+//! FTAM in a program: a server with a filestore in a directory, and a client that stores, lists, fetches and
+//! removes a file there.
 //!
 //! `cargo run --release -p kiban-ftam --example ftam` runs server and client in one process. They can also
 //! run as two processes; the client works with any FTAM server, such as `kiban ftam serve`:
@@ -18,7 +18,8 @@
 //!   Client::close       F-TERMINATE
 //! ```
 //!
-//! The client's local files are in one directory, the server's in another; no file name can lead outside.
+//! The client's local files are in one directory, the server's in another; no file name can lead outside
+//! them.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig, FailureLine};
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The document type for text: each host stores it with its own line ends.
+/// The document type for text, which each host stores with its own line ends.
 const TEXT: Document = Document::UnstructuredText(TextParameters::NONE);
 /// Timeout for establishing an association.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Failed> {
             let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
             let service = service(&folder.0)?;
             let serve = async {
-                // Runs until the sender sends or is dropped.
+                // Runs until the sender sends a message or is dropped.
                 service.serve(listener, async { _ = stopped.await }).await;
                 Ok(())
             };
@@ -83,7 +84,7 @@ async fn main() -> Result<(), Failed> {
 
 /// Creates a filestore in this directory, for one user.
 fn service(directory: &Directory) -> Result<Service, Failed> {
-    // The format that `kiban ftam passwd` writes; a service reads its users from a file.
+    // This is the format that `kiban ftam passwd` writes; a real service reads its users from a file.
     let users = format!("[users.ann]\npassword = \"{}\"\nrights = \"all\"\n", hash(b"secret")?);
     let auth = AuthService::new(Users::parse(&users, "users.toml")?, Attempts::new(BackoffConfig::default()));
     Ok(Service::new(ServiceConfig::new(directory.into()), Arc::new(auth))?)
@@ -148,7 +149,7 @@ fn name(entry: &ReadAttributes) -> String {
     }
 }
 
-/// A temporary directory, removed when it is dropped.
+/// A temporary directory, which is removed when this value is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -161,7 +162,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // If the directory cannot be removed, it is left behind.
+        // If the directory cannot be removed, it stays behind.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

@@ -1,13 +1,15 @@
 //! Password authentication for a filestore server, with delays after failures.
 //!
-//! Purpose    a wrong password delays only its sender; verifying passwords does not block transfers.
-//! Operation  verification runs on a thread that may block, after the delay computed by [`Attempts`]; then
-//!            the association is notified. The time it takes does not reveal whether the user exists.
-//! Floods     many guesses sent at once are not verified faster: the delay is computed again when a guess's
-//!            turn comes, and includes the failures of earlier guesses. Addresses are grouped as in
-//!            `origin_of`.
-//! Limits     [`VERIFICATIONS_MAX`] at a time, since each verification needs the memory that its hash
-//!            requires.
+//! Purpose    a wrong password delays only the peer that sent it; verifying passwords does not block
+//!            transfers.
+//! Operation  after the delay computed by [`Attempts`], verification runs on a thread that may block; then
+//!            the association is notified. The time that verification takes does not reveal whether the user
+//!            exists.
+//! Floods     sending many guesses at once does not get them verified faster. The delay is computed again
+//!            when a guess's turn comes, and includes the failures of earlier guesses. Addresses are grouped
+//!            as in `origin_of`.
+//! Limits     [`VERIFICATIONS_MAX`] verifications at a time, since each needs as much memory as its hash
+//!            specifies.
 
 use super::unauthenticated::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
@@ -19,10 +21,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
-/// How many passwords are verified at a time.
+/// Maximum number of passwords that are verified at a time.
 pub const VERIFICATIONS_MAX: usize = 4;
-/// The longest delay before a verification. If the delay would be longer, the login is refused at once,
-/// without verifying the password.
+/// The longest delay before a verification. If the delay would be longer, the login is refused at once, and
+/// the password is not verified.
 pub const WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// The authentication state that all associations of a filestore share.
@@ -31,9 +33,9 @@ pub struct AuthService {
     users: RwLock<Arc<Users>>,
     attempts: Mutex<Attempts>,
     permits: Semaphore,
-    /// Working memory for verifications, one for each that runs at the same time.
+    /// Working memory for verifications: one for each verification that runs at the same time.
     memories: Mutex<Vec<Memory>>,
-    /// Rate limit for log lines about logins refused without a verification.
+    /// Rate limit for log lines about logins that were refused without verification.
     lines: Mutex<LogLimiter>,
     clock: Clock,
 }
@@ -58,7 +60,7 @@ impl AuthService {
     }
 
     async fn verify(&self, credentials: Credentials) -> AuthResult {
-        // A name that is too long for any user is counted as the empty name, so that long names do not fill
+        // A name that is too long to be a user's is counted as the empty name, so that long names do not fill
         // the memory.
         let user = credentials.user.clone().filter(|name| name.len() <= NAME_BYTES_MAX).unwrap_or_default();
         let address =
@@ -79,17 +81,18 @@ impl AuthService {
                 continue;
             }
             let permit = self.permits.acquire().await.expect("it is never closed");
-            // Verifications that ended while this one waited may have failed, so compute the delay again.
+            // Earlier passwords may have failed while this verification waited, so compute the delay again.
             let now = self.clock.now();
             if attempts().not_before(&user, &address, now) <= now {
                 break permit;
             }
         };
         let users = ignore_poison(self.users.read()).clone();
-        // A permit holder takes free working memory or creates some, so there are at most as many as permits.
+        // Each holder of a permit takes free working memory or creates some, so there is at most one per
+        // permit.
         let memories = || lock(&self.memories);
         let mut memory = memories().pop().unwrap_or_default();
-        // tokio's `spawn_blocking` would panic if the system cannot create a thread.
+        // tokio's `spawn_blocking` would panic if the system could not create a thread.
         let verified = kiban_tokio::runtime::blocking(c"kiban-auth", move || {
             let verified = users.verify_in(&credentials, &mut memory);
             (verified, memory)
@@ -108,7 +111,7 @@ impl AuthService {
                 attempts().succeeded(&user);
                 AuthResult::Admitted(admission)
             }
-            // There was not enough memory for the verification.
+            // There was not enough memory to verify the password.
             Ok(Err(AuthRefusal::Later)) => AuthResult::Refused(AuthRefusal::Later),
             Ok(Err(refusal)) => {
                 attempts().failed(&user, &address, self.clock.now());

@@ -1,6 +1,6 @@
-//! An FTAM initiator in real time: one association with a responder, and jobs run on it.
+//! An FTAM initiator in real time: one association with a responder, and the jobs that run on it.
 //!
-//! Purpose    one call transfers or manages a file of the responder; a job that was cut short by a lost
+//! Purpose    one call transfers or manages a file at the responder; a job that was cut short by a lost
 //!            association can be resumed over the next one.
 //! Operation  a separate task drives the association; it receives jobs and returns their outcomes over
 //!            channels.
@@ -33,17 +33,17 @@ use tokio_rustls::TlsConnector;
 /// The responder to connect to, the identity to use and the settings of the layers.
 #[derive(Clone)]
 pub struct ClientConfig {
-    /// Host name or address of the responder.
+    /// Host name or address of the responder to connect to.
     pub host: String,
     /// TCP port of the responder.
     pub port: u16,
     /// The directory of local files; recovery dockets of interrupted transfers are kept below it.
     pub local: PathBuf,
-    /// Settings of the disk that is opened on that directory.
+    /// Settings of the disk in that directory.
     pub disk: Settings,
     /// The proposed FTAM parameters and the initiator's identity.
     pub initiator: initiator::Config,
-    /// Settings of the layers below FTAM.
+    /// Settings for the layers below FTAM.
     pub stack: StackConfig,
     /// The running board whose TCP is used ([`kiban_tokio::Attachment`]); `None` uses the system's TCP.
     pub board: Option<String>,
@@ -51,12 +51,12 @@ pub struct ClientConfig {
     pub tls: Option<TlsConnector>,
     /// The time limit for establishing the association.
     pub timeout: Duration,
-    /// Whether the time spent in each layer is measured.
+    /// Whether to measure the time spent in each layer.
     pub timing: bool,
 }
 
-/// Opens a stream through a running board, to the first of the host's addresses that the board has a route
-/// to.
+/// Opens a stream through a running board, to the first of the host's addresses to which the board has a
+/// route.
 async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
     let board = Attachment::attach(Some(board)).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
@@ -76,7 +76,7 @@ async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The local directory cannot be opened.
+    /// The local directory could not be opened.
     Local(PathBuf, io::Error),
     /// TCP or TLS failed.
     Socket(io::Error),
@@ -84,11 +84,11 @@ pub enum ConnectError {
     Tls(TlsError),
     /// The responder refused the association.
     Refused(Failure),
-    /// Transport refused the connection, and gave the reason.
+    /// The transport layer refused the connection, and gave the reason.
     Disconnected(Disconnected),
     /// The peer closed the connection before it answered.
     Lost,
-    /// The peer did not answer within this time.
+    /// The peer did not answer in this time.
     Timeout(Duration),
 }
 
@@ -128,7 +128,8 @@ impl fmt::Display for FailureLine<'_> {
 }
 
 enum Command {
-    /// Starts a job. The number is the transfer's activity identifier, if the transfer may be resumed later.
+    /// Starts a job. The number is the transfer's activity identifier, present if the transfer may be resumed
+    /// later.
     Start(Box<Job>, Option<i64>),
     Recover(String),
     Cancel,
@@ -223,18 +224,18 @@ impl Client {
         let ring = bell.clone();
         let task = tokio::spawn(async move {
             let mut end = FileEnd::new(End::new(machine, &stack), user, stopwatch);
-            // Errors have already reached the user through its callbacks.
+            // The user has already learned of errors through its callbacks.
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
             end.finish()
         });
         Client { commands, events, progress, disconnected, bell, task }
     }
 
-    /// Runs a job. `activity` identifies a transfer to initiator and responder;
-    /// [`docket_of`](initiator::docket_of) gives the docket with which it can be resumed.
+    /// Runs a job. `activity` identifies a transfer to both initiator and responder;
+    /// [`docket_of`](initiator::docket_of) returns the key of the docket with which it can be resumed.
     ///
     /// # Errors
-    /// The failure, and the docket with which the job can be resumed, if it can.
+    /// Returns the failure and, if the job can be resumed, the docket needed for that.
     pub async fn run(&mut self, job: Job, activity: Option<i64>) -> Result<Outcome, Failure> {
         self.command(Command::Start(Box::new(job), activity)).await
     }
@@ -242,13 +243,13 @@ impl Client {
     /// Resumes a job that was cut short.
     ///
     /// # Errors
-    /// The failure, and the docket with which the job can be resumed, if it still can.
+    /// Returns the failure and, if the job can still be resumed, the docket needed for that.
     pub async fn recover(&mut self, docket: String) -> Result<Outcome, Failure> {
         self.command(Command::Recover(docket)).await
     }
 
-    /// Returns a channel that reports the job's progress: bytes of contents transferred, and the total if
-    /// known.
+    /// Returns a channel that reports the job's progress: the bytes of contents transferred, and the total if
+    /// it is known.
     pub fn progress(&self) -> watch::Receiver<(u64, Option<u64>)> {
         self.progress.clone()
     }
@@ -304,12 +305,12 @@ impl User for InitiatorUser {
                 }
                 Command::Recover(docket) => self.initiator.recover(&docket, machine, &mut self.disk),
                 Command::Cancel => {
-                    // The job may have ended already.
+                    // The job may already have ended.
                     let _ = self.initiator.cancel(machine, &mut self.disk);
                     continue;
                 }
                 Command::Terminate => {
-                    // Without an association there is nothing to terminate.
+                    // Without an association, there is nothing to terminate.
                     let _ = self.initiator.terminate(machine);
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! One endpoint of an association as the pump drives it: the protocol stack's [`End`](board::End), its user,
+//! One endpoint of an association, as driven by the pump: the protocol stack's [`End`](board::End), its user,
 //! and a stopwatch.
 
 use super::timing::Stopwatch;
@@ -13,26 +13,26 @@ use kiban_osi::transport::Disconnected;
 use std::io;
 use std::time::Duration;
 
-/// Time limit for the peer to take the last data of an association.
+/// Time limit within which the peer must accept an association's last data.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The user of the file service at this endpoint: an initiator or a responder.
 pub(super) trait User {
-    /// Does pending work; passes down at most about `room_bytes` of contents.
+    /// Does pending work, and passes down about `room_bytes` of contents at most.
     fn work(&mut self, machine: &mut Machine, room_bytes: usize);
     /// Reports that the transport connection was refused or ended; [`User::ended`] follows.
     fn disconnected(&mut self, _why: &Disconnected) {}
     /// Reports that the association has ended.
     fn ended(&mut self);
-    /// Returns the new maximum TSDU length in bytes, if it changes.
+    /// Returns the new maximum TSDU length in bytes, if it has changed.
     fn tsdu_bytes_max(&self) -> Option<usize> {
         None
     }
-    /// Reports that no data has moved for too long; the association is then aborted.
+    /// Reports that no data has moved for too long; after this, the association is aborted.
     fn on_idle_timeout(&mut self) {}
 }
 
-/// An endpoint, its user, and the stopwatch.
+/// An endpoint with its user and stopwatch.
 pub(super) struct FileEnd<U: User> {
     pub(super) end: board::End,
     pub(super) user: U,
@@ -43,7 +43,7 @@ pub(super) struct FileEnd<U: User> {
     moved: Instant,
     /// Bytes that were waiting to be sent at the last check.
     waited_bytes: usize,
-    /// When the connection is closed even if bytes are still waiting; these are dropped.
+    /// When the connection is closed even if bytes are still waiting, which are then dropped.
     close_deadline: Instant,
     over: Option<Instant>,
 }
@@ -138,7 +138,7 @@ impl<U: User> pump::End for FileEnd<U> {
             let room = self.end.room();
             self.user.work(self.end.machine(), room);
             let mut moved = self.end.settle(now, &mut self.stopwatch);
-            // The socket is already connected: see `client` and `serve`.
+            // The socket is already connected; see `client` and `serve`.
             if self.end.connection_action() == ConnectionAction::Connect {
                 self.end.connected(now, &mut self.stopwatch);
                 moved = true;
@@ -162,7 +162,7 @@ impl<U: User> pump::End for FileEnd<U> {
     }
 
     fn wants_bytes(&self) -> bool {
-        // Stops reading from a peer that does not read the responses.
+        // Stops reading from a peer that does not read its responses.
         self.end.room() > 0
     }
 

@@ -1,4 +1,5 @@
-//! FTAM on a host: a directory as a filestore, its users, and associations over TCP with and without TLS.
+//! FTAM on a host: a directory that serves as a filestore, its users, and associations over TCP with and
+//! without TLS.
 //!
 //! ```text
 //! disk             a directory as a disk; no name and no symbolic link leads out of it

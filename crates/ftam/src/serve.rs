@@ -1,17 +1,17 @@
 //! An FTAM server over TCP: serves a filestore to thousands of associations on a few threads.
 //!
-//! Purpose    all associations see the same files under the same locks; neither an association nor an
-//!            unauthenticated connection can keep others out.
-//! Threads    each association is driven on one runtime of the [`RuntimePool`], chosen by its number.
+//! Purpose    all associations see the same files under the same locks; no association and no unauthenticated
+//!            connection can keep others out.
+//! Threads    each association runs on one runtime of the [`RuntimePool`], which its number determines.
 //! Files      are read and written on the association's thread; the operations that may block are listed in
 //!            [`super::disk`].
 //! Admission  the number of unauthenticated connections is limited; at the limit, the oldest connection of
-//!            the origin that has most of them is closed. Unauthenticated connections also have the deadlines
-//!            of their layers, and little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
-//! Idle       an association that has a file selected and transfers nothing for too long is disconnected, so
-//!            that others can use the file. This counts as a lost connection, so that the transfer can be
-//!            resumed.
-//! Log        one line for each refusal and each failure, within a rate limit ([`LogLimiter`]).
+//!            the origin that has the most of them is closed. The deadlines of the layers also apply to
+//!            unauthenticated connections, and they may use only little memory
+//!            ([`UNAUTHENTICATED_BYTES_MAX`]).
+//! Idle       an association that has selected a file but transfers nothing for too long is disconnected, so
+//!            that others can use the file. This counts as a lost connection, so the transfer can be resumed.
+//! Log        one line for each refusal and each failure, up to a rate limit ([`LogLimiter`]).
 //! End        however an association ends, transfers that can be recovered are kept, and other unfinished
 //!            work is undone.
 //! Limits     see [`ServiceConfig`].
@@ -46,7 +46,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
 /// Maximum TSDU length before authentication. It is enough for a CONNECT with all parameters, and for one
-/// segment of data that did not fit into it.
+/// segment of user data that did not fit into the CONNECT.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of a served filestore.
@@ -54,13 +54,13 @@ pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 pub struct ServiceConfig {
     /// The directory to serve.
     pub root: PathBuf,
-    /// Settings of the disk on that directory.
+    /// Settings of the disk in that directory.
     pub disk: Settings,
     /// Files that no peer can access.
     pub protected: Protected,
-    /// The responder's settings: the services to offer.
+    /// The responder's settings, such as the services that it offers.
     pub responder: responder::Config,
-    /// Settings of the layers below FTAM.
+    /// Settings for the layers below FTAM.
     pub stack: StackConfig,
     /// The TLS acceptor; `None` accepts connections without TLS.
     pub tls: Option<TlsAcceptor>,
@@ -72,7 +72,7 @@ pub struct ServiceConfig {
     pub idle_timeout: Duration,
     /// The time limit for the TLS handshake.
     pub tls_timeout: Duration,
-    /// How long associations may continue after the service has begun to stop.
+    /// How long associations may continue after the service begins to stop.
     pub grace: Duration,
 }
 
@@ -80,7 +80,7 @@ impl ServiceConfig {
     /// Returns the default settings for this directory.
     pub fn new(root: PathBuf) -> ServiceConfig {
         let mut stack = StackConfig::default();
-        // No FTAM PDU is longer, except data; a peer can send it before it is authenticated.
+        // No FTAM PDU except data is longer. A peer can send PDUs of this length before it is authenticated.
         stack.session.user_data_bytes_max = UNAUTHENTICATED_BYTES_MAX;
         ServiceConfig {
             root,
@@ -136,7 +136,7 @@ impl Service {
                         self.admit(next, socket, peer, &mut tasks);
                     }
                     Err(error) => {
-                        // Usually no descriptors are left, so close the oldest unauthenticated connection.
+                        // Usually, there are no descriptors left, so close an unauthenticated connection.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                             tracing::warn!(%error, untold, "cannot accept a connection");
                         }
@@ -158,7 +158,7 @@ impl Service {
 
     fn admit(&self, number: u64, socket: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-        // Authenticated associations stay; an unauthenticated connection is closed to make room.
+        // Authenticated associations are kept; an unauthenticated connection is closed to make room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
             if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
                 tracing::warn!(%peer, untold, "too many associations: refused");
@@ -195,8 +195,8 @@ impl Service {
                 },
             }
         };
-        // The lock is held until the connection is inserted, so that a connection that ends at once is
-        // removed after its insertion.
+        // The lock is held until the connection is inserted, so that a connection that ends immediately is
+        // removed after its insertion, not before.
         let mut unauthenticated = lock(&self.unauthenticated);
         let task = tasks.spawn_on(driven, runtime);
         unauthenticated.add(number, peer.ip(), task);
@@ -207,8 +207,8 @@ impl Service {
         }
     }
 
-    /// Closes the unauthenticated connection that is first in line, if there is one; returns whether there
-    /// was.
+    /// Closes the unauthenticated connection that is first in the order of eviction. Returns false if there
+    /// is none.
     fn evict(&self) -> bool {
         let evicted = lock(&self.unauthenticated).evict();
         let Some((origin, oldest)) = evicted else { return false };
@@ -244,7 +244,7 @@ impl Service {
     }
 }
 
-/// Drives one association to its end.
+/// Drives one association until it ends.
 async fn drive(
     served: Served,
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
@@ -312,7 +312,7 @@ struct Served {
     disk: DirectoryDisk,
     locks: SharedLocks,
     authenticator: PasswordAuthenticator,
-    /// Settings of the layers, as they are before authentication.
+    /// The settings of the layers that apply before authentication.
     stack: StackConfig,
     /// Maximum TSDU length once authenticated.
     tsdu_bytes_max: usize,
@@ -360,7 +360,7 @@ impl User for Served {
 impl Served {
     fn log_failures(&mut self) {
         while let Some(FailureReport { kind, file, item }) = self.responder.next_failure() {
-            // The authentication service has already logged the logins that it refused.
+            // The authentication service has already logged the refused logins.
             let at_door = [
                 ErrorIdentifier::USER_NOT_ALLOWED,
                 ErrorIdentifier::FILESTORE_PASSWORD,
@@ -385,7 +385,7 @@ impl Served {
     }
 }
 
-/// Removes the connection from the unauthenticated connections, however it ends.
+/// Removes the connection from the unauthenticated ones, in whatever way it ends.
 impl Drop for Served {
     fn drop(&mut self) {
         lock(&self.unauthenticated).remove(self.number);

@@ -1,10 +1,11 @@
-//! A stopwatch for the board's tasks: how much time each layer takes.
+//! A stopwatch for the board's tasks, which measures how much time each layer takes.
 //!
 //! Purpose    measures the time per task on any running association, as in figure 3 of paper \[5\]
 //!            (docs/reproduce-osi-board.md).
 //! Operation  the wiring reports each task that it switches to; the time until the next switch is charged to
 //!            that task.
-//! Cost       one clock reading per switch, some tens of nanoseconds; none if the stopwatch is off.
+//! Cost       one clock reading per switch, which takes some tens of nanoseconds; no cost if the stopwatch is
+//!            off.
 
 use kiban_base::Instant;
 use kiban_os::Clock;
@@ -46,7 +47,7 @@ impl Stopwatch {
         }
     }
 
-    /// Returns for each task the time that it has taken, and how many times the wiring switched to it.
+    /// Returns the time that each task has taken, and the number of times that the wiring switched to it.
     pub fn spent(&self) -> impl Iterator<Item = (Task, Duration, u64)> + '_ {
         Task::ALL.iter().zip(self.spent).zip(self.turns).map(|((&task, spent), turns)| (task, spent, turns))
     }

@@ -1,16 +1,17 @@
 //! Limits the connections that have not authenticated yet.
 //!
-//! Purpose    a host that opens thousands of silent connections displaces only its own connections.
-//! Operation  when there are too many, the oldest connection of the origin that has most is closed; among
-//!            origins that have equally many, of the one whose oldest connection is oldest. An origin is an
-//!            IPv4 address, or the first 64 bits of an IPv6 address, the prefix that one subscriber has.
+//! Purpose    if a host opens thousands of silent connections, only its own connections are closed.
+//! Operation  when there are too many connections, the oldest one of the origin with the most connections is
+//!            closed. If several origins have equally many, it is the oldest connection of all of them. An
+//!            origin is an IPv4 address, or the first 64 bits of an IPv6 address, which is the prefix of one
+//!            subscriber.
 //! Cost       each step takes logarithmic time in the number of connections.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Returns the origin of an address: the part of it that a subscriber cannot easily change.
+/// Returns the origin of an address, which is the part that a subscriber cannot easily change.
 pub(super) fn origin_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
@@ -24,10 +25,11 @@ pub(super) fn origin_of(address: IpAddr) -> IpAddr {
 /// The unauthenticated connections, each with the means to close it.
 #[derive(Debug)]
 pub(super) struct Unauthenticated<T> {
-    /// All unauthenticated connections by number; the oldest has the lowest.
+    /// All unauthenticated connections by number; the oldest has the lowest number.
     all: BTreeMap<u64, (IpAddr, T)>,
     by_origin: BTreeMap<IpAddr, BTreeSet<u64>>,
-    /// The origins by the number of their connections and the age of the oldest: the last is to lose one.
+    /// The origins, sorted by the number of their connections, then by the age of the oldest. The last origin
+    /// loses a connection next.
     crowds: BTreeMap<(usize, Reverse<u64>), IpAddr>,
 }
 

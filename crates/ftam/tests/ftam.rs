@@ -1,5 +1,5 @@
-//! Tests of a served filestore with hostile peers: incomplete connections, another user's dockets, and
-//! symbolic links that are exchanged while paths are resolved.
+//! Tests of a filestore server against hostile peers: incomplete connections, another user's dockets, and
+//! symbolic links that are exchanged while paths are being resolved.
 
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::client::{Client, ClientConfig};
@@ -24,7 +24,7 @@ use tokio::runtime::Runtime;
 const PATIENCE: Duration = Duration::from_secs(60);
 const BINARY: Document = Document::UnstructuredBinary(BinaryParameters::NONE);
 
-/// A directory with a filestore in `root`, and users `ann` and `eve`, who have all rights.
+/// A directory with a filestore in `root`, and the users `ann` and `eve`, who have all rights.
 struct Place(PathBuf);
 
 impl Place {
@@ -46,7 +46,7 @@ impl Place {
         place
     }
 
-    /// Serves the filestore while the runtime runs; returns the port.
+    /// Serves the filestore as long as the runtime runs; returns the port.
     fn serve(&self, runtime: &Runtime, change: impl Fn(&mut ServiceConfig)) -> u16 {
         let mut config = ServiceConfig::new(self.0.join("root"));
         config.disk.durability = Durability::Never;
@@ -117,7 +117,7 @@ fn half_open_connections_end_at_their_deadline_even_if_bytes_trickle() {
         .collect();
     for (mut socket, says) in sockets.into_iter().zip(says) {
         let mut answer = Vec::new();
-        // The connection may be reset if the service has not read all data.
+        // The connection may be reset if the service has not read all the data.
         let _ = socket.read_to_end(&mut answer);
         assert_eq!(answer.is_empty(), says.len() < request.len(), "{says:?}: {answer:?}");
     }
@@ -175,7 +175,7 @@ fn a_stolen_docket_does_not_work_for_another_user() {
         let failure = ann.run(put("there"), Some(7)).await.unwrap_err();
         assert_eq!(failure.docket, Some(docket_of(7)));
         ann.close().await;
-        // User eve gets copies of all of ann's dockets.
+        // The user eve receives copies of all of ann's dockets.
         let notes = "eve/.kiban-ftam/dockets";
         fs::create_dir_all(place.0.join(notes)).unwrap();
         fs::copy(place.0.join("ann/here"), place.0.join("eve/here")).unwrap();
@@ -256,7 +256,8 @@ fn a_directory_swapped_with_a_link_leads_no_put_out() {
                     Err(failure) => {
                         let said: Vec<i64> =
                             failure.diagnostics.iter().map(|item| item.error_identifier).collect();
-                        // The file or directory was not found, or errors that follow from that.
+                        // Each error says that the file or directory was not found, or follows from such an
+                        // error.
                         assert!(
                             said.iter().all(|said| [8, 1016, 3000, 3004, 3006].contains(said)),
                             "{said:?}"

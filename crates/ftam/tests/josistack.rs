@@ -1,11 +1,11 @@
-//! Interoperability with josistack, an independent OSI stack in Java: it connects to kiban, kiban connects to
-//! it, and values are echoed.
+//! Tests interoperability with josistack, an independent OSI stack in Java. Each connects to the other, and
+//! values are echoed.
 //!
-//! Peer      `scripts/josistack/run`: fetches josistack once, and runs a program on it that echoes values, or
-//!           sends values for kiban to echo.
-//! Limits    those of josistack 1.3.3: it knows only the contexts of ACSE and MMS, requires a CONNECT that
-//!           proposes only version 2, and has no orderly release: it closes with a DR, and answers FINISH
-//!           with a DR.
+//! Peer      `scripts/josistack/run` fetches josistack once, and runs a program on it that either echoes
+//!           values, or sends values for kiban to echo.
+//! Limits    the limits are those of josistack 1.3.3. It supports only the contexts of ACSE and MMS, and
+//!           requires a CONNECT that proposes only version 2. It has no orderly release: it ends a connection
+//!           with a DR, and answers FINISH with a DR.
 
 use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const MMS: Oid = Oid::of("1.0.9506.2.3");
 const MMS_SYNTAX: Oid = Oid::of("1.0.9506.2.1");
-/// Time limit for each step of the peer.
+/// Time limit for each of the peer's steps.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Lengths of the values in octets.
 const SIZES: [usize; 7] = [0, 1, 100, 127, 128, 3_000, 65_000];
@@ -58,8 +58,8 @@ impl Drop for Peer {
     }
 }
 
-/// Encodes a value of this many octets as the peer does: an OCTET STRING with a length field of three octets
-/// if the value is 128 octets or longer.
+/// Encodes a value of this many octets as the peer does: as an OCTET STRING, with a length field of three
+/// octets if the value has 128 octets or more.
 fn value(count: usize) -> Vec<u8> {
     let octets = (0..count).map(|at| (at * 7) as u8);
     let header = match count {
@@ -69,7 +69,7 @@ fn value(count: usize) -> Vec<u8> {
     header.into_iter().chain(octets).collect()
 }
 
-/// Returns whether the association ended by a DR or by the end of the TCP connection.
+/// Returns whether the association ended with a DR or with the end of the TCP connection.
 fn is_disconnected(failure: &Failure) -> bool {
     match failure {
         Failure::Disconnected(_) => true,
@@ -83,7 +83,7 @@ async fn josistack_associates_and_receives_its_values_back() {
     let address = (Ipv4Addr::LOCALHOST, 0).into();
     let listener = Listener::bind(address, StackConfig::default(), None, PATIENCE).expect("a free port");
     let port = listener.address().expect("it is bound").port().to_string();
-    // Columns: the TPDU size (65531, 128, 2048 octets), the calling selector and the called selector in hex.
+    // Columns: the TPDU size (65531, 128 or 2048 octets), and the calling and called selectors in hex.
     let associations = [["16", "0000", "0001"], ["7", "", "00000001"], ["11", "6b", "6b6962616e"]];
     let mut peer = Peer::start(&[&["client", &port], associations.as_flattened()].concat());
     for _ in associations {
@@ -151,7 +151,7 @@ async fn our_association_with_josistack_returns_our_values() {
             association.abort(Vec::new());
             association.closed().await;
         }
-        // Either the peer has read FINISH and reports an unknown SPDU, or it has seen the end of the
+        // Either the peer has read FINISH and reports an unknown SPDU, or it has detected the end of the
         // connection.
         assert_eq!(peer.says().starts_with("failed: "), releases);
     }

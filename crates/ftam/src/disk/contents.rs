@@ -1,9 +1,10 @@
 //! File contents being written: a locked file, and a buffer of bytes to be appended to it.
 //!
-//! Purpose    data elements arrive in TPDU-sized pieces; they are written in large gathering writes.
+//! Purpose    data elements arrive in pieces the size of a TPDU, and are written to the file in large
+//!            gathering writes.
 //! Operation  the code that pumps an association writes buffered data ([`Contents::write_out`]) before it
-//!            waits for more. So the buffer never holds more than one read of the socket; after the write,
-//!            its memory is free again.
+//!            waits for more. So the buffer never holds more data than one read from the socket, and its
+//!            memory is free again after the write.
 //! Errors     a deferred write error is returned by the next call, and by [`Contents::whole`] at the latest.
 
 use super::paths::disk_error;
@@ -14,7 +15,7 @@ use rustix::io::Errno;
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
 
-/// A write is issued when this many bytes, or this many pieces, are buffered.
+/// Buffered data is written when it reaches this many bytes, or this many pieces.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 const PIECES_MAX: usize = 512;
 
@@ -34,7 +35,7 @@ impl Contents {
         Contents { file, written: bytes, waiting: Rope::new(), pieces: 0, error: None }
     }
 
-    /// Returns the length in bytes, buffered ones included.
+    /// Returns the length in bytes, including buffered bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.written + self.waiting.len() as u64
     }
@@ -72,7 +73,7 @@ impl Contents {
         }
     }
 
-    /// Writes the buffered bytes out and returns the file, which is then complete.
+    /// Writes out the buffered bytes and returns the file, which is then complete.
     pub(super) fn whole(&mut self) -> Result<&OwnedFd, DiskError> {
         self.write_out();
         self.check_deferred()?;
@@ -83,7 +84,7 @@ impl Contents {
         self.error.map_or(Ok(()), Err)
     }
 
-    /// Writes at an offset and returns the offset behind the last byte.
+    /// Writes at an offset and returns the offset after the last byte.
     fn write_at(&self, mut at: u64, bytes: &Rope) -> Result<u64, DiskError> {
         let mut slices: Vec<IoSlice<'_>> = bytes.runs().map(IoSlice::new).collect();
         let mut rest = &mut slices[..];
@@ -103,11 +104,12 @@ impl Contents {
     }
 }
 
-/// Keeps what was written to abandoned contents, and unlocks them so that they can be resumed.
+/// Keeps the data written to abandoned contents, and unlocks the contents so that they can be resumed.
 impl Drop for Contents {
     fn drop(&mut self) {
         self.write_out();
-        // A process that another thread has just forked shares the lock until it calls exec (flock(2)).
+        // If another thread has just forked a process, that process shares the lock until it calls exec
+        // (flock(2)).
         let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
     }
 }

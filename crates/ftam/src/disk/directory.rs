@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Prefix of the names of contents that are synced at every checkpoint.
 const SETTLED: &str = "settled-";
 
-/// A directory and everything below it, as a filestore's disk.
+/// A directory and everything below it, used as a filestore's disk.
 #[derive(Debug)]
 pub struct DirectoryDisk {
     root: OwnedFd,
@@ -49,10 +49,10 @@ struct Writer {
 }
 
 impl DirectoryDisk {
-    /// Opens the directory at `root`, a path of this host.
+    /// Opens the directory at `root`, a path on this host.
     ///
     /// # Errors
-    /// The directory cannot be opened, or the system has no openat2 to confine peers to it.
+    /// The directory cannot be opened, or the system lacks openat2, which confines peers to the directory.
     pub fn open(root: &std::path::Path, settings: Settings) -> io::Result<DirectoryDisk> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
@@ -67,7 +67,7 @@ impl DirectoryDisk {
         }
     }
 
-    /// Refuses access to these files, whatever their names.
+    /// Refuses access to these files, under whatever name.
     #[must_use]
     pub fn protecting(self, protected: Protected) -> DirectoryDisk {
         DirectoryDisk { protected, ..self }
@@ -78,7 +78,7 @@ impl DirectoryDisk {
         DirectoryDisk { root, protected, settings, readers, writers, next: 0 }
     }
 
-    /// Returns the kind of a file, or an error if peers must not access it.
+    /// Returns the kind of a file, or an error if peers may not access it.
     fn kind(&self, stat: &Stat) -> Result<Kind, DiskError> {
         if self.protected.has(stat) { Err(DiskError::Denied) } else { kind(stat) }
     }
@@ -92,7 +92,7 @@ impl DirectoryDisk {
         Ok(DirectoryDisk::new(root, self.settings, self.protected.clone()))
     }
 
-    /// Writes buffered contents out; the pump calls this before it waits for more.
+    /// Writes out buffered contents; the pump calls this before it waits for more data.
     pub fn write_out(&mut self) {
         self.writers.values_mut().for_each(|writer| writer.contents.write_out());
     }
@@ -106,8 +106,8 @@ impl DirectoryDisk {
         self.readers.len() + self.writers.len() >= OPEN_MAX
     }
 
-    /// Opens a file or directory and returns its status. Other kinds are not opened, because opening a device
-    /// may have effects and opening a pipe may block.
+    /// Opens a file or directory and returns its status. Other kinds of files are not opened, because opening
+    /// a device may have side effects, and opening a pipe may block.
     fn reach(&self, path: &Path, flags: OFlags) -> Result<(OwnedFd, Stat), DiskError> {
         let relative = if path.is_root() { "." } else { path.as_str() };
         let seen = real(enter(self.root.as_fd(), relative, OFlags::PATH | OFlags::NOFOLLOW))?;
@@ -186,11 +186,11 @@ impl DirectoryDisk {
             let extended = append(contents, &file, bytes, old_bytes)
                 .and_then(|()| if last { real(rustix::fs::fsync(&file)) } else { Ok(()) });
             if let Err(error) = extended {
-                // If truncating fails as well, the caller still gets the disk's first error.
+                // If truncating fails as well, the caller still gets the first error.
                 let _ = rustix::fs::ftruncate(&file, old_bytes);
                 return Err(error);
             }
-            // The contents are complete; attributes that cannot be stored are no reason to fail.
+            // The contents are complete, so a failure to store attributes is not reported.
             let _ = marks::change(&file, &writer.entry, marks);
             return real(rustix::fs::unlinkat(&writer.new, writer.token.as_str(), AtFlags::empty()));
         }
@@ -207,11 +207,11 @@ impl DirectoryDisk {
                 marks::carry(old, contents)?;
             }
             Err(Errno::NOENT) => marks::forget(&writer.entry),
-            // The old file may be replaced but not read, so its marks are lost.
+            // The old file can be replaced but not read, so its marks are lost.
             Err(Errno::ACCESS) => {}
             Err(errno) => return Err(disk_error(*errno)),
         }
-        // Marks go first where possible, so that the file appears with all its attributes.
+        // Marks are stored first where possible, so that the file appears with all of its attributes.
         marks::change(contents, &writer.entry, marks)?;
         if last {
             real(rustix::fs::fsync(contents))?;
@@ -236,7 +236,7 @@ impl Disk for DirectoryDisk {
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError> {
         match self.reach(path, OFlags::RDONLY) {
             Ok((file, stat)) => self.entry(path, Some(&file), &file, &stat),
-            // The file exists but cannot be read, and neither can its marks.
+            // The file exists, but neither the file nor its marks can be read.
             Err(DiskError::Denied) => {
                 let (seen, stat) = self.reach(path, OFlags::PATH)?;
                 self.entry(path, None, &seen, &stat)
@@ -283,8 +283,8 @@ impl Disk for DirectoryDisk {
                 Err(errno) => return Err(disk_error(errno)),
             }
         }
-        // Checked after reading, so that the data returned is certain to come from the version that was
-        // opened.
+        // The version is checked after reading, so that the returned data certainly comes from the version
+        // that was opened.
         if stamp(&real(rustix::fs::fstat(&reader.file))?) != reader.stamp {
             return Err(DiskError::Changed);
         }
@@ -312,7 +312,7 @@ impl Disk for DirectoryDisk {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
         let contents = real(paths::create(new.as_fd(), &token, flags))?;
         if let Err(error) = lock(&contents) {
-            // Nobody can resume these contents, because their token was not returned.
+            // These contents can never be resumed, because their token was not returned.
             let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
             return Err(error);
         }
@@ -455,7 +455,7 @@ impl Disk for DirectoryDisk {
         if is_new && self.kept().len() >= RECORDS_MAX {
             return Err(DiskError::TooMany);
         }
-        // The record is synced if the data that it describes is synced at checkpoints.
+        // The record is synced only if the data that it describes is synced at checkpoints.
         let last = self.settings.durability == Durability::AtCheckpoints;
         aside(|| paths::replace(dockets.as_fd(), key, record, last))
     }

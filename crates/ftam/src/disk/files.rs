@@ -1,4 +1,4 @@
-//! Calls on files: locks, status, renames and copies.
+//! Operations on files: locking, status, renaming and copying.
 
 use super::paths::{disk_error, real};
 use kiban_osi::ftam::filestore::{DiskError, Kind, Stamp};
@@ -13,18 +13,18 @@ pub(super) fn aside<T>(work: impl FnOnce() -> T) -> T {
         Ok(runtime) if runtime.runtime_flavor() == RuntimeFlavor::MultiThread => {
             tokio::task::block_in_place(work)
         }
-        // A runtime with one thread, or none: run the work on this thread.
+        // The runtime has a single thread, or there is no runtime: run the work on this thread.
         _ => work(),
     }
 }
 
-/// Closes a replaced file on another thread: freeing the blocks of a large file takes long.
+/// Closes a replaced file on another thread, because freeing the blocks of a large file takes a long time.
 pub(super) fn let_go(old: OwnedFd) {
-    // If no thread can be created, the file is closed on this one.
+    // If no thread can be created, the file is closed on this thread.
     let _ = kiban_tokio::runtime::blocking(c"kiban-close", move || drop(old));
 }
 
-/// Locks contents for their writer, or removes them.
+/// Locks contents on behalf of their writer, or of the code that removes them.
 pub(super) fn lock(contents: &OwnedFd) -> Result<(), DiskError> {
     let lock = || rustix::fs::flock(contents, FlockOperation::NonBlockingLockExclusive);
     real(rustix::io::retry_on_intr(lock))
@@ -53,8 +53,8 @@ pub(super) fn stamp(stat: &Stat) -> Stamp {
 /// Renames a file without replacing an existing one.
 pub(super) fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> Result<(), DiskError> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // A file system without RENAME_NOREPLACE (NFS) can link instead, which never replaces a file either;
-        // but directories cannot be linked.
+        // On a file system without RENAME_NOREPLACE (NFS), use link, which never replaces a file either. But
+        // directories cannot be linked.
         Err(Errno::INVAL | Errno::NOSYS) => {
             match rustix::fs::linkat(from, old, to, new, AtFlags::empty()) {
                 Err(Errno::PERM) => return Err(DiskError::Unable),
@@ -66,7 +66,7 @@ pub(super) fn rename_new(from: &OwnedFd, old: &str, to: &OwnedFd, new: &str) -> 
     }
 }
 
-/// Copies `bytes` of one file to offset `at` of another, within the system if it can.
+/// Copies `bytes` from one file to offset `at` in another, inside the kernel if possible.
 pub(super) fn append(source: &OwnedFd, target: &OwnedFd, bytes: u64, at: u64) -> Result<(), DiskError> {
     let (mut from, mut to) = (0, at);
     while from < bytes {

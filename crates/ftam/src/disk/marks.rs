@@ -21,7 +21,7 @@ fn cannot(errno: Errno) -> bool {
 pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Result<Marks, DiskError> {
     let mut marks = beside(entry);
     let Some(file) = file else { return Ok(marks) };
-    // For most files, this one call shows that there are no marks.
+    // For most files, this single call shows that there are no marks.
     match rustix::fs::flistxattr_query(file) {
         Ok(0) => return Ok(marks),
         Err(errno) if cannot(errno) => return Ok(marks),
@@ -39,7 +39,7 @@ pub(super) fn read(file: Option<&OwnedFd>, entry: Option<&DirectoryEntry>) -> Re
     Ok(marks)
 }
 
-/// Changes the marks of a file that is, or will be, at `entry`.
+/// Changes the marks of a file that is, or will be, located at `entry`.
 pub(super) fn change(
     file: &OwnedFd,
     entry: &DirectoryEntry,

@@ -1,33 +1,34 @@
-//! A directory of this host as a filestore's disk.
+//! A directory on this host that serves as a filestore's disk.
 //!
-//! Purpose          a peer reaches only what is below the directory, whatever path it gives and however
-//!                  symbolic links are moved meanwhile.
+//! Purpose          a peer can reach only files below the directory, whatever path it gives, and even if
+//!                  symbolic links are moved in the meantime.
 //! Path resolution  the kernel resolves every path from the root's descriptor in one call (openat2 with
-//!                  RESOLVE_BENEATH and without symbolic or magic links). Calls that need a name get the
-//!                  descriptor of its directory and the last component.
-//! Writing          new contents are a separate file in `.kiban-ftam/new` of the same directory, so that a
-//!                  rename puts them in place. A finished file has the mode of the one it replaces, without
-//!                  set-user-ID, set-group-ID and the sticky bit.
+//!                  RESOLVE_BENEATH and without symbolic or magic links). System calls that need a name
+//!                  receive its directory's descriptor and the last component.
+//! Writing          new contents are a separate file in `.kiban-ftam/new` in the same directory, so that a
+//!                  rename puts them in place. A finished file gets the mode of the file that it replaces,
+//!                  without the set-user-ID, set-group-ID and sticky bits.
 //! Interruption     contents of an interrupted transfer stay there, with their token as the name. The writer
 //!                  locks them (flock), so that only one association can resume them. Contents that are not
-//!                  resumed within [`Settings::left_seconds_max`] are removed when the next file is begun
-//!                  there.
+//!                  resumed within [`Settings::left_seconds_max`] are removed when the next new file is
+//!                  created there.
 //! Side data        marks are extended attributes (`user.ftam.*`) or, if the file system has none, files in
-//!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` of the root. Peers
-//!                  cannot name this directory.
-//! Durability       [`Durability`] says when data must have reached the disk. Contents that are synced at
-//!                  every checkpoint have names that begin with `settled-`. Only these can be resumed after a
-//!                  reboot of the host: for others, the noted checkpoint may be beyond the data on the disk.
-//! Protection       the server's own files are refused by device and inode ([`Protected`]), whatever their
-//!                  name.
+//!                  `.kiban-ftam/attributes`; records are files in `.kiban-ftam/dockets` in the root. Peers
+//!                  cannot name a `.kiban-ftam` directory.
+//! Durability       [`Durability`] says when data must be durable. Contents that are synced at every
+//!                  checkpoint have names that begin with `settled-`. Only these can be resumed after the
+//!                  host reboots; for others, the recorded checkpoint may lie beyond the data that reached
+//!                  the disk.
+//! Protection       access to the server's own files is refused; they are recognised by device and inode
+//!                  ([`Protected`]), whatever their names.
 //! Blocking         operations that may wait for the device (a sync, a rename, a long directory, the copy of
-//!                  an append) are announced to the runtime (`aside`), so that they block no other
-//!                  association. Reads and writes of contents are not: they are frequent, and mostly served
-//!                  from the page cache.
+//!                  an append) are announced to the runtime (`aside`), so that they do not block other
+//!                  associations. Reads and writes of contents are not announced: they are frequent, and
+//!                  mostly served from the page cache.
 //! Limits           [`OPEN_MAX`], [`Settings::left_max`] per directory, [`RECORDS_MAX`]. The system must have
 //!                  openat2 (Linux 5.6).
 //! Not implemented  owner and access lists of a replaced file are not copied. A change that leaves a file's
-//!                  length and modification time as they were is not detected. Peers do not see special files
+//!                  length and modification time unchanged is not detected. Peers do not see special files
 //!                  and symbolic links.
 
 mod contents;

@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How many times a path is resolved again if directories are moved meanwhile (openat2(2), EAGAIN).
+/// How many times a path is resolved again if directories are moved during resolution (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 32;
 
 /// A directory and a name in it.
@@ -16,7 +16,8 @@ pub(super) struct DirectoryEntry {
     pub(super) name: String,
 }
 
-/// Opens the file or directory at a path, if the path stays below `root` and contains no symbolic link.
+/// Opens the file or directory at a path, provided that the path stays below `root` and contains no symbolic
+/// link.
 pub(super) fn enter(root: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     walk(root, path, flags, Mode::empty())
 }
@@ -81,7 +82,7 @@ pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Di
     directory_at(directory, &path)
 }
 
-/// As [`state`], but returns `None` if the directory does not exist.
+/// Like [`state`], but returns `None` if the directory does not exist.
 pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     enter(directory, &format!("{RESERVED}/{name}"), OFlags::RDONLY | OFlags::DIRECTORY).ok()
 }
@@ -111,7 +112,7 @@ pub(super) fn names(directory: BorrowedFd<'_>, names_max: usize) -> Result<Vec<S
     Ok(names)
 }
 
-/// Removes a directory that contains no files except those of the disk itself.
+/// Removes a directory that contains no files except the disk's own.
 pub(super) fn remove_directory(entry: &DirectoryEntry) -> Result<(), DiskError> {
     let remove = || rustix::fs::unlinkat(&entry.directory, entry.name.as_str(), AtFlags::REMOVEDIR);
     match remove() {
@@ -185,7 +186,7 @@ pub(super) fn whole(directory: BorrowedFd<'_>, name: &str, bytes_max: usize) -> 
     Err(DiskError::Long)
 }
 
-/// Syncs a directory, so that changes of its names are durable.
+/// Syncs a directory, so that changes to its entries are durable.
 pub(super) fn settle_names(directory: BorrowedFd<'_>) -> Result<(), DiskError> {
     match rustix::fs::fsync(directory) {
         // Some file systems do not support syncing a directory, and return these errors.
@@ -201,12 +202,12 @@ pub(super) fn token() -> Result<String, DiskError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Maps a system call's result to the filestore's result.
+/// Converts a system call's result to a filestore result.
 pub(super) fn real<T>(result: Result<T, Errno>) -> Result<T, DiskError> {
     result.map_err(disk_error)
 }
 
-/// Maps a system error to the filestore's error.
+/// Maps a system error to a filestore error.
 pub(super) fn disk_error(errno: Errno) -> DiskError {
     match errno {
         Errno::NOENT => DiskError::NotThere,

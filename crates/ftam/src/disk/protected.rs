@@ -1,15 +1,16 @@
 //! The server's own files, which no peer may access.
 //!
-//! Purpose     password hashes and keys stay secret even if their files are moved to, linked from or replaced
-//!             in a directory that peers can reach.
-//! Operation   files are recognised by device and inode. Each is held open, so that its inode is not reused.
+//! Purpose     password hashes and keys stay secret, even if their files are moved into, linked from or
+//!             replaced in a directory that peers can reach.
+//! Operation   files are recognised by device and inode. Each file is held open, so that its inode is not
+//!             reused.
 //! Renewal     the configured paths are checked whenever the filestore opens a file, so that a new file at
-//!             one of them is protected before any peer can read it.
+//!             such a path is protected before any peer can read it.
 //! Old files   a file that was replaced stays protected as long as it has a name.
-//! Limits      [`EARLIER_MAX`] replaced files; the oldest is dropped first, with a line in the log. A file
-//!             that was put at a path and moved away again before any file was opened is not protected; nor
-//!             is a copy. If this process may no longer inspect a path, the last known file of that path is
-//!             protected.
+//! Limits      [`EARLIER_MAX`] replaced files; beyond that, the oldest is dropped, with a line in the log. A
+//!             file is not protected if it was put at a path and moved away again before any file was opened;
+//!             nor is a copy. If this process may no longer inspect a path, the last file known at that path
+//!             stays protected.
 
 use kiban_os::ignore_poison;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
@@ -26,8 +27,8 @@ pub(super) const EARLIER_MAX: usize = 64;
 /// Device number and inode number.
 type Inode = (u64, u64);
 
-/// Files that the server reads for its own use. No peer can access them, under whatever name or link they
-/// appear in the directory.
+/// Files that the server reads for its own use. No peer can access them, whatever name or link leads to them
+/// in the directory.
 #[derive(Clone, Debug, Default)]
 pub struct Protected(Arc<RwLock<Files>>);
 
@@ -38,7 +39,7 @@ struct Files {
     earlier: VecDeque<Pinned>,
 }
 
-/// A configured path, and the file that was found there last.
+/// A configured path, and the file that was last found there.
 #[derive(Debug)]
 struct Current {
     path: PathBuf,
@@ -53,7 +54,7 @@ struct Pinned {
 }
 
 impl Protected {
-    /// Protects the file at a path, now and whenever it is replaced. The file need not exist yet.
+    /// Protects the file at a path, and any file that replaces it later. The file need not exist yet.
     pub fn add(&self, path: &Path) {
         let mut files = ignore_poison(self.0.write());
         files.index(path);
@@ -63,7 +64,7 @@ impl Protected {
     /// Protects a file that was opened at a path and is about to be read.
     ///
     /// # Errors
-    /// The system has no file descriptor left.
+    /// The system has run out of file descriptors.
     pub fn add_opened(&self, path: &Path, file: &File) -> io::Result<()> {
         let pinned = Pinned::new(file.try_clone()?.into())?;
         let mut files = ignore_poison(self.0.write());
@@ -88,8 +89,8 @@ impl Protected {
         drop(files);
         let mut files = ignore_poison(self.0.write());
         files.look_again();
-        // If the system has no descriptor left, the current file is not pinned, but access is refused all the
-        // same.
+        // If the system has run out of descriptors, the current file is not pinned, but access to it is still
+        // refused.
         is_current || files.has(wanted)
     }
 }
@@ -108,7 +109,7 @@ impl Files {
         })
     }
 
-    /// Pins the files at the configured paths. Files that cannot be opened are retried later.
+    /// Pins the files at the configured paths. If a file cannot be opened, this is retried later.
     fn look_again(&mut self) {
         for index in 0..self.current.len() {
             let path = &self.current[index].path;
@@ -141,7 +142,7 @@ impl Pinned {
     }
 
     fn has_name(&self) -> bool {
-        // If fstat fails, the file is kept.
+        // If fstat fails, the file stays pinned.
         rustix::fs::fstat(&self.file).map_or(true, |stat| stat.st_nlink > 0)
     }
 }

@@ -7,24 +7,24 @@ pub const LEFT_MAX: usize = 4096;
 /// Maximum number of records.
 pub const RECORDS_MAX: usize = 8192;
 
-/// When data must have reached the disk.
+/// When data must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// No sync. Fastest, but a crash of the host may lose files that were acknowledged.
+    /// Never sync. This is fastest, but acknowledged files may be lost if the host crashes.
     Never,
-    /// Sync before the end of a transfer is confirmed.
+    /// Sync before confirming the end of a transfer.
     #[default]
     AtEnd,
-    /// Sync before a checkpoint is confirmed, too: a transfer can be resumed after a crash of the host.
+    /// Sync before confirming a checkpoint, too, so that a transfer can be resumed after the host crashes.
     AtCheckpoints,
 }
 
 /// Settings of a disk.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// When data must have reached the disk.
+    /// When data must be durable.
     pub durability: Durability,
-    /// Seconds for which unfinished contents are kept so that they can be resumed.
+    /// How long unfinished contents are kept so that they can be resumed, in seconds.
     pub left_seconds_max: u64,
     /// Maximum number of unfinished contents in one directory.
     pub left_max: usize,

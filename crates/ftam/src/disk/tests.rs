@@ -1,4 +1,4 @@
-//! Tests of the directory disk; tests of behaviour that the memory disk shares run on both ([`each`]).
+//! Tests of the directory disk. Tests of behaviour that the memory disk shares run on both disks ([`each`]).
 
 pub(super) use super::directory::{DirectoryDisk, OPEN_MAX};
 use super::protected::{self, Protected};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// A directory of this host: `root` is the filestore, `secret` is a file outside of it.
+/// A directory on this host. `root` is the filestore; `secret` is a file outside it.
 struct Fixture(PathBuf);
 
 impl Fixture {
@@ -98,7 +98,7 @@ fn a_protected_file_is_refused_under_any_name() {
     }
     let resumed = disk.resume(&path("new"), WriteMode::New, "token", 0).map(|begun| begun.token);
     assert_eq!(resumed, Err(DiskError::Denied));
-    // A protected file is put in place while a put is in progress.
+    // A protected file is moved into place while a put is in progress.
     for write_mode in [WriteMode::Replace, WriteMode::Extend] {
         let begun = disk.begin(&path("mine"), write_mode).unwrap();
         disk.write(begun.handle, 0, Rope::copied(b"x")).unwrap();
@@ -108,8 +108,8 @@ fn a_protected_file_is_refused_under_any_name() {
         fs::rename(root.join("aside"), root.join("mine")).unwrap();
     }
     assert_eq!(fs::read(root.join("moved")).unwrap(), b"hashes");
-    // Replacements are protected as well. The old file stays protected until it has no name left; then its
-    // inode number may be reused.
+    // Replacements are protected as well. The old file stays protected until its last name is removed; then
+    // its inode number may be reused.
     fs::write(&users, "new").unwrap();
     protected.add(&users);
     fs::hard_link(&users, root.join("new")).unwrap();
@@ -140,8 +140,8 @@ fn a_replacement_of_a_protected_file_is_protected() {
         fs::hard_link(fixture.0.join("new"), root.join(name)).unwrap();
         fs::rename(fixture.0.join("new"), path).unwrap();
     };
-    // Many more replacements than are remembered, each while its file is in place; then a file at a path
-    // where none existed before.
+    // There are many more replacements than are remembered, and each file is accessed while it is in place.
+    // One file is put at a path where none existed before.
     for number in 0..3 * protected::EARLIER_MAX {
         let name = format!("users-{number}");
         replace(&users, &name);
@@ -154,13 +154,13 @@ fn a_replacement_of_a_protected_file_is_protected() {
             assert_eq!(get(&mut disk, name), Err(DiskError::Denied), "{name} after {number}");
         }
     }
-    // The path leads to no file, or through a symbolic link.
+    // The path first leads to no file, then through a symbolic link.
     fs::remove_file(&key).unwrap();
     assert_eq!(get(&mut disk, "key"), Err(DiskError::Denied));
     fs::write(root.join("linked"), "key").unwrap();
     symlink(root.join("linked"), &key).unwrap();
     assert_eq!(get(&mut disk, "linked"), Err(DiskError::Denied));
-    // The file that the server is reading is pinned, although its path leads to another file by now.
+    // The file that the server is reading is pinned, although its path now leads to another file.
     fs::write(&users, "read").unwrap();
     let read = fs::File::open(&users).unwrap();
     fs::hard_link(&users, root.join("read")).unwrap();
@@ -187,7 +187,7 @@ fn a_put_is_seen_when_it_is_whole(disk: &mut dyn Disk) {
     disk.finish(begun.handle, &[]).unwrap();
     assert_eq!(get(disk, "a").unwrap(), pieces.to_vec());
     assert_ne!(disk.stat(&path("a")).unwrap().stamp, entry.stamp);
-    // A reader continues to read the version that it opened.
+    // A reader keeps reading the version that it opened.
     assert_eq!(disk.read(reader, 0, 100).unwrap(), "old");
     disk.leave(reader);
     put(disk, "a", WriteMode::Extend, b"!").unwrap();
@@ -366,7 +366,7 @@ fn an_interrupted_transfer_is_resumed_by_only_one_writer() {
         disk.discard(&path("b"), &begun.token);
         assert_eq!(disk.resume(&path("b"), WriteMode::New, &begun.token, 0).err(), Some(DiskError::NotThere));
     });
-    // Two disks on one directory, as two processes would have them.
+    // Two disks share one directory, as if they were in two processes.
     let fixture = Fixture::new();
     let (mut disk, mut other) = (fixture.disk(), fixture.disk());
     let begun = disk.begin(&path("a"), WriteMode::New).unwrap();
@@ -448,7 +448,7 @@ fn a_failed_put_leaves_the_old_file() {
             assert_eq!(get(disk, "a").unwrap(), b"old");
         }
     });
-    // Another writer has created the file first.
+    // Another writer created the file first.
     let fixture = Fixture::new();
     let mut disk = fixture.disk();
     let begun = disk.begin(&path("b"), WriteMode::New).unwrap();
@@ -473,7 +473,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
     let small = fixture.root().join("small");
     fs::create_dir(&small).unwrap();
     let flags = rustix::mount::MountFlags::empty();
-    // Without root privileges nothing can be mounted, so the test ends.
+    // Without root privileges, nothing can be mounted, so the test ends here.
     let Ok(()) = rustix::mount::mount("tmpfs", &small, "tmpfs", flags, Some(c"size=256k")) else { return };
     let tried = std::panic::catch_unwind(|| {
         let mut disk = DirectoryDisk::open(&small, Settings::default()).unwrap();
@@ -484,7 +484,7 @@ fn a_full_disk_is_reported_and_changes_nothing() {
             disk.abandon(begun.handle);
             assert_eq!(get(&mut disk, "a").unwrap(), b"old");
         }
-        // The data fits on the disk once, but not a second time behind the existing contents.
+        // The data fits on the disk once, but not a second time after the existing contents.
         let begun = disk.begin(&path("a"), WriteMode::Extend).unwrap();
         disk.write(begun.handle, 0, vec![7; 150 * 1024].into()).unwrap();
         assert_eq!(disk.finish(begun.handle, &[]), Err(DiskError::Full));
@@ -497,7 +497,8 @@ fn a_full_disk_is_reported_and_changes_nothing() {
 
 #[test]
 fn marks_stay_with_a_file_with_and_without_extended_attributes() {
-    // Each file system may behave differently: older kernels have no user attributes on memory file systems.
+    // Each file system may behave differently: older kernels do not support user attributes on memory file
+    // systems.
     for root in ["/dev/shm", "/var/tmp"] {
         let root = PathBuf::from(root).join(format!("kiban-marks-{}", std::process::id()));
         if fs::create_dir(&root).is_err() {
@@ -519,7 +520,7 @@ fn marks_stay_with_a_file_with_and_without_extended_attributes() {
         disk.mark(&path("g"), &[(Mark::Account, vec![])]).unwrap();
         assert_eq!(disk.stat(&path("g")).unwrap().marks.text(Mark::Account), None);
         assert_eq!(disk.mark(&path("g"), &[(Mark::Legal, vec![0; 600])]), Err(DiskError::Long));
-        // A file that gets the same name later does not get the marks.
+        // A later file with the same name does not inherit the marks.
         disk.remove(&path("g")).unwrap();
         put(&mut disk, "g", WriteMode::New, b"x").unwrap();
         assert!(disk.stat(&path("g")).unwrap().marks.is_empty());
@@ -615,7 +616,7 @@ fn directory_operations_and_their_errors() {
     assert_eq!(below.list(&Path::root(), 9).unwrap(), ["f"]);
     assert_eq!(below.stat(&path("f")).unwrap().bytes, 1);
     disk.remove(&path("d/f")).unwrap();
-    // A directory with unfinished contents, which may be resumed, is not empty.
+    // A directory is not empty if it has unfinished contents, since they may be resumed.
     let begun = disk.begin(&path("d/g"), WriteMode::New).unwrap();
     assert_eq!(disk.remove(&path("d")).err(), Some(DiskError::NotEmpty));
     disk.abandon(begun.handle);

@@ -1,10 +1,11 @@
 //! Reusable buffers for data from sockets and files.
 //!
-//! Purpose    a transfer reuses a few buffers for all of its data. An allocator often returns blocks of this
-//!            length to the system, which then has to clear and map every page of the next one.
-//! Alignment  data begins at a page boundary. The allocator's large blocks begin 16 bytes after one, which
-//!            makes the kernel's copy of a page four times slower on processors whose `rep movsb` is slow if
-//!            the target is slightly ahead of its source (AMD Zen 3 and 4).
+//! Purpose    a transfer reuses a few buffers for all of its data. If it allocated them each time, the
+//!            allocator would often return blocks of this length to the system, which would then have to
+//!            clear and map every page of the next block.
+//! Alignment  data begins at a page boundary. The allocator's large blocks begin 16 bytes after a page
+//!            boundary. With such a target, the kernel takes four times as long to copy a page on AMD Zen 3
+//!            and 4, whose `rep movsb` is slow if the target is slightly ahead of the source.
 //! Lifetime   a buffer is filled, then passed on in pieces ([`Bytes`]). When the last piece is dropped, the
 //!            buffer returns to the free list of the thread that dropped it.
 //! Limits     a thread keeps [`KEPT_MAX`] free buffers; the number of buffers in use is limited by their
@@ -33,8 +34,8 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Takes memory for this many bytes: a buffer if they fill most of one, otherwise memory from the
-    /// allocator.
+    /// Takes memory for this many bytes. If they fill at least half of a buffer, it takes a buffer, otherwise
+    /// memory from the allocator.
     pub(crate) fn take(bytes: usize) -> Buffer {
         if !(BUFFER_BYTES / 2..=BUFFER_BYTES).contains(&bytes) {
             return Buffer { memory: Vec::with_capacity(bytes), skip: 0 };
@@ -56,13 +57,13 @@ impl Buffer {
         self.memory.len() - self.skip
     }
 
-    /// Returns the vector to append to.
+    /// Returns the vector to which data is appended.
     pub(crate) fn filling(&mut self) -> &mut Vec<u8> {
         &mut self.memory
     }
 
-    /// Converts the buffer to [`Bytes`]. Short data is copied, because it may be kept for a long time and
-    /// would keep the whole buffer in use.
+    /// Converts the buffer to [`Bytes`]. Short data is copied, because it may be kept for a long time, during
+    /// which the whole buffer would stay in use.
     pub(crate) fn hand_on(self) -> Bytes {
         let Buffer { memory, skip } = self;
         let is_few = memory.len() - skip < memory.capacity() / FEW;

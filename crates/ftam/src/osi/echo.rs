@@ -1,10 +1,10 @@
 //! Echoes: a responder that returns every value, and a client that measures the round-trip time.
 //!
 //! Responder        accepts any association and any contexts in BER, returns the values of each P-DATA, and
-//!                  accepts releases. It reports each association once, after its end.
+//!                  accepts releases. It reports each association once, when it has ended.
 //! Client           sends octet strings, one after the other, and compares the echoes with them.
-//! Limits           a maximum number of associations; further connections are closed at once. While a peer
-//!                  does not receive its echoes, the responder does not read from it.
+//! Limits           a maximum number of associations; further connections are closed at once. As long as a
+//!                  peer does not receive its echoes, the responder does not read from it.
 //! Not implemented  synchronisation points, tokens and typed data, which are ignored.
 
 use super::association::{Acceptance, Association, Event, Failure, IncomingConnection, Listener};
@@ -16,10 +16,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// The application context name. OIDs below 2.999 are reserved for examples (X.660), so it conflicts with no
-/// real protocol.
+/// The application context name. OIDs below 2.999 are reserved for examples (X.660), so this one cannot
+/// conflict with a real protocol.
 pub const APPLICATION: Oid = Oid::of("2.999.7.1");
-/// Abstract syntax of the client's values: octet strings (unstructured binary of ISO 8571).
+/// The abstract syntax of the client's values: octet strings (ISO 8571's unstructured binary).
 pub const OCTET_STRINGS: Oid = Oid::of("1.0.8571.2.4");
 
 /// The report on an association that has ended.
@@ -85,11 +85,12 @@ async fn echo(arrival: IncomingConnection, report: &mut EchoReport) -> Result<()
     }
 }
 
-/// Sends a number of values of a given length, one after the other; returns each round-trip time in ns.
+/// Sends a number of values of a given length, one after the other; returns the round-trip time of each in
+/// ns.
 ///
 /// # Errors
-/// The failure by which the association ended; [`io::ErrorKind::InvalidData`] if an echo differs from its
-/// value.
+/// The failure that ended the association; [`io::ErrorKind::InvalidData`] if an echo differs from the value
+/// sent.
 pub async fn round_trips(
     association: &Association,
     context: i64,

@@ -1,4 +1,4 @@
-//! Writes ropes to a socket with one gathering write for all pending data, without copying.
+//! Writes ropes to a socket: one gathering write for all pending data, without copying.
 
 use kiban_base::RopeQueue;
 use std::io::{self, IoSlice};
@@ -9,10 +9,10 @@ use tokio::io::AsyncWrite;
 /// Maximum number of parts in a gathering write.
 const PARTS_MAX: usize = 256;
 
-/// Writes once from the front of a queue, which must not be empty; returns how many bytes were written.
+/// Writes once from the front of a queue, which must not be empty; returns the number of bytes written.
 ///
 /// # Errors
-/// The socket's error; [`io::ErrorKind::WriteZero`] if the socket takes no bytes and reports no error.
+/// The socket's error; [`io::ErrorKind::WriteZero`] if the socket accepts no bytes but reports no error.
 pub(super) fn poll_write<S>(
     cx: &mut Context<'_>,
     socket: &mut S,

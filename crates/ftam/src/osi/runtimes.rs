@@ -1,11 +1,12 @@
 //! A pool of runtimes: threads that drive associations, each with a separate tokio runtime.
 //!
-//! Purpose    an association stays on one processor, and no thread is woken without work. In one runtime with
-//!            several threads, an idle thread waits for events while another works; each arriving segment
-//!            wakes it, although its association is already being driven.
+//! Purpose    an association stays on one processor, and no thread is woken without work. In a single runtime
+//!            with several threads, an idle thread waits for events while another works. Each arriving
+//!            segment would wake the idle thread, although a thread is already driving that segment's
+//!            association.
 //! Blocking   work that waits for a disk is announced (`tokio::task::block_in_place`), so that the runtime's
-//!            other associations move to a new thread in the meantime. This needs a multi-threaded runtime,
-//!            so each has a single worker thread.
+//!            other associations move to a new thread in the meantime. This works only in a multi-threaded
+//!            runtime, so each runtime is of that kind, with a single worker thread.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 #[derive(Debug)]
 pub struct RuntimePool {
     runtimes: Vec<Runtime>,
-    /// The anchor threads end when these are dropped.
+    /// The anchor threads end when these senders are dropped.
     anchors: Vec<oneshot::Sender<()>>,
 }
 
@@ -29,16 +30,16 @@ impl RuntimePool {
     /// The system cannot create threads or event descriptors.
     pub fn new() -> io::Result<RuntimePool> {
         let count = available_parallelism().map_or(1, NonZeroUsize::get);
-        // If one cannot be created, the others are dropped in the background, since a task must not drop a
-        // runtime.
+        // If one runtime cannot be created, the others are dropped in the background, since a task must not
+        // drop a runtime.
         let mut pool = RuntimePool { runtimes: Vec::new(), anchors: Vec::new() };
         (0..count).try_for_each(|_| pool.add())?;
         Ok(pool)
     }
 
     /// Adds a runtime and its anchor, an idle blocking thread. If the system refuses to create another
-    /// thread, `block_in_place` makes the other associations wait, as long as the runtime has a blocking
-    /// thread; without the anchor, tokio would panic.
+    /// thread, `block_in_place` makes the other associations wait, provided that the runtime has a blocking
+    /// thread. Without one, tokio would panic, hence the anchor.
     fn add(&mut self) -> io::Result<()> {
         let mut builder = Builder::new_multi_thread();
         let runtime =
@@ -71,8 +72,8 @@ pub fn into_runtime(socket: TcpStream, runtime: &Handle) -> io::Result<TcpStream
     TcpStream::from_std(socket)
 }
 
-/// Drops the runtimes in the background, because the task that drops the pool must not block. Tasks that are
-/// left are dropped.
+/// Drops the runtimes in the background, because the task that drops the pool must not block. Any remaining
+/// tasks are dropped.
 impl Drop for RuntimePool {
     fn drop(&mut self) {
         self.anchors.clear();

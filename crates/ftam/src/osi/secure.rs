@@ -1,11 +1,12 @@
-//! TLS below TPKT (IEC 62351-3 and -4): the whole TCP connection carries TLS, and TPKTs are sent inside it.
+//! TLS below TPKT (IEC 62351-3 and -4): the whole TCP connection uses TLS, and TPKTs are sent inside it.
 //!
-//! Server           has a certificate and key; if authorities are configured, it admits only peers with a
-//!                  certificate from one of them.
-//! Client           trusts the system's authorities or the configured ones; may have a certificate of its
-//!                  own.
-//! Versions         TLS 1.2 and 1.3, with the suites that rustls accepts: all have forward secrecy.
-//! Not implemented  renegotiation and session lifetimes of IEC 62351-3 §7; revocation lists.
+//! Server           the server has a certificate and a key. If authorities are configured, it admits only
+//!                  peers with a certificate from one of them.
+//! Client           the client trusts the system's authorities or the configured ones, and may have a
+//!                  certificate of its own.
+//! Versions         TLS 1.2 and 1.3, with the cipher suites that rustls accepts, all of which have forward
+//!                  secrecy.
+//! Not implemented  renegotiation and session lifetimes (IEC 62351-3 §7); revocation lists.
 
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
@@ -20,10 +21,10 @@ use std::sync::Arc;
 /// TLS settings of a listener and of a client.
 pub use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// A certificate and its private key: names of PEM files.
+/// The names of the PEM files with a certificate and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// The certificate, followed by the intermediate certificates up to an authority.
+    /// The certificate, followed by the intermediate certificates that lead to an authority.
     pub certificate: PathBuf,
     /// The private key of the certificate.
     pub key: PathBuf,
@@ -37,13 +38,13 @@ pub enum TlsError {
     File(PathBuf, pem::Error),
     /// A file that should contain certificates contains none.
     Empty(PathBuf),
-    /// Certificate and key do not match, or are of an unsupported kind.
+    /// The certificate and key do not match, or are of an unsupported kind.
     Identity(PathBuf, rustls::Error),
     /// The authorities for peers' certificates are unusable.
     Authorities(PathBuf, VerifierBuilderError),
     /// The system has no trusted authorities.
     NoAuthorities,
-    /// The host name is not valid in a certificate.
+    /// The host name is not a valid name in a certificate.
     Name(String, InvalidDnsNameError),
 }
 
@@ -70,7 +71,7 @@ impl fmt::Display for TlsError {
 
 impl std::error::Error for TlsError {}
 
-/// Builds the TLS settings of a listener.
+/// Builds the TLS settings for a listener.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -78,7 +79,7 @@ pub fn acceptor(identity: &Identity, peers: Option<&Path>) -> Result<TlsAcceptor
     acceptor_with(identity, peers, |path| File::open(path))
 }
 
-/// As [`acceptor`], with `open` to open the files.
+/// Like [`acceptor`], but opens the files with `open`.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -105,8 +106,8 @@ pub fn acceptor_with(
     Ok(Arc::new(config).into())
 }
 
-/// Builds the TLS settings of a client. It trusts the authorities in `peers`, or the system's if there is no
-/// file.
+/// Builds the TLS settings for a client that trusts the authorities in the file `peers`, or the system's
+/// authorities if there is no file.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -137,7 +138,7 @@ pub fn connector(peers: Option<&Path>, identity: Option<&Identity>) -> Result<Tl
     Ok(Arc::new(config).into())
 }
 
-/// Parses the name that a peer's certificate must be issued for.
+/// Parses the name for which a peer's certificate must be issued.
 ///
 /// # Errors
 /// [`TlsError::Name`].

@@ -1,17 +1,18 @@
 //! TCP sockets below the OSI stack: connecting, listening and accepting.
 //!
 //! Options    Nagle's algorithm is off, because the protocols send requests and wait for responses. Keepalive
-//!            detects a host that has gone, because an association may be silent for a long time.
+//!            detects a host that has disappeared, which is needed because an association may be silent for a
+//!            long time.
 //! Names      all addresses of a host are tried, in the order in which the system returns them.
-//! Errors     errors of one connection do not affect its listener. After an error that concerns the system
-//!            (such as no descriptors left), accepting pauses for a moment.
+//! Errors     errors on one connection do not affect its listener. After an error that concerns the system
+//!            (such as running out of descriptors), accepting pauses for a moment.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// Maximum number of connections that wait to be accepted.
+/// Maximum number of connections that are waiting to be accepted.
 const BACKLOG: u32 = 1024;
 /// Idle time after which keepalive probes are sent.
 const KEEPALIVE: Duration = Duration::from_secs(60);
@@ -21,7 +22,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Connects to a peer.
 ///
 /// # Errors
-/// The system's error; if the host has several addresses, the error at the last one.
+/// The system's error. If the host has several addresses, it is the error at the last one.
 pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     let socket = TcpStream::connect((host, port)).await?;
     prepare(&socket)?;
@@ -31,7 +32,7 @@ pub(crate) async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
 /// Listens at an address.
 ///
 /// # Errors
-/// The system's error, for example if the address is in use or not local, or the port needs a privilege.
+/// The system's error, for example if the address is in use or not local, or the port requires a privilege.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(true)?;
@@ -42,12 +43,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Accepts a listener's next connection. Cancel-safe: nothing is lost when the future is dropped.
 ///
 /// # Errors
-/// The system's error; errors that concern a single connection are skipped.
+/// The system's error; errors that concern only a single connection are skipped.
 pub(crate) async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     loop {
         match listener.accept().await {
             Ok((socket, peer)) => {
-                // If the connection is already closed, its first use returns the error.
+                // If the connection is already closed, the first operation on it returns the error.
                 let _ = prepare(&socket);
                 return Ok((socket, peer));
             }

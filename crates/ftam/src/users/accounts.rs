@@ -23,7 +23,7 @@ pub(super) struct User {
     pub(super) accounts: Option<Vec<String>>,
 }
 
-/// A hash that no known password has, because salt and output are zeros.
+/// A hash that matches no known password, because its salt and output are zeros.
 const NOBODY: &str =
     "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
@@ -33,19 +33,19 @@ impl Users {
         self.users.len()
     }
 
-    /// Verifies a user's password and account. Takes the time of a password verification even if the user is
-    /// unknown, so call it on a thread that may block.
+    /// Verifies a user's password and account. This takes as long as a password verification even if the user
+    /// is unknown, so call it on a thread that may block.
     ///
     /// # Errors
-    /// Why the user is refused.
+    /// Returns the reason why the user is refused.
     pub fn verify(&self, credentials: &Credentials) -> Result<Admission, AuthRefusal> {
         self.verify_in(credentials, &mut Memory::default())
     }
 
-    /// As [`Users::verify`], using the caller's memory.
+    /// Like [`Users::verify`], but uses the caller's working memory.
     ///
     /// # Errors
-    /// Why the user is refused.
+    /// Returns the reason why the user is refused.
     pub fn verify_in(
         &self,
         credentials: &Credentials,

@@ -1,15 +1,14 @@
 //! Delays after failed passwords. [`Attempts`] does no I/O; the caller supplies the time.
 //!
-//! Purpose    guessing a password takes years; one mistyped password causes no delay; a user whose password
-//!            is being guessed can still get in.
+//! Purpose    guessing a password takes years, one mistyped password causes no delay, and a user whose
+//!            password is being guessed can still log in.
 //! Rule       failures are counted per user name and per address. After the first few, every attempt with
-//!            that name, or from that address, is delayed; each failure doubles the delay up to a bound. A
+//!            that name, or from that address, is delayed; each failure doubles the delay, up to a bound. A
 //!            success clears the failures of the user's name, but not those of the address.
-//! Bounds     the delay for a name has a small maximum, since anyone can cause it; for an address it is
-//!            large.
-//! Limits     at most [`BackoffConfig::names_max`] names and as many addresses are remembered; when full, the
-//!            entry whose delay ends first is forgotten. A forgotten name or address counts as one without
-//!            failures.
+//! Bounds     the maximum delay for a name is short, since anyone can cause it; for an address, it is long.
+//! Limits     at most [`BackoffConfig::names_max`] names and as many addresses are remembered. When the table
+//!            is full, the entry whose delay ends first is forgotten. A forgotten name or address is treated
+//!            as having no failures.
 
 use kiban_base::Instant;
 use std::collections::BTreeMap;
@@ -26,7 +25,7 @@ pub struct BackoffConfig {
     pub user_wait_max: Duration,
     /// The longest delay for an address.
     pub address_wait_max: Duration,
-    /// Failures are forgotten after this time without another.
+    /// Failures are forgotten after this time without a further failure.
     pub memory: Duration,
     /// Maximum number of names, and of addresses, that are remembered.
     pub names_max: usize,
@@ -61,12 +60,13 @@ struct Failures {
 }
 
 impl Attempts {
-    /// Creates an empty record of failures.
+    /// Creates a record without failures.
     pub fn new(backoff: BackoffConfig) -> Attempts {
         Attempts { backoff, ..Attempts::default() }
     }
 
-    /// Returns the earliest time of an attempt for this user from this address; `now` if there is no delay.
+    /// Returns the earliest time at which this user may make an attempt from this address; `now` if there is
+    /// no delay.
     pub fn not_before(&self, user: &str, address: &str, now: Instant) -> Instant {
         let of = |table: &BTreeMap<String, Failures>, name| {
             table.get(name).map_or(now, |failures| failures.not_before)

@@ -1,4 +1,4 @@
-//! The users file: reading, with errors that say how to correct them, and atomic replacement.
+//! The users file: reads it, with errors that say how to correct the file, and replaces it atomically.
 
 use super::accounts::{User, Users};
 use super::hash::hash;
@@ -20,7 +20,7 @@ use toml::Spanned;
 pub struct UsersError {
     /// The name of the file.
     pub file: String,
-    /// The line number, from 1; 0 if the error concerns the whole file.
+    /// The line number, counted from 1; 0 if the error concerns the whole file.
     pub line: usize,
     /// The key, if there is one.
     pub key: String,
@@ -78,10 +78,10 @@ impl Users {
         Users::read_with(path, kiban_os::regular::open)
     }
 
-    /// As [`Users::read`], with `open` to open the file.
+    /// Like [`Users::read`], but opens the file with `open`.
     ///
     /// # Errors
-    /// As [`Users::read`].
+    /// The same as for [`Users::read`].
     pub fn read_with(
         path: &std::path::Path,
         open: impl FnOnce(&std::path::Path) -> io::Result<std::fs::File>,
@@ -198,8 +198,8 @@ fn rights(rights: &Rights) -> Result<Actions, String> {
     }
 }
 
-/// Returns the text of a users file with another hash for this user; everything else is unchanged, including
-/// comments. A user who is not in the file is added, with the right to read.
+/// Returns the text of a users file with a new hash for this user; everything else, including comments, is
+/// unchanged. If the user is not in the file, adds the user with the right to read.
 ///
 /// # Errors
 /// The text is invalid, or the user's entry has a form that cannot be edited safely.
@@ -234,7 +234,7 @@ pub fn set_password(text: &str, file: &str, user: &str, hash: &str) -> Result<St
         lines.extend([format!("[users.{key}]"), password, "rights = [\"read\", \"read-attribute\"]".into()]);
     }
     let new = lines.join("\n") + "\n";
-    // Before it is written, the new text must parse, and must differ from the old one only as intended.
+    // Before the new text is written, it must parse, and must differ from the old text only as intended.
     let users = Users::parse(&new, file)?;
     match users.users.get(user) {
         Some(written) if written.password.to_string() == hash => Ok(new),
@@ -261,7 +261,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// Sets a user's password in the file. The file is replaced atomically, and keeps its owner and mode. A new
-/// file is accessible to its owner only.
+/// file is accessible only to its owner.
 ///
 /// # Errors
 /// The file is invalid, or the system reports an error.

@@ -6,14 +6,14 @@ use argon2::{Algorithm, Argon2, Block, Params, PasswordHasher, Version};
 use kiban_os::random;
 use std::io;
 
-/// Working memory for password verification, many MiB. It is kept instead of freed each time, because an
-/// allocator would cache such a block per thread.
+/// Working memory for password verification, which takes many MiB. It is kept, not freed each time, because
+/// the allocator would cache such a block for every thread.
 #[derive(Debug, Default)]
 pub struct Memory(Vec<Block>);
 
 impl Memory {
-    /// Reserves the memory for verifying this hash; returns false if it is not available, so that an
-    /// unauthenticated login cannot end the process.
+    /// Reserves the memory for verifying this hash. Returns false if it is not available, so that an
+    /// unauthenticated login cannot crash the process.
     pub(super) fn is_enough(&mut self, hash: &PasswordHash) -> bool {
         let blocks = Params::try_from(hash).map_or(0, |params| params.block_count());
         let more = blocks.saturating_sub(self.0.len());

@@ -10,14 +10,14 @@
 //!
 //! Purpose          stealing the file does not reveal the passwords; a remote attacker learns neither which
 //!                  users exist nor, in reasonable time, their passwords.
-//! Hashes           Argon2id (RFC 9106), compared in constant time. An unknown name takes as long as a known
-//!                  one, because a hash that no password fits is verified instead.
-//! Delays           after failures, per user and per address: [`Attempts`];
+//! Hashes           Argon2id (RFC 9106), compared in constant time. Checking an unknown name takes as long as
+//!                  checking a known one, because a hash that no password matches is verified instead.
+//! Delays           [`Attempts`] computes the delays after failures, per user and per address.
 //!                  [`AuthService`](super::authentication::AuthService) combines all of this for a responder.
-//! Errors           state the file, the line, the key, and what to write there.
+//! Errors           each error states the file, the line, the key, and what to write there.
 //! Limits           [`USERS_MAX`], [`FILE_BYTES_MAX`], [`PASSWORD_BYTES_MAX`], [`MEMORY_KIB_MAX`],
 //!                  [`PASSES_MAX`].
-//! Not implemented  groups of users; passwords of single files.
+//! Not implemented  groups of users; passwords for individual files.
 
 mod accounts;
 mod attempts;

@@ -123,7 +123,7 @@ fn a_new_password_changes_one_line() {
         assert!(Users::parse(&added, "users.toml").unwrap().verify(&credentials(user, "new", None)).is_ok());
     }
     assert_eq!(Users::parse(&set_password("", "x", "ann", &new).unwrap(), "x").unwrap().count(), 1);
-    // Valid TOML, but in a form that the program cannot edit.
+    // This is valid TOML, but in a form that the program cannot edit.
     let odd = format!("users.ann = {{ password = \"{new}\", rights = \"all\" }}\n");
     let error = set_password(&odd, "users.toml", "ann", &quick("y")).unwrap_err();
     assert!(error.remedy.contains("by hand"), "{error}");
@@ -150,7 +150,7 @@ fn the_file_is_written_atomically_and_is_private() {
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
-    // A pipe in place of the users file is rejected; opening it does not block.
+    // If the users file is a pipe, it is rejected, and opening it does not block.
     std::fs::remove_file(&path).unwrap();
     let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600));
     rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, 0).unwrap();

@@ -1,5 +1,5 @@
-//! State shared by an association's users and its pump: the layers, under a lock that is never held across an
-//! await.
+//! The state shared by an association's users and its pump. It contains the layers, under a lock that is
+//! never held across an await.
 
 use super::parameters::Failure;
 use crate::osi::pump;
@@ -21,9 +21,9 @@ use tokio::sync::Notify;
 
 /// Maximum number of bytes queued for sending before [`Association::send`](super::Association::send) waits.
 pub const OUTGOING_BYTES_MAX: usize = 256 << 10;
-/// Maximum number of received bytes that wait for the user before the pump stops reading from the socket.
+/// Maximum number of received bytes that may wait for the user before the pump stops reading from the socket.
 pub const INCOMING_BYTES_MAX: usize = 1 << 20;
-/// Maximum number of indications that wait for the user before the pump stops reading from the socket.
+/// Maximum number of indications that may wait for the user before the pump stops reading from the socket.
 pub const INCOMING_COUNT_MAX: usize = 4096;
 
 /// The layers, and the indications that wait for the user.
@@ -33,9 +33,9 @@ pub(super) struct State {
     stream: Stream,
     indications: VecDeque<Indication>,
     indicated_bytes: usize,
-    /// Bytes that the pump has taken but not yet sent.
+    /// Number of bytes that the pump has taken but not yet sent.
     sending_bytes: usize,
-    /// How the association ended; set when the user has received it.
+    /// How the association ended; set once this was reported to the user.
     end: Option<Failure>,
     /// The socket's error.
     error: Option<io::ErrorKind>,
@@ -74,7 +74,7 @@ impl State {
         }
     }
 
-    /// Returns the failure for an abort, with the most specific reason that the layers below know.
+    /// Returns the failure for an abort, with the most specific reason available from the lower layers.
     fn failure_of(&self, abort: PAbort) -> Failure {
         let is_transports = matches!(abort, PAbort::Session(AbortReason::TransportDisconnect));
         let disconnected = self.stack.disconnected().filter(|_| is_transports);
@@ -104,7 +104,7 @@ fn bytes_of(indication: &Indication) -> usize {
 /// The shared state of an association.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// After a panic within a layer, the layers may be in an inconsistent state, but only this association
+    /// After a panic within a layer, the layers may be in an inconsistent state. But only this association
     /// uses them.
     state: Mutex<State>,
     pub(super) clock: Clock,
@@ -170,7 +170,8 @@ impl Shared {
         }
     }
 
-    /// Waits until more data may be sent. Does not report an end that the user has not received yet.
+    /// Waits until more data may be sent. Does not report the end of the association before the user has
+    /// received it.
     pub(super) async fn room(&self) -> Result<(), Failure> {
         loop {
             let notified = self.user_wake.notified();

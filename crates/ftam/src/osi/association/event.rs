@@ -7,7 +7,7 @@ use kiban_osi::wire::presentation::Pdv;
 /// An indication or confirmation from the peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// P-DATA: values, each with its context.
+    /// A P-DATA: values, each with its context.
     Data(Vec<Pdv>),
     /// The peer requests a release; answer with [`Association::answer_release`].
     ReleaseRequested {

@@ -1,4 +1,4 @@
-//! The user's handle of an association.
+//! The user's handle for an association.
 
 use super::driven::{Driven, Shared, State};
 use super::event::Event;
@@ -29,7 +29,7 @@ impl Association {
     /// Connects to a peer and establishes an association.
     ///
     /// # Errors
-    /// [`Failure`]; if the host has several addresses, the failure at the last one.
+    /// [`Failure`]. If the host has several addresses, it is the failure at the last one.
     pub async fn connect(host: &str, port: u16, parameters: Parameters) -> Result<Association, Failure> {
         let patience = parameters.timeout;
         let made = async {
@@ -74,7 +74,7 @@ impl Association {
         }
     }
 
-    /// Starts the layers on a socket, and the task that moves bytes.
+    /// Starts the layers on a socket, and starts the task that moves bytes.
     pub(super) fn start<S>(mut socket: S, stack: &StackConfig, calls: bool) -> Association
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -103,7 +103,7 @@ impl Association {
         self.answer.as_deref()
     }
 
-    /// Returns the accepted contexts: identifier, abstract syntax, transfer syntax.
+    /// Returns the accepted contexts, each with its identifier, abstract syntax and transfer syntax.
     pub fn contexts(&self) -> Vec<(i64, Oid, Oid)> {
         self.shared.contexts()
     }
@@ -116,8 +116,8 @@ impl Association {
     /// Sends values in a P-DATA. Waits while too much data is queued.
     ///
     /// # Errors
-    /// [`Failure::InvalidRequest`] if the request is invalid; then nothing was sent or changed. Otherwise the
-    /// failure by which the association ended.
+    /// [`Failure::InvalidRequest`] if the request is invalid; in this case, nothing was sent or changed.
+    /// Otherwise, the failure that ended the association.
     pub async fn send(&self, values: Vec<Pdv>) -> Result<(), Failure> {
         self.request(presentation::Request::Data(values)).await
     }
@@ -134,7 +134,7 @@ impl Association {
     /// Waits for the next indication. Cancel-safe: dropping the future loses nothing.
     ///
     /// # Errors
-    /// The failure by which the association ended.
+    /// The failure that ended the association.
     pub async fn receive(&self) -> Result<Event, Failure> {
         match self.shared.next_indication().await?.into_acse() {
             Err(presentation::Indication::Data(values)) => Ok(Event::Data(values)),
@@ -163,7 +163,7 @@ impl Association {
     /// dropped; to receive it, use [`Association::begin_release`].
     ///
     /// # Errors
-    /// The failure, if the association ended in another way.
+    /// The failure, if the association ended in a different way.
     pub async fn release(&self, user_information: Vec<Pdv>) -> Result<Vec<Pdv>, Failure> {
         self.begin_release(user_information)?;
         let mut must_answer = false;
@@ -197,11 +197,11 @@ impl Association {
     pub fn abort(&self, user_information: Vec<Pdv>) {
         let source = AbortSource::SERVICE_USER;
         let abort = acse::Abort { source, diagnostic: None, user_information };
-        // Fails if the association has already ended, which is the intended result.
+        // This fails if the association has already ended, which is the intended result anyway.
         let _ = self.shared.request(acse::Request::Abort(abort).into());
     }
 
-    /// Waits until all data that could be sent was sent, and the connection below is closed.
+    /// Waits until all data that can be sent has been sent, and the connection below is closed.
     pub async fn closed(&self) {
         self.shared.closed().await;
     }

@@ -21,10 +21,11 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens at an address. `timeout` limits the time from a peer's connection to its A-ASSOCIATE.
+    /// Listens at an address. `timeout` limits the time between a peer's connection and its A-ASSOCIATE.
     ///
     /// # Errors
-    /// The system's error, for example if the address is in use or not local, or the port needs a privilege.
+    /// The system's error, for example if the address is in use or not local, or the port requires a
+    /// privilege.
     pub fn bind(
         address: SocketAddr,
         stack: StackConfig,
@@ -45,7 +46,7 @@ impl Listener {
     /// Accepts the next connection, without reading from it.
     ///
     /// # Errors
-    /// The system's error; errors that concern a single connection are skipped.
+    /// The system's error; errors that concern only a single connection are skipped.
     pub async fn accept(&self) -> io::Result<IncomingConnection> {
         Ok(self.arrival(socket::accept(&self.listener).await?))
     }
@@ -81,10 +82,10 @@ impl IncomingConnection {
         self.peer
     }
 
-    /// Waits for the peer's A-ASSOCIATE, at most for the listener's timeout.
+    /// Waits for the peer's A-ASSOCIATE, no longer than the listener's timeout.
     ///
     /// # Errors
-    /// [`Failure`]; the peer has already received an answer, and the connection is being closed.
+    /// [`Failure`]. The peer has then already been answered, and the connection is being closed.
     pub async fn request(self) -> Result<AssociateRequest, Failure> {
         let IncomingConnection { socket, peer, stack, tls, timeout } = self;
         let made = async {
@@ -127,7 +128,7 @@ impl AssociateRequest {
         Ok(self.association)
     }
 
-    /// Refuses the association; waits until the answer is sent and the connection closed.
+    /// Refuses the association; waits until the answer has been sent and the connection is closed.
     pub async fn refuse(self, result: AssociateResult, why: UserDiagnostic) {
         let diagnostic = Some(AssociateDiagnostic::ServiceUser(why));
         let answer = AssociateAnswer { diagnostic, ..self.associate.refuse(result, |_| true) };

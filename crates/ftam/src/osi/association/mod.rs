@@ -1,22 +1,23 @@
 //! Associations for any user of ACSE: MMS, X.400, X.500, CMIP, custom protocols.
 //!
-//! Purpose          gives a program that uses presentation data values an association over RFC 1006, with or
-//!                  without TLS. The program need not know the layers below.
+//! Purpose          provides an association over RFC 1006, with or without TLS, to a program that exchanges
+//!                  presentation data values. The program need not know about the lower layers.
 //! Initiator        [`Association::connect`] with [`Parameters`]: names, the application context, the
 //!                  presentation contexts.
 //! Responder        [`Listener::accept`] returns an [`IncomingConnection`], and
-//!                  [`IncomingConnection::request`] waits for its A-ASSOCIATE. [`AssociateRequest::accept`]
-//!                  or [`AssociateRequest::refuse`] answers it. A silent connection does not block others.
+//!                  [`IncomingConnection::request`] waits for the connection's A-ASSOCIATE.
+//!                  [`AssociateRequest::accept`] or [`AssociateRequest::refuse`] answers it. A silent
+//!                  connection does not block others.
 //! Data             [`Association::send`] and [`Association::receive`], which may be called from different
 //!                  tasks: all methods take `&self`.
-//! End              [`Association::release`] ends it in an orderly way, [`Association::abort`] at once.
-//!                  Dropping an association aborts it.
+//! End              [`Association::release`] ends the association in an orderly way, [`Association::abort`]
+//!                  at once. Dropping an association aborts it.
 //! Operation        the calling task does the protocol work; a separate task for each association moves bytes
 //!                  ([`pump`](super::pump)).
-//! Limits           [`Association::send`] waits while more than [`OUTGOING_BYTES_MAX`] bytes are to be sent.
-//!                  Reading stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`] indications
-//!                  wait for the user. [`StackConfig`] limits the length of a service data unit, and so of a
-//!                  value.
+//! Limits           [`Association::send`] waits while more than [`OUTGOING_BYTES_MAX`] bytes are waiting to
+//!                  be sent. Reading stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`]
+//!                  indications wait for the user. [`StackConfig`] limits the length of a service data unit,
+//!                  and therefore of a value.
 //! Not implemented  presentation context management; negotiation of application contexts.
 
 mod driven;

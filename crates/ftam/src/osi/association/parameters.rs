@@ -1,4 +1,4 @@
-//! Parameters of association requests and answers, and failures of associations.
+//! The parameters of association requests and answers, and the ways in which associations fail.
 
 use kiban_base::Malformed;
 use kiban_osi::acse::{Abort, Associate, AssociateAnswer, Authentication, EntityName};
@@ -16,12 +16,12 @@ use std::time::Duration;
 use std::{fmt, io};
 use tokio_rustls::TlsConnector;
 
-/// TLS below an association that this end initiates.
+/// TLS settings for an association that this end initiates.
 #[derive(Clone)]
 pub struct Tls {
     /// See [`secure::connector`](crate::osi::secure::connector).
     pub connector: TlsConnector,
-    /// The name that the peer's certificate must be issued for.
+    /// The name for which the peer's certificate must be issued.
     pub name: ServerName<'static>,
 }
 
@@ -36,13 +36,13 @@ pub struct Parameters {
     pub called: Selectors,
     /// The application context name.
     pub application_context: Oid,
-    /// The proposed presentation contexts, ACSE's among them.
+    /// The proposed presentation contexts, including ACSE's.
     pub contexts: Vec<ContextDefinition>,
     /// The proposed session functional units.
     pub units: Units,
-    /// The calling AP title, AE qualifier and so on.
+    /// The calling AP title, AE qualifier and other parts of the name.
     pub calling_name: EntityName,
-    /// The called AP title, AE qualifier and so on.
+    /// The called AP title, AE qualifier and other parts of the name.
     pub called_name: EntityName,
     /// The caller's authentication value.
     pub authentication: Option<Authentication>,
@@ -55,8 +55,8 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Builds parameters for these abstract syntaxes, all encoded in BER, with the session functional units
-    /// kernel and duplex. ACSE's own context has the identifier 1; the others have 3, 5, 7 and so on.
+    /// Builds parameters for these abstract syntaxes, all encoded in BER, and for the session functional
+    /// units kernel and duplex. ACSE's own context has the identifier 1; the others have 3, 5, 7 and so on.
     pub fn new(application_context: Oid, abstract_syntaxes: &[Oid]) -> Parameters {
         let all = std::iter::once(&ABSTRACT_SYNTAX).chain(abstract_syntaxes);
         let contexts = (1..).step_by(2).zip(all).map(|(id, syntax)| ContextDefinition {
@@ -80,7 +80,8 @@ impl Parameters {
         }
     }
 
-    /// Returns the proposed context identifier for an abstract syntax. Values in the user information use it.
+    /// Returns the proposed context identifier for an abstract syntax. Values in the user information need
+    /// it.
     pub fn context(&self, abstract_syntax: Oid) -> Option<i64> {
         let context = self.contexts.iter().find(|context| context.abstract_syntax == abstract_syntax)?;
         Some(context.id)
@@ -108,10 +109,10 @@ impl Parameters {
 /// Which of the peer's proposed contexts to accept.
 #[derive(Clone, Default, Debug)]
 pub enum AcceptedContexts {
-    /// All contexts that these layers support.
+    /// Accept all contexts that these layers support.
     #[default]
     All,
-    /// The contexts with these abstract syntaxes, and ACSE's in any case.
+    /// Accept the contexts with these abstract syntaxes, and always ACSE's.
     Only(Vec<Oid>),
 }
 
@@ -135,7 +136,7 @@ pub struct Acceptance {
     pub units: Units,
     /// The application context name; `None` repeats the proposed one.
     pub application_context: Option<Oid>,
-    /// The responding AP title, AE qualifier and so on.
+    /// The responding AP title, AE qualifier and other parts of the name.
     pub name: EntityName,
     /// The responder's authentication value, if the peer asked for one.
     pub authentication: Option<Authentication>,
@@ -171,7 +172,7 @@ impl Acceptance {
     }
 }
 
-/// Why an association was not established, or has ended.
+/// The reason why an association was not established, or has ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Failure {
@@ -183,7 +184,7 @@ pub enum Failure {
     NotTpkt(Malformed),
     /// The peer refused the association.
     Refused(Box<AssociateAnswer>),
-    /// The peer's user, or the peer's ACSE machine, aborted the association.
+    /// The user or the ACSE machine at the other end aborted the association.
     Aborted(Box<Abort>),
     /// The transport connection was refused or ended, with this reason.
     Disconnected(Disconnected),

@@ -1,5 +1,5 @@
-//! Tests of two associations' ends in one process: each receives what the other sends, and all ways to end an
-//! association.
+//! Tests of associations with both ends in one process: the transfer of data in both directions, and all the
+//! ways in which an association can end.
 
 use super::event::Event;
 use super::handle::Association;
@@ -129,7 +129,7 @@ async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
         }
     };
     let mut talks = std::pin::pin!(talks);
-    // Sending stops when the buffers between the ends are full, long before everything is sent.
+    // Sending stops when the buffers between the two ends are full, long before everything has been sent.
     tokio::select! {
         () = &mut talks => panic!("24 MB were accepted without a reader"),
         () = full(&here, &there) => {}
@@ -142,7 +142,7 @@ async fn a_sender_waits_for_a_slow_receiver_and_nothing_is_lost() {
     tokio::join!(talks, listens);
 }
 
-/// Waits until one end must not send more and the other end does not read more.
+/// Waits until one end is no longer allowed to send and the other end no longer reads.
 async fn full(here: &Association, there: &Association) {
     while !(here.shared.is_full() && there.shared.is_full()) {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! One short connection of a probe, on which TPKTs are exchanged until a deadline.
+//! A probe's short connection, on which TPKTs are exchanged until a deadline.
 
 use super::Target;
 use crate::osi::socket;
@@ -15,7 +15,7 @@ use tokio::time::{Sleep, sleep};
 
 /// Maximum length of an answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// Number of bytes to show of data that is not a TPKT.
+/// Number of bytes to show if the data received is not a TPKT.
 const SHOWN_BYTES_MAX: usize = 24;
 
 trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
@@ -28,7 +28,7 @@ pub(super) struct Line {
     deadline: Pin<Box<Sleep>>,
 }
 
-/// Why no answer, or no further answer, was received.
+/// The reason why no answer, or no further answer, was received.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct NoAnswer {
     pub(super) words: String,
@@ -128,7 +128,7 @@ impl Line {
         }
     }
 
-    /// Receives the next TSDU, reassembled from data TPDUs.
+    /// Receives data TPDUs, and returns the TSDU that they form.
     pub(super) async fn receive_data(&mut self) -> Result<Rope, NoAnswer> {
         let mut tsdu = Vec::new();
         loop {

@@ -1,15 +1,16 @@
 //! Finds out what OSI features a peer supports, layer by layer, with one short connection per question.
 //!
-//! Purpose          given only an address, find out which protocols the peer speaks and what it requires.
+//! Purpose          given only an address, finds out which protocols the peer speaks, and what it requires.
 //! Questions        TCP, TLS; RFC 1006; transport classes, sizes and selectors; session versions and
-//!                  functional units; the presentation contexts that are accepted; the applications that ACSE
-//!                  accepts, and its reasons for refusal; the response to F-INITIALIZE.
-//! Operation        requests are built with the encoders of `wire`, without the machines of `osi`, so that
+//!                  functional units; which presentation contexts are accepted; which applications ACSE
+//!                  accepts, and why it refuses others; the response to F-INITIALIZE.
+//! Operation        requests are built with the encoders of `wire`, without the machines in `osi`, so that
 //!                  the peer's answers are shown even where a machine would end the connection.
 //! Side effects     an association that is accepted is aborted at once. No files are read or written.
-//! Limits           [`Target::timeout`] for each question; each request fits one TPKT, an answer has at most
-//!                  1 MiB. A question that depends on an answer is skipped if that answer was not received.
-//! Not implemented  X.400, whose RTSE needs session functional units that these layers lack.
+//! Limits           [`Target::timeout`] for each question; each request fits into one TPKT, and an answer has
+//!                  at most 1 MiB. A question that depends on an earlier answer is skipped if that answer was
+//!                  not received.
+//! Not implemented  X.400, whose RTSE needs session functional units that these layers do not support.
 
 mod line;
 mod report;

@@ -8,16 +8,16 @@ use serde::Serialize;
 pub enum Verdict {
     /// The peer supports it.
     Yes,
-    /// The peer does not support it.
+    /// The peer does not support the feature.
     No,
-    /// The answer does not show whether the peer supports it.
+    /// The answer does not show whether the peer supports the feature.
     Unclear,
 }
 
 /// One question and its answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Finding {
-    /// The layer that the question is about.
+    /// The layer to which the question refers.
     pub layer: &'static str,
     /// The question.
     pub question: String,
@@ -30,7 +30,7 @@ pub struct Finding {
 /// All findings of a probe.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Report {
-    /// Whether the peer speaks TPKT (RFC 1006) at all.
+    /// Whether the peer uses TPKTs (RFC 1006) at all.
     pub tpkt: bool,
     /// The answers, from the lowest layer up.
     pub findings: Vec<Finding>,

@@ -13,7 +13,7 @@ pub struct Target {
     pub port: u16,
     /// TLS settings; `None` connects without TLS.
     pub tls: Option<Tls>,
-    /// Called selectors, if the peer needs them.
+    /// Called selectors, if the peer requires them.
     pub called: Selectors,
     /// The identity used for FTAM.
     pub caller: Caller,

@@ -1,4 +1,4 @@
-//! Tests of the probe with peers of every kind: one that supports everything, and some that do not.
+//! Tests of the probe with different peers: one that supports everything, and some that do not.
 
 use super::*;
 use crate::osi::association::{Association, Listener, Parameters, Tls};
@@ -150,11 +150,11 @@ async fn the_probe_works_through_tls() {
     assert!(report.tpkt);
     check(&report, "TLS", "handshake", Verdict::Yes, "TLS 1.3");
     check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
-    // Without TLS on the TLS port, the answer is not a TPKT.
+    // If the probe does not use TLS on the TLS port, the answer is not a TPKT.
     let report = probe(&target(port)).await;
     assert!(!report.tpkt);
     check(&report, "TPKT", "RFC 1006", Verdict::No, "");
-    // With TLS on a port without TLS.
+    // Here, the probe uses TLS on a port without TLS.
     let report = probe(&Target { tls: Some(tls), ..target(echo(StackConfig::default())) }).await;
     assert!(!report.tpkt);
     check(&report, "TLS", "handshake", Verdict::No, "");

@@ -1,4 +1,4 @@
-//! Probes of RFC 1006 and the transport layer: each sends a CR and reads the answer.
+//! Probes RFC 1006 and the transport layer. Each probe sends a CR and reads the answer.
 
 use super::line::{Line, NoAnswer};
 use super::{Report, Target, Verdict};
@@ -6,9 +6,10 @@ use kiban_osi::transport::{DisconnectReason, Disconnected};
 use kiban_osi::wire::cotp::{self, Connect, Tpdu};
 
 const LAYER: &str = "transport";
-/// Selectors that products use by default (`01 03` is FTAM's in ISODE), tried if the peer accepts only some.
+/// Selectors that products use by default (`01 03` is FTAM's in ISODE). They are tried if the peer accepts
+/// only certain selectors.
 const SELECTORS_USUAL: [&[u8]; 5] = [b"\0\x01", b"\x01", b"\x01\x03", b"0001", b"FTAM"];
-/// Preferred maximum TPDU size to request: 40 × 128, which the older parameter cannot express.
+/// Preferred maximum TPDU size to request: 40 × 128, which the older size parameter cannot express.
 const PREFERRED_UNITS: u32 = 40;
 
 /// The answer to a CR.
@@ -68,7 +69,8 @@ async fn again(target: &Target, request: Connect) -> Answer {
     }
 }
 
-/// Probes the transport layer; returns whether the upper layers can be probed with the target's selector.
+/// Probes the transport layer; returns whether the upper layers can be probed with the target's transport
+/// selector.
 pub(super) async fn ask(target: &Target, mut line: Line, report: &mut Report) -> bool {
     let first = connect(&mut line, request(target)).await;
     drop(line);
@@ -149,7 +151,7 @@ async fn sizes(target: &Target, report: &mut Report) {
     report.add(LAYER, "preferred maximum TPDU size", verdict, words);
 }
 
-/// Probes whether a called selector is needed, and whether any value is accepted.
+/// Probes whether a called selector is required, and whether any value is accepted.
 async fn selectors(target: &Target, report: &mut Report) {
     let with = |tsel: Option<&[u8]>| Connect { called: tsel.map(<[u8]>::to_vec), ..request(target) };
     let without = again(target, with(None)).await;

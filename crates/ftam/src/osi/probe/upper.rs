@@ -1,4 +1,4 @@
-//! Probes of session, presentation, ACSE and FTAM: each sends one CONNECT that carries the PDUs of all
+//! Probes session, presentation, ACSE and FTAM. Each probe sends one CONNECT that carries the PDUs of all
 //! layers, and reads the answer.
 
 use super::line::{Line, NoAnswer};
@@ -23,7 +23,7 @@ struct Application {
     name: &'static str,
     context: Oid,
     syntaxes: &'static [(Oid, &'static str)],
-    /// Builds the user information, in the first of `syntaxes`.
+    /// Builds the user information, in the context of the first of `syntaxes`.
     first_words: fn(&Caller) -> Vec<u8>,
 }
 
@@ -110,10 +110,10 @@ struct Proposal<'a> {
     versions: Versions,
 }
 
-/// The answer, as far as it could be decoded.
+/// The answer, as far as it can be decoded.
 #[derive(Default)]
 struct Reply {
-    /// The answer of the session layer.
+    /// The session layer's answer.
     session: Option<Session>,
     results: Vec<ContextResult>,
     provider_reason: Option<ppdu::ProviderReason>,
@@ -130,7 +130,7 @@ enum Session {
 }
 
 impl Reply {
-    /// Returns whether the session layer or a layer above it has answered.
+    /// Returns whether the session layer or a higher layer has answered.
     fn is_of_session(&self) -> bool {
         self.session.is_some()
     }
@@ -178,7 +178,7 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
             break;
         }
     }
-    // The remaining questions use the proposal that was accepted by the most layers.
+    // The remaining questions use the proposal that most layers accepted.
     let best = replies
         .iter()
         .max_by_key(|(_, reply)| (reply.is_accepted(), reply.aare.is_some(), reply.is_of_session()))
@@ -259,7 +259,7 @@ fn contexts(application: &Application, reply: &Reply, report: &mut Report) {
     report.add("presentation", question, if taken { Verdict::Yes } else { Verdict::No }, words.join(", "));
 }
 
-/// Reports the answers of ACSE and its user.
+/// Reports the answers from ACSE and its user.
 fn association(application: &Application, reply: &Reply, report: &mut Report) {
     let Some(aare) = &reply.aare else {
         return report.add(
@@ -338,7 +338,7 @@ fn document_words(oid: Oid) -> String {
     }
 }
 
-/// Makes one proposal on a separate connection, and aborts the association if one results.
+/// Makes one proposal on a separate connection, and aborts any association that results.
 async fn propose(target: &Target, proposal: Proposal<'_>) -> Reply {
     match conversation(target, proposal).await {
         Ok(reply) => reply,
@@ -478,7 +478,8 @@ impl Reply {
 mod tests {
     use super::*;
 
-    /// ACCEPT SPDUs of other implementations: ISODE 8 (FTAM), libiec61850 (MMS), josistack (any).
+    /// ACCEPT SPDUs from other implementations: ISODE 8 (FTAM), libiec61850 (MMS), josistack (any
+    /// application).
     const ISODE: &str = "0ebe011809041402766d0b10170e313236313132303130303333305a050613010016010214020002c1963180a0038001\
          01a280a53230078001008102510130078001008102510130078001008102510130078001008102510130038001013007\
          800100810251016153305102010ba04c614aa107060528c27b0101a203020100a305a103020100be3328310602510102\

@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 
-/// Sends random data, and stores what it receives.
+/// An endpoint that sends random data, and stores the data that it receives.
 struct Talker {
     chance: SimRng,
     unsent: usize,
@@ -27,7 +27,7 @@ impl Talker {
         Talker { chance, unsent, outgoing: RopeQueue::new(), received: Vec::new(), expected, ended: false }
     }
 
-    /// Returns all data that the endpoint with this seed sends.
+    /// Returns all data sent by the endpoint with this seed.
     fn speech(seed: u64, bytes: usize) -> Vec<u8> {
         let mut talker = Talker::new(seed, bytes, 0);
         let mut said = Vec::new();
@@ -126,7 +126,8 @@ async fn data_goes_both_ways_through_mutual_tls() {
     let (client, server) = tokio::join!(connector.connect(name, here), acceptor.accept(there));
     both_talk(client.expect("trusted"), server.expect("trusted")).await;
 
-    // A client without a certificate is refused, and a certificate issued for another name is rejected.
+    // A server refuses a client without a certificate, and a client rejects a certificate issued for another
+    // name.
     let nameless = secure::connector(Some(&identity.certificate), None).expect("settings");
     let (here, there) = sockets().await;
     let name = secure::server_name("localhost").expect("a name");

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
-/// Size of a connection's first read, and of a read after a short one.
+/// Size of a connection's first read, and of each read that follows a short one.
 const READ_BYTES_MIN: usize = 4 << 10;
 /// Maximum size of a read; a full read doubles the size of the next one.
 const READ_BYTES_MAX: usize = BUFFER_BYTES;
@@ -22,7 +22,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The result of one attempt to write to and read from the socket.
 enum Turn {
-    /// Some bytes were sent, and nothing was received.
+    /// Bytes were sent, and nothing was received.
     Sent,
     /// Bytes were received.
     Came(usize),
@@ -30,10 +30,11 @@ enum Turn {
     End,
 }
 
-/// Pumps until the endpoint is over and everything has been sent. Notifying `bell` makes the endpoint work.
+/// Moves bytes until the endpoint has ended and everything has been sent. Notify `bell` to let the endpoint
+/// do pending work.
 ///
 /// # Errors
-/// The socket's error; it was also reported to [`End::ended`].
+/// The socket's error; it has also been reported to [`End::ended`].
 pub async fn pump<S>(end: &mut impl End, socket: &mut S, bell: &Notify, clock: &Clock) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -83,7 +84,7 @@ where
     }
 }
 
-/// Writes and reads once. Ready when any bytes were sent or received.
+/// Writes and reads once. Becomes ready when any bytes have been sent or received.
 fn at_socket<S>(
     cx: &mut Context<'_>,
     socket: &mut S,
@@ -104,7 +105,7 @@ where
     if sent { Poll::Ready(Ok(Turn::Sent)) } else { Poll::Pending }
 }
 
-/// Writes as much as the socket takes; returns whether any byte was written.
+/// Writes as much as the socket accepts; returns whether any byte was written.
 pub(super) fn write<S>(cx: &mut Context<'_>, socket: &mut S, outgoing: &mut RopeQueue) -> io::Result<bool>
 where
     S: AsyncWrite + Unpin,

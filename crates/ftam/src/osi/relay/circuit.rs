@@ -1,4 +1,5 @@
-//! One circuit of the relay: a call over XOT, a TCP connection with TPKTs, and the data passed between them.
+//! One of the relay's circuits: a call over XOT, a TCP connection with TPKTs, and the data passed between
+//! them.
 
 use super::settings::{Settings, WAITING_BYTES_MAX};
 use super::sizes::Sizes;
@@ -24,7 +25,7 @@ use tokio::time::timeout;
 pub(super) const NOT_OBTAINABLE: u8 = 0x0d;
 /// Clearing cause: out of order.
 pub(super) const OUT_OF_ORDER: u8 = 0x09;
-/// The shortest TPDU that a TPKT carries, in bytes.
+/// The length in bytes of the shortest TPDU that a TPKT can carry.
 const UNIT_BYTES_MIN: usize = 3;
 /// Size of a read in bytes.
 const READ_BYTES: usize = 64 << 10;
@@ -38,10 +39,10 @@ pub(super) struct Circuit {
     sizes: Sizes,
     /// Packets to be sent on the XOT connection.
     packets: RopeQueue,
-    /// The TCP connection has ended: nothing more will be received from it.
+    /// The TCP connection has ended, so nothing more will be received from it.
     tcp_ended: bool,
     xot_ended: bool,
-    /// The call is cleared: nothing more will be received from X.25.
+    /// The call has been cleared, so nothing more will be received from X.25.
     cleared: bool,
     /// The reason for the end.
     why: Option<String>,
@@ -98,7 +99,7 @@ impl Circuit {
         }
     }
 
-    /// Returns the bytes of units sent to TCP and to X.25.
+    /// Returns the bytes of NSDUs passed to TCP and to X.25.
     pub(super) fn bytes(&self) -> (u64, u64) {
         (self.bytes_to_tcp, self.bytes_to_x25)
     }
@@ -116,7 +117,7 @@ impl Circuit {
         .unwrap_or_else(|| Err("the peer sent no call in time".into()))
     }
 
-    /// Makes the call, and waits until it is accepted.
+    /// Makes the call and waits until it is accepted.
     pub(super) async fn call(&mut self, socket: &mut TcpStream) -> Result<(), String> {
         let call = self.network.request(service::Request::Connect).expect("a connect is a call");
         let called = self.xot.request(call, self.clock.now());
@@ -193,7 +194,7 @@ impl Circuit {
             let now = self.clock.now();
             self.work(now);
             if self.is_over(now) {
-                // Any data that a socket has not taken by now is dropped.
+                // Any data that a socket has not accepted by now is dropped.
                 let ends = async { tokio::join!(to_xot.shutdown(), to_tcp.shutdown()) };
                 let _ = timeout(self.patience, ends).await;
                 return self.why.take().unwrap_or_else(|| "it ended".into());
@@ -245,7 +246,7 @@ impl Circuit {
         self.xot_ended = true;
         self.packets.clear();
         self.xot.closed(self.clock.now());
-        // The TCP connection has ended, too.
+        // The TCP connection has ended as well.
         if self.network.is_over() {
             self.cleared = true;
         }
@@ -282,7 +283,7 @@ impl Circuit {
         self.ending_due = self.ending_due.min(due);
     }
 
-    /// Returns whether the circuit has finished or its time limit has passed.
+    /// Returns whether the circuit has ended, or its time limit has passed.
     fn is_over(&mut self, now: Instant) -> bool {
         if self.ending_due <= now {
             return true;
@@ -348,7 +349,7 @@ impl Circuit {
             _ if self.xot_ended => "the XOT connection was closed".into(),
             _ => "the call was cleared by this end: X.25 protocol error".into(),
         };
-        // A reset leaves the call open, so this end must clear it.
+        // The call is still open after a reset, so this end must clear it.
         let ends = matches!(
             indication,
             Indication::Cleared { .. } | Indication::ClearConfirmed { .. } | Indication::Down

@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// An event of a circuit, reported once when it opens or is refused, and once when it closes.
+/// An event on a circuit. It is reported when the circuit opens or is refused, and when it closes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct CircuitEvent {
-    /// The number of the circuit, from 1.
+    /// The number of the circuit, counted from 1.
     pub circuit: u64,
     /// The event.
     #[serde(flatten)]

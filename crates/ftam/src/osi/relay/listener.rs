@@ -1,4 +1,4 @@
-//! Accepts connections and starts a circuit for each.
+//! Accepts connections, and starts a circuit for each.
 
 use super::circuit::{self, Circuit};
 use super::event::{CircuitEvent, Event};
@@ -88,7 +88,7 @@ impl Relay {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Carries a circuit from XOT to TCP.
+    /// Handles a circuit from XOT to TCP.
     async fn called(&self, mut xot: TcpStream, peer: SocketAddr, routes: &[Route]) {
         let number = self.number();
         let mut circuit = Circuit::called(&self.settings, self.clock);
@@ -127,7 +127,7 @@ impl Relay {
         self.carry(number, circuit, xot, socket, Event::Open { from: peer.to_string(), called, to }).await;
     }
 
-    /// Carries a circuit from TCP to XOT.
+    /// Handles a circuit from TCP to XOT.
     async fn calls(&self, socket: TcpStream, peer: SocketAddr, host: &str, port: u16, call: &Call) {
         let number = self.number();
         let called = call.addresses.called.to_string();

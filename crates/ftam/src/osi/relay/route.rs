@@ -1,10 +1,10 @@
-//! Routes: which calls are relayed to which TCP target.
+//! Routes, which say which calls are relayed to which TCP target.
 
 use kiban_osi::x25::{Call, network};
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern for calls. All patterns but [`Called::UserData`] match only calls for the transport layer.
+/// A pattern for calls. All patterns except [`Called::UserData`] match only calls for the transport layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Called {
     /// All calls.
@@ -79,7 +79,7 @@ impl FromStr for Called {
     }
 }
 
-/// Parses pairs of hexadecimal digits, at least one.
+/// Parses one or more pairs of hexadecimal digits.
 fn octets(digits: &str) -> Option<Vec<u8>> {
     if digits.is_empty() || !digits.is_ascii() || !digits.len().is_multiple_of(2) {
         return None;
@@ -87,7 +87,7 @@ fn octets(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
-/// A route: a pattern for calls, and their target.
+/// A route: a pattern for calls, and the target of the calls that match.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The calls that take this route.

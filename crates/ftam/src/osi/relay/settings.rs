@@ -3,7 +3,8 @@
 use kiban_osi::x25::Modulo;
 use std::time::Duration;
 
-/// Maximum number of bytes waiting for one side; above it, the relay stops reading from the other side.
+/// Maximum number of bytes waiting for one side. If more are waiting, the relay stops reading from the other
+/// side.
 pub const WAITING_BYTES_MAX: usize = 128 << 10;
 
 /// Settings of circuits.
@@ -17,7 +18,7 @@ pub struct Settings {
     pub modulo: Modulo,
     /// The time limit for each intermediate state, such as call set-up, clearing, and sending the last data.
     pub state_timeout: Duration,
-    /// Maximum number of circuits, of all listeners together.
+    /// Maximum number of circuits, over all listeners.
     pub circuits_max: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Makes the default TPDU size explicit where a connection crosses from one network to the other.
 //!
-//! A CR or CC without a size means 65531 octets over RFC 1006 (§6) and 128 over X.25 (X.224 §6.5.4). If it
-//! were relayed unchanged, the two ends would assume different sizes. So the relay adds the sender's default
-//! to a connect TPDU without the parameter, and limits the size in one from TCP to the 2048 octets that class
-//! 0 allows over X.25 (X.224 §13.3.4).
+//! A CR or CC without a size means 65531 octets over RFC 1006 (§6), but 128 over X.25 (X.224 §6.5.4). If it
+//! were relayed unchanged, the two ends would assume different sizes. So the relay adds the default of the
+//! sender's network to a CR or CC that lacks the parameter. If the TPDU comes from TCP, the relay also limits
+//! the size to the 2048 octets that class 0 allows over X.25 (X.224 §13.3.4).
 
 use kiban_base::Rope;
 use kiban_osi::wire::cotp::{Connect, HEADER_BYTES_MAX, Tpdu};
@@ -14,7 +14,7 @@ const CODE_MIN: u8 = 7;
 const CODE_MAX: u8 = 11;
 /// The parameter code of the TPDU size.
 const TPDU_SIZE: u8 = 0xc0;
-/// Offset of the variable part, behind the length, the TPDU code, two references and the class.
+/// Offset of the variable part, which follows the length, the TPDU code, two references and the class.
 const PARAMETERS_AT: usize = 7;
 
 /// The TPDU sizes of one circuit.
@@ -47,7 +47,7 @@ impl Sizes {
                 self.proposed = Some(code);
                 with(unit, &header[..used], &connect, code)
             }
-            // If the CC selects a preferred TPDU size, that parameter applies instead.
+            // If the CC has the preferred TPDU size parameter, that parameter applies instead.
             Ok((Tpdu::ConnectConfirm(connect), used)) if connect.preferred.is_none() => {
                 // A CC from TCP without a size accepts the proposal.
                 let silent = if silent == CODE_MAX { self.proposed.unwrap_or(silent) } else { silent };
@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn both_ends_assume_the_same_size() {
-        // Columns: whether the caller is on TCP; CR received, CR relayed, CC received, CC relayed.
+        // Columns: whether the caller is on TCP; the CR received, the CR relayed, the CC received, the CC
+        // relayed.
         for (from_tcp, cr, cr_out, cc, cc_out) in [
             (true, CR.to_vec(), sized(CR, 11), CC.to_vec(), sized(CC, 7)),
             (true, sized(CR, 13), sized(CR, 11), sized(CC, 10), sized(CC, 10)),
@@ -134,7 +135,7 @@ mod tests {
         let mut full = [&CR[..], &[0x99, 245], &[0; 245]].concat();
         full[0] = (full.len() - 1) as u8;
         assert_eq!(Sizes::default().for_x25(full.clone().into()).to_vec(), full);
-        // Bytes after the header, which class 0 does not allow, stay after it.
+        // Bytes after the header, which class 0 does not allow, are kept there.
         let data = [&CR[..], b"data"].concat();
         assert_eq!(Sizes::default().for_x25(data.into()).to_vec(), [&sized(CR, 11)[..], b"data"].concat());
     }

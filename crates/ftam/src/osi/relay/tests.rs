@@ -1,4 +1,4 @@
-//! Tests of two relays back to back that carry an association, and of misbehaving peers on either side.
+//! Tests with two relays, back to back, that carry an association, and with misbehaving peers on either side.
 
 use super::event::{CircuitEvent, Event};
 use super::listener::Relay;
@@ -49,8 +49,8 @@ fn echo() -> u16 {
     port
 }
 
-/// Starts two relays, from TPKT over X.25 to TPKT; returns the port to connect to, and the events of both
-/// relays.
+/// Starts two relays, which lead from TPKT over X.25 back to TPKT. Returns the port to connect to, and the
+/// events from both relays.
 fn back_to_back(settings: Settings, to: u16) -> (u16, [mpsc::UnboundedReceiver<Event>; 2]) {
     let ((first, told_first), (second, told_second)) = (relay(settings.clone()), relay(settings));
     let ((xot, xot_port), (tpkt, port)) = (bound(), bound());
@@ -103,7 +103,7 @@ async fn a_slow_receiver_stops_the_sender() {
         here.shutdown().await.expect("closed");
     };
     let mut sends = std::pin::pin!(sends);
-    // 26 MB are more than all buffers on the path can hold.
+    // 26 MB is more than all buffers on the path can hold.
     assert!(timeout(&mut sends).await, "data was accepted without a reader");
     let takes = async {
         let mut got = vec![0; unit.len()];
@@ -126,7 +126,7 @@ fn packet(bytes: &[u8]) -> Vec<u8> {
     [&[0, 0, 0, bytes.len() as u8], bytes].concat()
 }
 
-/// Returns a call to 45 with packets of 128 octets, windows of 2, and this user data.
+/// Returns a call to address 45 with packets of 128 octets, windows of 2, and the given user data.
 fn call_packet(user_data: &[u8]) -> Vec<u8> {
     let facilities = [6, 0x42, 7, 7, 0x43, 2, 2];
     packet(&[&[0x10, 1, 0x0b, 0x02, 0x45], &facilities[..], user_data].concat())
@@ -192,7 +192,7 @@ async fn says_to(port: u16, says: &[u8]) -> TcpStream {
     socket
 }
 
-/// Waits until a connection ends, by a close or by an error.
+/// Waits until a connection is closed or fails.
 async fn ends(mut socket: TcpStream) {
     let _ = socket.read_to_end(&mut Vec::new()).await;
 }
@@ -223,8 +223,8 @@ async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
         assert!(why.contains(words), "{words}: {why}");
     }
 
-    // Peers in the role of the router: a closed port, then routers that clear, close, send nonsense, or are
-    // silent.
+    // These peers play the role of the router: first a closed port, then routers that clear the call, close
+    // the connection, send nonsense, or stay silent.
     let (router, router_port) = bound();
     let (relay, mut told) = relay(settings);
     let ((one, dead), (two, alive)) = (bound(), bound());
