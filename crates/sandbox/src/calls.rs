@@ -1,11 +1,11 @@
 //! Denies the system calls that a confined program never makes (seccomp(2)).
 //!
 //! Deny-list        an allow-list would be stronger, but it would break with every libc, allocator or Rust
-//!                  library that makes another call, and kiban is built from source on many systems. So the
-//!                  list denies what helps an attacker: access to other programs, processes and privileges,
-//!                  namespaces, and rarely used kernel interfaces.
-//! clone3           has its flags in memory, which a filter cannot read. So it fails with ENOSYS, and libc
-//!                  falls back to clone(2), whose flags are checked.
+//!                  library that makes a different call, and kiban is built from source on many systems. So
+//!                  the list denies the calls that would help an attacker: access to other programs,
+//!                  processes and privileges, namespaces, and rarely used kernel interfaces.
+//! clone3           this call takes its flags in memory, which a filter cannot read. So it fails with ENOSYS,
+//!                  and libc falls back to clone(2), whose flags are checked.
 //! Sockets          Unix, IP and netlink (which the resolver needs) are allowed; AF_PACKET and AF_XDP only if
 //!                  a link uses them.
 
@@ -24,14 +24,14 @@ pub enum OnRefusal {
     Kill,
 }
 
-/// Socket families that stay available in addition to IP and Unix.
+/// Socket families that remain available in addition to IP and Unix.
 #[derive(Clone, Copy)]
 pub(super) struct Sockets {
     pub(super) packet: bool,
     pub(super) xdp: bool,
 }
 
-/// Calls that are denied whatever their arguments.
+/// Calls that are denied, whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
     // Access to other programs and processes.
     libc::SYS_execve,
@@ -129,8 +129,8 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWPID,
     libc::CLONE_NEWNET,
 ];
-/// The ioctls TIOCSTI and TIOCLINUX, which inject input into a terminal. The type of the constants differs
-/// among libcs.
+/// The ioctls TIOCSTI and TIOCLINUX, which inject input into a terminal. The type of these constants differs
+/// between C libraries.
 const TERMINAL: [u64; 2] = [0x5412, 0x541c];
 
 /// Installs the filters on every thread.

@@ -22,10 +22,11 @@ impl Access {
     }
 }
 
-/// The Landlock ABI that is requested; the landlock crate omits access rights that the kernel does not know.
+/// The Landlock ABI that is requested. The landlock crate leaves out access rights that the kernel does not
+/// support.
 const LEVEL: ABI = ABI::V5;
 
-/// The resolver's files: they are needed because a link that is reopened resolves its host name again.
+/// The resolver's files, which are needed because a link that is reopened resolves its host name again.
 const RESOLVER: [&str; 11] = [
     "/etc/hosts",
     "/etc/host.conf",
@@ -47,7 +48,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns a Landlock ruleset for the needs; each thread still has to apply it.
+    /// Returns a Landlock ruleset for these needs. Each thread still has to apply it.
     pub(super) fn new(needs: &[Need]) -> Result<(Files, OwnedFd), String> {
         let say = |error: landlock::RulesetError| error.to_string();
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(LEVEL)).map_err(say)?;
@@ -73,8 +74,8 @@ impl Files {
                     let is_absent =
                         |kind| matches!(kind, Kind::NotFound | Kind::NotADirectory | Kind::PermissionDenied);
                     if !real.is_err_and(|error| is_absent(error.kind())) {
-                        // The path exists, but could not be opened for lack of a resource. Rules without it
-                        // would deny it for good.
+                        // The path exists, but could not be opened for lack of a resource. A ruleset without
+                        // it would deny access to it permanently.
                         return Err(why);
                     }
                     tracing::warn!(
@@ -93,14 +94,14 @@ impl Files {
 
     /// Returns whether this access to a path is permitted.
     pub(super) fn allow(&self, path: &Path, access: Access) -> bool {
-        // For a file that does not exist yet, the rule of its directory applies.
+        // For a file that does not exist yet, the rule for its directory applies.
         let Ok(real) = std::fs::canonicalize(path) else { return true };
         self.open
             .iter()
             .any(|(open, granted)| real.starts_with(open) && granted.rights().contains(access.rights()))
     }
 
-    /// Returns the directories for which this access was named.
+    /// Returns the directories for which this access was requested.
     pub(super) fn named(&self, access: Access) -> Vec<String> {
         let open = self.open.iter().filter(|(_, granted)| granted.rights().contains(access.rights()));
         open.map(|(path, _)| path.display().to_string()).collect()

@@ -1,19 +1,19 @@
-//! Sandbox: once it has started, a program drops the privileges that it no longer needs.
+//! Sandbox: a program that has started drops the privileges that it no longer needs.
 //!
-//! Purpose          limit the damage that a flaw in the code that parses outside input can do.
+//! Purpose          limits the damage that a flaw in the parsing of external input can do.
 //! Capabilities     are dropped from every set of every thread, except those needed to reopen a lost link. If
-//!                  a seccomp filter that this process inherited refuses capset(2), the capabilities stay,
+//!                  a seccomp filter that this process inherited denies capset(2), the capabilities remain,
 //!                  and are reported as kept.
-//! Files            Landlock: only the paths that the program named can be read or written; no file can be
-//!                  executed.
-//! System calls     seccomp: a deny-list (`calls`); a denied call fails with EPERM, or ends the process with
-//!                  SIGSYS if so configured.
+//! Files            Landlock: the program can read and write only the paths that it named, and cannot execute
+//!                  any file.
+//! System calls     seccomp: a deny-list (`calls`). A denied call fails with EPERM or, if so configured,
+//!                  kills the process with SIGSYS.
 //! no_new_privs     is set on every thread, so that no executed program could gain privileges.
-//! Threads          the restrictions apply to all threads, including those that already run (`threads`); new
-//!                  threads inherit them.
-//! Limits           Landlock requires Linux 5.13, seccomp x86-64, aarch64 or riscv64. Features that a system
-//!                  lacks are reported ([`Sandbox::report`]), and the program continues. Open files and
-//!                  sockets stay open. A process can enter the sandbox only once.
+//! Threads          the restrictions apply to all threads, including those that are already running
+//!                  (`threads`); new threads inherit them.
+//! Limits           Landlock requires Linux 5.13; seccomp requires x86-64, aarch64 or riscv64. If the system
+//!                  lacks a feature, this is reported ([`Sandbox::report`]), and the program continues. Open
+//!                  files and sockets stay open. A process can enter the sandbox only once.
 //! Not implemented  rules for TCP ports, because a reload may add services on other ports, and links reopen
 //!                  sockets.
 //!
@@ -51,7 +51,7 @@ pub struct Sandbox {
     calls: Result<(), String>,
 }
 
-/// The restrictions that apply, as text.
+/// The restrictions that apply, in text form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// Capabilities that are kept, such as `CAP_NET_ADMIN`.
@@ -64,11 +64,11 @@ pub struct Report {
 
 impl Sandbox {
     /// Drops everything but `needs`, on every thread of this process, and logs the restrictions. Call it
-    /// once, after links are open and services listen.
+    /// once, after links are open and services are listening.
     ///
     /// # Errors
-    /// If a thread could not be restricted, or this process is already confined. The program should then
-    /// exit.
+    /// Fails if a thread could not be restricted, or this process is already in a sandbox. The program should
+    /// then exit.
     pub fn enter(needs: &[Need], on_refusal: OnRefusal) -> io::Result<Sandbox> {
         let sets = rustix::thread::capabilities(None)?;
         let before = sets.permitted;
@@ -92,7 +92,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// Returns why a new need cannot be met; `None` if the sandbox permits it.
+    /// Returns the reason why a new need cannot be met, or `None` if the sandbox permits it.
     pub fn refuses(&self, need: &Need) -> Option<String> {
         match &need.what {
             What::Capabilities(wanted) => {
@@ -125,7 +125,8 @@ impl Sandbox {
     }
 }
 
-/// Returns a hint to append to an error if the sandbox may have caused it, else an empty string.
+/// Returns a hint to append to an error message if the sandbox may have caused the error, otherwise an empty
+/// string.
 pub fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

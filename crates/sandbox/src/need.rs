@@ -1,4 +1,4 @@
-//! What a program still needs after it has started.
+//! The privileges and paths that a program still needs after it has started.
 
 use kiban_link::Address;
 use kiban_link::address::Transport;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Binding a port below this one needs CAP_NET_BIND_SERVICE.
 const PORTS_UNPRIVILEGED: u16 = 1024;
 
-/// A privilege or a path that is needed after start, and what for.
+/// A privilege or a path that is needed after start, and its purpose.
 #[derive(Clone, Debug)]
 pub struct Need {
     /// The purpose, such as `opening tap:kiban0`.
@@ -21,7 +21,7 @@ pub struct Need {
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Capabilities(CapabilitySet),
-    /// A file, or a directory and everything in it.
+    /// A file, or a directory and everything below it.
     Path(PathBuf, Access),
 }
 
@@ -44,9 +44,9 @@ impl Need {
         Need::path("reading", path, Access::Read)
     }
 
-    /// Returns the needs for rereading a file, even if another file replaces it under the same name.
+    /// Returns the needs for reading a file again, even if another file has replaced it under the same name.
     pub fn read_again(file: &Path) -> Vec<Need> {
-        // The file's mode decides whether it can be read. If it is a symlink, the target is in another
+        // The file's mode decides whether it can be read. If it is a symlink, its target is in another
         // directory.
         let real = std::fs::canonicalize(file).ok();
         let beside = [Some(file), real.as_deref()].into_iter().flatten().map(folder_of);
@@ -68,7 +68,7 @@ impl Need {
         Need::path("changing", folder, Access::Change)
     }
 
-    /// Returns the need to bind a port of this host, if it is privileged.
+    /// Returns the need to bind a port on this host, if the port is privileged.
     pub fn port(at: SocketAddr) -> Option<Need> {
         let is_low = (1..PORTS_UNPRIVILEGED).contains(&at.port());
         is_low.then(|| Need {
@@ -78,13 +78,13 @@ impl Need {
     }
 
     /// Returns the need for socket buffers larger than the system's limit (`net.core.wmem_max`), if the
-    /// process may set them.
+    /// process may set such sizes.
     pub fn buffers() -> Need {
         let what = What::Capabilities(CapabilitySet::NET_ADMIN);
         Need { why: "setting socket buffers beyond the system's limit".to_owned(), what }
     }
 
-    /// Returns the needs for opening a link, now or again later.
+    /// Returns the needs for opening a link, including reopening it later.
     pub fn link(address: &Address) -> Vec<Need> {
         use CapabilitySet as Set;
         let why = format!("opening {}", address.transport);
@@ -94,7 +94,7 @@ impl Need {
         let whats = match &address.transport {
             Transport::Tun(_) | Transport::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
             Transport::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
-            // Without CAP_IPC_LOCK, the memory that is shared with the kernel counts against RLIMIT_MEMLOCK.
+            // Without CAP_IPC_LOCK, memory shared with the kernel counts towards RLIMIT_MEMLOCK.
             Transport::Xdp(_) => {
                 vec![What::Capabilities(Set::NET_ADMIN | Set::NET_RAW | Set::BPF | Set::IPC_LOCK)]
             }
@@ -117,7 +117,7 @@ impl Need {
         matches!(&self.what, What::Capabilities(wanted) if wanted.contains(capability))
     }
 
-    /// Returns the capabilities that this need requires, out of those that are `permitted`.
+    /// Returns those of the `permitted` capabilities that this need requires.
     pub(super) fn capabilities(&self, permitted: CapabilitySet) -> CapabilitySet {
         use CapabilitySet as Set;
         match &self.what {

@@ -1,11 +1,11 @@
-//! Restricts every thread, because capabilities, no_new_privs and Landlock rules are per thread.
+//! Restricts every thread, because capabilities, no_new_privs and Landlock rules apply per thread.
 //!
-//! Method           every thread except the caller gets a signal, whose handler makes the system calls for
-//!                  that thread, as libc does for setuid(2).
-//! Race             a restricted thread creates only restricted threads. So the search for threads ends when
-//!                  it finds no unrestricted one: after that, new threads can only come from restricted
-//!                  threads, or from the caller, which is restricted last.
-//! Limits           if a thread blocks the signal for [`PATIENCE`], the result is an error.
+//! Method           every thread except the caller receives a signal. The signal handler makes the system
+//!                  calls for that thread, as in libc's implementation of setuid(2).
+//! Race             a restricted thread can create only restricted threads. So the search for threads ends
+//!                  when it finds no unrestricted thread: after that, new threads can be created only by
+//!                  restricted threads, or by the caller, which is restricted last.
+//! Limits           if a thread blocks the signal for [`PATIENCE`], the operation fails.
 
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, futex};
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// How long to wait for one thread.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Interval of the checks whether the thread has exited instead of responding.
+/// Interval between checks whether the thread has exited instead of responding.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The restrictions that each thread applies.
@@ -44,7 +44,7 @@ impl Job {
         if self.sets.effective.contains(CapabilitySet::SETPCAP) {
             for capability in CapabilitySet::all().iter().filter(|its| !self.kept.contains(*its)) {
                 match rustix::thread::remove_capability_from_bounding_set(capability) {
-                    // EINVAL: this kernel does not know the capability.
+                    // EINVAL: this kernel does not support the capability.
                     Ok(()) | Err(Errno::INVAL) => {}
                     Err(error) => return Err(error),
                 }
@@ -55,8 +55,8 @@ impl Job {
         let inheritable = CapabilitySet::empty();
         let sets = CapabilitySets { effective, permitted: self.kept, inheritable };
         match rustix::thread::set_capabilities(None, sets) {
-            // Dropping capabilities is always allowed, unless an inherited filter refuses the call. Then the
-            // capabilities stay, and are reported as kept.
+            // Dropping capabilities is always allowed, unless an inherited filter refuses the call. In that
+            // case, the capabilities remain, and are reported as kept.
             Ok(()) | Err(Errno::PERM) => {}
             Err(error) => return Err(error),
         }
@@ -81,7 +81,7 @@ extern "C" fn on_signal(_: libc::c_int) {
         FAILED.store(error.raw_os_error(), Ordering::Release);
     }
     DONE.fetch_add(1, Ordering::Release);
-    // If the wake-up is lost, the waiting thread is only delayed, because it also polls.
+    // A lost wake-up only delays the waiting thread, because it also polls.
     let _ = futex::wake(&DONE, futex::Flags::PRIVATE, 1);
     // SAFETY: `errno` points to this thread's errno.
     unsafe { *errno = before };

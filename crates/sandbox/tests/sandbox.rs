@@ -1,4 +1,4 @@
-//! Tests the sandbox from inside: a child process enters the sandbox and then tries forbidden operations.
+//! Tests the sandbox from the inside: a child process enters the sandbox, then tries forbidden operations.
 //!
 //! Each test runs in a child process, because a process cannot leave the sandbox.
 
@@ -11,7 +11,7 @@ use std::sync::mpsc;
 
 const ROLE: &str = "KIBAN_TEST_SANDBOX";
 
-/// Runs a test in a child process and returns its output; `None` in the child itself.
+/// Runs a test in a child process and returns its output; returns `None` in the child itself.
 fn in_child(test: &str) -> Option<Output> {
     if std::env::var(ROLE).is_ok() {
         return None;
@@ -30,8 +30,8 @@ fn succeeded(output: &Output) {
 /// Makes a system call, and returns its errno.
 fn call(number: libc::c_long, arguments: [libc::c_long; 5]) -> i32 {
     let [a, b, c, d, e] = arguments;
-    // SAFETY: the filter refuses these calls before they look at their arguments, which are numbers and not
-    // valid pointers.
+    // SAFETY: the filter denies these calls before the kernel looks at their arguments, which are numbers,
+    // not valid pointers.
     match unsafe { libc::syscall(number, a, b, c, d, e) } {
         -1 => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
         _ => 0,
@@ -78,7 +78,7 @@ fn try_everything() {
     std::os::unix::net::UnixStream::pair().expect("this stays possible");
 }
 
-/// Returns the lines about privileges in the thread's /proc status.
+/// Returns the lines about privileges from the thread's status file in /proc.
 fn lines() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/thread-self/status").expect("it was named");
     let names = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp"];
@@ -97,7 +97,7 @@ fn earlier_and_later_threads_are_confined() {
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("room");
     std::fs::write(folder.join("old"), "old").expect("room");
-    // One thread is blocked in a call, another runs without a pause.
+    // One thread is blocked in a system call; another runs without pause.
     let (go, gone) = mpsc::channel::<()>();
     let before = std::thread::spawn(move || {
         gone.recv().expect("it is printed");
@@ -119,7 +119,7 @@ fn earlier_and_later_threads_are_confined() {
     assert_eq!(report.capabilities, Vec::<String>::new());
     assert_eq!((report.landlock.as_str(), report.seccomp.as_str()), ("on", "on"));
     try_everything();
-    // In this directory, new files can be created; existing files can be neither read nor removed.
+    // In this directory, new files can be created, but existing files can be neither read nor removed.
     let mut file =
         std::fs::File::options().write(true).create_new(true).open(folder.join("new")).expect("it was named");
     file.write_all(b"new").expect("it is ours");
@@ -187,7 +187,7 @@ fn denied_calls_kill_the_process_if_configured() {
         return;
     }
     Sandbox::enter(&[], OnRefusal::Kill).expect("it is possible");
-    // Threads, memory and sockets stay available.
+    // Threads, memory and sockets remain available.
     std::thread::spawn(|| vec![1; 1 << 24]).join().expect("a thread");
     std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     println!("errno {}", call(libc::SYS_ptrace, [0; 5]));
