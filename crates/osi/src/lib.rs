@@ -143,8 +143,8 @@ impl AcceptedSelectors {
     }
 }
 
-/// Why a request was rejected: the state table does not allow it now, or the protocol cannot carry its
-/// parameters. The error is the caller's, and the request changes nothing.
+/// The reason why a request was rejected: either the state table does not currently allow it, or the protocol
+/// cannot carry its parameters. The error is the caller's, and the request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {

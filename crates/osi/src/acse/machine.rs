@@ -78,7 +78,7 @@ impl Acse {
         Ok(())
     }
 
-    /// Handles an indication or confirmation of the presentation service. Ignores those that do not concern
+    /// Handles an indication or confirmation from the presentation service. Ignores those that do not concern
     /// ACSE.
     pub fn arrive(&mut self, below: presentation::Indication) {
         use presentation::Indication as Below;

@@ -109,7 +109,7 @@ pub struct Transfer {
     pub checkpoint_answered: i64,
 }
 
-/// Why a request is not allowed. The error is the caller's, and the request changes nothing.
+/// The reason why a request is not allowed. The error is the caller's, and the request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {

@@ -1,10 +1,10 @@
 //! LAPB: one data link between a DTE and a DCE (X.25 §2, ISO 7776).
 //!
 //! Purpose          delivers frames once and in order; at line rate, unless frames are lost.
-//! Transmit path    [`Request::Data`] enters a queue; frames at its front are sent and kept until they are
-//!                  acknowledged. Payload is shared, so that a retransmission needs memory only for a header.
-//!                  The driver fetches a frame ([`Link::poll_down`]) whenever the line has room; T1 starts
-//!                  then, not earlier.
+//! Transmit path    [`Request::Data`] puts a packet into a queue. Frames at the front of the queue are sent,
+//!                  and kept until they are acknowledged. Payload is shared, so that a retransmission needs
+//!                  memory only for a header. The driver fetches a frame ([`Link::poll_down`]) whenever the
+//!                  line has room; T1 starts then, not earlier.
 //! Receive path     delivers in-sequence frames when the host takes them; while the host does not, the link
 //!                  is busy (RNR).
 //! Numbers          `v_a` is the oldest unacknowledged number; the other variables are distances from it.

@@ -41,7 +41,7 @@ pub enum Reason {
     NoAnswer,
 }
 
-/// Why a request was rejected; a rejected request changes nothing.
+/// The reason why a request was rejected. A rejected request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Misuse {
     /// The state of the link does not allow the request.

@@ -10,7 +10,7 @@ use kiban_base::{Malformed, Rope};
 
 use crate::{RequestError, Selector};
 
-/// Why received data cannot be processed.
+/// The reason why received data cannot be processed.
 pub(super) enum Fault {
     /// Not a valid PPDU.
     Malformed,

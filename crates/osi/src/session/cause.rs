@@ -1,4 +1,4 @@
-//! The parameters of an event that the resulting actions need.
+//! The parameters of an event that are needed by the actions that it causes.
 
 use super::primitives::Request;
 use crate::wire::session::{Spdu, TokenSettings, Tokens, Units};

@@ -1,8 +1,8 @@
 //! The session protocol (X.225), versions 1 and 2: kernel, duplex, minor synchronise, resynchronise, typed
 //! data.
 //!
-//! Purpose          a dialogue with synchronisation points to which both users can return, and an orderly
-//!                  release.
+//! Purpose          provides a dialogue with synchronisation points to which both users can return, and an
+//!                  orderly release.
 //! Transmit path    each TSDU carries one SPDU; an SPDU of category 2 is preceded by a GIVE TOKENS without
 //!                  tokens. A data SSDU gets a header of four bytes.
 //! Receive path     indications and confirmations; their user data shares the memory of the received TSDUs.

@@ -3,9 +3,9 @@
 //! Units     kernel, duplex, minor synchronise, resynchronise, typed data ([`super::OFFERED`]).
 //! Serials   synchronisation points have serial numbers from 0 to [`SERIAL_MAX`]. The session machine numbers
 //!           minor points; to learn the number of a point, call `serial_next` before requesting it.
-//! Data      is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for data and
-//!           typed data, otherwise the maximum of the selected version (version 1: 512 octets, or 9 in an
-//!           abort; version 2: unlimited).
+//! Data      user data is always a rope. Its maximum length depends on the primitive: `ssdu_bytes_max` for
+//!           data and typed data, otherwise the maximum of the selected version (version 1: 512 octets, or 9
+//!           in an abort; version 2: unlimited).
 
 use crate::Selector;
 use crate::wire::session::{RefuseReason, Resynchronisation, TokenSettings, Tokens, Units};

@@ -71,7 +71,8 @@ pub enum Origin {
     Provider,
 }
 
-/// Why a transport connection ended: the reasons of X.224 §13.5.3, and local reasons, which no TPDU carries.
+/// The reason why a transport connection ended: the reasons of X.224 §13.5.3, and local reasons, which no
+/// TPDU carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DisconnectReason {
     /// Not specified (0).

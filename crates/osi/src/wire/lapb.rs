@@ -11,8 +11,8 @@
 //!
 //! Address          A = 3 is the DTE and B = 1 the DCE. A command carries its receiver's address, a response
 //!                  its sender's.
-//! Line             a virtual line carries the bytes between two flags, without flags, zero insertion and
-//!                  FCS, as captures and LAPB over Ethernet do; [`seal`] and [`open`] add and remove the FCS
+//! Line             a virtual line carries the bytes between two flags, without the flags, zero insertion and
+//!                  FCS, as do captures and LAPB over Ethernet; [`seal`] and [`open`] add and remove the FCS
 //!                  for a raw serial line.
 //! Decoding         an undefined control field is decoded as [`Control::Undefined`], because the FRMR that
 //!                  answers it quotes it (§2.3.4.9).
@@ -205,7 +205,7 @@ impl Header {
     }
 }
 
-/// Why a frame was rejected (§2.3.4.9): the bits W, X, Y and Z.
+/// The reason why a frame was rejected (§2.3.4.9): the bits W, X, Y and Z.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reasons(pub u8);
 

@@ -1,6 +1,6 @@
 //! Wire formats: a decoder and an encoder for every header of the OSI and X.25 protocols.
 //!
-//! One file per header, all with the same interface:
+//! There is one file per header, and all have the same interface:
 //!
 //! ```text
 //! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    validates everything

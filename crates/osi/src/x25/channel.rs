@@ -41,14 +41,15 @@ pub(super) struct Channel {
     /// The facilities that the call proposed.
     pub(super) asked: Facilities,
     pub(super) fast_select: FastSelect,
-    /// When T21, T22 or T23 expires, depending on the state; the next field is the deadline for T26.
+    /// The time at which T21, T22 or T23 (depending on the state) expires; the next field is the deadline for
+    /// T26.
     pub(super) due: Instant,
     pub(super) interrupt_due: Instant,
     pub(super) tries: u32,
     /// Counts calls and resets, so that indications of an earlier call or reset can be recognised.
     pub(super) generation: u32,
     pub(super) is_listed: bool,
-    /// A reset indication is queued for the host.
+    /// Whether a reset indication is queued for the host.
     pub(super) reset_is_told: bool,
 
     outgoing: VecDeque<Unit>,

@@ -3,8 +3,8 @@
 //!
 //! Purpose          units of any length are sent in packets and delivered complete. Payload is cut and joined
 //!                  without copying.
-//! Roles            a complete DTE, and as much of a DCE as is needed for XOT and for the other end of a
-//!                  back-to-back line.
+//! Roles            a DTE, and as much of a DCE as is needed for XOT and for the other end of a back-to-back
+//!                  line.
 //! Transmit path    units are cut into packets of the negotiated size, with the M bit set in all but the
 //!                  last. A channel sends while its window is open; channels take turns, and control packets
 //!                  go first.

@@ -54,7 +54,7 @@ impl Network {
         self.is_over
     }
 
-    /// Converts a request of the transport layer to one for the packet layer; a disconnect becomes a clear,
+    /// Converts a request from the transport layer to one for the packet layer; a disconnect becomes a clear,
     /// which [`Network::poll`] returns.
     pub fn request(&mut self, request: network::Request) -> Option<Request> {
         let channel = self.channel;
@@ -86,8 +86,8 @@ impl Network {
         Some(Request::Clear { channel: self.channel, cause, user_data: Vec::new() })
     }
 
-    /// Converts an indication of the packet layer to one for the transport layer; `None` for other channels,
-    /// and for indications that class 0 does not use.
+    /// Converts an indication from the packet layer to one for the transport layer; `None` for other
+    /// channels, and for indications that class 0 does not use.
     pub fn arrive(&mut self, indication: Indication) -> Option<network::Indication> {
         let (of, up) = match indication {
             Indication::Incoming { channel, .. } | Indication::Accepted { channel, .. } => {

@@ -167,7 +167,7 @@ pub enum Indication {
     Diagnostic(u8, Vec<u8>),
 }
 
-/// Why a request was rejected; a rejected request changes nothing.
+/// The reason why a request was rejected. A rejected request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Misuse {
     /// The channel, or the layer, is in a state that does not allow the request.

@@ -65,7 +65,7 @@ fn ours(diagnostic: u8) -> Cause {
     Cause { cause: 0, diagnostic: Some(diagnostic) }
 }
 
-/// Exchanges packets between two layers until neither has any more to send.
+/// Exchanges packets between two layers until neither has anything more to send.
 fn run(one: &mut Layer, two: &mut Layer) {
     loop {
         let mut moved = false;

@@ -169,7 +169,7 @@ impl Xot {
     fn layer(config: &Config) -> Layer {
         let mut layer = Layer::new(config.clone());
         layer.arrive(Below::Up, Instant::ZERO);
-        // Drops the indication that calls can be made.
+        // Drops the packet layer's indication that calls can be made.
         layer.poll_up();
         layer
     }

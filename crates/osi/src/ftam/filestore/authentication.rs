@@ -33,7 +33,8 @@ pub struct Admission {
     pub home: Path,
 }
 
-/// Why an initiator is refused. An unknown user name and a wrong password lead to the same refusal.
+/// The reason why an initiator is refused. An unknown user name and a wrong password lead to the same
+/// refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthRefusal {

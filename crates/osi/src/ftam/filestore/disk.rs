@@ -1,13 +1,13 @@
 //! The storage interface of a filestore.
 //!
-//! Purpose       one interface for both a directory on the host and a disk in memory, so that tests exercise
-//!               the code that is used in production.
+//! Purpose       provides one interface to both a directory on the host and a disk in memory, so that tests
+//!               exercise the code that is used in production.
 //! Reading       a reader sees one version of the file: if the file changes while it is read, the reader gets
 //!               an error, never mixed data.
-//! Writing       new contents are stored beside the old ones, invisible, until [`Disk::finish`] puts them in
-//!               place atomically. Data that extends a file is stored there, too, and appended when it is
-//!               complete; if that fails, the file is truncated to its old length. So a peer that disappears
-//!               in the middle of a job leaves the file unchanged.
+//! Writing       new contents are stored beside the old ones, where they are invisible until [`Disk::finish`]
+//!               atomically puts them in place. Data that extends a file is stored there, too, and appended
+//!               when it is complete; if that fails, the file is truncated to its old length. So a peer that
+//!               disappears in the middle of a job leaves the file unchanged.
 //! Interruption  unfinished contents ([`Disk::leave`]) are kept under their token for [`Disk::resume`].
 //! Dockets       small records, stored by key, that outlive the process and contain the information needed
 //!               for recovery.
@@ -40,11 +40,11 @@ pub struct Entry {
     pub kind: Kind,
     /// The length in bytes.
     pub bytes: u64,
-    /// When the object was created, if the host records it.
+    /// The time at which the object was created, if the host records it.
     pub created: Option<Date>,
-    /// When the contents were last changed.
+    /// The time at which the contents were last changed.
     pub modified: Option<Date>,
-    /// When the contents were last read.
+    /// The time at which the contents were last read.
     pub read: Option<Date>,
     /// Attributes that the host's file system cannot store.
     pub marks: Marks,

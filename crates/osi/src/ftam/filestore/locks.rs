@@ -1,6 +1,6 @@
-//! Concurrency control (ISO 8571-2): which actions on a file may run at the same time.
+//! Concurrency control (ISO 8571-2), which decides which actions on a file may run at the same time.
 //!
-//! Purpose   each activity states for every action whether it performs it, and whether others may;
+//! Purpose   for every action, each activity states whether it performs the action, and whether others may;
 //!           conflicting activities do not run at the same time.
 //! Rule      two locks on the same action are compatible unless one activity performs it and the other
 //!           forbids it:

@@ -2,7 +2,7 @@
 //!
 //! Purpose   an attribute that one initiator sets can be read by another at any later time, through any
 //!           server.
-//! Storage   is up to the disk: extended attributes, or separate files.
+//! Storage   each disk decides where to store marks: in extended attributes, or in separate files.
 //! Limits    [`MARK_BYTES_MAX`] for each value.
 
 use alloc::collections::BTreeMap;
@@ -27,9 +27,9 @@ pub enum Mark {
     Reader,
     /// The identity of the user who last modified the attributes.
     AttributeModifier,
-    /// When the file was created, if the host does not record it.
+    /// The time at which the file was created, if the host does not record it.
     Created,
-    /// When the file's attributes were last changed.
+    /// The time at which the file's attributes were last changed.
     AttributesModified,
     /// File availability: whether opening may take a while.
     Availability,

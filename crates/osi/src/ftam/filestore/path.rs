@@ -4,10 +4,11 @@
 //! Format     in ISO 8571-2, a filename may consist of several strings. Some peers send a whole path in one
 //!            string, others send one string per level. Both are equivalent here: strings are joined by `/`
 //!            and split at `/`.
-//! Rules      no component is empty, `.` or `..`, contains a control character, is longer than a host's
-//!            limit, or is the name that the disk reserves for itself. A leading `/` stands for the root that
-//!            the user sees, as in a chroot jail. A trailing `/`, common for directories, is ignored. `.`
-//!            alone is the root, and a trailing `/.` is ignored, because ISODE's `ls` sends these.
+//! Rules      a component must not be empty, be `.` or `..`, contain a control character, be longer than a
+//!            host's limit, or be the name that the disk reserves for itself. A leading `/` stands for the
+//!            root that the user sees, as in a chroot jail. A trailing `/`, common for directories, is
+//!            ignored. `.` alone is the root, and a trailing `/.` is ignored, because ISODE's `ls` sends
+//!            these.
 //! Limits     [`COMPONENTS_MAX`], [`COMPONENT_BYTES_MAX`], [`PATH_BYTES_MAX`].
 //! Not implemented  file names that are not UTF-8.
 

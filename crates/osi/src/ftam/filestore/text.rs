@@ -4,8 +4,8 @@
 //! Host       a text file consists of bytes, with LF at line ends. The bytes are not interpreted otherwise,
 //!            so any character set can be used.
 //! CR LF      in string classes with format effectors (such as IA5String and GeneralString) CR LF ends a
-//!            line, regardless of where strings are cut. Every LF of the host becomes CR LF, every CR LF
-//!            becomes LF; a single CR is kept.
+//!            line, regardless of where strings are cut. When text is sent, every LF becomes CR LF; when it
+//!            is received, every CR LF becomes LF. A single CR is kept.
 //! Strings    in string classes without format effectors (GraphicString, VisibleString), and in records of
 //!            FTAM-2, the end of a string ends a line. If the last line has no LF, it gains one when it is
 //!            fetched back.

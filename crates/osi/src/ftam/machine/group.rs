@@ -1,7 +1,7 @@
 //! Groups of primitives, which are requested together and answered together (ISO 8571-3, grouping).
 //!
-//! Rules     in the transfer and management class, there are three kinds of group: 1. select or create,
-//!           attributes, open; 2. close, attributes, deselect or delete; 3. select or create, attributes,
+//! Rules     in the transfer and management class, there are three kinds of group: (1) select or create,
+//!           attributes, open; (2) close, attributes, deselect or delete; (3) select or create, attributes,
 //!           deselect or delete. The transfer class lacks the third kind; the management class has only the
 //!           third. In other classes, any order that the state table allows is valid.
 //!

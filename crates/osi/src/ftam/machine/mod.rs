@@ -8,7 +8,8 @@
 //! Checkpoints      if the functional units include recovery or restart, a checkpoint is a minor
 //!                  synchronisation point, numbered from the beginning of the transfer, and F-CANCEL and
 //!                  F-RESTART use resynchronisation. Otherwise F-CANCEL is sent in a P-DATA.
-//! Protocol errors  by the peer are answered with F-P-ABORT, with the standard's diagnostic, and counted.
+//! Protocol errors  protocol errors by the peer are counted, and answered with F-P-ABORT and the standard's
+//!                  diagnostic.
 //! Limits           [`GROUP_MAX`] primitives in a group; [`FPDUS_MAX`] FPDUs in a value; [`WINDOW_MAX`]
 //!                  unanswered checkpoints.
 //! Not implemented  presentation context management (the association's contexts never change), overlapped

@@ -172,7 +172,7 @@ impl Machine {
         }
     }
 
-    /// Returns the next request to the services below.
+    /// Returns the next request to the lower layers.
     pub fn poll_down(&mut self) -> Option<below::Request> {
         self.down.pop_front()
     }

@@ -10,7 +10,7 @@
 //!                  regime and recovery; `transfer`: bulk data; `answer`: diagnostics.
 //! Creation         a created file becomes visible when its first transfer ends, or when it is deselected;
 //!                  until then, an existing file of that name stays visible.
-//! Groups           are handled as a whole. If fewer requests succeed than the threshold requires, the
+//! Groups           a group is handled as a whole. If fewer requests succeed than the threshold requires, the
 //!                  group's selections and opens are undone and answered as failed. An action that cannot be
 //!                  undone is not performed once the threshold is out of reach.
 //! Recovery         if a transfer has an activity identifier and a recovery mode, received data is synced and

@@ -309,7 +309,7 @@ fn contents(
     match (&selected.document, &requested) {
         _ if directory != (selected.kind == Kind::Directory) => Err(inconsistent()),
         _ if directory => Ok((requested, None)),
-        // A file without a mark is opened with whatever document type is requested.
+        // A file without a mark is opened with any document type that is requested.
         (None, _) => Ok((requested, None)),
         (Some(stored), requested) if stored.name() == requested.name() => {
             let plain = requested.contents_type() == ContentsType::document(requested.name(), None);

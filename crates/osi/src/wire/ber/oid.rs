@@ -14,7 +14,7 @@ pub struct Oid {
     length: u8,
 }
 
-/// Why a text is not a valid object identifier.
+/// The reason why a text is not a valid object identifier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OidError {

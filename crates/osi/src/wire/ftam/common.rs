@@ -113,7 +113,7 @@ asn1! {
         delete_object    [7] IMPLICIT Lock,
     }
 
-    /// Who may perform an action while this user has selected or opened the file.
+    /// The users who may perform an action while this user has the file selected or open.
     Lock ::= INTEGER {
         /// This user does not perform the action; others may.
         NOT_REQUIRED(0),

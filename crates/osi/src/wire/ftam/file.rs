@@ -173,7 +173,7 @@ asn1! {
 
     /// F-BEGIN-GROUP request.
     BeginGroupRequest ::= SEQUENCE {
-        /// How many requests of the group must succeed for any to be performed.
+        /// The number of requests in the group that must succeed for any to be performed.
         threshold [0] IMPLICIT Integer,
     }
 

@@ -9,8 +9,8 @@
 //!                  the document type: `documents`.
 //! Numbers          error identifiers with the standard's wording: [`ErrorIdentifier`]. Object identifiers:
 //!                  [`oids`].
-//! Decoding         tolerant, as [`crate::wire::ber`] is: fields of later amendments are skipped or kept,
-//!                  dates are kept as received, unassigned bits are ignored.
+//! Decoding         decoding is as tolerant as in [`crate::wire::ber`]: fields of later amendments are
+//!                  skipped or kept, dates are kept as received, unassigned bits are ignored.
 //! Editions         the first (1988), with the fields that the amendments on overlapped access and filestore
 //!                  management add to its FPDUs. All of these are optional, even those that an amendment made
 //!                  mandatory (F-CANCEL's request type, F-RESTART's transfer number), because the first

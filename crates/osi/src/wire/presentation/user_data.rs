@@ -8,9 +8,9 @@
 //! 60 L  octets                                                        simply encoded: context implied
 //! ```
 //!
-//! Decoding  from the front: headers are parsed in place (copied only if they are split between pieces),
-//!           contents are split off. If a length is indefinite, the rope is scanned once more to find the end
-//!           of the value.
+//! Decoding  starts at the front. Headers are parsed in place (copied only if they are split between pieces),
+//!           and contents are split off. If a length is indefinite, the rope is scanned once more to find the
+//!           end of the value.
 //! Encoding  uses definite lengths, from the last value to the first, and prepends headers to the values'
 //!           ropes.
 

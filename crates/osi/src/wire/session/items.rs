@@ -177,7 +177,7 @@ pub enum Resynchronisation {
     Set = 2,
 }
 
-/// Why a session connection is refused (X.225 §8.3.4.8: Reason Code).
+/// The reason why a session connection is refused (X.225 §8.3.4.8: Reason Code).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RefuseReason {
     /// The called user refused, without a reason.
