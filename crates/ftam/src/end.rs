@@ -43,7 +43,7 @@ pub(super) struct FileEnd<U: User> {
     moved: Instant,
     /// Bytes that were waiting to be sent at the last check.
     waited_bytes: usize,
-    /// When the connection is closed even if bytes are still waiting, which are then dropped.
+    /// The time at which the connection is closed even if bytes are still waiting; those are then dropped.
     close_deadline: Instant,
     over: Option<Instant>,
 }

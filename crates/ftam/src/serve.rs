@@ -385,7 +385,7 @@ impl Served {
     }
 }
 
-/// Removes the connection from the unauthenticated ones, in whatever way it ends.
+/// Removes the connection from the unauthenticated ones, however it ends.
 impl Drop for Served {
     fn drop(&mut self) {
         lock(&self.unauthenticated).remove(self.number);

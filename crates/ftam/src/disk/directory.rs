@@ -67,7 +67,7 @@ impl DirectoryDisk {
         }
     }
 
-    /// Refuses access to these files, under whatever name.
+    /// Refuses access to these files, whatever names they have.
     #[must_use]
     pub fn protecting(self, protected: Protected) -> DirectoryDisk {
         DirectoryDisk { protected, ..self }

@@ -106,7 +106,7 @@ impl Parameters {
     }
 }
 
-/// Which of the peer's proposed contexts to accept.
+/// Selects which of the peer's proposed contexts to accept.
 #[derive(Clone, Default, Debug)]
 pub enum AcceptedContexts {
     /// Accept all contexts that these layers support.
@@ -132,7 +132,7 @@ impl AcceptedContexts {
 pub struct Acceptance {
     /// Which contexts to accept.
     pub contexts: AcceptedContexts,
-    /// Which of the proposed session functional units to accept.
+    /// The session functional units to accept, out of those proposed.
     pub units: Units,
     /// The application context name; `None` repeats the proposed one.
     pub application_context: Option<Oid>,

@@ -110,7 +110,7 @@ struct Proposal<'a> {
     versions: Versions,
 }
 
-/// The answer, as far as it can be decoded.
+/// The parts of the answer that could be decoded.
 #[derive(Default)]
 struct Reply {
     /// The session layer's answer.
