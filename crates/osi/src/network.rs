@@ -1,9 +1,10 @@
 //! The network service that the transport layer uses: the part of X.213 that class 0 needs.
 //!
-//! Purpose          one set of primitives for two kinds of network connection: TCP with TPKTs (RFC 1006), and
-//!                  an X.25 virtual call.
-//! Data             one network service data unit: over RFC 1006 the payload of one TPKT, over X.25 a
-//!                  sequence of packets joined by their M bits. Class 0 puts exactly one TPDU into it.
+//! Purpose          provides one set of primitives for two kinds of network connection: TCP with TPKTs (RFC
+//!                  1006), and an X.25 virtual call.
+//! Data             a data primitive carries one network service data unit: over RFC 1006, the payload of one
+//!                  TPKT; over X.25, a sequence of packets joined by their M bits. Class 0 puts exactly one
+//!                  TPDU into it.
 //! Not implemented  expedited data, receipt confirmation, reset. Class 0 uses none of them. A reset ends its
 //!                  connection (X.224 §6.15), so it is indicated as [`Indication::Disconnected`].
 

@@ -138,7 +138,7 @@ impl Associate {
 /// A-ASSOCIATE response and confirm, accepted or rejected.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssociateAnswer {
-    /// The P-CONNECT parameters, accepted or refused as in `result`; their user data is empty here.
+    /// The P-CONNECT parameters, which accept or refuse as `result` does; their user data is empty here.
     pub presentation: presentation::Answer,
     /// The application context name. `None` only in a confirm after the presentation or session layer
     /// refused.

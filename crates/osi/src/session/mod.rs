@@ -5,7 +5,8 @@
 //!                  orderly release.
 //! Transmit path    each TSDU carries one SPDU; an SPDU of category 2 is preceded by a GIVE TOKENS without
 //!                  tokens. A data SSDU gets a header of four bytes.
-//! Receive path     indications and confirmations; their user data shares the memory of the received TSDUs.
+//! Receive path     SPDUs become indications and confirmations, whose user data shares the memory of the
+//!                  received TSDUs.
 //! Versions         both are proposed, or only version 2 if there is more user data than version 1 can carry;
 //!                  2 is preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and does not
 //!                  segment it.

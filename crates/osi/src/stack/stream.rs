@@ -21,7 +21,7 @@ use kiban_base::{Bytes, Rope, RopeQueue};
 /// Pieces of an NSDU that are shorter than this are joined with the piece before them.
 const GATHER_BYTES: usize = 512;
 
-/// What the driver must do with the connection.
+/// The action that the driver must take on the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ConnectionAction {
     /// Nothing: keep the connection, and transfer bytes.

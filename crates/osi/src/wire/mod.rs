@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! X::read(&[u8]) -> Result<(X, header bytes), Malformed>    validates everything
-//! x.length()     -> usize                                   the number of bytes that `write` fills
+//! x.length()     -> usize                                   the number of bytes that `write` writes
 //! x.write(&mut [u8]) -> usize                               writes to the front of the slice
 //! ```
 //!

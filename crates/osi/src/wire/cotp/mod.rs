@@ -1,6 +1,7 @@
 //! The TPDUs of transport class 0 (X.224 §13).
 //!
-//! Purpose   connection establishment, refusals, error reports, and TSDUs segmented into data TPDUs.
+//! Purpose   encodes and decodes the TPDUs that establish and refuse connections, report errors, and carry
+//!           segments of TSDUs.
 //!
 //! ```text
 //!   length indicator 8    number of header octets after this one: at most 254
