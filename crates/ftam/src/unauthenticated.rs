@@ -2,9 +2,9 @@
 //!
 //! Purpose    if a host opens thousands of silent connections, only its own connections are closed.
 //! Operation  when there are too many connections, the oldest one of the origin with the most connections is
-//!            closed. If several origins have equally many, it is the oldest connection of all of them. An
-//!            origin is an IPv4 address, or the first 64 bits of an IPv6 address, which is the prefix of one
-//!            subscriber.
+//!            closed. If several origins have equally many, the oldest connection of these origins is
+//!            closed. An origin is an IPv4 address, or the first 64 bits of an IPv6 address, which is the
+//!            prefix of one subscriber.
 //! Cost       each step takes logarithmic time in the number of connections.
 
 use std::cmp::Reverse;
