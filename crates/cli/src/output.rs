@@ -23,8 +23,8 @@ pub(crate) fn print(text: &str) -> Result<(), String> {
     }
 }
 
-/// Prints a line to standard error. Continues if nothing reads it any more: a peer can make a server print a line, and
-/// `eprintln!` would end the server if the reader is gone.
+/// Prints a line to standard error. Continues if nothing reads it any more: a peer can make a server print a
+/// line, and `eprintln!` would end the server if the reader is gone.
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
