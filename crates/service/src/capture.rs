@@ -1,10 +1,10 @@
-//! A capture point at every link: records traffic while a client has a capture running. Otherwise it costs
-//! only the test of a flag.
+//! A capture point on every link: records traffic while a client has a capture running. At other times it
+//! costs only one flag test.
 //!
-//! Format           as [`kiban_link::record`] writes it: packets, frames, or cells reassembled into frames.
-//! Limits           in time, in packets, and [`BYTES_MAX`] bytes.
-//! End              at a limit, on request, or when the client that started it disconnects; the file is then
-//!                  complete, and a client that is still connected is informed.
+//! Format           packets, frames, or cells reassembled into frames, as [`kiban_link::record`] writes them.
+//! Limits           a duration, a number of packets, and [`BYTES_MAX`] bytes.
+//! End              a capture ends at a limit, on request, or when the client that started it disconnects.
+//!                  Its file is then complete, and a client that is still connected receives the result.
 //! Errors           a write error ends the capture, not the link.
 
 use crate::requests::{Captured, RunningCapture};
@@ -29,7 +29,7 @@ const BYTES_MAX: u64 = 4 << 30;
 
 /// Parameters of a capture.
 pub(crate) struct Wanted<'a> {
-    /// Its number among all captures of the board.
+    /// The capture's number, unique on this board.
     pub(crate) number: u64,
     /// The port to capture.
     pub(crate) port: String,
@@ -44,7 +44,8 @@ struct Recording {
     port: String,
     path: PathBuf,
     file: BufWriter<File>,
-    /// For received and for sent units: a circuit has frames in reassembly in both directions.
+    /// One recorder for received and one for sent units, because frames of a circuit are reassembled
+    /// separately in each direction.
     recorders: [Recorder; 2],
     begins: Instant,
     wall: u64,
@@ -67,7 +68,7 @@ impl Recording {
         self.ends <= now || self.is_full() || self.tell.is_closed()
     }
 
-    /// Writes what is buffered, closes the file, and sends the client the result.
+    /// Flushes the buffer, closes the file, and sends the client the result.
     fn end(mut self) -> Result<Captured, String> {
         let flushed = self.file.flush().map_err(|error| error.to_string());
         let Recording { port, path: file, packets, bytes, .. } = self;
@@ -83,7 +84,7 @@ impl Recording {
     }
 }
 
-/// Escapes a client's path so that it stays on one line of a message.
+/// Escapes a path supplied by a client so that it cannot break a message across lines.
 fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
@@ -91,13 +92,13 @@ fn shown(path: &Path) -> String {
 /// The capture point of one link.
 #[derive(Default)]
 pub(crate) struct CapturePoint {
-    /// Whether there is a recording. Set while `recording` is locked.
+    /// Whether a capture is running. Changed only while `recording` is locked.
     runs: Flag,
-    /// Whether the capture has reached a limit. Set while `recording` is locked.
+    /// Whether the capture has reached a limit. Changed only while `recording` is locked.
     is_full: Flag,
-    /// If a panic happens while units are recorded, the counts may include units that are not in the file.
+    /// After a panic during recording, the counts may include units that were not written to the file.
     recording: Mutex<Option<Recording>>,
-    /// The link type of capture files; unset until the link has been opened for the first time.
+    /// The link type for capture files; unset until the link is first opened.
     form: OnceLock<u32>,
 }
 
@@ -123,10 +124,10 @@ impl CapturePoint {
         let mut head = Vec::new();
         recorders[0].begin(&mut head);
         let mut file = {
-            // Open for writing only (`create_new` alone would also read), because the sandbox allows only
-            // writing captures.
+            // Open for writing only: `create_new` alone would also request read access, which the sandbox
+            // denies for captures.
             let mut options = File::options();
-            // Only the board's user may read the traffic.
+            // Only the user who runs the board may read the traffic.
             let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(say)?;
             BufWriter::with_capacity(1 << 18, file)
         };
@@ -172,7 +173,7 @@ impl CapturePoint {
         self.end_if(|recording| recording.number == number)
     }
 
-    /// Ends a capture because the board stops.
+    /// Ends a capture because the board is stopping.
     pub(crate) fn end_any(&self) -> Option<Result<Captured, String>> {
         self.end_if(|_| true)
     }
@@ -185,7 +186,7 @@ impl CapturePoint {
         let recording = place.take_if(|its| ends(its))?;
         self.runs.set(false);
         self.is_full.set(false);
-        // The remainder is written without the lock.
+        // Flush and close the file without holding the lock.
         drop(place);
         Some(recording.end())
     }
@@ -199,7 +200,7 @@ impl CapturePoint {
         recording.as_ref().map_or(Instant::NEVER, |recording| recording.ends)
     }
 
-    /// Records units if a capture runs; `direction` is 0 for received and 1 for sent.
+    /// Records units if a capture is running; `direction` is 0 for received units and 1 for sent ones.
     fn record<'a, U: Unit>(&self, direction: usize, units: impl Iterator<Item = &'a U>, now: Instant) {
         let mut place = lock(&self.recording);
         let Some(recording) = place.as_mut().filter(|recording| !recording.is_full()) else { return };
@@ -228,9 +229,9 @@ impl CapturePoint {
 pub(crate) struct CapturedLink<U> {
     link: Box<dyn Link<U>>,
     capture: Arc<CapturePoint>,
-    /// Whether units that the link does not accept are kept and offered again.
+    /// Whether units that the link does not accept stay in the queue and are offered again.
     keeps: bool,
-    /// The number of units that are waiting for the link and have already been recorded.
+    /// The number of queued units that have already been recorded.
     noted: usize,
 }
 
@@ -265,7 +266,7 @@ impl<U: Unit> Link<U> for CapturedLink<U> {
             self.noted = 0;
             return self.link.send(units, lent);
         }
-        // Units that the link has not accepted are offered again, but must be recorded only once. Cells are
+        // Units that the link did not accept are offered again, but must be recorded only once. Cells are
         // never offered again, because the line does not wait.
         let noted = if self.keeps { self.noted.min(units.len()) } else { 0 };
         self.capture.record(1, units.range(noted..), lent.now);

@@ -1,8 +1,8 @@
 //! The privileges that a board keeps after start, and whether a reload needs more.
 //!
-//! Kept             what is needed to reopen a lost link; access to the configuration file, to served
+//! Kept             the privileges needed to reopen a lost link; access to the configuration file, to served
 //!                  directories, to the control socket's directory, and to directories for captures.
-//! Reload           before anything changes, checks that the new plan needs nothing that was dropped.
+//! Reload           checks, before changing anything, that the new plan needs no privilege that was dropped.
 
 use crate::config::{Endpoint, Kind, Plan, PortPlan, ServicePlan};
 use kiban_link::Address;
@@ -10,22 +10,22 @@ use kiban_os::unix::names;
 use kiban_sandbox::{Need, Sandbox};
 use std::path::Path;
 
-/// How to regain a privilege that was dropped.
+/// Advice on how to regain a privilege that was dropped.
 const REMEDY: &str = "restart the board to apply this (kiban down, then kiban up)";
 
-/// Returns what is needed to open these links; `links` are their addresses.
+/// Returns the privileges needed to open the links with these addresses.
 pub(crate) fn of_links<'a>(links: impl Iterator<Item = &'a str>) -> Vec<Need> {
-    // Invalid addresses were rejected when the plan was validated.
+    // The plan is valid, so every address parses.
     links.filter_map(|link| link.parse::<Address>().ok()).flat_map(|address| Need::link(&address)).collect()
 }
 
-/// Returns what a board needs after start.
+/// Returns the privileges that a board needs after it has started.
 pub(crate) fn of_plan(plan: &Plan, file: Option<&Path>) -> Vec<Need> {
     let mut needs = of_links(plan.ports.iter().flat_map(links));
     needs.extend(file.into_iter().flat_map(Need::read_again));
     needs.extend(plan.services.iter().filter_map(root));
     needs.extend(plan.sandbox.read.iter().map(|path| Need::read(path)));
-    // The sockets for attached programs are created and removed with their services.
+    // Services for attached programs create and remove their sockets in this directory.
     needs.push(Need::change(&names::own_path()));
     let usual = [std::env::temp_dir(), "/var/tmp".into()];
     let records = usual.iter().filter(|folder| folder.is_dir()).chain(&plan.sandbox.write);
@@ -44,7 +44,7 @@ fn root(service: &ServicePlan) -> Option<Need> {
     }
 }
 
-/// Returns why a confined board cannot apply another plan; `None` if it can.
+/// Returns the reason why a confined board cannot apply another plan; `None` if it can.
 pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<String> {
     let links = new.ports.iter().zip(&old.ports).filter(|(new, old)| new.link != old.link);
     let links = links.flat_map(|(port, _)| {
@@ -66,10 +66,10 @@ pub(crate) fn refuses(sandbox: &Sandbox, old: &Plan, new: &Plan) -> Option<Strin
     all.find_map(|(who, need)| Some(format!("{who}: {}: {REMEDY}", sandbox.refuses(&need)?)))
 }
 
-/// Returns why a confined board cannot create a file; `None` if it can.
+/// Returns the reason why a confined board cannot create a file; `None` if it can.
 pub(crate) fn refuses_file(sandbox: &Sandbox, file: &Path) -> Option<String> {
     let why = sandbox.refuses(&Need::create(file))?;
-    // Write the path as a TOML string; `{:?}` quotes it where needed.
+    // Write the path as a TOML string; `{:?}` adds quotes and escapes.
     let folder = file.parent().unwrap_or(file).display().to_string();
     Some(format!(
         "{why}: name a file there, or add the directory to `write` in [sandbox], for example write = {folder:?}, \

@@ -4,15 +4,14 @@
 //!   board.toml ─► config ─► running ─┬─ links ─ kiban_link
 //!                                    ├─ board ─ kiban_board, driven by kiban_link::Driver
 //!      control, metrics, signals     └─ services: echo, http, forward …
-//!      (a thread of their own) ─ requests ─▲
+//!      (on their own thread)   ─ requests ─▲
 //! ```
 //!
 //! Configuration    TOML, validated completely before anything is changed.
 //! Threads          two: one drives the board and does all its work; the other (`control`) handles signals,
 //!                  the control socket and Prometheus, and passes requests to the first through a queue that
 //!                  wakes it.
-//! Limits           of sessions, connections, requests and times each have a name in the configuration or in
-//!                  the code.
+//! Limits           on sessions, connections, requests and times are configuration keys or named constants.
 #![forbid(unsafe_code)]
 
 mod capture;

@@ -1,12 +1,11 @@
-//! Opens links by their addresses, sets up devices that the board creates, and adds a capture point to each
-//! link.
+//! Opens links by address, sets up the devices that the board creates, and adds a capture point to each link.
 //!
-//! Devices          `tun:NAME` and `tap:NAME` get the board's MTU and this host's own address, and are
-//!                  brought up; a device that did not exist before is removed with the board.
-//! Bridge           a bridge's link is promiscuous, and receives no frames with checksums or segmentation
-//!                  left to do.
-//! Host             if a port has a device through which this host's kernel owns its address, packets pass
-//!                  through the board unchanged, so neither link uses segmentation offload.
+//! Devices          the devices of `tun:NAME` and `tap:NAME` get the board's MTU and this host's own address,
+//!                  and are brought up; a device that the board has created is removed when the board exits.
+//! Bridge           a bridge's link is promiscuous, and receives only frames whose checksums and segmentation
+//!                  are complete.
+//! Host             if this host's kernel owns a port's address through a device, packets pass through the
+//!                  board unchanged, so neither link uses segmentation offload.
 
 use crate::capture::{CapturePoint, CapturedLink};
 use crate::config::{Carries, PortPlan};
@@ -18,7 +17,7 @@ use kiban_os::interface;
 use std::io;
 use std::sync::Arc;
 
-/// Returns which kind of unit a link with this address carries.
+/// Returns the kind of unit carried by a link with this address.
 pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     let address: Address =
         address.parse().map_err(|error: kiban_link::address::AddressError| error.to_string())?;
@@ -39,7 +38,8 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     })
 }
 
-/// Returns the name of the device that the board creates and sets up for this address, if any.
+/// Returns the name of the device that the board creates and sets up for this address; `None` if it creates
+/// none.
 pub(crate) fn device(address: &str) -> Option<String> {
     match address.parse::<Address>().ok()?.transport {
         Transport::Tun(name) | Transport::Tap(name) => Some(name),
@@ -47,7 +47,7 @@ pub(crate) fn device(address: &str) -> Option<String> {
     }
 }
 
-/// Returns the MAC that a board must use at this link; `None` if it may choose one.
+/// Returns the MAC address that a board must use on this link; `None` if the board may choose one.
 pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
     address.parse::<Address>().map_err(io::Error::other)?.mac()
 }
@@ -65,7 +65,7 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<A
         }
         _ => None,
     });
-    // An interface receives frames for another MAC than its own only in promiscuous mode.
+    // An interface receives frames addressed to other MACs only in promiscuous mode.
     if matches!(address.transport, Transport::Packet(_) | Transport::Xdp(_))
         && address.mac()? != Some(port.mac)
     {

@@ -1,4 +1,4 @@
-//! State of a link: up, or lost and when it is reopened.
+//! State of a link: up, or lost, with the time of the next attempt to reopen it.
 //!
 //! Pauses           [`PAUSE_FIRST`] after a loss, doubled after each failed attempt, up to [`PAUSE_MOST`].
 
@@ -6,7 +6,7 @@ use kiban_base::Instant;
 use std::io;
 use std::time::Duration;
 
-/// The first and the longest pause before another attempt to open a link.
+/// The first and the longest pause before an attempt to reopen a link.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,7 @@ impl LinkState {
 
     /// Records that the link was lost.
     pub(crate) fn lose(&mut self, error: &io::Error, now: Instant) {
-        // If the link had been up for long enough, start again with the shortest pause.
+        // If the link was up for long enough, the pauses start from the shortest again.
         if now.since(self.up_at) > PAUSE_MOST {
             self.pause = PAUSE_FIRST;
         }
@@ -61,7 +61,7 @@ impl LinkState {
         self.retry_at = Instant::NEVER;
     }
 
-    /// Makes the link due to be reopened now.
+    /// Makes the link due for an immediate attempt to reopen it.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.is_up = false;
         self.retry_at = now;

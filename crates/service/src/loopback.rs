@@ -1,4 +1,4 @@
-//! Pings of circuits that have not returned, and the clients that wait for them.
+//! Pending circuit pings, and the clients that are waiting for them.
 
 use crate::requests::Answer;
 use kiban_atm::PING_TIMEOUT;
@@ -25,7 +25,7 @@ pub(crate) struct Loopbacks {
 }
 
 impl Loopbacks {
-    /// Sends a ping. The result goes to `sender`; at once if the ping cannot be sent.
+    /// Sends a ping. The result goes to `sender`, immediately if the ping cannot be sent.
     pub(crate) fn ask(
         &mut self,
         (port, circuit): (usize, u32),

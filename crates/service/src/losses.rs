@@ -1,10 +1,11 @@
 //! The losses of a port, by cause.
 //!
-//! Purpose          one sum of all units that should have been received or sent but were lost, together with
-//!                  the counters that contribute to it.
-//! Names            a cause is `FAMILY_NAME`, after its counter, so that it can be found among the counters.
-//! Units            packets, frames or cells, as counted where the loss happened; cells that were lost before
-//!                  they reached this host are counted as incomplete frames.
+//! Purpose          gives one total of the units that should have been received or sent but were lost, and
+//!                  lists the counters that contribute to it.
+//! Names            a cause is called `FAMILY_NAME` like its counter, so that it can be found among the
+//!                  counters.
+//! Units            packets, frames or cells, depending on where the loss was counted. Cells that were lost
+//!                  before they reached this host appear as incomplete frames.
 //! Not counted      traffic that is not for this port (unmatched packets, closed circuits, unknown
 //!                  protocols), and losses that another counter includes (cells of frames that were
 //!                  discarded).
@@ -13,11 +14,11 @@ use crate::status::{Counters, named};
 use kiban_link::LinkCounters;
 use std::collections::BTreeMap;
 
-/// Counters of a link that count losses.
+/// Link counters that count losses.
 const OF_LINK: [&str; 6] =
     ["no_memory", "malformed", "overrun", "send_errors", "impair_lost", "impair_queue_full"];
 
-/// Counters of a port that count losses, by family.
+/// Port counters that count losses, by family.
 const OF_PORT: [(&str, &[&str]); 5] = [
     ("port", &["queue_full", "no_circuit", "no_memory", "fcs_errors"]),
     ("ethernet", &["malformed", "unresolved_discards", "no_memory"]),

@@ -1,7 +1,7 @@
-//! A board's metrics in Prometheus' text format (version 0.0.4).
+//! A board's metrics in the Prometheus text format (version 0.0.4).
 //!
 //! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
-//! Labels           `board`; also `port`, `service`, `state`, `pool` and `cause`, where there may be several.
+//! Labels           `board`; also `port`, `service`, `state`, `pool` and `cause`, if there may be several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::fmt::Write;
 /// The content type of the answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A metric, and its values by labels.
+/// A metric: its values, by label.
 struct Metric {
     help: String,
     kind: &'static str,
     values: Vec<(String, f64)>,
 }
 
-/// All metrics by name; the format requires that values of the same name follow each other.
+/// All metrics, by name; the format requires all values of a metric to be consecutive.
 #[derive(Default)]
 struct Metrics(BTreeMap<String, Metric>);
 

@@ -8,13 +8,13 @@ use std::time::Duration;
 /// Notifies the service manager, if there is one.
 pub(crate) fn notify(what: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-        // Errors are ignored: a board works without the notification.
+        // Errors are ignored: the board works even if the notification fails.
         let _ = send(&path, what);
     }
 }
 
 fn send(path: &OsStr, what: &str) -> rustix::io::Result<()> {
-    // A name that begins with @ is in the abstract namespace.
+    // A name that begins with @ refers to the abstract namespace.
     let address = match path.as_bytes() {
         [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
         path => SocketAddrUnix::new(path)?,

@@ -25,15 +25,15 @@ pub enum Request {
     Status,
     /// Read the configuration again.
     Reload,
-    /// Stop: sessions may end within their time; a second request stops at once.
+    /// Stop: sessions get their configured time to end; a second request stops the board at once.
     Down,
-    /// Ping a circuit (I.610): answered when the cell has come back, or has not in time.
+    /// Ping a circuit (I.610); answered when the cell has returned or the wait has timed out.
     Loopback {
         /// The name of its port.
         port: String,
         /// The circuit.
         vc: Vc,
-        /// Loop back at the segment's end, instead of end to end.
+        /// Whether to loop back at the end of the segment instead of end to end.
         segment: bool,
     },
     /// Capture the traffic of a port.
@@ -47,7 +47,7 @@ pub enum Request {
         /// Limit of its packets.
         packets: u64,
     },
-    /// End the capture with this number, if it still runs; its client is informed.
+    /// End the capture with this number if it is still running; its client gets the result.
     EndCapture(u64),
 }
 
@@ -58,18 +58,18 @@ pub struct Captured {
     pub port: String,
     /// The file.
     pub file: PathBuf,
-    /// Packets or frames in the file.
+    /// The number of packets or frames in the file.
     pub packets: u64,
     /// Length of the file, in bytes.
     pub bytes: u64,
 }
 
-/// A capture that runs. It also ends when this value is dropped.
+/// A running capture. Dropping this value also ends it.
 #[derive(Debug)]
 pub struct RunningCapture {
     /// Its number.
     pub number: u64,
-    /// Its outcome, or why the file is not complete.
+    /// Receives the result, or the reason why the file is incomplete.
     pub ended: oneshot::Receiver<Result<Captured, String>>,
 }
 
@@ -78,20 +78,20 @@ pub struct RunningCapture {
 pub enum Answer {
     /// The status.
     Status(Box<Status>),
-    /// A ping's round-trip time; `None` if it did not come back in time.
+    /// A ping's round-trip time; `None` if it timed out.
     Loopback(Option<Duration>),
     /// The capture has started.
     Capturing(RunningCapture),
     /// Done; the text says what.
     Done(String),
-    /// Not done; the text says why.
+    /// The request was refused; the text gives the reason.
     Refused(String),
 }
 
 /// A queue of requests.
 pub struct RequestQueue {
     queue: Mutex<VecDeque<(Request, oneshot::Sender<Answer>)>>,
-    /// Whether the queue has entries. Set while the queue is locked.
+    /// Whether the queue has entries. Changed only while the queue is locked.
     waits: Flag,
     waker: Waker,
 }
@@ -101,7 +101,7 @@ impl RequestQueue {
         RequestQueue { queue: Mutex::default(), waits: Flag::default(), waker }
     }
 
-    /// Queues a request; the answer comes after the board has handled it.
+    /// Queues a request; the board answers after handling it.
     pub fn ask(&self, request: Request) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();
         let mut queue = lock(&self.queue);
@@ -114,7 +114,8 @@ impl RequestQueue {
         receiver
     }
 
-    /// Queues a request and waits for the answer; refused if the board does not answer within [`ANSWER`].
+    /// Queues a request and waits for the answer; returns a refusal if the board does not answer within
+    /// [`ANSWER`].
     pub(crate) async fn answer(&self, request: Request) -> Answer {
         match timeout(ANSWER, self.ask(request)).await {
             Ok(Ok(answer)) => answer,

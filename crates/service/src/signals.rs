@@ -1,4 +1,4 @@
-//! Signals for programs in the foreground: stop, and report the status.
+//! Signals for programs that run in the foreground: stop, and report the status.
 
 use std::io;
 use tokio::signal::unix::{SignalKind, signal};
@@ -12,10 +12,10 @@ pub enum SignalRequest {
     Report,
 }
 
-/// Handles signals on a thread of its own from now on; calls `on_signal` for each.
+/// Starts handling signals on a dedicated thread; calls `on_signal` for each.
 ///
 /// # Errors
-/// If the system has no thread or descriptor left.
+/// If the system has run out of threads or descriptors.
 pub fn handle(on_signal: impl Fn(SignalRequest) + Send + 'static) -> io::Result<()> {
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_all())?;
     let entered = runtime.enter();

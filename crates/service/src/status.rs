@@ -18,13 +18,13 @@ pub struct Status {
     pub pid: u32,
     /// `running` or `stopping`.
     pub state: String,
-    /// The configuration file; `(command line)` if there is none.
+    /// The configuration file, or `(command line)`.
     pub config: String,
     /// Seconds since it started.
     pub uptime_seconds: f64,
     /// Successful reloads of the configuration.
     pub reloads: u64,
-    /// The privileges that are kept; `None` if the sandbox is off and all of them are.
+    /// The privileges that are kept; `None` if the sandbox is off and the board keeps all of them.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
     /// Packet memory.
@@ -37,7 +37,7 @@ pub struct Status {
     pub circuits: Vec<Circuit>,
     /// Services.
     pub services: Vec<Service>,
-    /// Counters of the whole board, by family and name; a port's counters are listed with the port.
+    /// Board-wide counters, by family and name; counters of a port are listed with the port.
     pub counters: BTreeMap<String, Counters>,
 }
 
@@ -46,9 +46,9 @@ pub struct Status {
 pub struct Sandbox {
     /// Capabilities that are kept, such as `CAP_NET_ADMIN`.
     pub capabilities: Vec<String>,
-    /// `on`, or why Landlock is not.
+    /// `on`, or the reason why Landlock is off.
     pub landlock: String,
-    /// `on`, or why seccomp is not.
+    /// `on`, or the reason why seccomp is off.
     pub seccomp: String,
 }
 
@@ -62,7 +62,7 @@ impl From<Report> for Sandbox {
 /// Packet memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Memory for data that the host sends, bytes.
+    /// Memory for data to be sent, in bytes.
     pub transmit_bytes: Use,
     /// Memory for received data, bytes.
     pub receive_bytes: Use,
@@ -100,18 +100,18 @@ pub struct Port {
     pub host: Option<String>,
     /// The longest IP packet, bytes.
     pub mtu_bytes: u64,
-    /// Packets or frames that wait for the link.
+    /// Packets or frames queued for the link.
     pub waiting: u64,
-    /// Times that the link was lost.
+    /// The number of times the link was lost.
     pub losses: u64,
-    /// Losses by cause; a cause is `FAMILY_NAME` of one of the counters below.
+    /// Losses by cause. A cause is named `FAMILY_NAME`, after one of the counters below.
     #[serde(default)]
     pub lost: Counters,
-    /// Rates over the last second or so.
+    /// Rates over roughly the last second.
     pub rates: Rates,
-    /// Counters of the link since it was opened.
+    /// The link's counters since it was opened.
     pub link_counters: Counters,
-    /// Counters of the port, by family and name.
+    /// The port's counters, by family and name.
     pub counters: BTreeMap<String, Counters>,
 }
 
@@ -138,8 +138,8 @@ pub struct Circuit {
     /// The peer's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub peer: Option<String>,
-    /// `fixed`: the peer is configured; `known`: InATMARP has discovered the peer; `asking`: InATMARP has no
-    /// answer yet; `bridged`: the circuit belongs to a bridge.
+    /// `fixed`: the peer is configured. `known`: InATMARP has discovered the peer. `asking`: InATMARP is
+    /// waiting for a reply. `bridged`: the circuit belongs to a bridge.
     pub state: String,
 }
 
@@ -148,11 +148,11 @@ pub struct Circuit {
 pub struct Service {
     /// Its name.
     pub name: String,
-    /// Its kind, as in the configuration.
+    /// The service's kind, as in the configuration.
     pub kind: String,
     /// Where it listens.
     pub listen: String,
-    /// `listening`, or `ending`: it no longer listens, and ends with its last session.
+    /// `listening`, or `ending` if it no longer listens and will be removed after its last session.
     pub state: String,
     /// Open sessions.
     pub sessions: u64,
@@ -162,7 +162,7 @@ pub struct Service {
     pub counters: Counters,
 }
 
-/// Rounds a value to three decimals, because further digits carry no information.
+/// Rounds a value to three decimals, because more would be meaningless.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

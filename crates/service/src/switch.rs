@@ -1,8 +1,8 @@
-//! A running ATM switch: its links, its table, its status and its end.
+//! A running ATM switch: its links, its table, its status and its shutdown.
 //!
-//! Links            a lost link is reported and reopened, after 1 s at first, then with growing pauses up to
-//!                  30 s; meanwhile cells for it are lost.
-//! Status           a [`Status`] at every period, on request, and at the end.
+//! Links            when a link is lost, this is reported; until the link is reopened, cells for it are lost.
+//!                  The first attempt to reopen it is made after 1 s; the pauses then grow to 30 s.
+//! Status           a [`Status`] is reported periodically, on request, and at the end.
 
 pub use crate::config::switch::{LinkCircuit, LinkPlan, LinkWords, Plan, RoutePlan};
 
@@ -34,7 +34,7 @@ pub struct Status {
     pub links: Vec<LinkStatus>,
     /// Table entries.
     pub routes: Vec<RouteStatus>,
-    /// Counters of the switch as a whole.
+    /// Switch-wide counters.
     pub counters: Counters,
 }
 
@@ -52,19 +52,19 @@ pub struct LinkStatus {
     pub error: Option<String>,
     /// Times that it was lost.
     pub losses: u64,
-    /// Received cells on circuits without an entry.
+    /// Cells received on circuits without a table entry.
     pub unknown: u64,
-    /// Received cells dropped because of an invalid HEC.
+    /// Cells received with an invalid HEC, and dropped.
     pub hec_bad: u64,
     /// Headers in which a single-bit error was corrected.
     pub hec_corrected: u64,
-    /// Losses on the link, by cause: each is a counter below.
+    /// Losses on the link, by cause; each cause is also a counter below.
     pub lost: Counters,
     /// Segment loopbacks answered.
     pub answered: u64,
-    /// Cells that wait for the link.
+    /// Cells queued for the link.
     pub waiting: u64,
-    /// Counters of the link since it was opened.
+    /// The link's counters since it was opened.
     pub counters: Counters,
 }
 
@@ -83,7 +83,7 @@ pub struct RouteStatus {
 /// Reads a plan from a file.
 ///
 /// # Errors
-/// The file cannot be read, or it is invalid; the message names the line.
+/// If the file cannot be read or is invalid; the message names the line.
 pub fn read(file: &Path) -> Result<Plan, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let name = file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default();
@@ -109,10 +109,10 @@ pub struct RunningSwitch {
 }
 
 impl RunningSwitch {
-    /// Builds the switch of a plan, opens its links, and handles signals from now on.
+    /// Builds a plan's switch, opens its links, and starts handling signals.
     ///
     /// # Errors
-    /// A required link cannot be opened; the message says what to do.
+    /// If a required link cannot be opened; the message says what to do.
     pub fn start(plan: Plan) -> Result<RunningSwitch, String> {
         let clock = Clock::new();
         let ports: Vec<SwitchPort> = plan
@@ -160,10 +160,10 @@ impl RunningSwitch {
         Ok(RunningSwitch { plan, driver, waiting, clock, began: now, link_states, requests })
     }
 
-    /// Drops the privileges that are no longer needed, on all threads.
+    /// Drops the privileges that are no longer needed, in all threads.
     ///
     /// # Errors
-    /// They could not be dropped.
+    /// If the privileges could not be dropped.
     pub fn confine(&self) -> Result<(), String> {
         let needs = confinement::of_links(self.plan.links.iter().map(|link| link.link.as_str()));
         let entered = Sandbox::enter(&needs, OnRefusal::Error);
@@ -175,10 +175,10 @@ impl RunningSwitch {
         &self.plan
     }
 
-    /// Runs until it is stopped; calls `tell` with the status periodically and on request.
+    /// Runs until the switch is stopped; calls `tell` with the status periodically and on request.
     ///
     /// # Errors
-    /// Those of `tell`, which end the run.
+    /// An error from `tell`, which also ends the run.
     pub fn run(
         &mut self,
         every: Option<Duration>,

@@ -1,4 +1,5 @@
-//! The `attach` service in virtual time: what remote peers can do to the streams of attached programs.
+//! Tests of the `attach` service in virtual time: what remote peers can do to the streams of attached
+//! programs.
 
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
@@ -22,7 +23,7 @@ fn at(side: u8, port: u16) -> SocketAddr {
     SocketAddr::new(IpAddr::from([10, 0, 0, side]), port)
 }
 
-/// A board's services; requests of attached programs are polled every 10 ms.
+/// A board's services. Requests from attached programs are polled every 10 ms.
 struct Driven {
     services: Rc<RefCell<Services>>,
     look_at: Instant,
@@ -54,7 +55,7 @@ impl Program for Driven {
     }
 }
 
-/// Remote peers: each has a connection, and reads at this rate in bytes per second.
+/// Remote peers. Each has one connection, from which it reads this many bytes per second.
 struct Peers {
     to: SocketAddr,
     count: usize,
@@ -99,7 +100,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Creates two boards; programs attach to the second, which has `sessions_max` streams in all.
+    /// Creates two boards. Programs attach to the second, which allows `sessions_max` streams in all.
     fn new(name: &str, sessions_max: usize) -> Rig {
         let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
@@ -149,7 +150,7 @@ impl Rig {
         self.world.settle(until);
     }
 
-    /// Attaches a program with this many streams. Virtual time does not advance meanwhile.
+    /// Attaches a program with this many streams. Virtual time does not advance during this call.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
         let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };
@@ -162,7 +163,7 @@ impl Rig {
         caller.join().expect("it does not panic")
     }
 
-    /// As [`Rig::attach`], with a listener on `port`.
+    /// Like [`Rig::attach`], but with a listener on `port`.
     fn listening(&mut self, streams: usize, port: u16) -> (Board, Listener) {
         let board = self.attach(streams).expect("streams are free");
         let mut listener = board.start_listen(at(2, port)).expect("a listener");
@@ -196,7 +197,7 @@ fn connections_to_one_programs_listener_take_no_streams_from_another() {
     rig.call(80, 100, 1000);
     let taken: Vec<_> = (0..100).map_while(|_| listener.accept().expect("it listens")).collect();
     assert!((1..=3).contains(&taken.len()), "{} streams", taken.len());
-    // Another program has as many free streams as if the first did not exist.
+    // Another program can use as many streams as if the first program did not exist.
     let (other, its) = rig.listening(3, 81);
     rig.call(81, 1, 1000);
     assert!(its.accept().expect("it listens").is_some());
@@ -226,7 +227,7 @@ fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
         rig.pass(seconds);
         assert_eq!(rig.sessions(), 0, "{reads} bytes a second");
         let counters = rig.services.borrow().views().next().expect("one").counters;
-        // A peer that reads at or above the minimum rate gets all data.
+        // A peer that reads at the minimum rate or faster gets all the data.
         assert_eq!(counters.aborted, u64::from(reads < 512), "{reads} bytes a second");
     }
 }

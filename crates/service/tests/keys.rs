@@ -12,10 +12,10 @@ use std::time::Duration;
 
 const BOARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// The peer's ports, from each of which a SYN is sent to each board.
+/// The peer's ports. A SYN is sent from each of them to each board.
 const PORTS: std::ops::Range<u16> = 2000..2008;
 
-/// Returns a SYN to the board's echo service.
+/// Returns a SYN for the board's echo service.
 fn syn(port: u16) -> Vec<u8> {
     let segment = Segment {
         source_port: port,
@@ -86,8 +86,8 @@ fn answers() -> Vec<u32> {
 #[test]
 fn boards_with_the_same_configuration_use_different_sequence_numbers() {
     let (one, other) = (answers(), answers());
-    // With the same key, the initial sequence numbers would differ only by the clock (RFC 6528 §3): by
-    // 250,000 per second, equally for all ports.
+    // With the same key, the initial sequence numbers would differ only because of the clock (RFC 6528 §3):
+    // by 250,000 per second, equally for all ports.
     let by: Vec<u32> = one.iter().zip(&other).map(|(one, other)| other.wrapping_sub(*one)).collect();
     let near = by.iter().filter(|by| (**by).min(by.wrapping_neg()) < 600 * 250_000).count();
     assert!(near < by.len(), "the same key: {by:?}");

@@ -1,5 +1,5 @@
-//! The random numbers that NICs, pings and servers choose in real time are not predictable: each instance
-//! gets its own key from the operating system, so two instances choose different numbers.
+//! The random numbers that NICs, pings and servers choose in real time are unpredictable: each instance gets
+//! its own key from the operating system, so two instances choose different numbers.
 
 use kiban_atm::wire::atm::{CELL_BYTES, Interface, Vc};
 use kiban_atm::wire::oam;
@@ -25,7 +25,7 @@ fn socket(host: u8) -> UdpSocket {
     socket
 }
 
-/// Returns the keys in a VI NIC's connection requests, as they arrive at a peer that does not answer.
+/// Returns the keys in the connection requests of a VI NIC whose peer does not answer.
 fn vi_keys(count: usize) -> Vec<u64> {
     let peer = socket(1);
     let nic = Nic::open(&"udp:127.0.0.1:0".parse().expect("a device")).expect("it opens");
@@ -85,7 +85,7 @@ fn ping_tags(count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the key in the first packet that an RDMA NIC over EFE sends to its peer.
+/// Returns the key in the first packet that an RDMA NIC using EFE sends to its peer.
 fn efe_key() -> u32 {
     let peer = socket(2);
     let port = peer.local_addr().expect("bound").port();

@@ -1,5 +1,5 @@
-//! Tests the services in the simulator: the code of `kiban up`, in virtual time, over a cable that loses
-//! packets.
+//! Tests of the services in the simulator: the code of `kiban up` runs in virtual time over a cable that
+//! loses packets.
 
 #[path = "../../base/tests/common/refusal.rs"]
 mod refusal;
@@ -23,14 +23,14 @@ use std::time::Duration;
 
 const BOUNDS: SessionLimits = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(30)) };
 
-/// A client that sends data, optionally then a FIN, and stores what it receives.
+/// A client that sends data, optionally followed by a FIN, and stores what it receives.
 struct Client {
     local: SocketAddr,
     remote: SocketAddr,
     sends: Vec<u8>,
     sent: usize,
     finishes: bool,
-    /// Whether it reads what it receives.
+    /// Whether the client reads received data.
     reads: bool,
     stream: Option<StreamId>,
     heard: Vec<u8>,
@@ -125,7 +125,7 @@ fn fair_world(
     world_with(impairment, service, kind, [tcp.clone(), tcp])
 }
 
-/// Like [`world`], with these TCP settings.
+/// Like [`world`], but with these TCP settings.
 fn world_with(
     impairment: ImpairmentConfig,
     service: impl Service + 'static,
@@ -234,8 +234,8 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
                 };
                 world.run_program(boards[0], Box::new(client));
             };
-            // One address holds all slots. The first connection from another address gets one of them, the
-            // second does not, because its address would then have more.
+            // One address occupies all slots. The first connection from another address gets one of them; the
+            // second does not, because its address would then have more than the other.
             [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
                 .into_iter()
                 .for_each(|(second, last)| call(second, last));
@@ -260,13 +260,13 @@ type Visit = (Instant, Option<Instant>);
 #[derive(Clone)]
 struct Caller {
     local: SocketAddr,
-    /// The data that it sends at an interval; at the same interval, it reads at most `reads` bytes.
+    /// The data sent at each interval. The caller also reads at most `reads` bytes per interval.
     sends: Vec<u8>,
     every: Duration,
     reads: usize,
-    /// What it sends at each interval after the first.
+    /// The data sent at each interval after the first.
     then: Vec<u8>,
-    /// If set, it resets its connection after this time and opens another at once.
+    /// If set, the caller resets its connection after this time and immediately opens another.
     renews: Option<Duration>,
     stream: Option<StreamId>,
     is_open: bool,
@@ -305,7 +305,8 @@ impl Caller {
     }
 }
 
-/// Returns a caller's connections up to `now` that lasted more than half a second, that is, were not refused.
+/// Returns those of a caller's connections up to `now` that lasted more than half a second, that is, were not
+/// refused.
 fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
     let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
     of.visits.borrow().iter().filter(lasted).copied().collect()
@@ -362,8 +363,8 @@ impl Program for Caller {
     }
 }
 
-/// Runs these callers against an `echo` or `http` service with this limit of sessions; returns how many
-/// sessions were displaced.
+/// Runs these callers against an `echo` or `http` service with this session limit; returns how many sessions
+/// were displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
     let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
@@ -388,14 +389,14 @@ const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure() {
     for is_http in [false, true] {
-        // The holders of the slots keep their connections, or open new ones all the time.
+        // The clients that occupy the slots either keep their connections or keep opening new ones.
         for renews in [None, Some(Duration::from_secs(4))] {
             for sessions in [1, 3] {
                 let sends = if is_http { HEAD } else { b"x" };
                 let holders: Vec<Caller> = (0..sessions)
                     .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
                     .collect();
-                // The newcomer transfers 2 KiB/s, both directions together, and connects when all slots are
+                // The newcomer transfers 2 KiB/s, both directions combined, and connects when all slots are
                 // taken.
                 let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
                 let newcomer = match is_http {
@@ -409,7 +410,7 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
                 let name = format!("http: {is_http}, renews: {renews:?}, sessions: {sessions}");
                 assert!(!its.is_empty(), "{name}: it never gets in");
                 assert!(its[0].0 <= Instant::ZERO + Duration::from_secs(25), "{name}: {:?}", its[0]);
-                // The newcomer moves enough bytes, so it is not displaced again.
+                // The newcomer transfers enough bytes to avoid being displaced in turn.
                 assert_eq!((its.len(), its[0].1), (1, None), "{name}: {its:?}");
             }
         }
@@ -420,7 +421,8 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
 fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
     for is_http in [false, true] {
         let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
-        // The holder moves 1 KiB every second or, at the same rate, 8 KiB every eight seconds.
+        // The client that occupies the slot transfers 1 KiB every second or, at the same rate, 8 KiB every
+        // eight seconds.
         for every in [1, 8] {
             let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
             let holder = match is_http {
@@ -446,7 +448,8 @@ fn slow_clients_take_turns_without_constant_displacement() {
     for count in [2, 6] {
         let callers: Vec<Caller> = (0..count).map(|at| Caller::trickling(3 + at)).collect();
         let displaced = call(false, 1, &callers.iter().collect::<Vec<_>>(), 1200);
-        // A tenure is 20 s. A displaced address waits until another has used up 20 s more than itself.
+        // A tenure is 20 s. A displaced address waits until another address's account is 20 s older than its
+        // own.
         assert!((10..=60).contains(&displaced), "{displaced} of {count} clients displaced");
         let end = Instant::ZERO + Duration::from_secs(1200);
         for caller in &callers {
@@ -505,7 +508,7 @@ fn http() -> (Http, Kind) {
     )
 }
 
-/// Sends these bytes to a server; returns its response.
+/// Sends these bytes to a server and returns its response.
 fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
@@ -591,8 +594,8 @@ fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
-/// Runs this caller, whose receive buffer is small, against an `http` service with this `idle`; returns its
-/// first connection.
+/// Runs this caller, which has a small receive buffer, against an `http` service with this `idle` setting;
+/// returns its first connection.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
@@ -608,7 +611,7 @@ fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
 
 #[test]
 fn a_response_must_be_read_at_a_minimum_rate() {
-    // The small file fits into the send buffer completely.
+    // The small file fits completely into the send buffer.
     for path in ["big", "small"] {
         let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
         for (idle, reads, is_cut) in [(30, 0, true), (30, 256, true), (30, 1100, false), (10, 1100, false)] {
@@ -637,8 +640,8 @@ fn sending_requests_does_not_excuse_reading_no_response() {
 
 // ---- allocation failures
 
-/// Runs a client while one memory allocation is refused. Returns what the client received, and whether the
-/// run reached that allocation.
+/// Runs a client and makes one memory allocation fail. Returns what the client received, and whether the run
+/// reached that allocation.
 fn receive_with_refusal(
     (mut world, boards): (World, [BoardNumber; 2]),
     client: Client,
@@ -672,8 +675,8 @@ fn an_allocation_failure_delays_an_http_response_and_loses_nothing() {
     });
 }
 
-/// A `forward` service in virtual time with the kernel's sockets. While it has sessions, it looks at its
-/// files every millisecond, and an echo server runs behind it.
+/// A `forward` service that runs in virtual time but uses the kernel's sockets. While it has sessions, its
+/// files are polled every millisecond. The connections are forwarded to an echo server.
 struct ForwardToEcho {
     services: Services,
     listener: TcpListener,

@@ -5,9 +5,9 @@ use std::fmt;
 /// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The line, from 1; 0 if the error concerns the whole file.
+    /// The line number, from 1; 0 if the error concerns the whole file.
     pub line: usize,
-    /// The key; empty if the error concerns no key.
+    /// The key; empty if the error does not concern a key.
     pub key: String,
     /// What is wrong.
     pub wrong: String,
@@ -16,7 +16,7 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Returns an error at a byte offset of the text, with the key of that line.
+    /// Returns an error at a byte offset in the text, with the key on that line.
     pub(super) fn at(
         text: &str,
         at: usize,
@@ -31,7 +31,7 @@ impl ConfigError {
         }
     }
 
-    /// Converts an error of TOML or serde; for an unknown key it suggests the nearest known one.
+    /// Converts an error from TOML or serde; for an unknown key, suggests the closest known one.
     pub(super) fn of_toml(text: &str, error: &toml::de::Error) -> ConfigError {
         let at = error.span().map_or(0, |span| span.start);
         let message = error.message().trim();
@@ -80,7 +80,7 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
-/// Returns a hint with the known word nearest to `word`, or with all of them.
+/// Returns a hint that names the known word closest to `word`, or all known words if none is close.
 pub(super) fn hint(word: &str, known: &[&str]) -> String {
     let near = |other: &&&str| strsim::damerau_levenshtein(word, other);
     match known.iter().min_by_key(near).filter(|other| near(other) <= 3) {
@@ -90,7 +90,7 @@ pub(super) fn hint(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// Returns an example of the line that sets a missing key.
+/// Returns an example line that sets a missing key.
 fn example(key: &str) -> String {
     let value = match key {
         "name" => "lan",
@@ -106,7 +106,8 @@ fn example(key: &str) -> String {
     format!("add it, for example {key} = \"{value}\"")
 }
 
-/// Parses serde's message for a value of the wrong type: `invalid type: integer `100`, expected a string`.
+/// Parses serde's message for a value of the wrong type, such as ``invalid type: integer `100`, expected a
+/// string``.
 fn of_type(message: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;
     let (found, expected) = rest.split_once(", expected ")?;
@@ -143,7 +144,7 @@ fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Returns the text before `=` in the line of a byte offset.
+/// Returns the text before `=` on the line that contains a byte offset.
 fn key_of(text: &str, at: usize) -> String {
     let line = text.lines().nth(line_of(text, at) - 1).unwrap_or_default();
     match line.split_once('=') {

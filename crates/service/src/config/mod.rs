@@ -2,9 +2,9 @@
 //!
 //! Stages           tables as written in the file (`tables`), then a [`Plan`] with typed values.
 //! Errors           name the line, the key, what is wrong and what to do; for an unknown key they suggest the
-//!                  nearest known one.
-//! Reload           [`Plan::needs_new_board`] compares two configurations, and returns the first key whose
-//!                  change a running board cannot apply.
+//!                  closest known one.
+//! Reload           [`Plan::needs_new_board`] compares two configurations and returns the first key whose
+//!                  change cannot be applied to a running board.
 
 mod error;
 mod plan;

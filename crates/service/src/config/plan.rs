@@ -1,4 +1,4 @@
-//! The plan of a board: the typed values of its configuration.
+//! A board's plan: the typed values of its configuration.
 
 use super::tables::{self, Tables};
 use kiban_base::Wait;
@@ -15,14 +15,14 @@ use std::time::Duration;
 pub struct Plan {
     /// The board's name.
     pub name: String,
-    /// Memory and settings of the board; its ports are derived from [`Plan::ports`] once their links are
+    /// Memory and settings of the board. Its ports are derived from [`Plan::ports`] once their links are
     /// open.
     pub board: BoardConfig,
-    /// Whether the configuration sets TCP's MSS.
+    /// Whether the configuration sets the TCP MSS.
     pub mss_is_configured: bool,
-    /// The ports, followed by the links of bridges.
+    /// The ports, followed by the bridges' links.
     pub ports: Vec<PortPlan>,
-    /// Routes, in addition to those to the ports' own prefixes.
+    /// Routes other than those to the ports' own prefixes.
     pub routes: Vec<RoutePlan>,
     /// The services.
     pub services: Vec<ServicePlan>,
@@ -30,7 +30,7 @@ pub struct Plan {
     pub metrics: Option<SocketAddr>,
     /// Whether log lines are JSON.
     pub log_json: bool,
-    /// How long sessions may take to end when the board stops.
+    /// How long sessions have to end when the board stops.
     pub drain: Duration,
     /// The waiting policy of the board's thread.
     pub wait: Wait,
@@ -44,11 +44,11 @@ pub struct Plan {
 pub struct SandboxPlan {
     /// Whether it drops privileges that it does not need.
     pub enabled: bool,
-    /// Directories that may be read, in addition to those that are served from the start.
+    /// Directories that may be read, in addition to those served when the board starts.
     pub read: Vec<PathBuf>,
-    /// Directories in which captures may be created, in addition to those for temporary files.
+    /// Directories in which captures may be created, in addition to the directories for temporary files.
     pub write: Vec<PathBuf>,
-    /// Whether a refused system call ends the board instead of failing.
+    /// Whether a denied system call kills the board instead of failing.
     pub kill: bool,
 }
 
@@ -90,23 +90,23 @@ pub struct PortPlan {
     pub mac: Mac,
     /// The longest IP packet, bytes.
     pub mtu_bytes: usize,
-    /// The line's rate for cells, bit/s.
+    /// The line's cell rate, bit/s.
     pub bits_per_second: u64,
-    /// Packets that may wait for the link.
+    /// The maximum number of packets queued for the link.
     pub packets_max: usize,
     /// The device through which this host's kernel owns the port's address.
     pub host: Option<String>,
-    /// Whether the board may start without the link and open it later.
+    /// Whether the board may start before the link can be opened, and open it later.
     pub retry: bool,
     /// Permanent circuits.
     pub circuits: Vec<CircuitConfig>,
-    /// For the link of a bridge: the circuits that the bridge connects.
+    /// If this is a bridge's link, the circuits that the bridge connects.
     pub bridge: Option<Vec<BridgedCircuit>>,
 }
 
 impl PortPlan {
-    /// Returns the addresses that belong to the board itself. On a port whose packets this host's kernel
-    /// shares, the first address belongs to the kernel; on Ethernet, all of them do.
+    /// Returns the addresses that belong to the board itself. On a port that is shared with this host's
+    /// kernel, the first address belongs to the kernel; on Ethernet, all addresses do.
     pub fn own_addresses(&self) -> &[(IpAddr, Prefix)] {
         let hosts = match (&self.host, self.carries) {
             (None, _) => 0,
@@ -137,7 +137,7 @@ pub enum Endpoint {
     Board(SocketAddr),
     /// On this host's kernel.
     Kernel(SocketAddr),
-    /// A Unix socket for programs of this host that attach, or for those that use sockets.
+    /// A Unix socket for programs on this host that attach to the board or use its sockets.
     UnixSocket(&'static str),
 }
 
@@ -154,13 +154,13 @@ impl fmt::Display for Endpoint {
 /// A service.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServicePlan {
-    /// Its name, which no other service has.
+    /// Its name, unique among the services.
     pub name: String,
     /// Where it listens.
     pub listen: Endpoint,
     /// Limit of concurrent sessions.
     pub sessions_max: usize,
-    /// How long a session may be idle; `None`: for ever.
+    /// How long a session may be idle; `None` means no limit.
     pub idle: Option<Duration>,
     /// What it does.
     pub kind: Kind,
@@ -175,15 +175,15 @@ pub enum Kind {
     Discard,
     /// Sends characters.
     Source {
-        /// Bytes per session; `None`: until the peer closes.
+        /// Bytes per session; `None` means until the peer closes.
         bytes: Option<u64>,
     },
     /// Serves files.
     Http {
         /// The root directory.
         root: PathBuf,
-        /// Device and inode of the directory that `root` resolves to. They change if a symlink or the
-        /// directory is replaced, so a reload recognizes the new directory.
+        /// Device and inode of the directory that `root` resolves to. A reload compares them to detect that a
+        /// symlink or the directory has been replaced.
         folder: (u64, u64),
         /// Whether directories are listed.
         list: bool,
@@ -200,7 +200,7 @@ pub enum Kind {
         /// The Unix socket on which they connect.
         path: PathBuf,
     },
-    /// Provides the board's TCP to programs of this host, through shared memory.
+    /// Provides the board's TCP to programs on this host through shared memory.
     Attach {
         /// The Unix socket on which they connect.
         path: PathBuf,
@@ -223,8 +223,8 @@ impl Kind {
 }
 
 impl Plan {
-    /// Returns the name of a service for programs of this host if it would be useless, because every address
-    /// of the board belongs to this host's kernel.
+    /// Returns the name of a service for programs on this host that could not work, because every address of
+    /// the board belongs to this host's kernel.
     pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
         let lends =
@@ -234,7 +234,7 @@ impl Plan {
         Some(&service.name)
     }
 
-    /// Returns the key whose change requires a new board; `None` if this board can apply the other
+    /// Returns the first key whose change requires a new board; `None` if this board can apply the other
     /// configuration.
     pub fn needs_new_board(&self, other: &Plan) -> Option<String> {
         let (old, new) = (&self.tables, &other.tables);
@@ -266,7 +266,7 @@ impl Plan {
                 new.ports.len()
             ));
         }
-        // A reload may change a bridge's link, and the address of its device.
+        // A reload may change a bridge's link and the address of the link's device.
         let kept = |tables: &Tables| -> Vec<tables::Bridge> {
             let plain = |bridge: &tables::Bridge| tables::Bridge {
                 link: old.bridges[0].link.clone(),
@@ -296,7 +296,7 @@ impl Plan {
                 Some(format!("{key} of port {}", old.name.value))
             })
             .or_else(|| {
-                // A link that carries another kind of unit needs another port.
+                // A link that carries a different kind of unit requires a different port.
                 let mut pairs = self.ports.iter().zip(&other.ports);
                 let (old, _) = pairs.find(|(old, new)| old.carries != new.carries)?;
                 Some(format!("link of port {}", old.name))

@@ -14,8 +14,8 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Validates a contract for a line with this rate in bit/s; `None` if none is configured. `whose` names
-    /// its owner in errors.
+    /// Validates a traffic contract for a line with this rate in bit/s; returns `None` if no contract is
+    /// configured. `whose` names the contract's owner in errors.
     pub(super) fn contract(
         &self,
         whose: &str,
@@ -57,7 +57,7 @@ impl Rates {
     }
 }
 
-/// Returns the interval between cells at a rate.
+/// Returns the interval between cells at this rate.
 fn cells(per_second: f64) -> Interval {
     Interval::per_second(per_second.round() as u64)
 }

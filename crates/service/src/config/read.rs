@@ -7,7 +7,7 @@ use super::validator::Validator;
 use std::path::Path;
 
 impl Plan {
-    /// Parses and validates a configuration; `name` is the board's name if the text gives none.
+    /// Parses and validates a configuration; `name` is the board's name if the text does not set one.
     ///
     /// # Errors
     /// [`ConfigError`]: the first error in the text.
@@ -15,10 +15,10 @@ impl Plan {
         Plan::read_in(text, name, Path::new(""))
     }
 
-    /// Like [`Plan::read`], with directories relative to `folder`.
+    /// Like [`Plan::read`], but resolves relative directories against `folder`.
     ///
     /// # Errors
-    /// As [`Plan::read`].
+    /// Same as [`Plan::read`].
     pub fn read_in(text: &str, name: &str, folder: &Path) -> Result<Plan, ConfigError> {
         let tables: Tables = toml::from_str(text).map_err(|error| ConfigError::of_toml(text, &error))?;
         Validator { text, folder }.plan(tables, name)

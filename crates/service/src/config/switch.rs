@@ -1,5 +1,4 @@
-//! The configuration of an ATM switch: links and table entries, from TOML or from arguments of the command
-//! line.
+//! The configuration of an ATM switch: links and table entries, from TOML or from command-line arguments.
 //!
 //! ```text
 //! NAME=ADDRESS                           a link
@@ -21,10 +20,10 @@ use std::time::Duration;
 /// Limits of a configuration.
 const LINKS_MAX: usize = 256;
 const ROUTES_MAX: usize = 16_384;
-/// Minimum tolerance of a policer. Cells that arrived over some time are read together, because the process
-/// is not always scheduled.
+/// Minimum tolerance of a policer. The process is not always scheduled, so cells that arrived at different
+/// times may be read together.
 const TOLERANCE: Duration = Duration::from_millis(2);
-/// Queue limits in cells: of a link, and of an entry.
+/// Queue limits per link and per table entry, in cells.
 const PORT_CELLS: usize = 16_384;
 const ROUTE_CELLS: usize = 8192;
 
@@ -48,13 +47,13 @@ pub struct LinkPlan {
     pub link: String,
     /// The header format.
     pub interface: Interface,
-    /// The line's rate for cells, bit/s.
+    /// The line's cell rate, bit/s.
     pub bits_per_second: u64,
-    /// Cells that may wait for the link.
+    /// The maximum number of cells queued for the link.
     pub cells_max: usize,
     /// Whether segment OAM flows of circuits and paths end at this link.
     pub ends_segment: bool,
-    /// Whether the switch may start without the link and open it later.
+    /// Whether the switch may start before the link can be opened, and open it later.
     pub retry: bool,
 }
 
@@ -76,11 +75,11 @@ pub struct RoutePlan {
     pub to: LinkCircuit,
     /// Cells that may wait.
     pub cells_max: usize,
-    /// The contract that is policed, and what happens to cells that break it.
+    /// The contract to police, and what to do with cells that violate it.
     pub police: Option<(Contract, Penalty)>,
-    /// The contract to which its cells are shaped.
+    /// The contract to which the entry's cells are shaped.
     pub shape: Option<Contract>,
-    /// Whether early and partial packet discard drop whole AAL5 frames.
+    /// Whether congestion drops whole AAL5 frames (early and partial packet discard).
     pub frame_discard: bool,
 }
 
@@ -136,16 +135,16 @@ fn yes() -> bool {
 pub struct LinkWords {
     /// Whether cell headers are in NNI format (12-bit VPIs).
     pub nni: bool,
-    /// The line's rate for cells, such as `149.76Mbit`.
+    /// The line's cell rate, such as `149.76Mbit`.
     pub rate: Option<String>,
-    /// Links at which segment OAM flows end.
+    /// Links that terminate segment OAM flows.
     pub segment_ends: Vec<String>,
-    /// Whether the switch may start without links that cannot be opened.
+    /// Whether the switch may start even if some links cannot be opened.
     pub retry: bool,
 }
 
 impl Plan {
-    /// Parses and validates a plan; `name` is the switch's name if the text gives none.
+    /// Parses and validates a plan; `name` is the switch's name if the text does not set one.
     ///
     /// # Errors
     /// [`ConfigError`]: the first error in the text.
@@ -169,10 +168,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the plan that the arguments of a command line describe.
+    /// Returns the plan described by command-line arguments.
     ///
     /// # Errors
-    /// A message with the invalid argument.
+    /// A message that names the invalid argument.
     pub fn of_words(links: &[String], routes: &[String], how: &LinkWords) -> Result<Plan, String> {
         let mut plan = Plan { name: "switch".into(), links: Vec::new(), routes: Vec::new() };
         for word in links {
@@ -340,8 +339,8 @@ impl Plan {
         let link = self.link(link).ok_or_else(|| self.no_link())?;
         let vpi_max = if self.links[link].interface == Interface::Uni { 255 } else { Vc::VPI_MAX };
         let name = match name.parse::<Vc>() {
-            // VCIs from 5 (signalling) can be switched; lower VCIs are reserved for the path's own cells
-            // (F4).
+            // VCIs from 5 (signalling) upwards can be switched; lower VCIs are reserved for the cells of the
+            // path itself (F4).
             Ok(vc) if vc.vci <= VCI_F4_END_TO_END => {
                 return Err(format!(
                     "VCIs 0 to {VCI_F4_END_TO_END} are reserved for the path's own cells (I.361 §2.2.3)"

@@ -1,4 +1,4 @@
-//! The tables of a configuration, as they are written.
+//! The tables of a configuration, as written in the file.
 
 use super::units::{Word, Words};
 use serde::de::value::MapAccessDeserializer;
@@ -15,7 +15,7 @@ use toml::Spanned;
 pub(super) struct Tables {
     /// The board's name; its control socket is named after it.
     pub(super) name: Option<Word>,
-    /// How long sessions may take to end when the board stops.
+    /// How long sessions have to end when the board stops.
     pub(super) drain: Option<Word>,
     /// Wait policy of the board's thread.
     pub(super) wait: Option<Word>,
@@ -31,7 +31,7 @@ pub(super) struct Tables {
     /// Bridges between Ethernet links and circuits.
     #[serde(default, rename = "bridge")]
     pub(super) bridges: Vec<Bridge>,
-    /// Routes, in addition to those to the ports' own prefixes.
+    /// Routes other than those to the ports' own prefixes.
     #[serde(default, rename = "route")]
     pub(super) routes: Vec<Route>,
     /// Services.
@@ -48,8 +48,8 @@ pub(super) struct Tables {
     pub(super) sandbox: Sandbox,
 }
 
-/// Deserializes a table that must occur once. By default serde would also accept a list of its values, and
-/// `[[metrics]]` is a list.
+/// Deserializes a table that must occur once. Without this, serde would also accept a sequence of the table's
+/// values; `[[metrics]]` is such a sequence.
 fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     struct Table<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
@@ -74,7 +74,7 @@ fn at_most_once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Resu
 pub(super) struct Memory {
     /// Page size.
     pub(super) page: Option<Word>,
-    /// Memory for data that the host sends.
+    /// Memory for data to be sent.
     pub(super) transmit: Option<Word>,
     /// Memory for received data.
     pub(super) receive: Option<Word>,
@@ -101,11 +101,11 @@ pub(super) struct Port {
     pub(super) mtu: Option<usize>,
     /// The line's rate for cells.
     pub(super) rate: Option<Word>,
-    /// A TUN device by which this host's kernel owns the port's address.
+    /// A TUN device through which this host's kernel owns the port's address.
     pub(super) host: Option<Word>,
-    /// Packets that may wait for the link.
+    /// The maximum number of packets queued for the link.
     pub(super) queue: Option<usize>,
-    /// Whether the board starts without the link, and opens it later.
+    /// Whether the board starts even if the link cannot be opened, and opens it later.
     #[serde(default)]
     pub(super) retry: bool,
     /// Permanent circuits.
@@ -131,7 +131,7 @@ pub(super) struct Pvc {
     pub(super) mbs: Option<u32>,
     /// Cell delay variation tolerance.
     pub(super) cdvt: Option<Word>,
-    /// Frames that may wait for the line.
+    /// The maximum number of frames queued for the line.
     pub(super) queue: Option<usize>,
 }
 
@@ -141,21 +141,21 @@ pub(super) struct Pvc {
 pub(super) struct Bridge {
     /// Its name.
     pub(super) name: Word,
-    /// The address of its link of Ethernet frames.
+    /// The address of the bridge's Ethernet link.
     pub(super) link: Word,
     /// Circuits, such as `port:0.100`.
     #[serde(default)]
     pub(super) circuits: Words,
-    /// Whether frames are sent with their FCS.
+    /// Whether frames are sent with an FCS.
     #[serde(default)]
     pub(super) fcs: bool,
     /// This host's own address on a device that the board creates.
     pub(super) host_address: Option<Word>,
     /// The MTU of such a device.
     pub(super) mtu: Option<usize>,
-    /// Frames that may wait for the link.
+    /// The maximum number of frames queued for the link.
     pub(super) queue: Option<usize>,
-    /// Whether the board starts without the link, and opens it later.
+    /// Whether the board starts even if the link cannot be opened, and opens it later.
     #[serde(default)]
     pub(super) retry: bool,
 }
@@ -176,7 +176,7 @@ pub(super) struct Route {
 pub(super) struct Service {
     /// Its kind.
     pub(super) kind: Word,
-    /// Its name; if absent, its kind, with a number if there are several.
+    /// Its name; defaults to its kind, plus a number if there are several of that kind.
     pub(super) name: Option<Word>,
     /// Where it listens.
     pub(super) listen: Option<Word>,
@@ -184,13 +184,13 @@ pub(super) struct Service {
     pub(super) sessions: Option<usize>,
     /// How long a session may be idle.
     pub(super) idle: Option<Word>,
-    /// `http`: the directory that is served.
+    /// `http`: the directory to serve.
     pub(super) root: Option<Word>,
     /// `http`: whether directories without `index.html` are listed.
     pub(super) list: Option<bool>,
     /// `http`: how long a request may take to arrive.
     pub(super) head_time: Option<Word>,
-    /// `source`: bytes per session; if absent, until the peer closes.
+    /// `source`: bytes per session; if absent, the service sends until the peer closes.
     pub(super) bytes: Option<Word>,
     /// `forward`: the endpoint to connect to.
     pub(super) to: Option<Word>,
@@ -200,7 +200,7 @@ pub(super) struct Service {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Metrics {
-    /// Address of the host's kernel on which metrics are served.
+    /// The address on the host's kernel at which metrics are served.
     pub(super) listen: Word,
 }
 
@@ -225,7 +225,7 @@ pub(super) struct Sandbox {
     /// Directories in which captures may be created.
     #[serde(default)]
     pub(super) write: Words,
-    /// Whether a refused system call ends the board.
+    /// Whether a denied system call kills the board.
     #[serde(default)]
     pub(super) kill: bool,
 }

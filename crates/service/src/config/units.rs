@@ -1,4 +1,4 @@
-//! Values of a configuration with units (sizes, rates, durations), and their positions in the text.
+//! Configuration values with units (sizes, rates, durations), and their positions in the text.
 
 use serde::{Deserialize, Deserializer};
 use std::ops::Deref;
@@ -15,7 +15,7 @@ pub(super) struct Located<T> {
     pub(super) at: usize,
 }
 
-/// Compares the values only; positions make no difference.
+/// Compares only the values, not their positions.
 impl<T: PartialEq> PartialEq for Located<T> {
     fn eq(&self, other: &Located<T>) -> bool {
         self.value == other.value
@@ -41,7 +41,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Located<T> {
 pub(super) type Word = Located<String>;
 
 impl Word {
-    /// Returns an argument of the command line, which has no position.
+    /// Returns a command-line argument, which has no position.
     pub(super) fn plain(text: &str) -> Word {
         Located { value: text.to_owned(), at: 0 }
     }

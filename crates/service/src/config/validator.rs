@@ -1,4 +1,4 @@
-//! Validates the tables of a configuration, and converts them to a plan.
+//! Validates the tables of a configuration and converts them to a plan.
 
 use super::error::{ConfigError, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
@@ -39,7 +39,7 @@ impl Validator<'_> {
         ConfigError::at(self.text, word.at, wrong, remedy)
     }
 
-    /// Returns an error about a missing key, in the line of `near`.
+    /// Returns an error about a missing key, located on the line of `near`.
     pub(super) fn missing<T>(
         &self,
         near: &super::units::Located<T>,
@@ -69,8 +69,8 @@ impl Validator<'_> {
         let mss_is_said = tables.tcp.contains_key("mss");
         let board = BoardConfig { memory: self.memory(&tables.memory)?, tcp, ..BoardConfig::default() };
         let mut ports = self.ports(&tables, &name)?;
-        // The links of bridges have no addresses. They follow the ports, so that they do not change the
-        // ports' numbers.
+        // The links of bridges have no addresses. They come after the ports, so that they do not change the
+        // port numbers.
         for bridge in &tables.bridges {
             let bridge = self.bridge(bridge, &ports, &name)?;
             ports.push(bridge);
@@ -107,7 +107,7 @@ impl Validator<'_> {
         words.0.iter().map(|word| self.directory(word, "create it, or remove it from the list")).collect()
     }
 
-    /// Returns the path of an existing directory; a relative one is relative to `folder`.
+    /// Returns the path of an existing directory; relative paths are resolved against `folder`.
     pub(super) fn directory(&self, word: &Word, remedy: &str) -> Result<PathBuf, ConfigError> {
         let path = self.folder.join(&word.value);
         match path.is_dir() {
@@ -153,7 +153,7 @@ impl Validator<'_> {
                 toml::Value::String(word) => word.clone(),
                 toml::Value::Integer(number) => number.to_string(),
                 toml::Value::Boolean(is_on) => is_on.to_string(),
-                // A value of this type fits no setting; the error of the setting itself says what it expects.
+                // No setting accepts a value of this type; the setting's own error says what it expects.
                 other => format!("a {}", other.type_str()),
             };
             let at = value.span().start;
@@ -379,8 +379,8 @@ impl Validator<'_> {
             ));
         }
         if let (Some((host, _)), Some(word)) = (&host_address, &table.host_address) {
-            // On Ethernet, IPv6 addresses may be autoconfigured. If no address of the family is configured,
-            // the subnets are not known when the configuration is read.
+            // On Ethernet, IPv6 addresses may be autoconfigured. Unless an address of the family is
+            // configured, the subnets are unknown when the configuration is read.
             let makes_itself = carries == Carries::Frames
                 && addresses.iter().all(|(own, _)| own.is_ipv4() != host.is_ipv4());
             if !makes_itself && !addresses.iter().any(|(_, net)| net.contains(*host)) {
@@ -407,7 +407,7 @@ impl Validator<'_> {
         })
     }
 
-    /// Validates a bridge, and returns the plan of its link. `ports` are the ports before it.
+    /// Validates a bridge and returns the plan of its link. `ports` are the ports that come before it.
     fn bridge(
         &self,
         table: &tables::Bridge,
@@ -596,7 +596,7 @@ impl Validator<'_> {
     }
 }
 
-/// Formats a prefix as a subnet, with the host bits zero.
+/// Formats a prefix as a subnet, with the host bits set to zero.
 fn net_word(net: &Prefix) -> String {
     let bits = u32::from(net.bits());
     let address: IpAddr = match net.address() {
@@ -610,8 +610,8 @@ fn net_word(net: &Prefix) -> String {
     format!("{address}/{bits}")
 }
 
-/// Returns a locally administered MAC address (IEEE 802 §8.4) for a port. It is the same at every start, so
-/// that cached neighbour entries remain valid.
+/// Returns a locally administered MAC address (IEEE 802 §8.4) for a port. The address is the same at every
+/// start, so that the port's entries in neighbour caches remain valid.
 fn own_mac(board: &str, port: &str) -> Mac {
     // FNV-1a, which is simple and the same on all platforms.
     let hash =

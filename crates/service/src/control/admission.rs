@@ -1,9 +1,9 @@
 //! Admits a limited number of clients at a time; an idle client is disconnected to admit a new one.
 //!
-//! Rule      the first to be disconnected is the client that has waited longest without sending any request;
-//!           then the client that has been idle, or has not read its answer, for the longest time. Clients
-//!           whose request is being executed are never disconnected.
-//! Timeouts  are arguments of each wait for a client.
+//! Order     Clients that have never sent a request are disconnected first, then clients that are idle
+//!           between requests or have not read their answer; in each group, the one that has waited longest
+//!           goes first. A client whose request is being executed is never disconnected.
+//! Timeouts  The caller passes a timeout to each wait for a client.
 
 use kiban_os::lock;
 use std::io;
@@ -27,9 +27,9 @@ struct Taken {
 struct Slot {
     number: u64,
     has_asked: bool,
-    /// Since when the client has been idle; `None` while its request is being executed.
+    /// When the client became idle; `None` while its request is being executed.
     waits_since: Option<Instant>,
-    /// Dropped with the slot; this wakes the client's task.
+    /// Dropping the slot drops this sender, which wakes the client's task.
     _notify: oneshot::Sender<()>,
 }
 
@@ -45,8 +45,8 @@ impl Admission {
         Arc::new(Admission { most, taken: Mutex::default() })
     }
 
-    /// Takes a slot for a new client; an idle client may be disconnected for it. `None` if every client's
-    /// request is being executed.
+    /// Takes a slot for a new client; if none is free, disconnects an idle client. Returns `None` if every
+    /// client has a request being executed.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
         if taken.slots.len() >= self.most {
@@ -65,11 +65,11 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Waits until `caller`, a read or a write of the client, is complete.
+    /// Waits until `caller`, a read from or a write to the client, is complete.
     ///
     /// # Errors
-    /// The I/O error of the client; or it took longer than `patience`, or was disconnected for another
-    /// client.
+    /// The client's I/O error; or the operation took longer than `patience`; or the client was disconnected
+    /// to admit another one.
     pub(super) async fn wait_for<T>(
         &mut self,
         patience: Duration,
@@ -108,7 +108,7 @@ impl Drop for Admitted {
 mod tests {
     use super::*;
 
-    /// Returns whether a client has been disconnected for another one.
+    /// Returns whether a client has been disconnected to admit another one.
     fn has_gone(admitted: &Admitted) -> bool {
         let taken = lock(&admitted.admission.taken);
         !taken.slots.iter().any(|slot| slot.number == admitted.number)
@@ -124,14 +124,14 @@ mod tests {
         between.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         between.set(Some(Instant::now()));
         let mut silent = admission.take().expect("a slot");
-        // The client that has never sent a request is disconnected, not the first one or the one idle
-        // longest.
+        // The client that has never sent a request is disconnected, rather than the first one or the one that
+        // has been idle longest.
         let mut other = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
         let evicted = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;
         assert!(evicted.is_err());
         other.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
-        // Now only the client that waits between two requests can be disconnected.
+        // Now only the client that is idle between two requests can be disconnected.
         let last = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&between) && !has_gone(&other));
         last.set(None);

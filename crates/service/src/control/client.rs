@@ -1,15 +1,15 @@
 //! The client of a board's control socket.
 //!
-//! Trust            root's commands also query boards of other users, whose answers may contain anything.
+//! Trust            commands run by root also query boards of other users, so an answer may contain anything.
 //!                  [`names::call`] checks the socket and its directory.
-//! Deadline         [`TIMEOUT`] covers a request and its whole answer, however slowly the bytes arrive.
-//! Limits           an answer has at most [`ANSWER_BYTES_MAX`] bytes, more than the status of the largest
-//!                  board needs. An answer from another user's board has at most [`OTHERS_BYTES_MAX`],
-//!                  because parsed values may take a hundred times as much memory as their text.
+//! Deadline         [`TIMEOUT`] covers a request and its whole answer, even if the bytes arrive slowly.
 //!                  [`ControlClient::wait`] and [`ControlClient::capture`] have no timeout.
+//! Limits           [`ANSWER_BYTES_MAX`] is more than the status of the largest board needs. Answers from
+//!                  other users' boards are limited to [`OTHERS_BYTES_MAX`], because parsed values may take
+//!                  a hundred times as much memory as their text.
 //! Text             the answer is shown on terminals, so every string in it is made
-//!                  [printable](kiban_os::text). Only the texts of done and refused requests keep their line
-//!                  feeds; each of their lines is printable by itself.
+//!                  [printable](kiban_os::text). Only the texts of done and refused requests may span several
+//!                  lines; each line is made printable separately.
 
 use super::messages::{Question, Reply};
 use kiban_base::Instant;
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 /// Timeout of a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Size limit of an answer, in bytes: a status has a few hundred bytes for each of up to 262144 circuits.
+/// Size limit of an answer, in bytes. A status takes a few hundred bytes for each of up to 262144 circuits.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// Size limit of an answer from another user's board, in bytes: enough for about ten thousand circuits.
 const OTHERS_BYTES_MAX: usize = 4 << 20;
@@ -51,7 +51,7 @@ pub struct ControlClient {
 pub struct CaptureEnd(Arc<Peer>);
 
 impl CaptureEnd {
-    /// Requests the end of the capture. If the board has exited, the capture has ended already.
+    /// Asks the board to end the capture. If the board has exited, the capture has already ended.
     pub fn end(&self) {
         let _ = rustix::net::shutdown(&*self.0, Shutdown::Write);
     }
@@ -63,10 +63,10 @@ pub fn boards() -> Vec<String> {
 }
 
 impl ControlClient {
-    /// Connects to a board; without a name, to the only one that runs.
+    /// Connects to a board; without a name, connects to the only one that is running.
+    ///
     /// # Errors
-    /// If no board or several boards run, or this user may not query the board.
-    /// There is none, or several; or this user may not query it.
+    /// If no board is running, or several are and no name is given; or if this user may not query the board.
     pub fn call(name: Option<&str>) -> Result<ControlClient, String> {
         let name = match name {
             Some(name) => name.to_owned(),
@@ -125,7 +125,7 @@ impl ControlClient {
     pub fn wait(mut self) {
         loop {
             // The board closes the connection when it exits, or when the client has been idle for too long.
-            // In the second case reconnect, unless another board with this name has started meanwhile.
+            // In the second case, reconnect, unless another board with this name has since started.
             while self.receive(Instant::NEVER).is_ok_and(|count| count > 0) {
                 // Ignore what the board sends here.
                 self.received.clear();
@@ -138,11 +138,12 @@ impl ControlClient {
         }
     }
 
-    /// Sends [`Question::Capture`], and returns when the capture has ended. Once it has started, calls
-    /// `begun` with a value that can end it.
+    /// Sends [`Question::Capture`] and returns when the capture has ended. Once the capture has started,
+    /// calls `begun` with a value that can end it.
     ///
     /// # Errors
-    /// As for [`ControlClient::ask`]. A refused capture or an incomplete file is a [`Reply`].
+    /// Same as [`ControlClient::ask`]. A refused capture or an incomplete file is not an error but a
+    /// [`Reply`].
     pub fn capture(
         mut self,
         question: &Question,
@@ -165,7 +166,7 @@ impl ControlClient {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// If the board does not answer within 10 s. A refusal is a [`Reply`].
+    /// If the board does not answer within 10 s. A refusal is not an error but a [`Reply`].
     pub fn ask(&mut self, question: &Question) -> Result<Reply, String> {
         self.ask_within(question, TIMEOUT)
     }
@@ -219,11 +220,11 @@ impl ControlClient {
         }
     }
 
-    /// Receives bytes and returns their number, zero at the end.
+    /// Receives bytes and returns their number; zero means that the board has closed the connection.
     fn receive(&mut self, until: Instant) -> io::Result<usize> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            // Check the deadline even if there are always bytes to receive.
+            // Check the deadline here, even if bytes are always available.
             if self.clock.now() >= until {
                 return Err(ErrorKind::TimedOut.into());
             }

@@ -27,7 +27,7 @@ pub enum Question {
         port: String,
         /// The circuit, such as `0.100`.
         vc: String,
-        /// Whether the end of the segment returns the cell, instead of the end of the connection.
+        /// Whether to loop the cell back at the end of the segment instead of at the end of the connection.
         #[serde(default)]
         segment: bool,
     },
@@ -35,12 +35,12 @@ pub enum Question {
     Capture {
         /// The port's name.
         port: String,
-        /// The file, which the board's process writes.
+        /// The capture file, which the board's process writes.
         file: PathBuf,
-        /// The duration; if absent, until the client ends it, a day at most.
+        /// The duration; if absent, the capture runs until the client ends it, or for a day.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         seconds: Option<f64>,
-        /// The number of packets; if absent, unlimited.
+        /// The maximum number of packets; unlimited if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         packets: Option<u64>,
     },
@@ -52,7 +52,7 @@ pub enum Question {
 pub enum Reply {
     /// The status.
     Status(Box<Status>),
-    /// A ping's round-trip time in microseconds; `None` if no cell returned.
+    /// A ping's round-trip time in microseconds; `None` if the cell did not return.
     Loopback(Option<f64>),
     /// A capture has ended.
     Captured(Captured),

@@ -1,16 +1,17 @@
 //! The control interface: a Unix socket for requests to a board; each request and each answer is a line of
 //! JSON.
 //!
-//! Path             `NAME.sock` in the user's directory of sockets ([`kiban_os::unix::names`]).
+//! Path             `NAME.sock` in the user's socket directory ([`kiban_os::unix::names`]).
 //! Access           the user who runs the board, and root: the socket has mode 0600, and the board checks the
 //!                  client's user as the kernel reports it.
 //! Requests         `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file` and optionally
 //!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`.
 //! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
 //!                  answer) or `{"refused":"…"}`.
-//! Capture          has two answers: `{"done":"…"}` when it has started; and when it has ended,
-//!                  `{"captured":{…}}`, or `{"refused":"…"}` if its file is incomplete. It ends when it
-//!                  reaches a limit, or when the client sends anything more or shuts down its side.
+//! Capture          has two answers. The first is `{"done":"…"}`, sent when the capture has started. The
+//!                  second is sent when it has ended: `{"captured":{…}}`, or `{"refused":"…"}` if the file is
+//!                  incomplete. A capture ends when it reaches a limit, or when the client sends more data
+//!                  or shuts down its side of the connection.
 
 mod admission;
 mod client;

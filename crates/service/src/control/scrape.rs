@@ -12,13 +12,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Limits: the number of clients, the length of a request, and the time for receiving it and sending the
-/// answer.
+/// Limits on the number of clients, on the length of a request, and on the time for receiving the request and
+/// sending the answer.
 const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);
 
-/// The listener for metrics; its address is bound before anything else is changed.
+/// The metrics listener. Its address is bound before anything else changes.
 #[derive(Debug, Default)]
 pub struct MetricsListener(Option<StdListener>);
 
@@ -41,7 +41,7 @@ impl MetricsListener {
         self.0.as_ref().and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Converts the listener to one of the current runtime.
+    /// Converts the listener to one that belongs to the current Tokio runtime.
     pub(super) fn listen(self) -> Result<Option<TcpListener>, String> {
         let listener = self.0.map(TcpListener::from_std).transpose();
         listener.map_err(|error| format!("metrics.listen: {error}"))
@@ -90,7 +90,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
         Some(listener) => match listener.accept().await {
             Ok((stream, _)) => Ok(stream),
             Err(error) => {
-                // No descriptors are left; this is temporary, so retry.
+                // The process has run out of descriptors, which is temporary: retry.
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 Err(error)
             }
@@ -98,7 +98,7 @@ async fn accept(listener: Option<&TcpListener>) -> io::Result<TcpStream> {
     }
 }
 
-/// Reads the head of a request; `None` if it is incomplete.
+/// Reads a request head; returns `None` if it is incomplete.
 async fn head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

@@ -1,9 +1,10 @@
 //! The control thread: signals, the control socket, Prometheus, and notifications to the service manager.
 //!
-//! Limits           eight clients at a time; a line of [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX); a few
-//!                  seconds until the first request, and half a minute of idle time after that; the same for
-//!                  clients that read the metrics. A ninth client displaces an idle one. Clients with a
-//!                  running capture do not count; there is at most one capture per port.
+//! Clients          at most eight at a time; a ninth displaces an idle one. Clients with a running capture do
+//!                  not count; there is at most one capture per port.
+//! Limits           a request line has at most [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX) bytes. A client has
+//!                  a few seconds to send its first request, and may then be idle for half a minute. The same
+//!                  limits apply to clients that read the metrics.
 //! Watchdog         the service manager is notified only while the board's own thread answers.
 
 use super::admission::{Admission, Admitted};
@@ -29,14 +30,14 @@ use tokio::time::timeout;
 
 /// Limit of concurrent clients.
 const CALLERS_MAX: usize = 8;
-/// Limit of clients that are being answered and of captures; each port and each kernel's side of a port may
-/// have a capture.
+/// Limit of clients being served plus captures. Each port, and the kernel's side of each port, may have one
+/// capture.
 const BUSY_MAX: usize = CALLERS_MAX + 2 * PORTS_MAX;
-/// Idle time limits: before the first request, and later.
+/// Idle time limits: before the first request, and between requests.
 const FIRST: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long pending answers may take to be sent after the board has stopped.
+/// Time limit for sending pending answers after the board has stopped.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The control thread; dropping it removes the socket.
@@ -47,10 +48,10 @@ pub struct ControlServer {
 }
 
 impl ControlServer {
-    /// Opens the control socket of a board and starts the thread.
+    /// Opens a board's control socket and starts the thread.
     ///
     /// # Errors
-    /// If another board of that name runs, or the socket cannot be created.
+    /// If another board with this name is running, or the socket cannot be created.
     pub fn open(
         name: &str,
         figures: MetricsListener,
@@ -70,7 +71,8 @@ impl ControlServer {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // The board has stopped, or the sender was dropped. Pending answers are still sent.
+                    // The board has stopped, or the sender was dropped. Answers that are pending are still
+                    // sent.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
@@ -91,7 +93,7 @@ impl ControlServer {
         notify::notify("READY=1");
     }
 
-    /// Returns a sender that changes the address of the metrics.
+    /// Returns a sender that changes the metrics address.
     pub fn metrics(&self) -> watch::Sender<Option<SocketAddr>> {
         self.metrics.clone()
     }
@@ -113,7 +115,7 @@ fn listen(name: &str) -> Result<AsyncListener, String> {
     let folder = names::own_folder().map_err(|error| format!("cannot create the control socket: {error}"))?;
     let path = folder.join(format!("{name}.sock"));
     let say = |error: io::Error| format!("cannot create the control socket {}: {error}", path.display());
-    // No descriptors are expected from clients. If any arrive, the listener reports this and closes them on
+    // Clients should not send descriptors. If any arrive, the listener reports this and closes them on
     // another thread.
     let listener = Listener::open(&path, SocketType::STREAM);
     let listener = listener.map_err(|error| match error.kind() {
@@ -203,7 +205,7 @@ async fn send_reply(stream: &mut BufReader<AsyncPeer>, reply: &Reply) -> io::Res
     stream.get_mut().write_all(text.as_bytes()).await
 }
 
-/// Waits for the end of a capture. The client ends it by sending anything more, or by disconnecting.
+/// Waits for a capture to end. The client ends it by sending more data or by disconnecting.
 async fn record(
     stream: &mut BufReader<AsyncPeer>,
     mut capturing: RunningCapture,
@@ -216,7 +218,7 @@ async fn record(
     let ended = match has_ended {
         Some(ended) => Ok(ended),
         None => {
-            // The capture's own client gets the result.
+            // Only the client that started the capture gets the result.
             let _ = requests.answer(Request::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }
@@ -264,7 +266,7 @@ impl Signals {
     }
 }
 
-/// Sends watchdog notifications as long as the board's thread answers.
+/// Sends watchdog notifications as long as the board's thread keeps answering.
 async fn watch_over(requests: Arc<RequestQueue>) {
     let Some(every) = notify::watchdog() else { return std::future::pending().await };
     let mut beat = tokio::time::interval(every);

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Interval of the samples of link counters.
+/// The interval at which link counters are sampled.
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// A running board.
@@ -43,7 +43,7 @@ pub struct Running {
     pub(super) links: Vec<PortLink>,
     requests: Arc<RequestQueue>,
     sampled_at: Instant,
-    /// When sessions that remain are reset; `None` unless the board is stopping.
+    /// When the remaining sessions are reset; `None` unless the board is stopping.
     pub(super) stops_at: Option<Instant>,
     pub(super) reloads: u64,
     on_change: Box<dyn FnMut(&Plan)>,
@@ -51,19 +51,19 @@ pub struct Running {
     captures: u64,
     /// The active parts of the sandbox; `None` if it is off.
     pub(super) sandbox: Option<Sandbox>,
-    /// Limits the rate of log lines about requests, because clients may send any number of requests.
+    /// Limits the rate of log lines about requests, because clients may send any number of them.
     lines: LogLimiter,
 }
 
 impl Running {
-    /// Opens the links of a plan, and builds its board. `file` is the file that the plan was read from, if
+    /// Opens the links of a plan and builds its board. `file` is the file that the plan was read from, if
     /// any; a reload reads it again.
     ///
     /// # Errors
-    /// A required link cannot be opened (the message says what to do), or a service cannot listen.
+    /// If a required link cannot be opened (the message says what to do), or a service cannot listen.
     pub fn start(plan: Plan, file: Option<&Path>) -> Result<Running, String> {
         let clock = Clock::new();
-        // Ports first, then the kernel's sides of ports: the board numbers them in this order.
+        // Ports come first, then the kernel's sides of ports, because the board numbers them in this order.
         let mut links: Vec<PortLink> =
             plan.ports.iter().map(|port| PortLink::new(port.clone(), None)).collect();
         let sides = plan.ports.iter().filter(|port| port.host.is_some());
@@ -139,11 +139,11 @@ impl Running {
         self.driver.with_program(self.services, work).expect("the services are the driver's program")
     }
 
-    /// Drops the privileges that are no longer needed, on all threads. Call it after everything else has
-    /// started.
+    /// Drops the privileges that are no longer needed, in all threads. Must be called after everything else
+    /// has started.
     ///
     /// # Errors
-    /// If they could not be dropped.
+    /// If the privileges could not be dropped.
     pub fn confine(&mut self) -> Result<(), String> {
         if !self.plan.sandbox.enabled {
             tracing::warn!("all privileges are kept: the sandbox is off (`enabled` in [sandbox])");
@@ -173,7 +173,7 @@ impl Running {
         self.driver.waker()
     }
 
-    /// Sets a callback that is called with every configuration that is applied.
+    /// Sets a callback that is called with every configuration applied.
     pub fn tell(&mut self, on_change: impl FnMut(&Plan) + 'static) {
         self.on_change = Box::new(on_change);
     }
@@ -266,7 +266,7 @@ impl Running {
         self.sampled_at = now;
         for (number, link) in self.links.iter_mut().enumerate() {
             let counters = self.driver.link_counters(number).unwrap_or_default();
-            // The counters of a reopened link start at zero.
+            // The counters of a reopened link start from zero.
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let rate = |now: u64, before: u64| rounded(rate(now, before));
             link.rates = Rates {
@@ -319,7 +319,7 @@ impl Running {
         }
     }
 
-    /// Pings a circuit; the client gets its answer when the OAM cell returns.
+    /// Pings a circuit; the client is answered when the OAM cell returns.
     fn ping(&mut self, port: &str, vc: Vc, segment: bool, sender: oneshot::Sender<Answer>) {
         let ports = &self.plan.ports;
         let circuit = match ports.iter().position(|its| its.name == port) {
@@ -402,7 +402,7 @@ impl Running {
         {
             return Err(why);
         }
-        // Create the new services before anything is changed, because this may fail.
+        // Create the new services before changing anything, because this may fail.
         let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
         let made: Vec<_> = plan
@@ -461,7 +461,8 @@ impl Running {
             said.push_str(&format!("; metrics at {at}"));
         }
         self.plan = plan;
-        // Remove services that could not start from the plan, so that the next reload tries them again.
+        // Remove services that failed to start from the plan, so that the next reload tries to start them
+        // again.
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;
         self.reopen(now);
@@ -475,7 +476,7 @@ impl Running {
     }
 }
 
-/// While the board stops, the interval between checks whether all sessions have ended.
+/// The interval at which a stopping board checks whether all sessions have ended.
 const QUIET_LOOK: Duration = Duration::from_millis(100);
 
 /// Returns whether all sessions have ended (TIME-WAIT excepted).
@@ -484,7 +485,7 @@ fn is_quiet(driver: &Driver, services: usize) -> bool {
     sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
 }
 
-/// Returns the number of suppressed lines, if any.
+/// Returns the number of suppressed log lines; `None` if there are none.
 fn not_zero(untold: u64) -> Option<u64> {
     (untold > 0).then_some(untold)
 }

@@ -9,11 +9,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Size limit of a configuration, in bytes: enough for ten thousand circuits, and small enough to be parsed
-/// on the board's own thread.
+/// Size limit of a configuration, in bytes: large enough for ten thousand circuits, and small enough to be
+/// parsed on the board's own thread.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
 
-/// Reads a plan from a file at start; if it is a pipe (`kiban up <(…)`, `/dev/stdin`), waits for its end.
+/// Reads a plan from a file when the board starts. From a pipe (`kiban up <(…)`, `/dev/stdin`), reads to the
+/// end.
 ///
 /// # Errors
 /// If the file cannot be read, or is invalid; the message names the line.
@@ -21,13 +22,13 @@ pub fn read(file: &Path) -> Result<Plan, String> {
     validate(file, File::open(file), false)
 }
 
-/// Reads a plan again. Accepts a regular file only, because the board's thread must not block.
+/// Reads a plan for a reload. Accepts only a regular file, because the board's thread must not block.
 pub(super) fn read_again(file: &Path, is_confined: bool) -> Result<Plan, String> {
     validate(file, regular::open(file), is_confined)
 }
 
 fn validate(file: &Path, opened: io::Result<File>, is_confined: bool) -> Result<Plan, String> {
-    // For a pipe or a terminal, relative paths are relative to the working directory.
+    // If the file is a pipe or a terminal, relative paths are resolved against the working directory.
     let is_regular = opened.as_ref().is_ok_and(|opened| opened.metadata().is_ok_and(|about| about.is_file()));
     let folder = file.parent().filter(|_| is_regular).unwrap_or(Path::new(""));
     let text = opened.and_then(|opened| regular::text(opened, CONFIG_BYTES_MAX));

@@ -1,11 +1,11 @@
 //! A running board: its links, services, control requests and shutdown.
 //!
-//! Start            links are opened first, then the board is built, because its configuration depends on
-//!                  what the links can segment.
-//! Links            a lost link is reported and reopened, after 1 s at first, then with growing pauses up to
-//!                  30 s; the board continues.
-//! Reload           only services, routes and links that differ are changed. A change that needs a new board
-//!                  is refused; the message names the key.
+//! Start            links are opened before the board is built, because its configuration depends on the
+//!                  segmentation offload that they support.
+//! Links            when a link is lost, this is reported and the board continues. The first attempt to
+//!                  reopen the link is made after 1 s; the pauses then grow to 30 s.
+//! Reload           changes only the services, routes and links that differ. A change that requires a new
+//!                  board is refused; the message names the key.
 //! Stop             services stop listening; sessions have a limited time to end, and are then reset.
 
 mod board;

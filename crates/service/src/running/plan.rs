@@ -12,10 +12,10 @@ use kiban_tcpip::ip::{Prefix, Route};
 use std::io;
 use std::net::IpAddr;
 
-/// The largest segment passed to links that segment themselves.
+/// The largest segment passed to links that perform segmentation.
 const SEGMENT_BYTES: u32 = 65_000;
 
-/// Checks that enough memory is available: a board allocates its packet memory at start, and a failed
+/// Checks that enough memory is available: a board allocates its packet memory when it starts, and a failed
 /// allocation would abort the process.
 pub(super) fn has_memory(wanted: usize) -> Result<(), String> {
     let host = rustix::system::sysinfo();
@@ -38,7 +38,7 @@ pub(super) fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
     }
 }
 
-/// Returns the configuration of a plan's board, for the links that were opened.
+/// Returns the board configuration of a plan, given the links that were opened.
 pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
     // Ports of bridges do not carry IP.
@@ -57,7 +57,7 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
     board.tcp.segmentation_offload = any_whole && !opened[..own].iter().all(is_whole);
     for (number, (port, opened)) in plan.ports.iter().zip(opened).enumerate() {
         let whole = is_whole(opened);
-        // Packets to the kernel's side pass unchanged.
+        // Packets pass unchanged to the kernel's side.
         let (cuts, merges) = (!whole, !whole && port.host.is_none());
         let PortPlan { mtu_bytes, packets_max, .. } = *port;
         if let Some(circuits) = &port.bridge {
@@ -89,7 +89,7 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
                 PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
             }
             Carries::Cells => {
-                // A port without an address: its circuits belong to bridges.
+                // This port has no address: its circuits belong to bridges.
                 let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
                 let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
                 for (address, prefix) in port.addresses.iter().skip(1) {

@@ -1,4 +1,4 @@
-//! The link of a port: opened, lost and opened again.
+//! A port's link: how it is opened, lost and reopened.
 
 use crate::capture::CapturePoint;
 use crate::config::PortPlan;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A port's link, or the device through which this host's kernel shares the port.
 pub(super) struct PortLink {
     pub(super) plan: PortPlan,
-    /// The device, if this is the kernel's side of a port.
+    /// The device name, if this is the kernel's side of a port.
     pub(super) device: Option<String>,
     pub(super) capture: Arc<CapturePoint>,
     pub(super) state: LinkState,
@@ -40,7 +40,7 @@ impl PortLink {
         }
     }
 
-    /// Returns the link's name; the kernel's side of a port has a name of its own.
+    /// Returns the link's name; the kernel's side of a port has a separate name.
     pub(super) fn name(&self) -> String {
         match self.device {
             None => self.plan.name.clone(),
@@ -48,7 +48,7 @@ impl PortLink {
         }
     }
 
-    /// Returns the address of its link.
+    /// Returns the link's address.
     pub(super) fn address(&self) -> &str {
         self.device.as_deref().unwrap_or(&self.plan.link)
     }

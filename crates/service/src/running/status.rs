@@ -127,7 +127,7 @@ impl Running {
     }
 }
 
-/// Converts a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.
+/// Converts the name of a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.
 pub(super) fn state_word(state: State) -> String {
     let mut word = String::new();
     for character in format!("{state:?}").chars() {

@@ -1,17 +1,17 @@
-//! The board's TCP for programs of this host, through rings in shared memory ([`kiban_board::streams`]).
+//! The board's TCP for programs on this host, through rings in shared memory ([`kiban_board::streams`]).
 //!
-//! Socket           `NAME.streams` beside the control socket; each client gets shared memory and a context on
-//!                  the board.
-//! Wake             a client writes a byte to its socket if the board sleeps. If the board spins, no system
-//!                  call is needed, because the board polls the client's ring ([`ClientBells`]).
-//! Trust            the board accepts no descriptors from clients, and closes none that they send on this
-//!                  thread ([`kiban_os::unix`]).
-//! End              when a client exits or disconnects, its streams are closed: data that it had written is
-//!                  still sent, as long as its peers take it at `MINIMUM_RATE`. A client that violates the
-//!                  protocol is disconnected, and all its streams are reset.
-//! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all of them together, counted as the
-//!                  number that each requests when it attaches; further clients are refused with the reason,
-//!                  and counted.
+//! Socket           `NAME.streams`, in the same directory as the control socket. Each client gets shared
+//!                  memory and a context on the board.
+//! Wake             if the board sleeps, a client wakes it by writing a byte to its socket. If the board
+//!                  spins, no system call is needed, because the board polls the client's ring
+//!                  ([`ClientBells`]).
+//! Trust            the board accepts no descriptors from clients. If a client sends any, another thread
+//!                  closes them ([`kiban_os::unix`]).
+//! End              when a client exits or disconnects, its streams are closed. Data that it has already
+//!                  written is still sent, as long as its peers read at `MINIMUM_RATE`. A client that
+//!                  violates the protocol is disconnected, and all its streams are reset.
+//! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all clients together. A client reserves
+//!                  its streams when it attaches. Further clients are counted, and refused with the reason.
 
 use super::counters::ServiceCounters;
 use super::pace::Pace;
@@ -33,18 +33,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// How long the streams that a client has left behind may together be slower than `MINIMUM_RATE`.
+/// How long the remaining streams of a disconnected client may together be slower than `MINIMUM_RATE`.
 const LINGER: Duration = Duration::from_secs(60);
 /// Limit of concurrent clients.
 const CLIENTS_MAX: usize = 256;
 /// Timeout of a client's greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// Limit of a client's memory, in bytes.
+/// Limit on the memory shared with one client, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
-/// The number of the listening socket among the watched files.
+/// The listening socket's number among the watched files.
 const LISTENER: u64 = u64::MAX;
 
-/// The bells of all clients, armed before the board's thread sleeps.
+/// The bells of all clients; armed before the board's thread sleeps.
 #[derive(Default)]
 pub struct ClientBells(Mutex<Vec<Weak<Channel>>>);
 
@@ -76,17 +76,17 @@ impl Doorbell for ClientBells {
 
 /// State of a client.
 enum Client {
-    /// Connected, but its greeting has not arrived; the time is the deadline for it.
+    /// Connected, but the greeting has not arrived; the instant is its deadline.
     Caller(PendingChannel, Instant),
     Attached(ClientStreams, Arc<Channel>),
-    /// Disconnected; data that it left behind is still being sent. The pace checks how fast peers take it.
+    /// Disconnected, but its remaining data is still being sent. The pace checks how fast peers read it.
     Gone(ClientStreams, Pace),
 }
 
 impl Client {
     /// Stops watching its socket.
     fn forget_at(&self, files: &EpollSet) {
-        // This fails if the socket was not watched.
+        // This fails if the socket is not being watched.
         let _ = match self {
             Client::Caller(half, _) => files.forget(half),
             Client::Attached(_, channel) => files.forget(channel.socket()),
@@ -102,11 +102,11 @@ pub struct Attach {
     chime: Arc<ClientBells>,
     files: EpollSet,
     listener: Option<ChannelListener>,
-    /// Whether the listening socket is not being watched for now, because no descriptor was left.
+    /// Whether watching of the listening socket is paused because the process has run out of descriptors.
     rests: bool,
     clients: BTreeMap<u64, Client>,
     next: u32,
-    /// The sum of the counters of clients that have disconnected.
+    /// The summed counters of clients that have disconnected.
     past: ServiceCounters,
     lines: ClientLog,
     ready: Vec<u64>,
@@ -140,7 +140,7 @@ impl Attach {
             let half = match listener.accept() {
                 Ok(Some(half)) => half,
                 Ok(None) => return,
-                // No descriptor is left: retry later instead of spinning.
+                // The process has run out of descriptors: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;
@@ -164,8 +164,7 @@ impl Attach {
         }
     }
 
-    /// Removes a client, and stops watching its socket, because closing it may take another thread and some
-    /// time.
+    /// Removes a client and stops watching its socket, which may be closed later, by another thread.
     fn remove(&mut self, number: u64) -> Option<Client> {
         let client = self.clients.remove(&number)?;
         client.forget_at(&self.files);
@@ -192,7 +191,8 @@ impl Attach {
                     return;
                 }
                 Err(NotTaken::Misunderstood(error)) => {
-                    // A client that only checks whether the service exists disconnects without a greeting.
+                    // A client that only checks whether the service exists disconnects without sending a
+                    // greeting.
                     if error.kind() != io::ErrorKind::ConnectionReset {
                         self.lines.log_disconnect(&*half, format!("invalid greeting: {error}"));
                     }
@@ -209,7 +209,8 @@ impl Attach {
         self.work(number, host);
     }
 
-    /// Disconnects clients whose greeting is overdue; if `now` is `None`, all of them.
+    /// Disconnects clients whose greeting is overdue; if `now` is `None`, disconnects all that have not sent
+    /// one.
     fn remove_callers(&mut self, now: Option<Instant>) {
         let (files, lines) = (&self.files, &mut self.lines);
         self.clients.retain(|_, client| match client {
@@ -224,7 +225,7 @@ impl Attach {
         });
     }
 
-    /// Returns the number of streams that clients have reserved.
+    /// Returns the number of streams reserved by clients.
     fn slots(&self) -> usize {
         let slots = |client: &Client| match client {
             Client::Caller(..) => 0,
@@ -244,7 +245,7 @@ impl Attach {
         }
     }
 
-    /// Handles a client's disconnect; requests that it sent before are still handled.
+    /// Handles a client's disconnect. Requests that it sent earlier are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut streams, _)) = self.remove(number) else { return };
         if streams.process_requests(&mut host.for_client(number as u32)).is_err() {
@@ -290,14 +291,15 @@ impl Attach {
 
 /// Why a client is not admitted.
 enum NotTaken {
-    /// It requested more streams than are free.
+    /// The client requested more streams than are free.
     AsksFor {
         streams: usize,
     },
     Misunderstood(io::Error),
 }
 
-/// Completes a client's greeting if it has arrived, otherwise returns `None`; `free` streams are left.
+/// Completes a client's greeting if it has arrived; otherwise returns `None`. `free` is the number of streams
+/// that can still be reserved.
 fn attached(
     half: &mut PendingChannel,
     free: usize,

@@ -1,13 +1,14 @@
-//! Unix sockets of services and their clients.
+//! Unix sockets on which services accept clients.
 
 use kiban_os::unix::names;
 use std::io;
 use std::path::Path;
 
-/// Watches the socket of a new client, unless there are `most` clients already; `here` is their number.
+/// Watches the socket of a new client. Refuses the client if `here`, the current number of clients, has
+/// reached `most`.
 ///
 /// # Errors
-/// The reason for a refusal, for the client and for the log.
+/// The reason for the refusal, for the client and the log.
 pub(super) fn admit(
     callers: &str,
     here: usize,
@@ -20,8 +21,8 @@ pub(super) fn admit(
     watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
 }
 
-/// Creates and checks the directory of a Unix socket if it is the default one. Any other directory is the
-/// responsibility of its owner.
+/// Creates and checks the directory for a Unix socket if it is the default directory. Any other directory is
+/// its owner's responsibility.
 pub(super) fn make_folder(path: &Path) -> Result<(), String> {
     if path.parent() == Some(&names::own_path()) {
         names::own_folder().map_err(|error| error.to_string())?;

@@ -1,8 +1,8 @@
-//! Forwards connections from a listener on the board to this host's kernel, and the other way round.
+//! Forwards connections from a listener on the board to this host's kernel, or from the kernel to the board.
 //!
-//! Sessions         are relays ([`super::relay`]).
-//! Limits           on the number of sessions; further connections are reset and counted. If the kernel
-//!                  cannot connect, the peer is reset.
+//! Sessions         each session is a relay ([`super::relay`]).
+//! Limits           the number of sessions is limited; further connections are reset and counted.
+//! Errors           if the kernel cannot connect, the peer's connection is reset.
 
 use super::counters::ServiceCounters;
 use super::relay::{Begin, Relays, reset};
@@ -18,7 +18,7 @@ use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The number of the kernel's listener among the watched files.
+/// The number of the kernel's listening socket among the watched files.
 const LISTENER: u64 = u64::MAX;
 /// The maximum number of connections accepted in one call.
 const CALLERS_MAX: usize = 16;
@@ -32,7 +32,7 @@ pub struct Forward {
     on_board: Option<u32>,
     on_kernel: Option<TcpListener>,
     relays: Relays,
-    /// Whether the kernel's listener is not being watched for now, because no descriptor was left.
+    /// Whether watching of the kernel's listener is paused because the process has run out of descriptors.
     rests: bool,
     counters: ServiceCounters,
     ready: Vec<u64>,
@@ -42,7 +42,7 @@ impl Forward {
     /// Returns a service that will listen on one side and connect on the other.
     ///
     /// # Errors
-    /// The process has too many open files.
+    /// If the process has too many open files.
     pub fn new(listen: Endpoint, to: Endpoint, bounds: SessionLimits) -> io::Result<Forward> {
         Ok(Forward {
             listen,
@@ -58,14 +58,14 @@ impl Forward {
         })
     }
 
-    /// Starts a session; data moves once both sides are connected.
+    /// Starts a session; data is relayed once both sides are connected.
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
         let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 
-    /// Handles a new connection on the board: connects through the kernel.
+    /// Handles a new connection on the board by connecting through the kernel.
     fn on_accepted(&mut self, stream: StreamId, remote: SocketAddr, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Kernel(to) = self.to else { return };
         let Some(slot) = self.relays.take_slot(Some(remote.ip()), host, &mut self.counters, now) else {
@@ -84,7 +84,7 @@ impl Forward {
         }
     }
 
-    /// Handles new connections on the kernel's side: connects through the board.
+    /// Handles new connections on the kernel's side by connecting through the board.
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
@@ -92,7 +92,7 @@ impl Forward {
             let (socket, peer) = match listener.accept() {
                 Ok((socket, peer)) => (Socket::from(socket), peer.ip()),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // No descriptor is left: retry later instead of spinning.
+                // The process has run out of descriptors: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;

@@ -11,10 +11,10 @@ use crate::config::{Endpoint, Kind, ServicePlan};
 use std::io;
 use std::sync::Arc;
 
-/// Creates a service from its plan; `chime` holds the bells of its [`Services`].
+/// Creates a service from its plan; `chime` holds the bells of the board's [`Services`].
 ///
 /// # Errors
-/// If a directory does not exist, or no descriptors are left.
+/// If a directory does not exist, or the process has run out of descriptors.
 pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn Service>> {
     let say = |error: io::Error| io::Error::new(error.kind(), format!("service {}: {error}", plan.name));
     let bounds = SessionLimits { sessions_max: plan.sessions_max, idle: plan.idle };

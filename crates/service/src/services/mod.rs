@@ -1,4 +1,4 @@
-//! The services of a board; they use it through its host edge.
+//! A board's services, which use the board through its host edge.
 //!
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
@@ -6,13 +6,13 @@
 //! files ready ─► Services ─┴─► Forward, Attach, Sockets ─┘
 //! ```
 //!
-//! Services         get the completions of their own streams ([`kiban_board::Consumer`]) and receive the time
-//!                  as an argument, so they also run in the simulator; only `forward`, `attach` and `sockets`
-//!                  use files of the system.
-//! Limits           each service has a limit of sessions, shared among peer addresses (`slots.rs`); further
-//!                  connections are reset and counted. One check a second ends the idle sessions.
-//! Reload           services are added and removed while the board runs: a removed service stops listening;
-//!                  its open sessions continue until they end.
+//! Services         each service receives the completions of its own streams ([`kiban_board::Consumer`]). The
+//!                  time is an argument, so services also run in the simulator. Only `forward`, `attach` and
+//!                  `sockets` use the system's file descriptors.
+//! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
+//!                  further connections are reset and counted. Once a second, idle sessions are ended.
+//! Reload           services can be added and removed while the board runs. A removed service stops
+//!                  listening; its open sessions continue until they end.
 
 mod attach;
 mod clients;

@@ -1,7 +1,7 @@
 //! Echo (RFC 862), discard (RFC 863), and a character generator (after RFC 864).
 //!
-//! Echo             sends received data back from the board's pages; holds at most one slice, so if the peer
-//!                  does not read, the receive window closes.
+//! Echo             sends received data back from the board's pages. It holds at most one slice, so the
+//!                  receive window closes if the peer does not read.
 //! Source           sends the 95 printing characters in lines of 72, each line shifted by one, as in RFC 864;
 //!                  discards received data.
 
@@ -22,14 +22,14 @@ pub enum Role {
     Discard,
     /// Send characters.
     Source {
-        /// Bytes to send; `None`: until the peer closes.
+        /// Bytes to send; `None` means until the peer closes.
         bytes: Option<u64>,
     },
 }
 
 /// One session.
 struct Session {
-    /// A slice that could not be sent back completely, and the number of its bytes that have been sent.
+    /// A slice that has not been sent back completely, and the number of its bytes already sent.
     held: Option<(Slice, usize)>,
     sent: u64,
     peer_finished: bool,
@@ -50,7 +50,7 @@ pub struct Plain {
     pattern: Vec<u8>,
 }
 
-/// The period of the pattern in bytes: 95 lines of 72 characters, with CR and LF.
+/// The period of the pattern in bytes: 95 lines of 72 characters plus CR LF.
 const PATTERN_BYTES: usize = 95 * 74;
 
 impl Plain {
@@ -61,7 +61,7 @@ impl Plain {
             characters.chain(*b"\r\n").collect::<Vec<u8>>()
         };
         let pattern = match role {
-            // One piece longer than the period, so that a piece can be cut out at any offset.
+            // One piece longer than the period, so that a piece can start at any offset of the pattern.
             Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
             Role::Echo | Role::Discard => Vec::new(),
         };
@@ -81,7 +81,7 @@ impl Plain {
         let _ = host.close(stream);
     }
 
-    /// Moves as much data as possible; ends the session when everything has been sent.
+    /// Moves as much data as possible, and ends the session when everything has been sent.
     fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
         let Plain { role, sessions, counters, pattern, .. } = self;
         let Some(session) = sessions.get_mut(&stream) else { return };

@@ -1,13 +1,13 @@
-//! Relays: each connects a stream of the board with a socket of this host.
+//! Relays: each connects a stream on the board to a socket on this host.
 //!
-//! Half-close       the directions end independently: a FIN on one side becomes a FIN on the other once all
-//!                  data before it has passed. A reset becomes a reset.
-//! Back-pressure    a relay holds at most one page from the board and one piece from the socket; beyond that,
-//!                  the receive window closes on one side and the socket's buffer fills on the other. A
-//!                  socket is not watched for events that the relay cannot use.
-//! Non-blocking     every call passes MSG_DONTWAIT, because other holders of a socket may clear O_NONBLOCK or
-//!                  send descriptors. A program's socket is a [`Peer`]; a program that sends descriptors is
-//!                  disconnected.
+//! Half-close       the directions end independently: a FIN on one side is passed on as a FIN on the other,
+//!                  after all data before it. A reset is passed on as a reset.
+//! Back-pressure    a relay holds at most one page from the board and one piece from the socket. When it can
+//!                  hold no more, the receive window closes on one side, and the socket's buffer fills on the
+//!                  other. A socket is not watched for events that the relay cannot use.
+//! Non-blocking     every call passes MSG_DONTWAIT, because a program that holds the same socket may clear
+//!                  O_NONBLOCK.
+//! Descriptors      a program's socket is a [`Peer`]; a program that sends descriptors is disconnected.
 
 use super::counters::ServiceCounters;
 use super::service::PIECE_BYTES;
@@ -26,9 +26,9 @@ use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-/// The maximum number of pieces that a relay moves in one call, so that it does not starve others.
+/// The maximum number of pieces that one relay moves in one call, so that other relays get their turn.
 const PIECES_MAX: usize = 8;
-/// Flags that make a call non-blocking, and return a broken pipe as an error instead of a signal.
+/// Flags that make a call non-blocking and report a broken pipe as an error instead of a signal.
 const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
 
 /// A socket on the host's side.
@@ -75,17 +75,17 @@ impl Line {
 
 /// Initial state of a relay.
 pub(super) struct Begin {
-    /// The socket on the host's side.
+    /// The relay's socket on this host.
     pub(super) socket: Line,
     /// Whether the socket is connected.
     pub(super) is_connected: bool,
     /// Whether the stream is open.
     pub(super) is_open: bool,
-    /// The number of bytes to skip at the start of the socket's data.
+    /// The number of bytes to skip at the start of the data from the socket.
     pub(super) skips: usize,
-    /// Whether the program receives one byte with the reason if the stream cannot be opened.
+    /// Whether the program is sent the reason, in one byte, if the stream cannot be opened.
     pub(super) tells_why: bool,
-    /// The stream's addresses, if a program may later ask how it ended.
+    /// The stream's addresses, if a program may later query how it ended.
     pub(super) ends: Option<Ends>,
     pub(super) slot: SessionSlot,
 }
@@ -93,7 +93,7 @@ pub(super) struct Begin {
 /// The addresses of a stream: the board's, and the peer's.
 pub(super) type Ends = (SocketAddr, SocketAddr);
 
-/// The maximum number of reset streams whose reason is remembered.
+/// The maximum number of reset streams whose reasons are remembered.
 const FATES_MAX: usize = 1024;
 
 /// One relay.
@@ -105,19 +105,19 @@ struct Relay {
     skips: usize,
     tells_why: bool,
     ends: Option<Ends>,
-    /// Data that the socket has not taken yet, and the number of its bytes that have been sent.
+    /// A slice that the socket has not accepted completely, and the number of its bytes already sent.
     outward: Option<(Slice, usize)>,
-    /// Data that the stream has not taken yet; `inward_sent` bytes of it have been sent.
+    /// Data that the stream has not accepted completely; the first `inward_sent` bytes have been sent.
     inward: Vec<u8>,
     inward_sent: usize,
-    /// Whether the peer on the board's side has sent a FIN; `told_socket`: whether the socket has been shut
-    /// down in turn.
+    /// Whether the peer on the board's side has sent a FIN. `told_socket` is whether the socket has then been
+    /// shut down.
     board_finished: bool,
     told_socket: bool,
-    /// Likewise for a FIN from the socket's side.
+    /// Whether the socket's side has sent a FIN. `told_board` is whether the stream has then been shut down.
     socket_finished: bool,
     told_board: bool,
-    /// Whether the stream has ended without a reset; data received before is still relayed.
+    /// Whether the stream has ended without a reset. Data received before the end is still relayed.
     ended: bool,
     watched: Option<Interest>,
     moved_at: Instant,
@@ -132,19 +132,20 @@ enum Next {
     Cut,
 }
 
-/// The relays of a service; their sockets are among its files.
+/// The relays of a service, whose sockets are among the service's watched files.
 pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
     slots: SessionSlots,
     next: u64,
     piece: Vec<u8>,
-    /// The reasons of the most recent resets, the latest last.
+    /// The reasons for recent resets, most recent last.
     fates: VecDeque<(Ends, EndReason)>,
 }
 
 impl Relays {
-    /// Returns an empty set for `most` relays; the first has the number `first` among the files.
+    /// Returns an empty set for up to `most` relays; the first relay's socket has the number `first` among
+    /// the watched files.
     pub(super) fn new(first: u64, most: usize) -> Relays {
         Relays {
             slots: SessionSlots::new(most),
@@ -156,8 +157,7 @@ impl Relays {
         }
     }
 
-    /// Returns why a stream ended; `Closed` if it was not reset, or if that was too long ago to be
-    /// remembered.
+    /// Returns why a stream ended; `Closed` if it was not reset, or if the reset is no longer remembered.
     pub(super) fn fate(&self, ends: Ends) -> EndReason {
         self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(EndReason::Closed, |(_, why)| *why)
     }
@@ -166,7 +166,8 @@ impl Relays {
         self.relays.len()
     }
 
-    /// Takes a slot for a relay of a peer, or of this host; `None` if no slot is available.
+    /// Takes a slot for a relay that serves a peer, or a program on this host; `None` if no slot is
+    /// available.
     pub(super) fn take_slot(
         &mut self,
         peer: Option<IpAddr>,
@@ -189,7 +190,7 @@ impl Relays {
         Some(slot)
     }
 
-    /// Starts a relay; it waits until both sides are connected.
+    /// Starts a relay. It moves no data until both sides are connected.
     pub(super) fn begin(
         &mut self,
         stream: StreamId,
@@ -227,7 +228,7 @@ impl Relays {
         self.relays.insert(stream, relay);
     }
 
-    /// Moves as much data as possible; ends the relay when both directions are finished.
+    /// Moves as much data as possible, and ends the relay when both directions are finished.
     pub(super) fn pump(
         &mut self,
         stream: StreamId,
@@ -269,7 +270,7 @@ impl Relays {
         Some(relay)
     }
 
-    /// Handles a completion; ignores one whose stream is no relay's.
+    /// Handles a completion; ignores it if its stream does not belong to a relay.
     pub(super) fn on_completion(
         &mut self,
         completion: Completion,
@@ -317,14 +318,14 @@ impl Relays {
         self.slots.set_now(now);
         let Some(relay) = self.remove(stream) else { return };
         if relay.tells_why && !relay.is_open {
-            // The send fails if the program no longer listens.
+            // The send fails if the program has closed its end.
             let _ = relay.socket.calls().send_with_flags(&[why(reason) as u8], FLAGS);
         }
         cut_off(&relay, why(reason), &mut self.fates, counters);
         let _ = host.close(stream);
     }
 
-    /// Handles a ready socket. Returns whether the number belongs to a relay.
+    /// Handles a socket that is ready. Returns whether its number belongs to a relay.
     pub(super) fn on_ready(
         &mut self,
         number: u64,
@@ -409,7 +410,7 @@ impl Relay {
             self.is_connected = self.socket.calls().peer_addr().is_ok();
         }
         if self.tells_why && !self.is_open && self.has_hung_up() {
-            // The other side of the socket pair or connection is gone.
+            // The other end of the socket pair or connection is gone.
             return Next::Cut;
         }
         if !self.is_connected || !self.is_open {
@@ -479,7 +480,7 @@ impl Relay {
                 self.inward_sent += count;
                 counters.bytes_out += count as u64;
                 if self.inward_sent < self.inward.len() {
-                    // A completion will report when the board has room.
+                    // A completion will report when the stream has room.
                     return Ok(());
                 }
                 self.inward = Vec::new();
@@ -518,7 +519,7 @@ impl Relay {
         told.is_ok() && polled[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Watches the socket for the events that the relay can use now.
+    /// Watches the socket only for events that the relay can use now.
     fn watch(&mut self, files: &EpollSet) -> io::Result<()> {
         let wanted = if self.is_connected {
             Interest {
@@ -528,7 +529,7 @@ impl Relay {
         } else {
             Interest { read: false, write: true }
         };
-        // While the stream is being opened, watch for a program that hangs up.
+        // While the stream is being opened, watch for a hang-up by the program.
         let waits = self.tells_why && !self.is_open;
         let wanted = (waits || wanted != Interest::default()).then_some(wanted);
         if wanted == self.watched {

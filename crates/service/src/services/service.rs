@@ -6,19 +6,19 @@ use kiban_board::{Completion, Host};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Maximum number of bytes that are moved in one call.
+/// The maximum number of bytes moved in one call.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
-/// Bytes per second below which a peer counts as slow.
+/// A peer that reads fewer bytes per second counts as slow.
 pub(super) const MINIMUM_RATE: u64 = 512;
 
 /// A service of a board.
 pub trait Service {
-    /// Starts to listen.
+    /// Starts listening.
     ///
     /// # Errors
-    /// A message, if it cannot listen.
+    /// A message, if the service cannot listen.
     fn start(&mut self, host: &mut Host<'_>, now: Instant) -> Result<(), String>;
-    /// Handles a completion of one of the service's streams.
+    /// Handles a completion for one of the service's streams.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
     /// Ends idle sessions, and does other periodic work.
     fn look(&mut self, host: &mut Host<'_>, now: Instant);
@@ -30,8 +30,8 @@ pub trait Service {
     fn sessions(&self) -> usize;
     /// Returns the service's counters.
     fn counters(&self) -> ServiceCounters;
-    /// Returns a file that becomes readable when there is work for the service from outside the board, if
-    /// any.
+    /// Returns a file that becomes readable when the service has work from outside the board; `None` if it
+    /// has no such file.
     fn file(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -48,6 +48,6 @@ pub trait Service {
 pub struct SessionLimits {
     /// Limit of concurrent sessions.
     pub sessions_max: usize,
-    /// How long a session may be idle; `None`: for ever.
+    /// How long a session may be idle; `None` means no limit.
     pub idle: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! The services of a board, as one program.
+//! All services of a board, run as one program.
 
 use super::attach::ClientBells;
 use super::counters::ServiceCounters;
@@ -14,7 +14,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Interval of the checks for idle sessions.
+/// The interval between checks for idle sessions.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One service of the set.
@@ -26,7 +26,7 @@ struct ServiceEntry {
     closed: bool,
 }
 
-/// All services of a board, as one program.
+/// All services of a board, run as one program.
 pub struct Services {
     files: EpollSet,
     chime: Arc<ClientBells>,
@@ -34,9 +34,9 @@ pub struct Services {
     next: u32,
     look_at: Instant,
     ready: Vec<u64>,
-    /// Services that are started when the board starts.
+    /// Services that will be started when the board starts.
     waiting: Vec<(ServicePlan, Box<dyn Service>)>,
-    /// Errors of services that could not be started.
+    /// The errors of services that could not be started.
     failures: Vec<String>,
 }
 
@@ -45,7 +45,7 @@ pub struct Services {
 pub struct View {
     /// Its configuration.
     pub plan: ServicePlan,
-    /// Whether it has stopped listening, and ends with its last session.
+    /// Whether the service has stopped listening. It is removed when its last session ends.
     pub closed: bool,
     /// The number of open sessions.
     pub sessions: usize,
@@ -64,12 +64,12 @@ impl Services {
         Ok(Services { files, chime, entries, next: 0, look_at: Instant::NEVER, ready, waiting, failures })
     }
 
-    /// Returns the bells of the attached clients of all services.
+    /// Returns the bells of all clients attached to these services.
     pub fn chime(&self) -> &Arc<ClientBells> {
         &self.chime
     }
 
-    /// Adds a service that starts with the board.
+    /// Adds a service that will start when the board starts.
     pub fn put(&mut self, plan: ServicePlan, service: Box<dyn Service>) {
         self.waiting.push((plan, service));
     }
@@ -99,7 +99,7 @@ impl Services {
         Ok(())
     }
 
-    /// Stops the services that `which` selects from listening; each is removed when its last session has
+    /// Stops the services selected by `which` from listening. Each is removed when its last session has
     /// ended.
     pub fn close(&mut self, host: &mut Host<'_>, which: impl Fn(&ServicePlan) -> bool) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.closed && which(&entry.plan)) {
@@ -109,18 +109,18 @@ impl Services {
         self.forget();
     }
 
-    /// Resets the sessions of closed services.
+    /// Resets the sessions of services that have stopped listening.
     pub fn cut(&mut self, host: &mut Host<'_>) {
         self.entries.iter_mut().filter(|entry| entry.closed).for_each(|entry| entry.service.cut(host));
         self.forget();
     }
 
-    /// Returns the errors of services that could not be started with the board.
+    /// Returns the errors of services that could not be started when the board started.
     pub fn failures(&self) -> &[String] {
         &self.failures
     }
 
-    /// Returns the number of sessions of all services.
+    /// Returns the total number of sessions of all services.
     pub fn sessions(&self) -> usize {
         self.entries.iter().map(|entry| entry.service.sessions()).sum()
     }
@@ -135,7 +135,7 @@ impl Services {
         })
     }
 
-    /// Returns a listening service by its name.
+    /// Returns a listening service by name.
     pub fn service(&self, name: &str) -> Option<&dyn Service> {
         let entry = self.entries.iter().find(|entry| !entry.closed && entry.plan.name == name)?;
         Some(&*entry.service)

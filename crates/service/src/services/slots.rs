@@ -1,26 +1,28 @@
 //! The session slots of a service, shared among peer addresses.
 //!
-//! Purpose   neither one peer address, nor as many addresses as there are slots, can keep other addresses out
-//!           of a service.
-//! Rule      while a slot is free, any session gets it. When no slot is free, the address with the most
-//!           sessions loses the one that has been idle longest, if the caller's address has at least two
-//!           sessions fewer.
-//! Tie       when no address has more than one session, a caller from an address without a session replaces
-//!           the address that has gone longest without moving `EARNING_BYTES`, if that time is at least
-//!           `TENURE`. An address that moves twice as much per tenure, at a steady rate, keeps its slot. Any
-//!           other caller is refused.
-//! Account   records for each address since when it has not moved `EARNING_BYTES`, and how much it has moved
-//!           since. The account stops when the last session of the address ends, and continues with the next
-//!           session within `MEMORY`, so a new connection does not start a new tenure. A caller with such an
-//!           account can displace only an address whose account is longer by at least a tenure, so a
-//!           displaced address cannot immediately displace those that displaced it.
-//! Flow      with `tcp.fairness = "flow"`, addresses do not count: callers are refused when no slot is free.
-//! Host      sessions that programs of this host open belong to no address, and are never closed to make
-//!           room. On a tie, such a caller replaces an address as a caller from a new address does.
-//! Limits    addresses that all move `EARNING_BYTES` per tenure keep their slots.
-//! Cost      two ordered sets of addresses. Bytes are read from TCP only on a tie, at most once a second; the
-//!           sessions are searched only when one has to be closed. A caller must complete a handshake to
-//!           cause either.
+//! Purpose   A service stays reachable from other addresses even if all its slots are taken by slow sessions,
+//!           whether these belong to one peer address or to many. A caller is a peer that opens a session.
+//! Rule      While a slot is free, any session gets it. When no slot is free, the address with the most
+//!           sessions loses the session that has been idle longest, provided that the caller's address has at
+//!           least two sessions fewer.
+//! Tie       If no address has more than one session, a caller from an address without a session replaces the
+//!           address that has taken longest to transfer its next `EARNING_BYTES`, if it has already taken at
+//!           least `TENURE`. An address that steadily transfers twice that amount per tenure keeps its slot.
+//!           Any other caller is refused.
+//! Account   Each address has an account: when the current period began, and how many bytes the address has
+//!           transferred since. Every `EARNING_BYTES` start a new period. The age of an account does not grow
+//!           while the address has no session. If the next session begins within `MEMORY`, the account
+//!           continues, so that reconnecting does not start a new tenure. A caller with such an account can
+//!           displace only an address whose account is older by at least a tenure, so that a displaced
+//!           address cannot immediately displace the one that displaced it.
+//! Flow      With `tcp.fairness = "flow"`, addresses make no difference: callers are refused when no slot is
+//!           free.
+//! Host      Sessions opened by programs on this host belong to no address, and are never closed to make
+//!           room. In a tie, such a program is treated like a caller from a new address.
+//! Limits    Addresses that all transfer `EARNING_BYTES` per tenure keep their slots.
+//! Cost      Two ordered sets of addresses. Byte counts are read from TCP only in a tie, at most once a
+//!           second. Sessions are searched only when one has to be closed. A caller must complete a handshake
+//!           to cause either.
 
 use super::service::MINIMUM_RATE;
 use kiban_base::Instant;
@@ -31,25 +33,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an address keeps its slot regardless of traffic.
+/// How long an address keeps its slot even without traffic.
 const TENURE: Duration = Duration::from_secs(20);
-/// Bytes, in both directions together, that an address must move to earn another tenure.
+/// Bytes, in both directions together, that an address must transfer to earn another tenure.
 const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
-/// Maximum age of the account of an address that returns. It bounds the wait for a slot to this plus a
-/// tenure, however long earlier sessions were idle (a session that ended by a reset may have moved bytes that
-/// were never counted). With this value six slow clients take turns; with 40 s they do not.
+/// Maximum age of the account of a returning address. It limits the wait for a slot to this age plus a
+/// tenure, even if earlier sessions were idle for longer (bytes of a session that ended with a reset may not
+/// have been counted). With this value, six slow clients take turns; with 40 s they do not.
 const AGE_MAX: Duration = Duration::from_secs(120);
-/// How long the account of an address without sessions is kept, and the limit of such accounts.
+/// How long the account of an address without sessions is kept, and the maximum number of such accounts.
 const MEMORY: Duration = Duration::from_secs(600);
 const REMEMBERED_MAX: usize = 65_536;
-/// Minimum time between two readings of the bytes that all sessions have moved.
+/// Minimum interval between readings of the sessions' byte counts.
 const READING: Duration = Duration::from_secs(1);
 
 /// Account of an address.
 #[derive(Clone, Copy)]
 struct Account {
     sessions: usize,
-    /// Since when it has not moved `EARNING_BYTES`, not counting the time in which it had no session.
+    /// When the current period began, adjusted for the time in which the address had no session.
     since: Instant,
     /// Bytes moved since then.
     bytes: u64,
@@ -57,16 +59,17 @@ struct Account {
     left_at: Instant,
 }
 
-/// The accounts of all addresses, and the number of slots taken.
+/// The accounts of all addresses, and the number of slots in use.
 #[derive(Default)]
 struct Accounts {
     now: Instant,
     taken: usize,
     by_net: BTreeMap<PeerNet, Account>,
-    /// Addresses with sessions: by number of sessions, fewest first, and by account, oldest first.
+    /// Addresses with sessions, ordered by number of sessions (fewest first) and by age of account (oldest
+    /// first).
     by_sessions: BTreeSet<(usize, PeerNet)>,
     by_age: BTreeSet<(Instant, PeerNet)>,
-    /// Addresses without sessions, by when the last one ended.
+    /// Addresses without sessions, ordered by when the last session ended.
     by_absence: BTreeSet<(Instant, PeerNet)>,
 }
 
@@ -75,7 +78,8 @@ impl Accounts {
         net.and_then(|net| self.by_net.get(&net)).map_or(0, |account| account.sessions)
     }
 
-    /// Returns the account of an address; a new one if it has none, or was absent for longer than `MEMORY`.
+    /// Returns the account of an address; a new account if the address has none, or has had no session for
+    /// longer than `MEMORY`.
     fn account(&self, net: PeerNet) -> Account {
         let new = Account { sessions: 0, since: self.now, bytes: 0, left_at: self.now };
         let Some(mut account) = self.by_net.get(&net).copied() else { return new };
@@ -113,8 +117,8 @@ impl Accounts {
         self.by_net.insert(net, account);
     }
 
-    /// Removes accounts of addresses that have been absent for `MEMORY`, and the oldest if there are too
-    /// many.
+    /// Removes the accounts of addresses that have had no session for `MEMORY`, and the oldest of these
+    /// accounts if there are too many.
     fn forget(&mut self) {
         while let Some((left_at, net)) = self.by_absence.first().copied()
             && (left_at + MEMORY <= self.now || self.by_absence.len() > REMEMBERED_MAX)
@@ -134,16 +138,15 @@ pub(super) struct SessionSlots {
 
 /// A slot in use; dropping it frees the slot.
 pub(super) struct SessionSlot {
-    /// The peer's address; `None` for a program of this host.
+    /// The peer's address; `None` for a program on this host.
     net: Option<PeerNet>,
-    /// Bytes that the session had moved when they were last read.
+    /// The session's byte count at the last reading.
     moved: Cell<u64>,
     accounts: Rc<RefCell<Accounts>>,
 }
 
 impl SessionSlot {
-    /// Adds the bytes that the session has moved since the last reading, received and acknowledged, to the
-    /// account.
+    /// Adds the bytes received and acknowledged by the session since the last reading to the account.
     pub(super) fn read(&self, stream: StreamId, host: &mut Host<'_>) {
         let (Some(net), Ok(info)) = (self.net, host.info(stream)) else { return };
         let moved = info.bytes_in + info.bytes_acknowledged;
@@ -170,14 +173,14 @@ impl SessionSlots {
         SessionSlots { most, read_at: Cell::default(), accounts: Rc::default() }
     }
 
-    /// Sets the current time, which accounts use when sessions begin and end.
+    /// Sets the current time, which accounts record when sessions begin and end.
     pub(super) fn set_now(&self, now: Instant) {
         self.accounts.borrow_mut().now = now;
     }
 
-    /// Takes a slot for a new session, of a peer at `net` or of this host (`None`). Returns it with the
-    /// stream of the session that must be closed for it, if any; `None` if the session is refused. `sessions`
-    /// lists the existing ones: stream, slot, and when data last moved.
+    /// Takes a slot for a new session with a peer at `net`, or with a program on this host (`None`). Returns
+    /// the slot and, if a session must be closed to free it, that session's stream; `None` if the new session
+    /// is refused. `sessions` lists the existing sessions: stream, slot, and time of the last data transfer.
     pub(super) fn take<'a>(
         &self,
         net: Option<PeerNet>,
@@ -203,7 +206,7 @@ impl SessionSlots {
         SessionSlot { net, moved: Cell::new(0), accounts: self.accounts.clone() }
     }
 
-    /// Returns the address that loses a session to a caller at `net`, if any.
+    /// Returns the address that must give up a session to a caller at `net`, if any.
     fn loser<'a>(
         &self,
         net: Option<PeerNet>,
@@ -258,11 +261,11 @@ mod tests {
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
-        // The time without sessions does not count towards the account's age, and `MEMORY` after the last
-        // session the account is removed.
+        // Time without sessions does not add to the age of the account. The account is removed `MEMORY` after
+        // the last session ended.
         later(500);
         assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
-        // It is removed even if no other session ends in the meantime.
+        // The account is removed even if no other session ends in the meantime.
         later(630);
         assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(630));
         drop(slots.give(Some(net(3))));

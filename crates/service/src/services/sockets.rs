@@ -1,18 +1,19 @@
-//! The board's sockets for unmodified programs of this host (`kiban run`, preload/board/).
+//! The board's sockets for unmodified programs on this host (`kiban run`, preload/board/).
 //!
-//! Socket           `NAME.sockets` beside the control socket: a SOCK_SEQPACKET socket with one request per
-//!                  connection, in the protocol of [`kiban_board::streams`]. The answer carries a descriptor,
-//!                  which replaces the program's socket.
+//! Socket           `NAME.sockets`, in the same directory as the control socket: a SOCK_SEQPACKET socket that
+//!                  takes one request per connection, in the protocol of [`kiban_board::streams`]. The answer
+//!                  carries a descriptor, which replaces the program's socket.
 //! Streams          the descriptor is one end of a pair of Unix sockets; a relay moves the bytes. Until the
-//!                  stream is open, the program cannot write, as on a connecting TCP socket: its send buffer
-//!                  is filled with bytes that the relay skips later.
-//! Listeners        the descriptor is one end of a packet pair; each packet announces a connection and
-//!                  carries its stream's socket.
+//!                  stream is open, the program cannot write, just as on a TCP socket that is still
+//!                  connecting: its send buffer is filled with bytes that the relay later skips.
+//! Listeners        the descriptor is one end of a pair of SOCK_SEQPACKET sockets; each packet announces a
+//!                  connection and carries the socket for its stream.
 //! End              if a stream cannot be opened, the program receives the reason in one byte. A reset makes
-//!                  its socket hang up, while a FIN ends one direction. A program that has already sent its
-//!                  own FIN cannot tell the two apart, and asks ([`Request::QueryEnd`]).
-//! Access           the user who runs the board, and root. The board accepts no descriptors from programs,
-//!                  and closes none that they send on this thread ([`kiban_os::unix`]).
+//!                  the program's socket report a hang-up, while a FIN ends one direction. To a program that
+//!                  has already sent its own FIN, the two look the same, so it queries the board
+//!                  ([`Request::QueryEnd`]).
+//! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
+//!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
 use super::counters::ServiceCounters;
 use super::relay::{Begin, Relays};
@@ -35,11 +36,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The number of the listening socket among the watched files. The numbers of requests, listeners and relays
-/// have other bases.
+/// The listening socket's number among the watched files. Requests, listeners and relays are numbered from
+/// other bases.
 const LISTENER: u64 = u64::MAX;
 const RELAYS: u64 = 1 << 62;
-/// Limit of concurrent requests, and the timeout of each.
+/// The maximum number of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The maximum number of clients accepted in one call.
@@ -49,7 +50,7 @@ const CALLERS_MAX: usize = 64;
 struct ProgramListener {
     /// The listener's number on the board.
     number: u32,
-    /// The board's end of the pair; the program holds the other.
+    /// The board's end of the pair; the program holds the other end.
     socket: Peer,
 }
 
@@ -59,7 +60,7 @@ pub struct Sockets {
     bounds: SessionLimits,
     files: EpollSet,
     listener: Option<UnixListener>,
-    /// Whether the listening socket is not being watched for now, because no descriptor was left.
+    /// Whether watching of the listening socket is paused because the process has run out of descriptors.
     rests: bool,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, ProgramListener>,
@@ -102,7 +103,7 @@ impl Sockets {
             let socket = match listener.accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // No descriptor is left: retry later instead of spinning.
+                // The process has run out of descriptors: retry later instead of spinning.
                 Err(_) => {
                     self.rests = self.files.forget(listener).is_ok();
                     return;
@@ -125,7 +126,8 @@ impl Sockets {
         }
     }
 
-    /// Disconnects clients whose request is overdue; if `now` is `None`, all of them.
+    /// Disconnects clients whose request is overdue; if `now` is `None`, disconnects all that have not sent
+    /// one.
     fn remove_askers(&mut self, now: Option<Instant>) {
         let (files, lines) = (&self.files, &mut self.lines);
         self.askers.retain(|_, (socket, _, until)| {
@@ -143,7 +145,7 @@ impl Sockets {
     /// Handles a client that has sent its request or has disconnected.
     fn on_asker(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
-        // Closing the socket may take another thread and some time, so stop watching it now.
+        // The socket may be closed later, by another thread, so stop watching it now.
         let _ = self.files.forget(&socket);
         let mut entry = [0; ENTRY_BYTES];
         let received = socket.receive(&mut entry);
@@ -167,7 +169,8 @@ impl Sockets {
             }
             _ => {
                 match received {
-                    // A client that only checks whether the service exists disconnects without a request.
+                    // A client that only checks whether the service exists disconnects without sending a
+                    // request.
                     Ok(0) => return,
                     Ok(_) => self.lines.log_disconnect(&socket, "invalid request"),
                     Err(error) => self.lines.log_disconnect(&socket, error),
@@ -176,7 +179,7 @@ impl Sockets {
                 return;
             }
         };
-        // If the client has disconnected, the socket meant for it is closed.
+        // If the client has disconnected, the socket created for it is closed.
         let _ = send_indication(socket.as_fd(), indication, file.as_ref());
     }
 
@@ -247,8 +250,8 @@ impl Sockets {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
             let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
-            // If the program does not accept, connections queue in its socket buffer, whose size limits their
-            // number.
+            // If the program does not accept connections, they queue in its socket buffer, whose size limits
+            // their number.
             send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;
             Some((ours, local))
         };
@@ -265,7 +268,7 @@ impl Sockets {
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
 
-    /// Handles the end of a program's listener; programs send nothing on it.
+    /// Handles the end of a program's listener; programs never send anything on it.
     fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(listener) = self.listeners.remove(&number) {
             let _ = self.files.forget(&listener.socket);
@@ -274,15 +277,15 @@ impl Sockets {
     }
 }
 
-/// Creates a socket pair for a stream: the board's end, and the program's, which is blocking like a new
-/// socket.
+/// Creates a socket pair for a stream: the board's end and the program's end. The latter is blocking, like
+/// any new socket.
 fn pair() -> io::Result<(Peer, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     Ok((Peer::new(ours)?, theirs))
 }
 
-/// Writes until there is no more room. Returns the number of bytes written.
+/// Writes until the buffer is full. Returns the number of bytes written.
 fn fill(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let bytes = [0; 16 << 10];
     let mut count = 0;

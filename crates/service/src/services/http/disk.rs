@@ -1,9 +1,9 @@
-//! Serves files from one directory of this host, and nothing outside it.
+//! Serves files from one directory on this host, and nothing outside it.
 //!
-//! Containment      the kernel resolves every path from the directory that was opened at start. A path must
-//!                  neither leave it nor contain a symlink (openat2(2), RESOLVE_BENEATH |
+//! Containment      the kernel resolves every path relative to the directory, which is opened at start. A
+//!                  path must neither leave it nor contain a symlink (openat2(2), RESOLVE_BENEATH |
 //!                  RESOLVE_NO_SYMLINKS).
-//! Regular files    only: reading a device or a pipe might block.
+//! File types       only regular files are served, because reading a device or a pipe might block.
 
 use super::store::{Content, Entry, Found, Store};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// The maximum number of retries when a directory is moved during the resolution (openat2(2), EAGAIN).
+/// The maximum number of retries if a directory is moved while a path is being resolved (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 8;
 /// Limit of listed directory entries.
 const ENTRIES_MAX: usize = 10_000;
@@ -25,7 +25,7 @@ impl Folder {
     /// Opens a directory.
     ///
     /// # Errors
-    /// It does not exist, or is not a directory.
+    /// If it does not exist, or is not a directory.
     pub fn open(root: &Path) -> io::Result<Folder> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Folder(rustix::fs::open(root, flags, Mode::empty())?))
@@ -97,7 +97,7 @@ impl Content for OnDisk {
             match self.file.read_at(into, at) {
                 Ok(count) => return count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Treat an error like a file that has become shorter: the session is reset.
+                // Treat an error as if the file had become shorter: the session is reset.
                 Err(_) => return 0,
             }
         }

@@ -1,14 +1,14 @@
-//! Parses HTTP/1.1 requests (RFC 9112), as far as a file server needs it.
+//! Parses the parts of HTTP/1.1 requests (RFC 9112) that a file server needs.
 //!
-//! Limits           the caller bounds the length of a head ([`HEAD_BYTES_MAX`]).
-//! Paths            percent-encoding is decoded once; a path that leads above the root, or has an empty or
-//!                  hidden segment (a name that begins with a dot), is rejected.
-//! Ranges           one byte range (RFC 9110 §14.1.2); a request for several is answered with the whole file,
+//! Limits           the caller limits the length of a request head ([`HEAD_BYTES_MAX`]).
+//! Paths            percent-encoding is decoded once. A path is rejected if it leads above the root, or
+//!                  contains an empty or hidden segment (a name that begins with a dot).
+//! Ranges           one byte range (RFC 9110 §14.1.2); a request for several ranges gets the whole file,
 //!                  which §14.2 allows.
-//! Not implemented  request bodies, transfer codings, conditional requests: a request with a body is
-//!                  answered, and then the connection is closed.
+//! Not implemented  request bodies, transfer codings, conditional requests. After the response to a request
+//!                  with a body, the connection is closed.
 
-/// Length limit of a head, in bytes.
+/// Length limit of a request head, in bytes.
 pub(crate) const HEAD_BYTES_MAX: usize = 8 << 10;
 
 /// A parsed request.
@@ -27,7 +27,7 @@ pub(super) struct Request {
 /// A byte range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// From one offset to another, both included.
+    /// From one offset to another, inclusive.
     Within(u64, u64),
     /// From an offset to the end.
     From(u64),
@@ -36,8 +36,8 @@ pub(super) enum Range {
 }
 
 impl Range {
-    /// Returns the start and end (exclusive) of the range in a file of this length; `None` if it cannot be
-    /// satisfied (RFC 9110 §15.5.17).
+    /// Returns the start and the end (exclusive) of the range in a file of this length; `None` if the range
+    /// cannot be satisfied (RFC 9110 §15.5.17).
     pub(super) fn of(self, length: u64) -> Option<(u64, u64)> {
         match self {
             Range::Within(first, last) if first <= last && first < length => {
@@ -65,14 +65,14 @@ pub(super) enum Bad {
     Version,
 }
 
-/// Returns where the head ends, including the empty line, if it is complete.
+/// If the head is complete, returns its length, including the empty line.
 pub(super) fn head_end(bytes: &[u8]) -> Option<usize> {
-    // RFC 9112 §2.2: a single LF may be accepted as the end of a line.
+    // RFC 9112 §2.2: a single LF may be accepted as a line terminator.
     let mut line = 0;
     for (at, byte) in bytes.iter().enumerate() {
         if *byte == b'\n' {
             let text = &bytes[line..at];
-            // RFC 9112 §2.2: empty lines in front of a request are ignored.
+            // RFC 9112 §2.2: empty lines before a request are ignored.
             let is_empty = matches!(text, b"" | b"\r");
             if is_empty && bytes[..line].iter().any(|byte| !matches!(byte, b'\r' | b'\n')) {
                 return Some(at + 1);
@@ -99,7 +99,7 @@ pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
     let (mut stays, mut hosts, mut range, mut has_body) = (is_1_1, 0, None, false);
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').ok_or(Bad::Malformed)?;
-        // RFC 9112 §5.1: no space before the colon; §5.2: no folded lines.
+        // RFC 9112 §5.1: no space is allowed before the colon; §5.2: no folded lines are allowed.
         if name.is_empty() || name.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(Bad::Malformed);
         }
@@ -146,7 +146,7 @@ fn read_range(value: &str) -> Option<Range> {
     }
 }
 
-/// Returns the segments of a path, and whether it names a folder.
+/// Returns the segments of a path and whether the path names a directory.
 fn path_of(target: &str) -> Result<(Vec<String>, bool), Bad> {
     // RFC 9112 §3.2.2: the absolute form is also accepted.
     let path = match target.strip_prefix("http://") {

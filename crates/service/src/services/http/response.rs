@@ -7,7 +7,7 @@ use kiban_board::{Host, StreamId};
 use std::fmt::Write;
 
 pub(super) struct Sending {
-    /// The response head, or a complete short response; `front_sent` bytes of it have been sent.
+    /// The response head, or a complete short response; the first `front_sent` bytes have been sent.
     front: Vec<u8>,
     front_sent: usize,
     body: Option<Body>,
@@ -22,7 +22,7 @@ struct Body {
 }
 
 impl Sending {
-    /// Sends as much as there is room for. Returns whether all is sent; `None` if the response cannot be
+    /// Sends as much as fits. Returns whether everything has been sent; `None` if the response cannot be
     /// completed.
     pub(super) fn go_on(
         &mut self,
@@ -41,7 +41,7 @@ impl Sending {
         }
         let Some(body) = &mut self.body else { return Some(true) };
         while body.at < body.end {
-            // Read only what there is room for; after a partial write, a completion reports room.
+            // Read no more than fits; after a partial write, a completion reports when there is room again.
             let room = host.room(stream).ok()?.max(1);
             let wanted = (body.end - body.at).min(piece.len() as u64).min(room as u64) as usize;
             let read = body.content.read(body.at, &mut piece[..wanted]);
@@ -59,7 +59,7 @@ impl Sending {
     }
 }
 
-/// Returns the response with a file, or with the requested range of it.
+/// Returns a response that contains a file or the requested range of it.
 pub(super) fn file(request: &Request, content: Box<dyn Content>, name: &str) -> Result<Sending, Sending> {
     let length = content.length();
     let (status, (at, end)) = match request.range {
@@ -95,7 +95,7 @@ pub(super) fn listing(parts: &[String], entries: &[Entry]) -> Sending {
     plain("200 OK", &page, &[("Content-Type", "text/html; charset=utf-8")])
 }
 
-/// Returns a short response, after which the connection closes.
+/// Returns a short response; the connection closes after it.
 pub(super) fn plain(status: &str, text: &str, fields: &[(&str, &str)]) -> Sending {
     let has_type = fields.iter().any(|(name, _)| *name == "Content-Type");
     let mut all = fields.to_vec();
@@ -107,7 +107,7 @@ pub(super) fn plain(status: &str, text: &str, fields: &[(&str, &str)]) -> Sendin
     Sending { front, front_sent: 0, body: None, stays: false }
 }
 
-/// Adjusts a response to the request's method and connection option.
+/// Adjusts a response to the method and the connection option of the request.
 pub(super) fn stay(mut sending: Sending, request: &Request) -> Sending {
     let end = request::head_end(&sending.front).unwrap_or(sending.front.len());
     if request.is_head {

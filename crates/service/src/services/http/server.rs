@@ -1,4 +1,4 @@
-//! The server: sessions and the requests in them.
+//! The HTTP server: its sessions and their requests.
 
 use super::request::{self, Bad, HEAD_BYTES_MAX, Request};
 use super::response::{Sending, encoded, file, listing, plain, plain_for, stay};
@@ -16,23 +16,23 @@ use std::time::Duration;
 /// Settings of the service.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpConfig {
-    /// Whether folders without `index.html` are listed.
+    /// Whether to list directories without `index.html`.
     pub list: bool,
     /// Timeout of a request head.
     pub head_time: Duration,
-    /// Limits of sessions and idle time.
+    /// Limits on the number of sessions and on idle time.
     pub bounds: SessionLimits,
 }
 
 /// A session.
 struct Session {
-    /// The bytes of the next request head that have been received so far.
+    /// The part of the next request head that has been received so far.
     head: Vec<u8>,
-    /// When its first byte arrived, or the session began.
+    /// When the head's first byte arrived, or when the session began.
     head_at: Instant,
-    /// The response that is being sent.
+    /// The response being sent.
     sending: Option<Sending>,
-    /// The rate at which the peer takes the response that is being sent.
+    /// Measures how fast the peer reads the response being sent.
     pace: Option<Pace>,
     peer_finished: bool,
     moved_at: Instant,
@@ -46,7 +46,7 @@ pub struct Http {
     config: HttpConfig,
     slots: SessionSlots,
     listener: Option<u32>,
-    /// Whether the service has stopped listening; then connections close after each response.
+    /// Whether the service has stopped listening; in that case connections close after each response.
     closed: bool,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,
@@ -55,11 +55,12 @@ pub struct Http {
 
 /// What to do with a session.
 enum Next {
-    /// Wait for the peer, or for room.
+    /// Wait for data from the peer, or for room to send.
     Wait,
     /// Close the connection with a FIN.
     Close,
-    /// Reset the connection: the announced body cannot be sent, and the peer must not take it for complete.
+    /// Reset the connection: the announced body cannot be sent, and the peer must not mistake it for
+    /// complete.
     Cut,
 }
 
@@ -151,7 +152,8 @@ impl Http {
             };
             let request = request::read(&session.head[..end]);
             session.head.drain(..end);
-            // If the peer has not taken the previous response yet, measure the rate over both responses.
+            // If the peer has not yet read all of the previous response, measure the rate over both
+            // responses.
             if let Ok(info) = host.info(stream)
                 && info.queued_bytes == 0
             {
@@ -207,7 +209,7 @@ impl Http {
 }
 
 impl Session {
-    /// Returns whether the peer has been silent for `idle`, or takes responses too slowly.
+    /// Returns whether the peer has sent nothing for `idle`, or reads responses too slowly.
     fn is_idle(&mut self, idle: Duration, stream: StreamId, host: &mut Host<'_>, now: Instant) -> bool {
         if let (Some(pace), Ok(info)) = (&mut self.pace, host.info(stream)) {
             if self.sending.is_some() || info.queued_bytes > 0 {
@@ -273,7 +275,7 @@ impl Service for Http {
         let Http { slots, sessions, counters, config, .. } = self;
         slots.set_now(now);
         sessions.retain(|stream, session| {
-            // A slow request must not hold a slot, so there is one timeout for the whole head.
+            // One timeout covers the whole head, so that a slow request cannot occupy a slot for long.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
             let is_idle = config.bounds.idle.is_some_and(|idle| session.is_idle(idle, *stream, host, now));
@@ -291,7 +293,7 @@ impl Service for Http {
         if let Some(listener) = self.listener.take() {
             let _ = host.unlisten(listener);
         }
-        // Sessions that wait for a request can be closed at once.
+        // Sessions that are waiting for a request can be closed at once.
         let Http { sessions, counters, .. } = self;
         sessions.retain(|stream, session| {
             let is_busy = session.sending.is_some() || !session.head.is_empty();

@@ -2,10 +2,10 @@
 
 /// The source of files.
 pub trait Store {
-    /// Returns what a path refers to; `None` if nothing is served there. Path segments are never empty, and
-    /// never begin with a dot.
+    /// Returns what a path refers to; `None` if nothing is served there. No segment of the path is empty or
+    /// begins with a dot.
     fn find(&mut self, parts: &[String]) -> Option<Found>;
-    /// Returns the entries of a folder, in order.
+    /// Returns the entries of a directory, in order.
     fn list(&mut self, parts: &[String]) -> Vec<Entry>;
 }
 
@@ -21,7 +21,7 @@ pub enum Found {
 pub trait Content {
     /// Returns its length in bytes.
     fn length(&self) -> u64;
-    /// Reads from an offset and returns the number of bytes; zero at the end.
+    /// Reads from an offset and returns the number of bytes read; zero at the end of the file.
     fn read(&mut self, at: u64, into: &mut [u8]) -> usize;
 }
 
