@@ -149,7 +149,7 @@ impl Capture {
                     .into(),
             );
         }
-        // The board's working directory differs from this one.
+        // The board's working directory may differ from this process's.
         let file =
             std::path::absolute(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
         let seconds = self.seconds.map(|time| time.as_secs_f64());
@@ -159,7 +159,7 @@ impl Capture {
             let on_signal = move |wish| {
                 if wish == SignalRequest::Stop {
                     end.end();
-                    // A second ctrl-c exits at once, in case the board does not answer.
+                    // A second ctrl-c exits at once, because the board may not answer.
                     if has_ended.swap(true, Ordering::AcqRel) {
                         std::process::exit(1);
                     }
@@ -185,7 +185,7 @@ impl Capture {
     }
 }
 
-/// Sends a request to a board, and prints its answer.
+/// Sends a request to a board and prints the answer.
 fn carry_out(caller: &mut ControlClient, question: &Question) -> Result<(), String> {
     match caller.ask(question)? {
         Reply::Done(what) => crate::output::print(&(what + "\n")),
@@ -196,8 +196,8 @@ fn carry_out(caller: &mut ControlClient, question: &Question) -> Result<(), Stri
     }
 }
 
-/// Returns why programs cannot use a board: it does not run, it belongs to another user, or it has no service
-/// of this `kind`. In any other case returns `otherwise`.
+/// Returns the reason why programs cannot use a board: it is not running, it belongs to another user, or it
+/// has no service of this `kind`. If none of these applies, returns `otherwise`.
 pub(crate) fn unavailable_reason(board: Option<&str>, kind: &str, otherwise: &str) -> String {
     let lacks = |status: &Status| !status.services.iter().any(|service| service.kind == kind);
     match ControlClient::call(board).and_then(|mut caller| query_status(&mut caller)) {
@@ -222,7 +222,7 @@ pub(crate) fn query_status(caller: &mut ControlClient) -> Result<Status, String>
     }
 }
 
-/// Formats the status of a board as text.
+/// Formats a board's status as text.
 pub(crate) fn status_text(status: &Status) -> String {
     let mut text = format!(
         "board {} {}, up {}, process {}, {}\n",
@@ -279,8 +279,8 @@ pub(crate) fn status_text(status: &Status) -> String {
 /// Maximum width of a link address in a table, in characters.
 const LINK_WIDTH_MAX: usize = 33;
 
-/// Returns a link's address as a table cell. An address that is too long is abbreviated, and added in full
-/// below the table, after the name of its port.
+/// Returns a link's address as a table cell. If the address is too long, the cell holds an abbreviation, and
+/// the full address is listed below the table, after the name of its port.
 pub(crate) fn link_cell(table: &mut Table, name: &str, link: &str) -> String {
     if link.chars().count() <= LINK_WIDTH_MAX {
         return link.to_owned();

@@ -15,7 +15,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints the script for `kiban` and the commands below it.
+    /// Prints the completion script for `kiban` and its subcommands.
     pub(crate) fn run(self, kiban: &mut Command) -> Result<ExitCode, String> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, kiban, "kiban", &mut script);

@@ -1,4 +1,4 @@
-//! `kiban connect`: connects standard input and output to a TCP stream of a running board.
+//! `kiban connect`: connects standard input and output to a TCP stream on a running board.
 
 use crate::board::unavailable_reason;
 use crate::output::note;
@@ -62,17 +62,17 @@ impl Connect {
             };
             exchange(stream).await.map_err(say)
         });
-        // The thread that reads standard input may block for ever, so do not wait for it.
+        // The thread that reads standard input may block forever, so do not wait for it.
         runtime.shutdown_background();
         ended.map(|()| ExitCode::SUCCESS)
     }
 }
 
-/// Size of the pieces passed between a thread and the stream, in bytes, and how many may be queued.
+/// Size in bytes of the pieces passed between a thread and the stream, and the maximum number queued.
 const PIECE_BYTES: usize = 1 << 16;
 const PIECES_MAX: usize = 4;
 
-/// Copies in both directions until both have ended. Standard input and output get a thread each, because
+/// Copies in both directions until both have ended. Standard input and output each have a thread, because
 /// tokio's versions panic if no thread can be created.
 async fn exchange(stream: Stream) -> std::io::Result<()> {
     let (mut from, mut to) = tokio::io::split(stream);
@@ -108,7 +108,7 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         while let Some(piece) = pieces.recv().await {
             to.write_all(&piece?).await?;
         }
-        // The reading thread has passed everything on; wait for it to exit.
+        // The reading thread has passed on all its data; wait for it to exit.
         let _ = reading.await;
         to.shutdown().await
     };
@@ -126,8 +126,8 @@ async fn exchange(stream: Stream) -> std::io::Result<()> {
         drop(write);
         writing.await.map_err(std::io::Error::other)?
     };
-    // In the direction to standard output, a broken pipe means that its reader has closed it, which is no
-    // error. In the other direction it means that the stream was reset, which is an error.
+    // On standard output, a broken pipe means that the reader has closed the pipe, which is not an error. On
+    // the stream, it means that the stream was reset, which is an error.
     let is_ours = |error: &std::io::Error| error.kind() == std::io::ErrorKind::BrokenPipe;
     let back = async { back.await.map_err(|error| (!is_ours(&error)).then_some(error)) };
     match tokio::try_join!(out, back) {

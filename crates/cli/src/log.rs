@@ -1,9 +1,9 @@
-//! Log lines of services, on standard error; `KIBAN_LOG` sets the level (warn, info, debug, …).
+//! Log lines from services, on standard error; `KIBAN_LOG` sets the level (warn, info, debug, …).
 
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// Starts printing log lines, as text or as JSON.
+/// Starts printing log lines as text or as JSON.
 pub(crate) fn begin(json: bool) {
     let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()

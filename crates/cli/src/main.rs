@@ -1,4 +1,4 @@
-//! The program `kiban`: one module per subcommand.
+//! The `kiban` program, with one module per subcommand.
 #![forbid(unsafe_code)]
 // `eprintln!` panics if standard error is closed: `output::note!` does not.
 #![deny(clippy::print_stderr)]

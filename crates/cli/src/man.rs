@@ -1,7 +1,7 @@
 //! `kiban man`: manual pages.
 //!
-//! clap_mangen writes most of a page. This module adds the names of option values to the synopsis, turns the
-//! end of a help text into sections, and adds the list of related pages.
+//! clap_mangen writes most of each page. This module adds the names of option values to the synopsis, turns
+//! the end of the help text into sections, and adds a list of related pages.
 
 use clap::{Args, Command};
 use clap_mangen::Man as Page;
@@ -17,7 +17,7 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// Writes the pages of `kiban` and of the commands below it.
+    /// Writes the pages for `kiban` and its subcommands.
     pub(crate) fn run(self, kiban: Command) -> Result<ExitCode, String> {
         let say = |error: std::io::Error| {
             format!("cannot write the manual pages to {}: {error}", self.folder.display())

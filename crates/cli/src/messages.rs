@@ -1,10 +1,10 @@
-//! Output of message benchmarks: a progress bar while they run, and tables of the results.
+//! Output from message benchmarks: a progress bar while they run, and tables of results.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::messages::{PingPong, Stream};
 use kiban_lab::table::{Table, figure};
 
-/// Returns a progress bar for `count` messages, on standard error if that is a terminal.
+/// Returns a progress bar for `count` messages; it is shown on standard error if that is a terminal.
 pub(crate) fn bar(count: u64, quiet: bool) -> ProgressBar {
     let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} messages {per_sec}")
@@ -58,7 +58,7 @@ pub(crate) fn stream_table(title: String, results: &[Stream]) -> Table {
     table
 }
 
-/// Adds a column for the message size if there are several; a single size is in the title.
+/// Adds a column for the message size if there are several sizes; a single size is given in the title.
 fn sizes(table: Table, rows: usize) -> Table {
     if rows > 1 { table.number_column("bytes") } else { table }
 }

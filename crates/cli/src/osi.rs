@@ -1,5 +1,5 @@
-//! `kiban osi`: tests of the OSI layers below FTAM: echoes over associations, and a probe of what a peer
-//! supports.
+//! `kiban osi`: tests the OSI layers below FTAM, by echoing values over associations and by probing what a
+//! peer supports.
 
 use crate::output::note;
 use clap::{Args, Subcommand};
@@ -211,7 +211,7 @@ fn table(title: String, result: &PingPong) -> Table {
     table
 }
 
-/// Formats the end of an association as a line.
+/// Formats the end of an association as one line.
 fn line(report: &EchoReport) -> String {
     let EchoReport { peer, application, values, bytes, failure } = report;
     let what = match application {
@@ -246,7 +246,7 @@ impl Probe {
         Ok(if report.tpkt { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns the identity for the probe of FTAM. A password is sent only with a user.
+    /// Returns the identity for probing FTAM. A password is sent only if a user is given.
     fn caller(&self) -> Result<Caller, String> {
         let Some(user) = &self.user else { return Ok(Caller::default()) };
         let password = password(self.password_file.as_deref(), Some(user), &self.host.name)?;

@@ -1,17 +1,17 @@
 //! Standard output and standard error of commands.
 
-/// Formats a value as indented JSON, with a newline at the end.
+/// Formats a value as indented JSON that ends with a newline.
 pub(crate) fn json(object: &impl serde::Serialize) -> Result<String, String> {
     let text = serde_json::to_string_pretty(object).map_err(|error| error.to_string())?;
     Ok(text + "\n")
 }
 
-/// Formats a value as one line of JSON, for programs that read a stream.
+/// Formats a value as one line of JSON, for programs that read a stream of lines.
 pub(crate) fn json_line(object: &impl serde::Serialize) -> Result<String, String> {
     serde_json::to_string(object).map(|text| text + "\n").map_err(|error| error.to_string())
 }
 
-/// Writes to standard output. It is not an error if the reader closes the pipe early.
+/// Writes to standard output. If the reader closes the pipe early, this is not an error.
 pub(crate) fn print(text: &str) -> Result<(), String> {
     use std::io::Write;
     let mut out = std::io::stdout().lock();

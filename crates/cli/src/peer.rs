@@ -1,5 +1,5 @@
-//! Shared by the OSI commands: the peer's host and selectors, TLS, passwords, the async runtime, and errors
-//! from listening.
+//! Code shared by the OSI commands: the peer's host and selectors, TLS, passwords, the async runtime, and
+//! errors from listening.
 
 use clap::Args;
 use kiban_ftam::osi::association::Tls;
@@ -40,7 +40,7 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
-    /// Returns the called selectors; those that are not given are empty.
+    /// Returns the called selectors; a selector that is not given is empty.
     pub(crate) fn called(&self) -> Selectors {
         let or_none = |selector: &Option<Selector>| selector.clone().unwrap_or_default();
         Selectors {
@@ -55,7 +55,7 @@ impl PeerArgs {
         Some(Identity { certificate, key })
     }
 
-    /// Returns the TLS settings of a client; `None` without --tls.
+    /// Returns the TLS settings for a client; `None` without --tls.
     pub(crate) fn connector(&self) -> Result<Option<TlsConnector>, String> {
         if !self.tls {
             return Ok(None);
@@ -64,14 +64,14 @@ impl PeerArgs {
         made.map(Some).map_err(|error| error.to_string())
     }
 
-    /// Returns the TLS settings of a client that connects to `host`; `None` without --tls.
+    /// Returns the TLS settings for a client that connects to `host`; `None` without --tls.
     pub(crate) fn tls(&self, host: &str) -> Result<Option<Tls>, String> {
         let Some(connector) = self.connector()? else { return Ok(None) };
         let name = secure::server_name(host).map_err(|error| error.to_string())?;
         Ok(Some(Tls { connector, name }))
     }
 
-    /// Returns the TLS settings of a server; `None` without --tls.
+    /// Returns the TLS settings for a server; `None` without --tls.
     pub(crate) fn acceptor(&self) -> Result<Option<TlsAcceptor>, String> {
         if !self.tls {
             return Ok(None);
@@ -98,7 +98,7 @@ impl FromStr for Host {
                 let (name, rest) = rest.split_once(']').ok_or("missing ] after the IPv6 address")?;
                 (name, rest.strip_prefix(':'))
             }
-            // A plain IPv6 address contains several colons, and has no port.
+            // An IPv6 address without brackets contains several colons and has no port.
             (None, Some((name, port))) if !name.contains(':') => (name, Some(port)),
             (None, _) => (text, None),
         };
@@ -111,8 +111,8 @@ impl FromStr for Host {
     }
 }
 
-/// Returns a user's password: from the file if one is given, else from the environment, else from a prompt.
-/// Without a user there is no prompt.
+/// Returns a user's password: from the file if one is given, otherwise from the environment if it is set
+/// there, otherwise from a prompt. If no user is given, there is no prompt.
 pub(crate) fn password(
     file: Option<&Path>,
     user: Option<&str>,
@@ -163,7 +163,7 @@ pub(crate) fn runtime(threads: bool) -> Result<tokio::runtime::Runtime, String> 
         .map_err(|error| format!("cannot start threads or event polling: {error}"))
 }
 
-/// Returns the error for an address on which a server cannot listen, with a remedy.
+/// Returns the error for an address on which a server cannot listen, with advice on what to do.
 pub(crate) fn cannot_listen(address: impl Display, error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {

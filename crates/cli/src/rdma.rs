@@ -1,4 +1,4 @@
-//! `kiban rdma`: measures RDMA in real time, between two NICs on one host or on two.
+//! `kiban rdma`: measures RDMA in real time, between two NICs on one host or on two hosts.
 
 use crate::board::{query_status, unavailable_reason};
 use crate::messages::{bar, ping_pong_table, stream_table};
@@ -149,7 +149,7 @@ fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
     Ok(context)
 }
 
-/// Returns whether a board is named by the path of its socket.
+/// Returns whether a board is specified by the path of its socket.
 fn is_path(board: Option<&str>) -> bool {
     board.is_some_and(|name| name.contains('/'))
 }
@@ -181,7 +181,7 @@ impl Serve {
     }
 }
 
-/// A benchmark; its arguments are the NIC, the server, the plan, and a callback for the progress.
+/// A benchmark. Its arguments are the NIC, the server, the plan, and a progress callback.
 type Measurement<T> = fn(&Context, Address, &Plan, &mut dyn FnMut(u64)) -> Result<T, Failure>;
 
 impl Measure {
@@ -234,17 +234,18 @@ impl Measure {
         each.collect()
     }
 
-    /// Measures with a server in this process, which has its own NIC.
+    /// Measures against a server in this process, which has its own NIC.
     fn alone<T>(&self, measure: Measurement<T>) -> Result<Vec<T>, String> {
         let (own, at) = match &self.over {
             Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
             Lower::Board { name } if is_path(name.as_deref()) => {
                 return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
-            // Client and server use the same board, which delivers packets to its own address internally.
+            // The client and the server use the same board, which delivers packets to its own address
+            // internally.
             Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
-            // An EFE endpoint is identified by its address, so the client needs another one: it uses the next
-            // (127.0.0.0/8 has many).
+            // An EFE endpoint is identified by its address, so the client needs a different address from the
+            // server. It uses the next one (127.0.0.0/8 has many).
             Lower::EfeUdp { at } => match at.ip() {
                 IpAddr::V4(ip) => {
                     let next = Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1));

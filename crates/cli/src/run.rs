@@ -1,9 +1,9 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
-//! Method    set LD_PRELOAD to the library (preload/board/), and KIBAN_SOCKETS to the
-//!           board's socket. Then the program replaces this process (execve(2)).
+//! Method    sets LD_PRELOAD to the library (preload/board/) and KIBAN_SOCKETS to the path of the board's
+//!           socket, then replaces this process with the program (execve(2)).
 //! Limits    the library is not loaded into programs that have more privileges than their user (set-user-ID,
-//!           capabilities), or that are not linked to libc.so.
+//!           capabilities), and has no effect on programs that are not linked to libc.so.
 
 use crate::board::unavailable_reason;
 use crate::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
@@ -73,8 +73,8 @@ impl Run {
     }
 }
 
-/// Returns the path of a board's socket for unmodified programs; without a name, that of the only board that
-/// has such a socket.
+/// Returns the path of a board's socket for unmodified programs; without a name, returns the path for the
+/// only board that has such a socket.
 fn door(board: Option<&str>) -> Result<PathBuf, String> {
     let why = || {
         unavailable_reason(

@@ -88,7 +88,8 @@ impl Talk {
             if let (true, Some(report)) = (self.trace, &report) {
                 text += &format!("# {}\n{}\n", file.display(), report.trace);
             }
-            // With --trace, everything else is a comment, so that the output is itself a valid script.
+            // With --trace, all other output is printed as comments, so that the whole output is itself a
+            // valid script.
             let mark = if self.trace { "# " } else { "" };
             if outcome == "skipped" {
                 text += &format!("{mark}{} {words}\n", file.display());
@@ -111,8 +112,8 @@ impl Talk {
     }
 }
 
-/// Writes the capture of one script to the file `path`, or into the directory `path` under its topic and
-/// name. Existing files are overwritten.
+/// Writes the capture for one script to the file `path`, or into the directory `path` under the script's
+/// topic and name. Existing files are overwritten.
 fn write_capture(path: &Path, file: &Path, many: bool, capture: &[u8]) -> Result<(), String> {
     let target = if many || path.is_dir() {
         if path.is_file() {

@@ -13,9 +13,9 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Interval between updates; keys are handled at once.
+/// The interval between updates; keys are handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Number of samples in the graph.
+/// The number of samples in the graph.
 const HISTORY: usize = 512;
 
 /// Watch a running board: rates, ports, circuits and services, every second.
@@ -69,7 +69,7 @@ fn show(
     }
 }
 
-/// Adds the current rate, summed over all ports, to the history; in bit/s, newest first.
+/// Adds the current rate in bit/s, summed over all ports, to the history, which has the newest first.
 fn note(history: &mut VecDeque<u64>, status: &Status) {
     let bits: f64 = status.ports.iter().map(|port| port.rates.bits_in + port.rates.bits_out).sum();
     history.push_front(bits as u64);

@@ -76,7 +76,7 @@ impl Tour {
         Ok(if rows.iter().all(|row| row.sha256_equal) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Returns a progress bar on standard error; it is hidden if that is not a terminal.
+    /// Returns a progress bar on standard error; it is hidden if standard error is not a terminal.
     fn bar(&self, bytes: u64) -> ProgressBar {
         let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style =

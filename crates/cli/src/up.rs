@@ -1,4 +1,4 @@
-//! `kiban up`: runs a board as a service of this host.
+//! `kiban up`: runs a board as a service on this host.
 
 use clap::Args;
 use kiban_service::control::{ControlServer, MetricsListener, boards};
@@ -50,7 +50,7 @@ impl Up {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
-        // Otherwise opening its links would fail, with a less helpful message.
+        // Without this check, opening the links would fail with a less helpful message.
         if boards().contains(&plan.name) {
             let name = &plan.name;
             return Err(format!(
@@ -59,7 +59,7 @@ impl Up {
             ));
         }
         crate::log::begin(plan.log_json);
-        // If the port is in use, fail before anything is changed.
+        // If the port is in use, fail before changing anything.
         let figures = MetricsListener::bind(plan.metrics)?;
         let mut running = Running::start(plan, Some(&self.file))?;
         let desk = ControlServer::open(&running.plan().name, figures, running.requests())?;

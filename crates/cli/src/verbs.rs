@@ -1,10 +1,10 @@
-//! `kiban verbs`: runs programs for RDMA hardware with kiban's libraries.
+//! `kiban verbs`: runs programs written for RDMA hardware with kiban's libraries.
 //!
 //! Purpose   make a program load kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's,
 //!           without any other change to its environment.
-//! Method    put kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD names, without a directory, a
-//!           library there that emulates the device files that some programs look for
-//!           (preload/paths.c). Then the program replaces this process (execve(2)).
+//! Method    puts kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD holds the bare file name of
+//!           a library in that directory, which emulates the device files that some programs look for
+//!           (preload/paths.c). Then replaces this process with the program (execve(2)).
 //! Limits    ld.so(8) ignores these variables for programs that have more privileges than their user
 //!           (set-user-ID, capabilities). If the program has an RPATH, ld.so searches it first.
 
@@ -90,8 +90,8 @@ impl Verbs {
     }
 }
 
-/// Replaces this process by a program. If the program cannot be started, returns the exit status that shells
-/// use in this case: 127 if it does not exist, else 126.
+/// Replaces this process with a program. If the program cannot be started, returns the same exit status as
+/// shells: 127 if the program does not exist, otherwise 126.
 pub(crate) fn become_program(mut command: Command) -> ExitCode {
     let error = command.exec();
     let missing = error.kind() == ErrorKind::NotFound;
@@ -100,16 +100,17 @@ pub(crate) fn become_program(mut command: Command) -> ExitCode {
     ExitCode::from(if missing { 127 } else { 126 })
 }
 
-/// Returns the directory of kiban's libraries.
+/// Returns the directory that contains kiban's libraries.
 ///
 /// # Errors
-/// If any of `libraries` is missing there.
+/// If any of `libraries` is missing from it.
 pub(crate) fn library_dir(libraries: &[&str]) -> Result<PathBuf, String> {
     let program = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     find(var_os(FOLDER), &program, libraries)
 }
 
-/// Looks for `libraries` in the directory `named` if it is given, else in the directories beside `program`.
+/// Looks for `libraries` in the directory `named` if it is given, otherwise in directories relative to
+/// `program`.
 fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<PathBuf, String> {
     let named = named.filter(|folder| !folder.is_empty());
     let beside = program.parent().unwrap_or(Path::new("/"));

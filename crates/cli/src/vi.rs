@@ -1,4 +1,4 @@
-//! `kiban vi`: measures VI in real time, between two NICs on one host or on two.
+//! `kiban vi`: measures VI in real time, between two NICs on one host or on two hosts.
 
 use crate::messages::{bar, ping_pong_table, stream_table};
 use crate::output::note;
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Bounds of `--silence`. The first probe is sent after 250 ms.
+/// The limits of `--silence`. The first probe is sent after 250 ms.
 const SILENCE_MIN: Duration = Duration::from_millis(300);
 const SILENCE_MAX: Duration = Duration::from_secs(3600);
 
@@ -139,7 +139,7 @@ impl Vi {
     }
 }
 
-/// Parses the time after which a silent peer is lost.
+/// Parses the time after which the connection to a silent peer is lost.
 fn silence(text: &str) -> Result<Duration, String> {
     let DurationValue(time) = text.parse().map_err(|_| "write a time such as 500ms, 30s or 5m")?;
     match (SILENCE_MIN..=SILENCE_MAX).contains(&time) {
@@ -148,13 +148,14 @@ fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns settings with which a connection is lost when the peer has been silent for this long.
+/// Returns settings under which a connection is lost when the peer has been silent for this long.
 fn lost_after(silence: Duration) -> Config {
     let default = Config::default();
     let count = |time: Duration, every: Duration| time.as_nanos().div_ceil(every.as_nanos()) as u32;
     Config {
         probes_max: count(silence.saturating_sub(default.probe_after), default.probe_after / 4),
-        // The first retransmissions follow each other sooner than the later ones (`probe_after`).
+        // The first retransmissions come at shorter intervals than the later ones, whose interval is
+        // `probe_after`.
         resends_max: default.resends_max + count(silence, default.probe_after),
         ..default
     }
@@ -167,7 +168,7 @@ fn open(device: &Device, wait: Wait, silence: Option<Duration>) -> Result<Nic, S
     Ok(nic)
 }
 
-/// Lets clients connect to a NIC, before [`vi::serve`] runs.
+/// Makes a NIC accept clients before [`vi::serve`] runs.
 fn listen(nic: &Nic) -> Result<(), String> {
     [vi::ECHO, vi::SINK]
         .into_iter()
@@ -205,7 +206,7 @@ impl Serve {
     }
 }
 
-/// A benchmark; its arguments are the NIC, the server, the plan, and a callback for the progress.
+/// A benchmark. Its arguments are the NIC, the server, the plan, and a progress callback.
 type Measurement<T> =
     fn(&Nic, &HostAddress, &Plan, &mut dyn FnMut(u64)) -> Result<T, kiban_vi_runtime::Failure>;
 
@@ -231,7 +232,7 @@ impl Measure {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Measures with a server in another process.
+    /// Measures against a server in another process.
     fn with<T>(&self, host: &HostAddress, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
         let device = match (&self.device, host) {
             (Some(device), _) => device.clone(),
@@ -257,7 +258,7 @@ impl Measure {
         result.map_err(|failure| format!("{host}: {failure}"))
     }
 
-    /// Measures with a server in this process, which has its own NIC.
+    /// Measures against a server in this process, which has its own NIC.
     fn alone<T>(&self, plan: &Plan, measure: Measurement<T>) -> Result<T, String> {
         let name = format!("vi-{}", std::process::id());
         let (own, others) = match &self.device {

@@ -86,7 +86,7 @@ enum Count {
 /// An NSAP address, as octets.
 type Nsap = std::sync::Arc<[u8]>;
 
-/// An address at which TCP connections are accepted, and the call that is placed for each.
+/// An address at which TCP connections are accepted, and the X.25 call to place for each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct CallRule {
     listen: SocketAddr,
@@ -148,7 +148,7 @@ impl Xot {
         let (json, quiet) = (self.json, self.quiet);
         let relay = Relay::new(settings, move |said| {
             if json {
-                // The relay continues if the reader of standard output has closed it.
+                // The relay continues even if the reader has closed standard output.
                 let _ = crate::output::print(&format!("{}\n", json!(said)));
             } else if !quiet {
                 note!("{}", line(&said));

@@ -1,4 +1,4 @@
-//! `kiban atm bridge`: bridges Ethernet over one circuit, with a board like that of `kiban up`.
+//! `kiban atm bridge`: bridges Ethernet over one circuit, using the same kind of board as `kiban up`.
 
 use clap::Args;
 use kiban_service::control::{ControlServer, MetricsListener};
@@ -49,7 +49,7 @@ impl Bridge {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let text = self.config()?;
         let plan = Plan::read(&text, "bridge").map_err(|error| {
-            // Omit the line number, because the user did not write this configuration.
+            // Omit the line number, because the user has not written this configuration.
             let kiban_service::config::ConfigError { wrong, remedy, .. } = error;
             format!("{wrong}: {remedy}")
         })?;
@@ -64,7 +64,7 @@ impl Bridge {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the configuration of the board.
+    /// Returns the board's configuration.
     fn config(&self) -> Result<String, String> {
         // A JSON string is also a TOML string.
         let quote = |text: &str| serde_json::to_string(text).map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! `kiban atm ping`: sends OAM loopback cells (I.610), over a link of its own or from a running board.
+//! `kiban atm ping`: sends OAM loopback cells (I.610) over its own link or from a running board.
 
 use crate::output::json_line;
 use clap::Args;
@@ -145,7 +145,7 @@ impl Ping {
         teller.end(pinger.sent(), pinger.answered())
     }
 
-    /// Pings from a board, which permits one outstanding ping per circuit and gives up after five seconds.
+    /// Pings from a board. A board allows one outstanding ping per circuit and gives up after five seconds.
     fn by_board(&self, flow: Flow, mut teller: Reporter) -> Result<ExitCode, String> {
         let Flow::Circuit(vc) = flow else {
             return Err("a board can ping only circuits: write VPI.VCI".into());
@@ -155,7 +155,7 @@ impl Ping {
         let (stop, bell) = std::sync::mpsc::channel();
         let on_signal = move |wish| {
             if wish == SignalRequest::Stop {
-                // The send fails if the loop has ended already.
+                // The send fails if the loop has already ended.
                 let _ = stop.send(());
             }
         };

@@ -110,7 +110,7 @@ impl Switch {
             (true, _) => crate::output::print(&json_line(status)?),
             (false, false) => crate::output::print(&format!("{}\n", text(status))),
             (false, true) => {
-                // Clear the screen, and print from its top.
+                // Clear the screen and start printing at the top.
                 let mut out = std::io::stdout().lock();
                 let said = write!(out, "\x1b[H\x1b[2J{}", text(status)).and_then(|()| out.flush());
                 said.map_err(|error| format!("cannot write to standard output: {error}"))

@@ -5,7 +5,7 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_enco
 use std::str::FromStr;
 use url::{Host, Url};
 
-/// Characters that must be percent-encoded in a path, and in a user's name.
+/// Characters that must be percent-encoded in a path and in a user name.
 const PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
 const USER: &AsciiSet = &PATH.add(b'@').add(b'/').add(b':');
 
@@ -17,7 +17,7 @@ pub(crate) struct Remote {
     /// Name or address, without brackets.
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// The filename, without the slash after the port; empty for the responder's root directory.
+    /// The filename, without the slash after the port; empty if it is the responder's root directory.
     pub(crate) path: String,
 }
 
@@ -32,12 +32,12 @@ impl Remote {
         Remote { path, ..self.clone() }
     }
 
-    /// Returns the last component of the path.
+    /// Returns the path's last component.
     pub(crate) fn name(&self) -> &str {
         self.path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns host and port, as `host:port` or `[address]:port`.
+    /// Returns the host and port, as `host:port` or `[address]:port`.
     pub(crate) fn endpoint(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

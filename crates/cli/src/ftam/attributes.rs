@@ -1,4 +1,4 @@
-//! Attributes of a file, as text and as JSON.
+//! File attributes, as text and as JSON.
 
 use kiban_lab::table::Table;
 use kiban_osi::wire::ber::Oid;
@@ -9,7 +9,7 @@ use kiban_osi::wire::ftam::{
 };
 use serde::Serialize;
 
-/// Attributes of a file; those that the responder did not return are omitted.
+/// A file's attributes; those that the responder did not return are omitted.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct FileAttributes {
     pub(super) name: String,
@@ -95,7 +95,7 @@ impl FileAttributes {
         }
     }
 
-    /// Returns a table with a row for each known attribute.
+    /// Returns a table with one row per known attribute.
     pub(super) fn table(&self, title: String) -> Table {
         let mut table = Table::new(title).text_column("attribute").text_column("value");
         let number = |number: Option<i64>| number.map(|number| number.to_string());
@@ -178,7 +178,7 @@ fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
 }
 
 /// Formats a GeneralizedTime as `2026-11-22 10:43:16`. A value that does not begin with 14 digits is returned
-/// unchanged, because some peers send years of three digits.
+/// unchanged, because some peers send three-digit years.
 fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
     let text = date.text().escape_debug().to_string();

@@ -76,7 +76,7 @@ enum What {
 
 impl Ftam {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        // `serve` runs its associations on threads of its own, so one thread is enough here.
+        // `serve` runs its associations on its own threads, so one thread is enough here.
         runtime(false)?.block_on(async {
             match self.what {
                 What::Get(get) => get.run().await,

@@ -69,7 +69,7 @@ impl Report {
             let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
             let how = match *bytes {
                 _ if *resumed => ", resumed".into(),
-                // For small files, a rate would only reflect the protocol exchanges.
+                // For small files, the rate would mainly reflect the protocol exchanges.
                 ..1_000_000 => String::new(),
                 _ => format!(", {rate:.1} MB/s"),
             };
@@ -177,7 +177,7 @@ impl Get {
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
         for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
             let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
-            // File names from the peer must not lead outside the target directory.
+            // File names sent by the peer must not lead outside the target directory.
             let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
             let inside = above.and_then(|above| above.join(last));
             let inside = inside.map_err(|wrong| format!("{remote}{last}: {wrong}"))?;
@@ -230,8 +230,8 @@ impl Put {
         }
         while let Some((local, path, depth)) = waiting.pop() {
             let root = absolute(&parent(&local))?;
-            // The state of an interrupted transfer is kept beside the local file, so each local directory
-            // needs its own association.
+            // The state of an interrupted transfer is kept in the local file's directory, so each local
+            // directory needs its own association.
             let mut link = match links.take() {
                 Some((at, link)) if at == root => link,
                 other => {
@@ -303,7 +303,8 @@ async fn descend_local(
         return Err(format!("{}: more than {DEPTH_MAX} nested directories", local.display()));
     }
     let about = remote.to_string();
-    // This fails if the directory exists already, so the error is reported only if it does not exist.
+    // The creation fails if the directory already exists. The error is reported only if the directory does
+    // not exist afterwards.
     let made = link.ask(Job::MakeDirectory { remote: remote.path.clone() }, &about).await;
     let listed = std::fs::read_dir(local).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let mut listed = listed.map_err(|error| format!("{}: {error}", local.display()))?;
@@ -360,7 +361,7 @@ async fn entries(
     remote: &Remote,
     retries: &mut u32,
 ) -> Result<Vec<FileAttributes>, String> {
-    // ISODE names the user's home directory ".".
+    // ISODE uses "." as the name of the user's home directory.
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
     match link.run_with_retry(list, &remote.to_string(), retries).await? {
@@ -437,7 +438,7 @@ impl Chattr {
     }
 }
 
-/// Runs jobs that return no result, with one association per user and host.
+/// Runs jobs that return no result, using one association per user and host.
 async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<ExitCode, String> {
     let mut report = Report::default();
     let mut link: Option<(Remote, PersistentClient)> = None;
@@ -459,7 +460,7 @@ async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<Ex
     report.finish(association, link).await
 }
 
-/// Returns a client for jobs that use no local file.
+/// Returns a client for jobs that use no local files.
 fn here(association: &Association, remote: &Remote) -> Result<PersistentClient, String> {
     PersistentClient::new(association, remote, &absolute(Path::new("."))?)
 }

@@ -1,5 +1,5 @@
-//! An association that is established when it is needed and re-established when it is lost, with a progress
-//! bar for its transfers.
+//! An association that is established when first needed and re-established when lost, with a progress bar for
+//! its transfers.
 
 use super::address::Remote;
 use super::options::{Association, activity};
@@ -15,10 +15,10 @@ use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;
 
-/// Pause before the first attempt to reconnect; it doubles with each further attempt.
+/// Pause before the first attempt to reconnect; it doubles before each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Hint for a failed transfer that can be resumed.
+/// Hint printed for a failed transfer that can be resumed.
 const GOES_ON: &str = "; use --resume to continue";
 
 /// An association with one host.
@@ -37,15 +37,15 @@ pub(super) struct TransferResult {
     pub(super) from: String,
     /// Destination.
     pub(super) to: String,
-    /// Bytes of contents, including those of earlier attempts.
+    /// The number of content bytes, including those transferred in earlier attempts.
     pub(super) bytes: u64,
-    /// Duration in seconds, without the time to connect.
+    /// Duration in seconds, excluding the time to connect.
     pub(super) seconds: f64,
-    /// Whether it resumed an earlier attempt.
+    /// Whether the transfer resumed an earlier attempt.
     pub(super) resumed: bool,
 }
 
-/// Whether a transfer resumes an earlier one, and how often it reconnects.
+/// Whether to resume an earlier transfer, and how often to reconnect.
 #[derive(Clone, Copy)]
 pub(super) struct RetryPolicy {
     pub(super) resume: bool,
@@ -53,7 +53,7 @@ pub(super) struct RetryPolicy {
 }
 
 impl PersistentClient {
-    /// Returns a client for the host of `remote`, for files below `local`. It connects on first use.
+    /// Returns a client for the host in `remote` and files below `local`. It connects on first use.
     pub(super) fn new(
         association: &Association,
         remote: &Remote,
@@ -80,13 +80,13 @@ impl PersistentClient {
         self.connect().await.map_err(|error| format!("{host}: {error}"))
     }
 
-    /// Runs a job that transfers no contents.
+    /// Runs a job that transfers no file contents.
     pub(super) async fn ask(&mut self, job: Job, about: &str) -> Result<Outcome, String> {
         let result = self.client().await?.run(job, None).await;
         result.map_err(|failure| format!("{about}: {}", FailureLine(&failure)))
     }
 
-    /// Runs a job that changes nothing. If the association is lost, it reconnects and repeats the job, up to
+    /// Runs a job that changes nothing. If the association is lost, reconnects and repeats the job, up to
     /// `retries` times.
     pub(super) async fn run_with_retry(
         &mut self,
@@ -120,7 +120,7 @@ impl PersistentClient {
         }
     }
 
-    /// Runs a transfer. If the association is lost, it reconnects and resumes.
+    /// Runs a transfer. If the association is lost, reconnects and resumes.
     pub(super) async fn transfer(
         &mut self,
         job: Job,
@@ -199,7 +199,7 @@ impl PersistentClient {
         failure.local.is_none() && !failure.cancelled && failure.misuse.is_none()
     }
 
-    /// Releases the association. Returns the times of the layers, if there was one.
+    /// Releases the association. If there was one, returns the time spent in each layer.
     pub(super) async fn close(mut self) -> Option<Stopwatch> {
         if let Some(client) = self.client.take() {
             self.stopwatch = Some(client.close().await);
@@ -208,7 +208,7 @@ impl PersistentClient {
     }
 }
 
-/// Returns whether a failure means that the association is lost; it is not a response of the peer.
+/// Returns whether the failure is a lost association rather than a response from the peer.
 fn says_lost(failure: &Failure) -> bool {
     let mut said = failure.diagnostics.iter();
     failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
@@ -219,8 +219,8 @@ fn is_transient(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 
-/// Removes the empty directories that transfers leave beside a local file; those with the state of other
-/// transfers stay.
+/// Removes the empty directories that transfers leave in the local file's directory. Directories that hold
+/// the state of other transfers remain.
 fn tidy(local: &Path) {
     let Some(reserved) = local.parent().map(|directory| directory.join(RESERVED)) else { return };
     for directory in ["new", "dockets", "attributes"] {

@@ -1,4 +1,4 @@
-//! Options of an association, common to all client commands.
+//! Association options, common to all client commands.
 
 use super::address::Remote;
 use crate::peer::{PeerArgs, password};
@@ -69,8 +69,8 @@ impl Kind {
     pub(crate) fn document(self) -> Document {
         match self {
             Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
-            // As in ISODE and most profiles: GeneralString (universal class number 27), with string
-            // boundaries that are not significant.
+            // As in ISODE and most profiles: GeneralString (universal class number 27), in which string
+            // boundaries are not significant.
             Kind::Text => Document::UnstructuredText(TextParameters {
                 universal_class_number: Some(27),
                 string_significance: Some(StringSignificance::NOT_SIGNIFICANT),
@@ -82,7 +82,7 @@ impl Kind {
 }
 
 impl Association {
-    /// Returns the settings of the client for `remote`, with local files below `local`.
+    /// Returns the client settings for `remote`, with local files below `local`.
     pub(crate) fn config(&self, remote: &Remote, local: &Path) -> Result<ClientConfig, String> {
         let mut offer = initiator::Config::default();
         if self.no_recovery {
@@ -115,11 +115,11 @@ impl Association {
     }
 }
 
-/// Returns the activity number of a transfer, which identifies it at both sides. It is computed from the
-/// names, so that a repeated command finds the interrupted transfer.
+/// Returns the activity number that identifies a transfer on both sides. It is computed from the names, so
+/// that a repeated command finds the interrupted transfer.
 pub(crate) fn activity(remote: &Remote, local: &Path) -> i64 {
     let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
     let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
-    // A positive number, small enough that incrementing it does not overflow.
+    // A positive number that is small enough to be incremented without overflow.
     (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }

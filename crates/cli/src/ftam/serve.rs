@@ -1,4 +1,4 @@
-//! `kiban ftam serve` and `passwd`: an FTAM responder, and its users.
+//! `kiban ftam serve` and `passwd`: an FTAM responder and its users.
 
 use crate::output::note;
 use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
@@ -140,7 +140,8 @@ impl Serve {
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
-        // Print this only now that signals are handled, because its reader may send one.
+        // Print this only after signal handlers are installed, because the program that reads it may send a
+        // signal.
         tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
         let stop = async {
             loop {
@@ -166,9 +167,9 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Reads the users file. Fails if the users file, or any other file that this server itself reads, can be
+    /// Reads the users file. Fails if the users file, or any other file used by this server itself, can be
     /// reached through the root. Adds these files to `protected`, so that peers cannot fetch them even if
-    /// they are moved into the root or replaced later.
+    /// they are later replaced or moved into the root.
     fn read_users(&self, protected: &Protected) -> Result<Users, String> {
         let files = [
             ("the users file", Some(&self.users)),
@@ -183,7 +184,7 @@ impl Serve {
         let sockets = folders.iter().map(|path| Private { what: "the directory of kiban's sockets", path });
         let private = files.iter().filter_map(|(what, path)| Some(Private { what, path: path.as_ref()? }));
         let private: Vec<Private<'_>> = private.chain(sockets).collect();
-        // If the root does not exist, opening it fails later, with a remedy.
+        // If the root does not exist, opening it fails later with an error that says what to do.
         if self.root.exists() {
             exposure::check(&self.root, &private).map_err(|error| error.to_string())?;
         }

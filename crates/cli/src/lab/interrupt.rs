@@ -3,7 +3,7 @@
 use crate::output::note;
 use std::path::Path;
 
-/// Starts handling Ctrl-C: the first one calls `first`, the second ends the program.
+/// Starts handling Ctrl-C: the first one calls `first`, the second one ends the program.
 pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), String> {
     let say = |error: std::io::Error| format!("cannot handle signals: {error}");
     let runtime = kiban_tokio::runtime::build(tokio::runtime::Builder::new_current_thread().enable_io())
@@ -22,11 +22,11 @@ pub(super) fn on_interrupt(first: impl FnOnce() + Send + 'static) -> Result<(), 
     Ok(())
 }
 
-/// The exit status after Ctrl-C, as in shells: 128 + SIGINT.
+/// The exit status after Ctrl-C, as used by shells: 128 + SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// Starts handling Ctrl-C: it prints that the records in `folder` are kept, and ends the program. Each record
-/// is written as soon as its trial ends.
+/// Starts handling Ctrl-C, which prints that the records in `folder` are kept, and ends the program. Each
+/// record is written as soon as its trial ends.
 pub(super) fn keep_at_interrupt(folder: &Path) -> Result<(), String> {
     let folder = folder.display().to_string();
     on_interrupt(move || {

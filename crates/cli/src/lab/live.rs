@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Interval at which the directory is read again; keys are handled at once.
+/// Interval at which the directory is reread; keys are handled at once.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Watch a run: progress, rate, the maps so far, and the latest records.
@@ -126,7 +126,7 @@ fn draw_picture(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, place: usize
     frame.render_widget(paragraph.block(Block::bordered().title(title)), area);
 }
 
-/// Formats the progress, the rate and the remaining time.
+/// Formats the progress, the rate, and the remaining time.
 fn progress(view: &View<'_>) -> String {
     let mut words = format!("{} of {} trials", view.done, view.trials);
     if let Some(pace) = view.per_second {
@@ -138,7 +138,7 @@ fn progress(view: &View<'_>) -> String {
     words
 }
 
-/// Formats a record as a line: its point and its metrics.
+/// Formats a record as one line: its point and its metrics.
 fn line(record: &Record) -> String {
     let figures: Vec<String> = record
         .metrics

@@ -1,4 +1,4 @@
-//! `kiban lab mix`: traffic flows of several kinds over a network with policing.
+//! `kiban lab mix`: several kinds of traffic flows over a network with policing.
 
 use super::net::peer::TokenArgs;
 use crate::output::note;
@@ -99,7 +99,7 @@ impl Mix {
         Ok(super::output::status(early.is_none()))
     }
 
-    /// Returns the site that this host represents.
+    /// Returns the plan's site that this host represents.
     fn site(&self, plan: &Plan) -> Result<String, String> {
         let names: Vec<&str> = plan.sites.iter().map(|site| site.name.text.as_str()).collect();
         match (&self.from, &names[..]) {
@@ -118,7 +118,7 @@ impl Mix {
     }
 }
 
-/// Returns a flag that the first Ctrl-C sets, so that partial results can be printed.
+/// Returns a flag that is set by the first Ctrl-C, so that partial results can be printed.
 fn interrupted() -> Result<Arc<AtomicBool>, String> {
     let flag = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&flag);
@@ -126,7 +126,7 @@ fn interrupted() -> Result<Arc<AtomicBool>, String> {
     Ok(flag)
 }
 
-/// Returns a progress bar on standard error; it is hidden if that is not a terminal.
+/// Returns a progress bar on standard error; it is hidden if standard error is not a terminal.
 fn bar() -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {percent} %").expect("the template is well formed");
     ProgressBar::with_draw_target(Some(1000), ProgressDrawTarget::stderr()).with_style(style)

@@ -9,14 +9,14 @@ pub(super) fn json(object: &impl Serialize) -> Result<(), String> {
     crate::output::print(&crate::output::json(object)?)
 }
 
-/// Returns a progress bar for trials on standard error; it is hidden if that is not a terminal.
+/// Returns a progress bar for trials on standard error; it is hidden if standard error is not a terminal.
 pub(super) fn bar(trials: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} trials, {eta} to go {msg}");
     let style = style.expect("the template is well formed");
     ProgressBar::with_draw_target(Some(trials), ProgressDrawTarget::stderr()).with_style(style)
 }
 
-/// Returns the exit status: success if every trial has a record.
+/// Returns the exit status, which is success if every trial has a record.
 pub(super) fn status(whole: bool) -> ExitCode {
     if whole { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

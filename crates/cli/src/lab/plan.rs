@@ -3,15 +3,15 @@
 use kiban_lab::engine::{Plan, Question, questions as known};
 use std::path::{Path, PathBuf};
 
-/// Reads a plan, and validates its points.
+/// Reads a plan and validates its points.
 pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String> {
     let (plan, question) = parse_plan(path)?;
     validate(path, &plan, question)?;
     Ok((plan, question))
 }
 
-/// Checks that every point of a plan is possible. It examines each point, so it takes a while if there are
-/// millions.
+/// Checks that every point of a plan is possible. It examines each point, so a plan with millions of points
+/// takes a while.
 pub(super) fn validate(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
     plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
 }
@@ -31,7 +31,7 @@ pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), S
     Ok((plan, question))
 }
 
-/// Returns the name of a directory in the working directory: the plan's name with another suffix.
+/// Returns the plan's name with another suffix, as a path in the working directory.
 pub(super) fn folder(plan: &Path, ending: &str) -> PathBuf {
     let stem = plan.file_stem().map_or("plan".into(), |stem| stem.to_string_lossy().into_owned());
     PathBuf::from(stem + ending)

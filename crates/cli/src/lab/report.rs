@@ -1,4 +1,4 @@
-//! `kiban lab report`: writes an HTML report of a run.
+//! `kiban lab report`: writes an HTML report on a run.
 
 use crate::output::note;
 use clap::Args;

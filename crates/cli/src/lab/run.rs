@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Above this number of trials, the command asks for confirmation.
+/// The command asks for confirmation above this number of trials.
 const TRIALS_MAX: u64 = 100_000;
 
 /// Run the trials of a plan that have no record yet.

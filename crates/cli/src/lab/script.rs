@@ -1,11 +1,11 @@
 //! `kiban lab script`: job scripts that run the shards of a plan.
 //!
-//! Purpose   run a plan on a cluster with a single file: each job is `kiban lab run --shard`, and the last
+//! Purpose   run a plan on a cluster from a single file: each job runs `kiban lab run --shard`, and the last
 //!           step merges the records.
-//! Format    shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. The variable `KIBAN` names
-//!           the program if it is not in the PATH.
+//! Format    shell for Slurm, HyperQueue and GNU parallel, YAML for Kubernetes. If the program is not in the
+//!           PATH, the variable `KIBAN` gives its path.
 //! Limits    the directories must be shared by all machines. Site-specific settings (partitions, accounts,
-//!           quotas) are added by hand; comments in the files say where.
+//!           quotas) must be added by hand; comments in the files say where.
 
 use clap::{Args, ValueEnum};
 use kiban_lab::engine::{Question, Time};
@@ -67,7 +67,8 @@ impl Script {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Returns the beginning of a script: the variables for the program, the plan and the output directory.
+    /// Returns the beginning of a script, which sets variables for the program, the plan and the output
+    /// directory.
     fn names(&self) -> Result<String, String> {
         let plan = absolute(&self.plan)?;
         let out = absolute(&self.out.clone().unwrap_or_else(|| super::plan::folder(&self.plan, ".shards")))?;
@@ -189,7 +190,7 @@ fn quoted(path: &Path) -> Result<String, String> {
     Ok(format!("'{}'", text.replace('\'', r"'\''")))
 }
 
-/// Returns a name that is a valid DNS label (RFC 1123), as Kubernetes requires for its objects.
+/// Returns a name that is a valid DNS label (RFC 1123), as required for Kubernetes objects.
 fn dns(plan: &Path) -> String {
     let stem = plan.file_stem().map(|stem| stem.to_string_lossy().to_lowercase()).unwrap_or_default();
     let plain = stem.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' });

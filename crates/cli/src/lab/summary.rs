@@ -1,4 +1,4 @@
-//! `kiban lab summary`: prints statistics of each point.
+//! `kiban lab summary`: prints statistics for each point.
 
 use crate::output::note;
 use clap::Args;
@@ -35,7 +35,7 @@ impl Summary {
     }
 }
 
-/// Reads the report of a directory, and looks up its question, if that is known.
+/// Reads the report of the run in a directory, and looks up its question, if the question is known.
 pub(super) fn read(dir: &Path) -> Result<(Report, Option<&'static dyn Question>), String> {
     let say = |error: kiban_lab::engine::StoreError| error.to_string();
     let manifest = Manifest::read(dir).map_err(say)?;

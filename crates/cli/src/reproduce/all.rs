@@ -1,4 +1,4 @@
-//! `kiban reproduce all`: all five papers, as tables and as an HTML report.
+//! `kiban reproduce all`: reproduces all five papers, as tables and as an HTML report.
 
 use crate::output::note;
 use clap::Args;
@@ -42,7 +42,7 @@ impl All {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let effort = if self.quick { Effort::quick() } else { Effort::full() };
         let effort = if self.exact { Effort { measured: None, ..effort } } else { effort };
-        // Check that the report can be written before minutes of work.
+        // Check that the report can be written before spending minutes on the work.
         write(&self.html, "")?;
         let bar = super::output::bar(effort.points());
         let all = overview::make(&effort, &|| bar.inc(1));

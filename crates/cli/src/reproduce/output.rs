@@ -1,4 +1,4 @@
-//! Output of reproductions: tables, points or one JSON object, and figures as SVG.
+//! Output of reproductions: tables, comma-separated points or one JSON object, and figures as SVG.
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -28,12 +28,12 @@ pub(super) struct Output {
     svg: Option<PathBuf>,
 }
 
-/// Name and SVG of a figure or map.
+/// A figure or map: its name and its SVG.
 type Picture = (&'static str, String);
 
 /// The reproduced results of a paper.
 pub(super) trait PaperResult: Serialize + Display {
-    /// Returns the published values, each with the reproduced one.
+    /// Returns each published value together with the reproduced one.
     fn report(&self) -> &Report;
 
     /// Returns the figures as SVG.
@@ -96,7 +96,8 @@ impl PaperResult for WideArea {
 }
 
 impl Output {
-    /// Writes the figures and prints the results. Returns failure if a published value was not reproduced.
+    /// Writes the figures and prints the results. Returns a failure status if any published value was not
+    /// reproduced.
     pub(super) fn put(&self, made: &impl PaperResult) -> Result<ExitCode, String> {
         let report = made.report();
         if let Some(folder) = &self.svg {
@@ -110,7 +111,7 @@ impl Output {
         Ok(if report.came_out() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// Prints one JSON object with --json, else the tables.
+    /// Prints one JSON object if --json is given, otherwise the tables.
     pub(super) fn print(
         &self,
         object: &impl Serialize,
@@ -120,7 +121,7 @@ impl Output {
     }
 }
 
-/// Writes figures into a directory, which is created if it does not exist.
+/// Writes figures to a directory, creating it if it does not exist.
 fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<(), String> {
     let say = |error: std::io::Error| format!("cannot write the figures to {}: {error}", folder.display());
     std::fs::create_dir_all(folder).map_err(say)?;
@@ -130,7 +131,7 @@ fn write_pictures(paper: &str, pictures: Vec<Picture>, folder: &Path) -> Result<
     Ok(())
 }
 
-/// Returns a progress bar for points on standard error; it is hidden if that is not a terminal.
+/// Returns a progress bar for points on standard error; it is hidden if standard error is not a terminal.
 pub(super) fn bar(points: u64) -> ProgressBar {
     let style =
         ProgressStyle::with_template("{wide_bar} {pos}/{len} points").expect("the template is well formed");

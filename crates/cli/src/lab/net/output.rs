@@ -1,11 +1,11 @@
 //! Output of measurements of networks.
 
-/// Prints one JSON object if `json`, else the tables.
+/// Prints one JSON object if `json` is true, otherwise the tables.
 pub(super) fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)) -> Result<(), String> {
     crate::output::print(&if json { crate::output::json(made)? } else { made.to_string() })
 }
 
-/// Writes files into a directory, which is created if it does not exist.
+/// Writes files to a directory, creating it if it does not exist.
 pub(super) fn write(folder: &std::path::Path, files: &[(String, Vec<u8>)]) -> Result<(), String> {
     let say = |error: std::io::Error| {
         format!("cannot write to {} ({error}): free some space, or use another directory", folder.display())

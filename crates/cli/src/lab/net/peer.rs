@@ -1,4 +1,4 @@
-//! Connects to a measurement server with its token.
+//! Connects to a measurement server, using its token.
 
 use crate::peer::Host;
 use clap::Args;

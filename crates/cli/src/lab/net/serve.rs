@@ -1,4 +1,4 @@
-//! `kiban lab serve`: serves measurements of other hosts.
+//! `kiban lab serve`: the server for measurements from other hosts.
 
 use super::peer::token_of;
 use crate::output::note;
@@ -90,7 +90,7 @@ impl Serve {
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         note!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
-            // Print the token once, for use on the other host.
+            // Print the token once, so that it can be used on the other host.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
             note!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
@@ -130,7 +130,7 @@ fn tell(event: Event, json: bool, quiet: bool) {
             }
             Event::RefusedOthers(others) => json!({"event": "refused", "others": others}),
         };
-        // Continue if the reader has closed standard output.
+        // Continue even if the reader has closed standard output.
         let _ = crate::output::print(&format!("{line}\n"));
     } else if !quiet {
         match event {

@@ -1,4 +1,4 @@
-//! `kiban lab sweep`: finds slow regions, their causes and remedies.
+//! `kiban lab sweep`: finds slow regions, their causes, and remedies.
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
@@ -136,7 +136,7 @@ fn cores(text: &str) -> Result<f64, String> {
 impl SweepHost {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let session = Arc::new(self.key.session(&self.host)?);
-        // A host name may contain characters that a directory name should not have.
+        // A host name may contain characters that do not belong in a directory name.
         let name = self.host.name.replace(['/', '%', ':'], "-");
         let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
         let grid = Grid {
