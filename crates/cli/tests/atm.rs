@@ -1,5 +1,5 @@
-//! `kiban atm` as an operator runs it: pings, a switch and bridges, over the loopback interface of the tests'
-//! own network namespaces.
+//! `kiban atm` as an operator runs it: pings, a switch and bridges. Each test has its own network namespace
+//! and uses the loopback interface there.
 
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// A timeout longer than any step of these tests takes.
+/// A timeout that is longer than any step of these tests.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Returns whether the test runs in its own network namespace; if not, prints why.
@@ -27,7 +27,7 @@ fn enter() -> bool {
     }
 }
 
-/// A directory for one test: configurations, control sockets.
+/// A directory for one test, with configurations and control sockets.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -53,7 +53,7 @@ impl TestDir {
         self.command(arguments).output().expect("the program was built")
     }
 
-    /// Runs the program in a namespace (`None`: the test's own) until it reports that it is ready.
+    /// Runs the program in a namespace (`None` means the test's own) until it reports that it is ready.
     fn start(&self, namespace: Option<&str>, arguments: &[&str]) -> Running {
         let mut command = match namespace {
             None => self.command(arguments),
@@ -77,7 +77,7 @@ impl TestDir {
             assert!(log.read_line(&mut line).expect("text") > 0, "{arguments:?}: {all}");
             all += &line;
         }
-        // Read the rest, so that the writer does not block.
+        // Read the rest of the output, so that the writer does not block.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Running { child, out }
     }
@@ -85,7 +85,7 @@ impl TestDir {
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        // Errors are ignored: a leftover directory does no harm.
+        // Ignore errors: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -102,21 +102,21 @@ impl Running {
         );
     }
 
-    /// Returns the next line of its output, as JSON.
+    /// Returns the next line of the program's output, as JSON.
     fn line(&mut self) -> Value {
         let mut line = String::new();
         assert!(self.out.read_line(&mut line).expect("text") > 0, "it has ended");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Returns the rest of its output.
+    /// Returns the rest of the program's output.
     fn rest(&mut self) -> String {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("text");
         text
     }
 
-    /// Stops it and returns its exit status.
+    /// Stops the program and returns its exit status.
     fn stop(&mut self) -> Option<i32> {
         self.signal("-TERM");
         self.child.wait().expect("it is a child of this process").code()
@@ -147,7 +147,7 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", text(&output));
 }
 
-/// A board with two circuits, one of them in another virtual path.
+/// A board with two circuits, one of which is in another virtual path.
 const BOARD: &str = "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:7001-127.0.0.1:7000\"\n\
     address = \"10.0.0.2/24\"\n[[port.pvc]]\nvc = \"0.100\"\npeer = \"10.0.0.1\"\n[[port.pvc]]\nvc = \"5.101\"\npeer = \"10.0.0.3\"\n";
 const LINK: &str = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
@@ -208,7 +208,7 @@ fn a_board_and_the_ping_command_ping_each_other() {
     let mut child = child.stdout(Stdio::piped()).spawn().expect("the program was built");
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     let mut line = String::new();
-    // It is ready when its first ping has been answered.
+    // The program is ready when its first ping has been answered.
     assert!(out.read_line(&mut line).expect("text") > 0);
     for more in [&[][..], &["--segment"]] {
         let mut arguments =
@@ -248,7 +248,8 @@ fn a_board_and_the_ping_command_ping_each_other() {
     }
 }
 
-/// The configuration of a board that gives this host's kernel, through a TUN device, the use of its circuits.
+/// The configuration of a board that gives this host's kernel access to the board's circuits through a TUN
+/// device.
 fn host_board(name: &str, own: u16, peer: u16, address: u8, vcs: &[&str]) -> String {
     let mut text = format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{peer}\"\n\
@@ -276,14 +277,14 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
         host_board("two", 7003, 7002, 2, &["1.200", "7.70"]),
         host_board("three", 7005, 7004, 3, &["0.300", "9.70"]),
     ];
-    // All boards are in one subnet; InATMARP discovers the peer of each circuit.
+    // All boards are in one subnet; InATMARP discovers the peer on each circuit.
     let mut running = Vec::new();
     for (number, board) in boards.iter().enumerate() {
         let config = dir.write(&format!("board{number}.toml"), board);
         running.push(dir.start(None, &["up", &config]));
     }
-    // All three addresses belong to this kernel, so a ping from the kernel would not leave it. Therefore the
-    // boards ping: first with OAM cells, then by connecting to each other's services.
+    // All three addresses belong to this kernel, so a ping sent by the kernel would never leave it. Therefore
+    // the boards ping each other instead: first with OAM cells, then by connecting to each other's services.
     for (board, circuit) in
         [("one", "0.100"), ("one", "0.101"), ("two", "7.70"), ("three", "9.70"), ("three", "0.300")]
     {
@@ -291,7 +292,7 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
             dir.kiban(&["atm", "ping", circuit, "--board", board, "--port", "atm", "-c", "2", "-i", "1ms"]);
         assert!(output.status.success(), "{board} {circuit}: {}", text(&output));
     }
-    // The switch ends the first segment, so a segment ping never reaches what is beyond the switch.
+    // The first segment ends at the switch, so a segment ping never goes beyond it.
     let output = dir.kiban(&[
         "atm",
         "ping",
@@ -324,7 +325,7 @@ fn ip_crosses_a_switch_between_three_boards_in_both_directions() {
     assert_eq!(switch.line()["counters"]["cells_unrouted"].as_u64(), Some(0));
 }
 
-/// Returns a cell of a circuit, for one datagram.
+/// Returns one cell on a circuit, as the content of one datagram.
 fn cell(vc: Vc, number: u8) -> [u8; 53] {
     TimedCell::new(Instant::ZERO, Header::user(vc, true).to_word(Interface::Uni), [number; 48]).to_bytes()
 }
@@ -350,8 +351,8 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
     let clock = kiban_os::Clock::new();
-    // Send twenty cells on each circuit, and one on an unknown circuit. The contracts allow one cell per
-    // second, or a hundred.
+    // Send twenty cells on each circuit, and one on an unknown circuit. The contracts allow either one or a
+    // hundred cells per second.
     for number in 0..20 {
         for vci in [100, 101, 102, 103, 104] {
             near.send_to(&cell(Vc::new(0, vci), number), "127.0.0.1:7000").expect("sent");
@@ -373,7 +374,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     let status = switch.line();
     let route = |place: usize, key: &str| status["routes"][place][key].as_u64().expect("a number");
     let (passed, tagged) = (came[&200].len() as u64, came[&201].iter().filter(|cell| cell.0).count() as u64);
-    // If the test is delayed by seconds, more than the first cell conforms.
+    // If the test is delayed by seconds, more cells than the first one conform.
     assert_eq!((route(0, "cells_in"), route(0, "cells_policed")), (20, 20 - passed), "{status}");
     assert!((1..15).contains(&passed) && came[&200][0] == (false, 0), "{came:?}");
     assert_eq!((came[&201].len(), route(1, "cells_tagged")), (20, tagged), "{status}");
@@ -381,7 +382,7 @@ fn a_switch_polices_tags_shapes_and_counts_unknown_circuits() {
     assert_eq!((route(2, "cells_queued"), came[&202].len()), (20, 20));
     assert_eq!(came[&203], (0..20).map(|number| (false, number)).collect::<Vec<_>>());
     assert_eq!(status["links"][0]["unknown"].as_u64(), Some(20), "{status}");
-    // The reverse route: cells leave in the other direction with the other VPI and VCI.
+    // The reverse route: cells in the other direction leave with the other VPI and VCI.
     near.set_read_timeout(Some(LONG)).expect("a timeout");
     far.send_to(&cell(Vc::new(0, 203), 7), "127.0.0.1:7002").expect("sent");
     let count = near.recv(&mut bytes).expect("a cell");
@@ -402,8 +403,8 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     let near = UdpSocket::bind("127.0.0.1:7001").expect("a port");
     let far = UdpSocket::bind("127.0.0.1:7003").expect("a port");
     far.set_read_timeout(Some(LONG)).expect("a timeout");
-    // Send five cells with uncorrectable header errors, a valid one, one with a single-bit error, which is
-    // corrected, and a valid one.
+    // Send five cells with uncorrectable header errors; a valid cell; a cell with a single-bit error, which
+    // is corrected; and another valid cell.
     for wrong in [0b11, 0b11, 0b11, 0b11, 0b11, 0, 0b1, 0] {
         let mut cell = cell(Vc::new(0, 100), 7);
         cell[4] ^= wrong;
@@ -421,7 +422,7 @@ fn a_switch_counts_header_errors_at_the_incoming_link() {
     assert_eq!([of(1, "hec_bad"), of(1, "hec_corrected")], [Some(0), Some(0)], "{status}");
     assert_eq!(status["counters"]["cells_hec_bad"].as_u64(), Some(5), "{status}");
     assert_eq!(switch.stop(), Some(0));
-    // The table must show the cells that were dropped for HEC errors, too.
+    // The table must also show the cells that were dropped because of HEC errors.
     let arguments = ["atm", "switch", "--link", words[0], "--link", words[1], "--route", "a:0.100=b:0.200"];
     let mut switch = dir.start(None, &arguments);
     let mut wrong = cell(Vc::new(0, 100), 7);
@@ -471,7 +472,7 @@ fn a_switch_reopens_a_lost_link() {
             assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "nobody listens again");
         };
         far.set_read_timeout(Some(Duration::from_millis(50))).expect("a timeout");
-        // The switch discards cells while no client is accepted, so send until one arrives.
+        // The switch discards cells until it has accepted a client, so keep sending until one arrives.
         let mut bytes = [0; 57];
         loop {
             near.send_to(&cell(Vc::new(0, 100), losses), "127.0.0.1:7000").expect("sent");
@@ -593,7 +594,7 @@ fn kernels_with_tap_devices_reach_each_other_over_a_circuit_in_every_encapsulati
             .output()
             .expect("iputils-ping");
         assert!(output.status.success(), "{more:?}: {}", text(&output));
-        // TCP with the kernels' own checksums: each kernel verifies what the other sends.
+        // TCP uses checksums computed by the kernels: each kernel verifies what the other sends.
         let script = format!("exec 3<>/dev/tcp/10.5.0.2/7007 && cat {} >&3 && exec 3>&-", file.display());
         let listen = "import socket,sys,hashlib\ns=socket.create_server(('10.5.0.2',7007))\nprint('ready',flush=True)\n\
             c,_=s.accept()\nh=hashlib.sha256()\nwhile True:\n b=c.recv(65536)\n if not b: break\n h.update(b)\nprint(h.hexdigest())\n";
@@ -688,7 +689,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let frame = |target: [u8; 6], source: [u8; 6], payload: &[u8]| {
         [&target[..], &source, &[0x88, 0xb5], payload].concat()
     };
-    // An Ethernet frame on a circuit, encoded as in RFC 2684 §5.2: PID 00-07, two bytes of padding.
+    // An Ethernet frame on a circuit, encoded as in RFC 2684 §5.2, with PID 00-07 and two bytes of padding.
     let send = |vci: u16, frame: &[u8]| {
         let sdu = [&[0xaa, 0xaa, 3, 0, 0x80, 0xc2, 0, 7, 0, 0], frame].concat();
         for cell in cells(Vc::new(0, vci), &sdu) {
@@ -711,7 +712,8 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
         }
     };
     let mut room = [0; 2000];
-    // A frame to an unknown address is flooded: to the Ethernet link with padding, to the circuits unchanged.
+    // A frame to an unknown address is flooded: with padding to the Ethernet link, and unchanged to the
+    // circuits.
     let short = frame(mac(9), mac(1), b"who");
     send(100, &short);
     let mut padded = short.clone();
@@ -723,7 +725,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let answer = frame(mac(1), mac(2), &[7; 100]);
     send(101, &answer);
     assert_eq!(next(), (100, answer));
-    // Forward frames from the link to each of the two circuits, and from circuit to circuit.
+    // Forward frames from the link to each of the two circuits, and from one circuit to the other.
     for (last, vci) in [(1, 100), (2, 101)] {
         let long = frame(mac(last), mac(3), &[last; 1500]);
         lan.send_to(&long, "127.0.0.1:7002").expect("sent");
@@ -737,7 +739,7 @@ fn a_bridge_learns_which_circuit_leads_to_each_address() {
     let bridge = &status["ports"][1]["counters"]["bridge"];
     assert_eq!((bridge["frames_in"].as_u64(), bridge["flooded"].as_u64()), (Some(5), Some(1)), "{status}");
     assert_eq!(bridge["forwarded"].as_u64(), Some(4), "{status}");
-    // A frame with a valid FCS is forwarded, one with a wrong FCS is dropped.
+    // A frame with a valid FCS is forwarded; a frame with a wrong FCS is dropped.
     let with_fcs = |frame: &[u8], harm: u8| {
         let mut crc = kiban_base::crc::Crc32Ethernet::new();
         crc.update(frame);
@@ -761,7 +763,7 @@ fn lines_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)))
 }
 
-/// Returns the cells of an AAL5 frame, as they are on the line.
+/// Returns the cells of an AAL5 frame, as they appear on the line.
 fn cells(vc: Vc, sdu: &[u8]) -> Vec<[u8; 53]> {
     let mut crc = kiban_base::crc::Crc32Aal5::new();
     crc.update(sdu);

@@ -1,4 +1,4 @@
-//! A board and the programs attached to it: faults in the board, in `kiban connect`, and in `kiban run`.
+//! A board and the programs attached to it, with faults in the board, in `kiban connect`, and in `kiban run`.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, compile, noise, until};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 pub(crate) const BYTES: usize = 100_000;
 
-/// The directory with `libkiban_sockets.so` and with an ordinary program that does not use kiban's API.
+/// The directory that contains `libkiban_sockets.so` and an ordinary program that does not use kiban's API.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
     let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
@@ -26,7 +26,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Returns two ports that are free for both UDP and TCP. They are below the ephemeral range
+/// Returns two ports that are free for both UDP and TCP. The ports are below the ephemeral range
 /// (ip_local_port_range), so that the kernel does not assign them to another program.
 pub(crate) fn ports() -> [u16; 2] {
     static STEPS: AtomicU32 = AtomicU32::new(0);
@@ -39,8 +39,8 @@ pub(crate) fn ports() -> [u16; 2] {
     [(); 2].map(|()| ports.find(is_free).expect("a port is free"))
 }
 
-/// Returns the configuration lines of a port at 10.9.0.`number`; its link carries packets in UDP between two
-/// ports of this host.
+/// Returns the configuration lines for a port at 10.9.0.`number`. Its link carries packets over UDP between
+/// two UDP ports on this host.
 fn wire(number: u8, ports: [u16; 2]) -> String {
     format!(
         "link = \"udp-packets:127.0.0.1:{}-127.0.0.1:{}\"\naddress = \"10.9.0.{number}/24\"\n",
@@ -54,12 +54,13 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    /// Starts a board at 10.9.0.`number`; its link leads to the board at the other UDP port.
+    /// Starts a board at 10.9.0.`number`, with a link to the board at the other UDP port.
     fn start(place: &Place, name: &str, number: u8, ports: [u16; 2], plan: Plan, at_once: bool) -> Board {
         Board::start_as(place, name, number, &wire(number, ports), plan, at_once, |command| command)
     }
 
-    /// Starts a board at 10.9.0.`number` with the given port configuration; `change` can modify its command.
+    /// Starts a board at 10.9.0.`number` with the given port configuration; `change` can modify the board's
+    /// command.
     pub(crate) fn start_as(
         place: &Place,
         name: &str,
@@ -95,7 +96,8 @@ impl Board {
         !self.running.has_ended()
     }
 
-    /// Returns whether sessions, memory and descriptors return to their values from before the first client.
+    /// Returns whether sessions, memory and descriptors return to the values they had before the first
+    /// client.
     fn comes_to_rest(&self, place: &Place, name: &str, before: (&Value, usize)) -> Result<(), String> {
         let mut last = String::new();
         let is_clean = until(|| {
@@ -122,7 +124,7 @@ fn status(place: &Place, name: &str) -> Option<Value> {
     serde_json::from_slice(&output.stdout).ok()
 }
 
-/// Returns the fields of the status that must be the same whenever there are no clients.
+/// Returns those status fields that must be the same whenever there are no clients.
 fn rests(status: &Value) -> String {
     let services = status["services"].as_array().into_iter().flatten();
     let sessions: Vec<_> = services.map(|service| service["sessions"].as_u64()).collect();
@@ -137,7 +139,7 @@ pub(crate) fn connect(place: &Place, board: &str) -> Command {
     place.kiban(&["connect", "10.9.0.2:7", "--board", board])
 }
 
-/// Returns the command of a client that connects to the board at 10.9.0.2 through this host's kernel.
+/// Returns the command for a client that connects to the board at 10.9.0.2 through this host's kernel.
 pub(crate) fn echo() -> Command {
     let mut command = Command::new(LIBRARY.join("echo"));
     command.args(["10.9.0.2", "7", &BYTES.to_string()]);
@@ -150,7 +152,8 @@ fn preloaded(place: &Place) -> Command {
     command
 }
 
-/// Checks the echo: a client that exits successfully must have received everything, any other a prefix.
+/// Checks the echoed data: a client that exits successfully must have received all of it; any other client
+/// must have received a prefix.
 pub(crate) fn echoed(ended: &Ended, sent: &[u8], who: &str) -> Result<(), String> {
     ended.judge(who)?;
     if !sent.starts_with(&ended.out) || (ended.is_well() && ended.out != sent) {
@@ -172,7 +175,7 @@ pub(crate) fn served(ended: &Ended, who: &str) -> Result<(), String> {
     }
 }
 
-/// Checks that a client of each kind is served, without faults.
+/// Checks that one client of each kind is served without faults.
 fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     let ended = Running::honest(connect(place, "lab"), sent).ended();
     served(&ended, "an attached client")?;
@@ -180,7 +183,7 @@ fn serves(place: &Place, sent: &[u8]) -> Result<(), String> {
     served(&Running::honest(preloaded(place), &[]).ended(), "a preloaded client")
 }
 
-/// Runs a board under a fault plan that begins at its start, or once it is ready.
+/// Runs a board under a fault plan, which begins either when the board starts or when it is ready.
 fn board_under(
     plan: Plan,
     at_once: bool,
@@ -275,7 +278,7 @@ fn clients(name: &'static str, command: impl Fn(&Place) -> Command, input: &[u8]
             return Err(format!("the board has ended: {}", board.running.err()));
         }
         board.comes_to_rest(&place, "lab", (&before.0, before.1))?;
-        // Only after every seventh run, because a board that becomes idle is already good evidence.
+        // Do this only after every seventh run, because a board that becomes idle is already good evidence.
         if seed.is_multiple_of(7) { serves(&place, &sent) } else { Ok(()) }
     });
 }
@@ -290,7 +293,7 @@ fn a_preloaded_client_that_fails_or_dies_at_any_call_leaves_a_board_as_it_was() 
     clients("preloaded", preloaded, &[]);
 }
 
-/// Tests a client, each time with one of its allocations failing: the board must be unaffected.
+/// Runs a client repeatedly, each time making another of its allocations fail. The board must be unaffected.
 fn refused_clients(name: &str, command: impl Fn(&Place) -> Command + Sync, input: &[u8]) {
     if !can_trace() {
         return;
@@ -347,7 +350,7 @@ fn a_board_whose_nth_allocation_fails_leaves_its_clients_whole() {
             board.running.signal("-TERM");
         }
         board.running.ended().judge("the board")?;
-        // The socket files that the old board left behind do not block its name.
+        // The socket files left behind by the old board do not prevent a new board from using its name.
         let mut next = Board::start(&place, "lab", 2, ports(), Plan::Watch, false);
         match next.is_ready() {
             true => Ok(()),

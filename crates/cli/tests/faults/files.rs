@@ -1,4 +1,4 @@
-//! FTAM: faults in the server and in its clients.
+//! FTAM, with faults in the server and in its clients.
 
 use crate::memory;
 use crate::place::{Place, Running, noise, until};
@@ -8,7 +8,7 @@ use kiban_fault::Plan;
 use std::path::Path;
 use std::process::Command;
 
-/// The users file; the password is "secret", hashed at Argon2's lowest cost.
+/// The users file. The password is "secret", hashed at Argon2's lowest cost.
 const USERS: &str = "[users.eve]\nrights = \"all\"\npassword = \
     \"$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdC1zYWx0IQ$bjzvKg0iHeKobd3+JhSiAulUcXRgnx05rzSFpkZNhgU\"\n";
 const SIZES: [usize; 3] = [10, 30_000, 400_000];
@@ -23,7 +23,7 @@ impl Server {
         Server::start_as(place, plan, at_once, |command| command)
     }
 
-    /// Like `start`; `change` can modify the command.
+    /// Like `start`; `change` can modify the server's command.
     fn start_as(place: &Place, plan: Plan, at_once: bool, change: impl FnOnce(Command) -> Command) -> Server {
         let command = place.kiban(&[
             "ftam",
@@ -92,7 +92,8 @@ fn is_whole(path: &Path, size: usize, what: &str) -> Result<(), String> {
     }
 }
 
-/// Runs a server under a fault plan: files that it confirms must be on disk, at once and after it is killed.
+/// Runs a server under a fault plan. Files that the server confirms must be on disk, both at once and after
+/// the server is killed.
 fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
     let place = place();
     let root = place.0.join("root");
@@ -117,7 +118,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
                 resumable.push((name.clone(), size));
             }
             if root.join(&name).exists() {
-                // A put that was not confirmed: the file must be complete or absent.
+                // The put was not confirmed, so the file must be either complete or absent.
                 is_whole(&root.join(&name), size, "a file that was not confirmed")?;
             }
         }
@@ -142,11 +143,11 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             };
         }
         confirmed.push(("last".into(), SIZES[1]));
-        // Interrupted contents remain until the transfer is resumed.
+        // Data from an interrupted transfer remains until the transfer is resumed.
         for (name, size) in resumable {
             let ended = Running::honest(resume(&place, size, &server.file(&name)), &[]).ended();
-            // If the request that begins a transfer, or the response that ends it, was lost, then the server
-            // does not know the transfer, has the complete file, or has removed what it could of a failed
+            // If the request that begins a transfer or the response that ends it was lost, the server may not
+            // know the transfer, may have the complete file, or may have removed what it could of a failed
             // transfer.
             let answers = ["6004 activity not recognized", "activity no longer exists"];
             let is_unknown = answers.iter().any(|answer| ended.err.contains(answer));
@@ -160,9 +161,9 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
             confirmed.push((name, size));
         }
         let left = || std::fs::read_dir(root.join(".kiban-ftam/new")).map_or(0, Iterator::count);
-        // Files that could not be removed may stay; the log tells the operator how to remove them
-        // (docs/ftam.md). To remove a file the server calls unlinkat; before it, openat2 for the directory,
-        // and flock for the file.
+        // Files that could not be removed may remain; the log tells the operator how to remove them
+        // (docs/ftam.md). To remove a file, the server calls openat2 for the directory, flock for the file,
+        // and then unlinkat.
         let was_kept =
             |note: &String| ["unlinkat", "openat2", "flock"].iter().any(|call| note.contains(call));
         let was_kept = server.running.traced.notes().iter().any(was_kept);
@@ -174,7 +175,7 @@ fn server_under(plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String
     let outcome = outcome();
     remember(&server.running, seen);
     outcome.map_err(|why: String| format!("{why}\n  server: {}", server.running.err()))?;
-    // Kill the server, as in a power failure, except that data in the kernel's page cache survives.
+    // Kill the server. This resembles a power failure, except that data in the kernel's page cache survives.
     server.running.signal(if seen.calls.is_multiple_of(2) { "-KILL" } else { "-TERM" });
     let ended = server.running.ended();
     ended.judge("the server")?;
@@ -213,7 +214,7 @@ fn a_client_of_a_filestore_that_fails_or_dies_at_any_call_harms_neither_side() {
         let ended = Running::honest(put(&place, SIZES[2], &server.file("kept")), &[]).ended();
         assert!(ended.is_well(), "{}", ended.err);
     }
-    // The server starts its own threads with its first clients.
+    // The server starts its own threads when the first clients connect.
     let before = server.running.descriptors();
     Soak::new("ftam client").run(|plan, seed, seen| {
         let gets = seed.is_multiple_of(2);

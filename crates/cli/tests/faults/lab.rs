@@ -1,4 +1,4 @@
-//! Measurements: a server whose system calls fail, with clients that have no faults.
+//! Network measurements with a server whose system calls fail and clients that have no faults.
 
 use crate::place::Place;
 use crate::serving::Service;
@@ -13,7 +13,7 @@ fn server(place: &Place) -> Command {
     place.kiban(&["lab", "serve", "--quiet", "--listen", "127.0.0.1:0", "--token-file", "token"])
 }
 
-/// Measures round trips of two sizes.
+/// Measures round trips with two message sizes.
 fn client(place: &Place, server: &str) -> Command {
     let mut command =
         place.kiban(&["lab", "delay", server, "--quiet", "--json", "--count", "5", "--sizes", "1,20000"]);

@@ -1,5 +1,5 @@
-//! Links other than packets in UDP: a board under faults at one end; at the other end a board without faults,
-//! or this host's kernel.
+//! All kinds of link except packets over UDP. At one end is a board under faults; at the other end is a board
+//! without faults, or this host's kernel.
 
 use crate::board::{BYTES, Board, connect, echo, echoed, ports, served};
 use crate::memory;
@@ -10,7 +10,8 @@ use kiban_fault::Plan;
 use kiban_os::interface;
 use std::process::Command;
 
-/// Kinds of link between two boards, and whether the link carries AAL5 (as cells or as frames) on a circuit.
+/// The kinds of link between two boards, and whether the link carries AAL5 on a circuit (as cells or as
+/// frames).
 const KINDS: [(&str, bool); 6] = [
     ("udp-frames", false),
     ("udp-cells", true),
@@ -20,11 +21,11 @@ const KINDS: [(&str, bool); 6] = [
     ("pseudowire", true),
 ];
 
-/// Links to this host's kernel: devices that the board creates, and one end of a veth pair.
+/// Links to this host's kernel: devices that the board creates, or one end of a veth pair.
 const KERNEL: [&str; 4] = ["tap:kiban0", "tun:kiban0", "packet:lab0", "xdp:lab0"];
 
-/// Returns the configuration of the ports at both ends of a link; the boards are at 10.9.0.`number`. On a TCP
-/// link, the first listens.
+/// Returns the configurations of the ports at both ends of a link; the boards are at 10.9.0.`number`. On a
+/// TCP link, the first one listens.
 fn wires((kind, is_atm): (&str, bool), numbers: [u8; 2]) -> [String; 2] {
     let [a, b] = ports();
     let datagrams = [format!("127.0.0.1:{a}-127.0.0.1:{b}"), format!("127.0.0.1:{b}-127.0.0.1:{a}")];
@@ -43,7 +44,7 @@ fn wires((kind, is_atm): (&str, bool), numbers: [u8; 2]) -> [String; 2] {
     })
 }
 
-/// What fails in a run: the board's calls, or one of its allocations.
+/// What fails in a run: the board's system calls, or one of its allocations.
 struct Faults<'a> {
     plan: Plan,
     allocations: Option<&'a memory::Allocations>,
@@ -59,12 +60,12 @@ impl Faults<'_> {
         Board::start_as(place, "lab", 2, port, self.plan, at_once, change)
     }
 
-    /// Returns whether nothing fails, so that everyone must be served.
+    /// Returns whether nothing fails, so that every client must be served.
     fn are_none(&self) -> bool {
         self.plan == Plan::Watch && self.allocations.is_none_or(memory::Allocations::all_succeed)
     }
 
-    /// Checks that a board is ready, unless something fails.
+    /// Checks that the board is ready, unless something fails.
     fn may_end(&self, board: &Board) -> Result<(), String> {
         match self.are_none() {
             true => Err(format!("the board does not start: {}", board.running.err())),
@@ -73,12 +74,12 @@ impl Faults<'_> {
     }
 }
 
-/// Runs a board under faults: it must continue, or exit with a reason, and reopen a lost link. The number
-/// selects the kind of link.
+/// Runs a board under faults. The board must continue, or exit with a reason, and must reopen a lost link.
+/// The number selects the kind of link.
 fn board_under(faults: &Faults<'_>, number: u64, seen: &mut Seen) -> Result<(), String> {
     let kinds = KINDS.len() as u64;
     let (kind, rest) = (KINDS[(number % kinds) as usize], number / kinds);
-    // Vary which end listens, and whether faults begin at the board's start.
+    // Vary which end listens, and whether faults begin when the board starts.
     let (listens, at_once) = (rest.is_multiple_of(2), (rest / 2).is_multiple_of(3));
     let (place, other, sent) = (Place::new("link"), Place::new("link-far"), noise(BYTES));
     let [here, there] = match listens {
@@ -128,8 +129,8 @@ fn board_under(faults: &Faults<'_>, number: u64, seen: &mut Seen) -> Result<(), 
     }
 }
 
-/// Runs a client while the board is under faults, and another after the faults, which must be served unless
-/// the board has exited. If nothing fails (`is_whole`), the first must be served as well.
+/// Runs one client while the board is under faults, and another one after the faults. The second must be
+/// served unless the board has exited. If nothing fails (`is_whole`), the first must be served as well.
 fn serves(
     board: &mut Board,
     is_whole: bool,
@@ -151,7 +152,7 @@ fn serves(
         if board.running.has_ended() {
             return true;
         }
-        // A link that was lost takes a while to be opened again.
+        // Reopening a lost link takes a while.
         last = match client().ended_beside(&mut board.running) {
             Some(ended) => served(&ended, "the next client"),
             None => Ok(()),
@@ -162,9 +163,10 @@ fn serves(
     if is_served { Ok(()) } else { last }
 }
 
-/// Returns the configuration of a port on a link to this host's kernel, which has the address 10.9.0.1.
+/// Returns the configuration of a port whose link leads to this host's kernel, which has the address
+/// 10.9.0.1.
 fn kernel_port(link: &str) -> String {
-    // An earlier run may have left its pair, with the same addresses.
+    // An earlier run may have left a veth pair with the same addresses behind.
     let _ = ip("link del lab0");
     let host = match link.ends_with(":lab0") {
         true => {
@@ -188,7 +190,7 @@ fn ip(words: &str) -> Result<(), String> {
     }
 }
 
-/// Like `board_under`, with this host's kernel as the other end.
+/// Like `board_under`, but with this host's kernel at the other end.
 fn kernel_under(faults: &Faults<'_>, number: u64, seen: &mut Seen) -> Result<(), String> {
     let place = Place::new("kernel");
     let kinds = KERNEL.len() as u64;
@@ -208,8 +210,8 @@ fn kernel_under(faults: &Faults<'_>, number: u64, seen: &mut Seen) -> Result<(),
     board.running.ended().judge("the board")
 }
 
-/// Returns whether this thread, and the threads and processes that it starts, have a network namespace of
-/// their own; prints why not.
+/// Returns whether this thread, and the threads and processes that it starts, have their own network
+/// namespace; prints the reason if not.
 fn has_namespace() -> bool {
     let entered = interface::enter_new_namespace();
     if let Err(error) = &entered {
@@ -253,7 +255,7 @@ fn a_board_on_a_link_to_the_kernel_whose_nth_allocation_fails_leaves_its_clients
         return;
     }
     for (number, link) in KERNEL.iter().enumerate() {
-        // One at a time, because they use the same interfaces.
+        // Run one at a time, because they use the same interfaces.
         memory::each_kind(link, KERNEL.len(), |allocations| {
             let faults = Faults { plan: Plan::Watch, allocations: Some(allocations) };
             kernel_under(&faults, number as u64, &mut Seen::default())

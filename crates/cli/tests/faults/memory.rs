@@ -1,5 +1,5 @@
-//! Makes the n-th allocation of a program fail. Rust aborts such a process (`handle_alloc_error`) unless the
-//! code uses a fallible allocation. The tests check that the process's peers are not affected, that no
+//! Makes a program's n-th allocation fail. Unless the code uses a fallible allocation, Rust then aborts the
+//! process (`handle_alloc_error`). The tests check that the process's peers are not affected, that no
 //! confirmed data is lost, and that the next process works.
 
 use crate::place::{Place, compile};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The environment variable that holds the number of the allocation that fails.
+/// The environment variable that says which allocation fails.
 pub(crate) const VARIABLE: &str = "KIBAN_REFUSE_ALLOCATION";
 
 static REFUSER: LazyLock<PathBuf> = LazyLock::new(|| {
@@ -20,10 +20,10 @@ static REFUSER: LazyLock<PathBuf> = LazyLock::new(|| {
     library
 });
 
-/// The allocations of one program; the n-th fails.
+/// The allocations of one program, of which the n-th fails.
 pub(crate) struct Allocations {
     n: u64,
-    /// The file in which `malloc.c` counts them.
+    /// The file in which `malloc.c` counts the allocations.
     count: PathBuf,
 }
 
@@ -32,7 +32,7 @@ impl Allocations {
         Allocations { n, count: place.write("count", 0u64.to_ne_bytes()) }
     }
 
-    /// Prepares a command, which may have preloaded libraries of its own. Allocations of its child processes
+    /// Prepares a command, which may have other preloaded libraries. Allocations in its child processes
     /// count, too.
     pub(crate) fn of(&self, mut command: Command) -> Command {
         let mut preload = REFUSER.as_os_str().to_owned();
@@ -45,7 +45,7 @@ impl Allocations {
         command
     }
 
-    /// Returns whether none fails, as in the first run, which counts the allocations.
+    /// Returns whether no allocation is to fail, as in the first run, which counts the allocations.
     pub(crate) fn all_succeed(&self) -> bool {
         self.n == 0
     }
@@ -55,23 +55,24 @@ impl Allocations {
         self.n > 0 && self.count() >= self.n
     }
 
-    /// Returns the number of allocations that the program made.
+    /// Returns the number of allocations that the program has made.
     fn count(&self) -> u64 {
         let bytes = std::fs::read(&self.count).expect("it was written");
         u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
     }
 }
 
-/// The least number of allocations that fail in each kind of a test.
+/// The minimum number of allocations that are made to fail in each kind of a test.
 const ALLOCATIONS_MIN: usize = 3;
 
-/// Runs a test once for each n, with the n-th allocation failing, until n exceeds the number of allocations;
-/// `make test` runs a few values of n, evenly spread.
+/// Runs a test once per value of n, making the n-th allocation fail, until n exceeds the number of
+/// allocations. `make test` runs only a few values of n, evenly spread.
 pub(crate) fn each(name: &str, run: impl FnMut(&Allocations) -> Result<(), String> + Send) {
     each_kind(name, 1, run);
 }
 
-/// Like [`each`]; the test is one of `kinds`, which share the time, and the values of n in `make test`.
+/// Like [`each`], for a test that is one of `kinds`. The kinds share the time, and in `make test` also the
+/// values of n.
 pub(crate) fn each_kind(
     name: &str,
     kinds: usize,
@@ -81,7 +82,8 @@ pub(crate) fn each_kind(
     each_of(name, kinds, 1, |allocations| lock(&run)(allocations));
 }
 
-/// Like [`each_kind`], with several values of n at once: a run waits for programs most of the time.
+/// Like [`each_kind`], but runs several values of n at once, because a run spends most of its time waiting
+/// for programs.
 pub(crate) fn each_in_parallel(
     name: &str,
     kinds: usize,
@@ -115,7 +117,7 @@ struct Found {
     is_complete: bool,
 }
 
-/// Runs the test for several values of n, with `jobs` at once; returns the values that were reached.
+/// Runs the test for several values of n, `jobs` of them at once; returns the values that were reached.
 fn cover(
     name: &str,
     effort: &Effort,
@@ -138,7 +140,7 @@ fn cover(
         loop {
             let Some(n) = lock(&numbers).next() else { return };
             let is_over = |found: &Found| found.is_complete || found.failures.len() >= FAILURES_MAX;
-            // Always run at least the first, even if the time is over.
+            // Always run at least the first one, even if the time is over.
             if n > 1 && (elapsed() >= effort.time || is_over(&lock(&found))) {
                 return;
             }
@@ -180,7 +182,7 @@ fn a_library_that_a_command_preloads_stays_beside_ours() {
 #[test]
 fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     let all = Effort { allocations: usize::MAX, ..Effort::quick() };
-    // The test program makes five allocations if none fails, and six otherwise.
+    // The test program makes five allocations if none of them fails, and six otherwise.
     let run = |allocations: &Allocations| {
         let made: u64 = if allocations.n == 0 { 5 } else { 6 };
         std::fs::write(&allocations.count, made.to_ne_bytes()).map_err(|error| error.to_string())
@@ -189,7 +191,7 @@ fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     reached.sort_unstable();
     assert_eq!(reached, [1, 2, 3, 4, 5, 6]);
     assert_eq!(cover("few", &Effort { allocations: 3, ..all }, &|| Duration::ZERO, 1, run).len(), 3);
-    // With a single seed nothing runs here; a time limit ends the runs early.
+    // Nothing is run here if a single seed is given; a time limit ends the runs early.
     let seed = Effort { seed: Some(17), ..all };
     assert!(cover("seed", &seed, &|| panic!("it does not run"), 1, run).is_empty());
     let runs = AtomicU64::new(0);
@@ -202,7 +204,7 @@ fn every_allocation_is_refused_that_a_program_reaches_and_no_more() {
     assert_eq!(cover("time", &timed, &elapsed, 1, counted).len(), 2);
     let none = Effort { time: Duration::ZERO, ..all };
     assert_eq!(cover("no time", &none, &|| Duration::ZERO, 1, run), [1]);
-    // Several at once reach the same values, each once.
+    // Parallel runs reach the same values of n, each of them once.
     let mut reached = cover("at once", &all, &|| Duration::ZERO, 3, run);
     reached.sort_unstable();
     assert_eq!(reached[..5], [1, 2, 3, 4, 5]);

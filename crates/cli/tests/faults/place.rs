@@ -1,4 +1,4 @@
-//! Runs a program under a fault plan, collects its output, and checks whether it may end as it did.
+//! Runs a program under a fault plan, collects its output, and checks whether it ended in a permitted way.
 
 use kiban_fault::{End, Plan, Traced};
 use std::io::{Read, Write};
@@ -10,7 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// Longer than any step takes, even on a busy machine: a program that takes longer counts as hung.
+/// A timeout that is longer than any step, even on a busy machine; a program that takes longer counts as
+/// hung.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A temporary directory, removed at the end of the test.
@@ -41,12 +42,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The directory is not needed any more.
+        // Ignore errors: the directory is no longer needed.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Returns pseudo-random bytes without repetition.
+/// Returns pseudo-random bytes that do not repeat.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 11) as u8).collect()
 }
@@ -60,7 +61,7 @@ pub(crate) struct Running {
     err: Bytes,
     readers: Vec<JoinHandle<()>>,
     is_killed_by_plan: bool,
-    /// Whether the plan makes one of its allocations fail ([`crate::memory`]).
+    /// Whether the plan makes one of the program's allocations fail ([`crate::memory`]).
     is_refused: bool,
 }
 
@@ -69,13 +70,13 @@ pub(crate) struct Ended {
     pub(crate) end: Option<End>,
     pub(crate) out: Vec<u8>,
     pub(crate) err: String,
-    /// Whether the kernel or the allocator refused it memory.
+    /// Whether the kernel or the allocator refused memory to the program.
     pub(crate) lacked_memory: bool,
 }
 
 impl Running {
-    /// Starts a program whose plan begins at once (`at_once`) or when it is armed; `input` is its standard
-    /// input.
+    /// Starts a program. Its plan begins immediately (`at_once`) or when it is armed; `input` becomes the
+    /// program's standard input.
     pub(crate) fn start(mut command: Command, plan: Plan, at_once: bool, input: &[u8]) -> Running {
         let is_refused = command.get_envs().any(|(name, _)| name == crate::memory::VARIABLE);
         command.stdin(if input.is_empty() { Stdio::null() } else { Stdio::piped() });
@@ -120,7 +121,7 @@ impl Running {
         self.traced.wait(if is_killed { PATIENCE } else { Duration::ZERO }).is_some()
     }
 
-    /// Waits for the program's exit. A program that does not exit within `PATIENCE` is killed.
+    /// Waits for the program to exit. A program that does not exit within `PATIENCE` is killed.
     pub(crate) fn ended(&mut self) -> Ended {
         let end = self.traced.wait(PATIENCE);
         if end.is_none() && std::env::var_os("KIBAN_SOAK_HOLD").is_some() {
@@ -133,9 +134,9 @@ impl Running {
         Ended { end, out: self.out(), err: self.err(), lacked_memory }
     }
 
-    /// Waits for the program's exit, or for the exit of the board at the other end of its stream; in the
-    /// second case there is nothing to check, because the program notices the board's exit only when its own
-    /// TCP gives up, minutes later.
+    /// Waits until the program exits, or until the board at the other end of its stream exits. In the second
+    /// case there is nothing to check, because the program does not notice the board's exit until its own TCP
+    /// gives up, minutes later.
     pub(crate) fn ended_beside(&mut self, board: &mut Running) -> Option<Ended> {
         until(|| self.has_ended() || board.has_ended());
         if board.has_ended() && !self.has_ended() {
@@ -160,7 +161,7 @@ impl Running {
         std::fs::read_dir(format!("/proc/{}/fd", self.traced.process)).map_or(0, Iterator::count)
     }
 
-    /// Lists its descriptors with their targets, for messages.
+    /// Lists the program's descriptors with their targets, for messages.
     pub(crate) fn listed(&self) -> String {
         let entries = std::fs::read_dir(format!("/proc/{}/fd", self.traced.process));
         let mut names: Vec<String> = entries
@@ -189,19 +190,19 @@ fn keep(mut from: impl Read + Send + 'static, to: Bytes) -> JoinHandle<()> {
 }
 
 impl Ended {
-    /// Checks how the program ended: it must not have panicked or hung, and if it failed it must have printed
-    /// a reason.
+    /// Checks how the program ended: it must not have panicked or hung, and if it failed, it must have
+    /// printed a reason.
     pub(crate) fn judge(&self, who: &str) -> Result<(), String> {
         let said = self.err.trim();
-        // A process that cannot get memory may abort, with these messages and no others (docs/security.md):
-        // that of the global allocator (std::alloc::handle_alloc_error); that of std if it cannot allocate a
-        // new thread's signal stack, which happens before any of kiban's code runs in the thread; and that of
-        // glibc if it cannot register the destructor of a thread-local variable (__cxa_thread_atexit_impl).
-        // The caller also checks that confirmed data is complete, and that the next process works.
+        // A process that runs out of memory may abort with one of three messages (docs/security.md): from the
+        // global allocator (std::alloc::handle_alloc_error); from std if it cannot allocate the signal stack
+        // of a new thread, which happens before any of kiban's code runs in the thread; or from glibc if it
+        // cannot register the destructor of a thread-local variable (__cxa_thread_atexit_impl). The caller
+        // also checks that confirmed data is complete and that the next process works.
         let count = |word| said.matches(word).count();
-        // A thread without a signal stack panics below the frame that would catch the panic, so Rust's
-        // runtime aborts with its own message, "failed to initiate panic". Count it too, because the messages
-        // of several threads may be mixed.
+        // If a thread has no signal stack, the panic occurs outside the frame that would catch it, so Rust's
+        // runtime aborts with its own message, "failed to initiate panic". Accept this message as well,
+        // because the messages of several threads may be interleaved.
         let stacks = count("std/src/sys/pal/unix/stack_overflow.rs").max(count("failed to initiate panic"));
         let aborts = ["memory allocation of", "failed to register TLS destructor: out of memory"];
         let ends_for_memory =
@@ -234,7 +235,7 @@ mod libc_numbers {
     pub(super) const SIGKILL: i32 = 9;
 }
 
-/// Polls a condition; returns whether it became true in time.
+/// Polls a condition; returns whether it became true before the timeout.
 pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let clock = kiban_os::Clock::new();
     let end = clock.now() + PATIENCE;
@@ -247,7 +248,7 @@ pub(crate) fn until(mut is_so: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Sleeps for a moment between two polls of a condition that has no notification.
+/// Sleeps briefly between two polls of a condition that has no notification.
 pub(crate) fn glance() {
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     let _ = never.recv_timeout(Duration::from_millis(2));
@@ -264,7 +265,7 @@ pub(crate) fn compile(source: &str, to: &Path, flags: &[&str]) {
 
 #[test]
 fn a_process_may_abort_for_lack_of_memory_and_not_otherwise() {
-    // The messages of two threads without signal stacks, as the kernel mixed them.
+    // The messages of two threads without signal stacks, interleaved by the kernel.
     let stacks = "thread 'kiban-vi' (2) panicked at /rustc/library/std/src/sys/pal/unix/\nthread 'a' (3) panicked at \
         stack_overflow.rs:236:13:\nfailed to allocate an alternative stack: Cannot allocate memory (os error 12)\n\
         fatal runtime error: failed to initiate panic, error fatal runtime error: failed to initiate panic, error 5";

@@ -1,4 +1,4 @@
-//! `kiban rdma`: tests that inject faults into a server, and into its clients.
+//! `kiban rdma`, with faults injected into a server or its clients.
 
 use crate::place::Place;
 use crate::serving::Service;

@@ -1,5 +1,5 @@
-//! A server with one client after another. The tests inject faults into the server or into a client, or make
-//! one of their allocations fail.
+//! A server that serves one client after another. The tests inject faults into the server or into a client, or
+//! make one of their allocations fail.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, until};
@@ -7,17 +7,17 @@ use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::{End, Plan};
 use std::process::Command;
 
-/// The commands of a server and of its clients. Exit status 2 means that the bytes received differ from the
-/// bytes sent.
+/// The commands for a server and its clients. A client's exit status 2 means that the bytes received differ
+/// from the bytes sent.
 pub(crate) struct Service {
-    /// The command of a server, which chooses its own address.
+    /// The command for a server, which chooses its own address.
     pub(crate) server: fn(&Place) -> Command,
-    /// The text that the server prints before its address once it is ready, and the text after the address.
+    /// The texts before and after the address in the line that the server prints when it is ready.
     pub(crate) says: (&'static str, &'static str),
-    /// The command of a client that connects to a server at this address.
+    /// The command for a client that connects to a server at this address.
     pub(crate) client: fn(&Place, &str) -> Command,
-    /// Whether a client waits for a server that has died: over UDP it does not notice, and the tests let it
-    /// wait for longer than a busy machine delays a server (`--silence`).
+    /// Whether a client keeps waiting for a server that has died. Over UDP the client does not notice the
+    /// death, and the tests make it wait for longer than a busy machine may delay a server (`--silence`).
     pub(crate) is_patient: bool,
 }
 
@@ -31,7 +31,7 @@ struct Serving<'a> {
 }
 
 impl Service {
-    /// Starts a server, and waits until it is ready or has exited; `change` can modify its command.
+    /// Starts a server and waits until it is ready or has exited; `change` can modify the server's command.
     fn start<'a>(
         &'a self,
         place: &'a Place,
@@ -44,7 +44,8 @@ impl Service {
         until(|| {
             let said = String::from_utf8_lossy(&running.out()).into_owned() + &running.err();
             let address = said.split_once(self.says.0).and_then(|(_, rest)| rest.split_once(self.says.1));
-            // A thread without a signal stack may write its abort message into this line (`Ended::judge`).
+            // A thread without a signal stack may write its abort message into the middle of this line
+            // (`Ended::judge`).
             let address = address.filter(|(address, _)| !address.contains(char::is_whitespace));
             at = address.map(|(address, _)| address.to_owned());
             at.is_some() || running.has_ended()
@@ -52,8 +53,8 @@ impl Service {
         Serving { service: self, place, running, at }
     }
 
-    /// Runs a server under a fault plan. It must continue, or exit with a reason; a client that connects
-    /// after the faults must be served.
+    /// Runs a server under a fault plan. The server must continue, or exit with a reason; a client that
+    /// connects after the faults must be served.
     fn server_under(&self, place: &Place, plan: Plan, at_once: bool, seen: &mut Seen) -> Result<(), String> {
         let mut serving = self.start(place, plan, at_once, |command| command);
         let outcome = serving.bears_faults(plan == Plan::Watch, &|| true);
@@ -61,8 +62,8 @@ impl Service {
         serving.ends_well(outcome)
     }
 
-    /// Runs a server, one of whose allocations fails. It must continue, or exit with a reason; the next
-    /// client must be served.
+    /// Runs a server and makes one of its allocations fail. The server must continue, or exit with a reason;
+    /// the next client must be served.
     fn server_refused(&self, allocations: &memory::Allocations) -> Result<(), String> {
         let place = Place::new("serving");
         let mut serving = self.start(&place, Plan::Watch, false, |command| allocations.of(command));
@@ -70,14 +71,14 @@ impl Service {
         serving.ends_well(outcome)
     }
 
-    /// Tests a server, each time with one of its allocations failing.
+    /// Runs a server repeatedly, each time making another of its allocations fail.
     pub(crate) fn bears_refused_allocations(&self, name: &str) {
         if can_trace() {
             memory::each_in_parallel(name, 1, |allocations| self.server_refused(allocations));
         }
     }
 
-    /// Tests a server under faults; `name` is the scenario's name.
+    /// Tests a server under faults; `name` is the name of the scenario.
     pub(crate) fn bears_faults(&self, name: &'static str) {
         if can_trace() {
             let place = Place::new("serving");
@@ -86,7 +87,8 @@ impl Service {
         }
     }
 
-    /// Tests clients under faults: they must leave the server unaffected. `name` is the scenario's name.
+    /// Tests clients under faults, which must leave the server unaffected; `name` is the name of the
+    /// scenario.
     pub(crate) fn bears_clients(&self, name: &'static str) {
         if can_trace() {
             self.beside(|serving, at, before| {
@@ -103,7 +105,7 @@ impl Service {
         }
     }
 
-    /// Like [`Service::bears_clients`], but one of the client's allocations fails.
+    /// Like [`Service::bears_clients`], but makes one of the client's allocations fail.
     pub(crate) fn bears_refused_clients(&self, name: &str) {
         if can_trace() {
             self.beside(|serving, at, before| {
@@ -119,14 +121,14 @@ impl Service {
         }
     }
 
-    /// Runs a test with a server that has no faults; passes the number of file descriptors that the server
-    /// has open.
+    /// Runs a test with a server that has no faults. The test is passed the number of the server's open file
+    /// descriptors.
     fn beside(&self, test: impl FnOnce(&mut Serving<'_>, &str, usize)) {
         let place = Place::new("serving");
         let mut serving = self.start(&place, Plan::Watch, false, |command| command);
         let at = serving.at.clone().unwrap_or_else(|| panic!("{}", serving.running.err()));
-        // The server starts its own threads with its first clients, so connect two before counting
-        // descriptors.
+        // The server starts its own threads when its first clients connect, so connect two clients before
+        // counting descriptors.
         for _ in 0..2 {
             serving.serves().expect("no fault was injected");
         }
@@ -136,7 +138,7 @@ impl Service {
 }
 
 impl Serving<'_> {
-    /// Runs a client without faults; returns `None` if the server died, and the client would wait for it.
+    /// Runs a client without faults; returns `None` if the server died and the client would wait for it.
     fn client(&mut self) -> Option<Ended> {
         let at = self.at.as_deref().expect("it serves");
         let mut client = Running::honest((self.service.client)(self.place, at), &[]);
@@ -155,8 +157,9 @@ impl Serving<'_> {
         }
     }
 
-    /// Runs clients while the server is under faults, and after them. If nothing fails (`is_whole`), all
-    /// must be served; a client that the last fault meets (until `is_over`) may fail.
+    /// Runs clients while the server is under faults, and afterwards. If nothing fails (`is_whole`), all must
+    /// be served. Otherwise one client may fail because of a fault that occurs while it is served (before
+    /// `is_over`).
     fn bears_faults(&mut self, is_whole: bool, is_over: &dyn Fn() -> bool) -> Result<(), String> {
         let outcome = self.serves_under_faults(is_whole, is_over);
         match outcome {
@@ -196,21 +199,21 @@ impl Serving<'_> {
         if self.running.has_ended() {
             return Ok(());
         }
-        // The fault may come only now, and cost this client its connection.
+        // The last fault may occur only now and cost this client its connection.
         let is_over = is_over();
         let mut outcome = self.serves();
         if outcome.is_err() && !is_over {
             outcome = self.serves();
         }
         match outcome {
-            // The server was about to exit; the caller checks whether it was allowed to.
+            // The server was about to exit; the caller checks whether it was allowed to exit.
             Err(_) if until(|| self.running.has_ended()) => Ok(()),
             outcome => outcome,
         }
     }
 
-    /// Checks that a client under faults ended in a permitted way, and that the server still works and has no
-    /// more descriptors than `before`.
+    /// Checks that a client under faults ended in a permitted way, that the server still works, and that it
+    /// has no more descriptors than `before`.
     fn is_as_before(&mut self, ended: &Ended, before: usize) -> Result<(), String> {
         judge(ended)?;
         if self.running.has_ended() {
@@ -232,7 +235,7 @@ fn judge(ended: &Ended) -> Result<(), String> {
     }
 }
 
-/// Copies the call count, the injection count and the list of faults from a run to `seen`.
+/// Copies the number of calls, the number of injections and the list of faults from a run to `seen`.
 pub(crate) fn remember(running: &Running, seen: &mut Seen) {
     seen.calls = running.traced.calls();
     seen.injections = running.traced.injections();

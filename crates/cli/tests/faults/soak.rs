@@ -1,10 +1,10 @@
-//! Chooses which seeds and which values of n are run, and reports the results.
+//! Chooses the seeds and values of n to run, and reports the results.
 
 use kiban_fault::Plan;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The scenarios; seed s runs scenario s modulo their number, and passes it the quotient ([`Soak::run`]).
+/// The scenarios. Seed s runs scenario s modulo their number, and passes the quotient to it ([`Soak::run`]).
 const SCENARIOS: [&str; 20] = [
     "board",
     "start",
@@ -31,31 +31,31 @@ const SCENARIOS: [&str; 20] = [
 const SEEDS: u64 = 200;
 /// The number of values of n that `make test` runs in each scenario.
 const STEPS: usize = 6;
-/// The number of allocations that `make test` lets fail in each program.
+/// The number of allocations that `make test` makes fail in each program.
 const ALLOCATIONS: usize = 10;
-/// The maximum number of failures that are reported.
+/// The maximum number of failures reported.
 pub(crate) const FAILURES_MAX: usize = 5;
 
 /// How much to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Effort {
-    /// If set, only this seed is run.
+    /// If set, the only seed that is run.
     pub(crate) seed: Option<u64>,
-    /// How many times a single seed is run.
+    /// The number of times that a single seed is run.
     pub(crate) times: u64,
-    /// The number of seeds, shared among all scenarios.
+    /// The number of seeds, divided among all scenarios.
     pub(crate) seeds: u64,
-    /// The number of values of n in each scenario. For each, one run lets the n-th call fail, and one kills
-    /// the process there.
+    /// The number of values of n in each scenario. For each value, one run makes the n-th call fail, and
+    /// another run kills the process at that call.
     pub(crate) steps: usize,
-    /// The number of allocations that fail.
+    /// The number of allocations that are made to fail.
     pub(crate) allocations: usize,
     /// The time limit of each test.
     pub(crate) time: Duration,
 }
 
 impl Effort {
-    /// Returns the effort of `make test`.
+    /// Returns the effort for `make test`.
     pub(crate) fn quick() -> Effort {
         Effort {
             seed: None,
@@ -67,7 +67,7 @@ impl Effort {
         }
     }
 
-    /// Returns the effort that the environment variables request (`make soak`).
+    /// Returns the effort requested by environment variables (`make soak`).
     pub(crate) fn asked() -> Effort {
         let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
         let quick = Effort::quick();
@@ -94,8 +94,8 @@ impl Effort {
     }
 }
 
-/// Returns every number below `count` once, starting with 0. Any prefix of the sequence is evenly spread
-/// (steps by the golden ratio).
+/// Returns every number below `count` once, starting with 0. Every prefix of the sequence is evenly spread
+/// (it advances by the golden ratio).
 pub(crate) fn spread(count: u64) -> impl Iterator<Item = u64> {
     let is_coprime = |step: &u64| {
         let (mut a, mut b) = (*step, count);
@@ -109,10 +109,10 @@ pub(crate) fn spread(count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |at| (u128::from(at) * u128::from(step) % u128::from(count)) as u64)
 }
 
-/// Returns whether programs can be traced; prints why not.
+/// Returns whether programs can be traced; prints the reason if not.
 ///
 /// # Panics
-/// If programs cannot be traced although `KIBAN_FAULTS=required` (as in `.ci/run`).
+/// If programs cannot be traced although `KIBAN_FAULTS=required` is set (as in `.ci/run`).
 pub(crate) fn can_trace() -> bool {
     static CAN: LazyLock<Result<(), String>> = LazyLock::new(kiban_fault::available);
     is_run(&CAN, std::env::var("KIBAN_FAULTS").is_ok_and(|value| value == "required"))
@@ -126,7 +126,7 @@ fn is_run(can: &Result<(), String>, is_required: bool) -> bool {
     can.is_ok()
 }
 
-/// The result of a run: how many calls the plan saw, and which faults were injected.
+/// The result of a run: the number of calls that the plan saw, and the faults that were injected.
 #[derive(Default)]
 pub(crate) struct Seen {
     pub(crate) calls: u64,
@@ -134,15 +134,15 @@ pub(crate) struct Seen {
     pub(crate) notes: Vec<String>,
 }
 
-/// Runs a scenario with its share of the seeds and of the values of n.
+/// Runs a scenario with its share of the seeds and values of n.
 pub(crate) struct Soak {
     name: &'static str,
-    /// The number of kinds of the scenario, such as kinds of link.
+    /// The number of kinds of the scenario, such as the kinds of link.
     kinds: u64,
     failures: Vec<String>,
     runs: u64,
     injections: u64,
-    /// The number of calls in a run without faults, of the kind that makes the most.
+    /// The number of calls in a run without faults; the maximum over all kinds.
     calls: u64,
 }
 
@@ -151,15 +151,18 @@ impl Soak {
         Soak::of_kinds(name, 1)
     }
 
-    /// A scenario whose number, modulo `kinds`, selects its kind.
+    /// A scenario that has several kinds. Its number modulo `kinds` selects the kind.
     pub(crate) fn of_kinds(name: &'static str, kinds: usize) -> Soak {
         Soak { name, kinds: kinds as u64, failures: Vec::new(), runs: 0, injections: 0, calls: 0 }
     }
 
-    /// Runs each kind of the scenario without faults, then the scenario with its seeds, then for each n and
-    /// kind once with the n-th call failing, and once with the process killed at that call. The scenario is
-    /// passed a number from which it derives its kind and other properties: among the seeds, and among the
-    /// values of n, each remainder of a division by a small number is equally frequent.
+    /// Runs each kind of the scenario without faults, and then the scenario with each of its seeds. After
+    /// that, for each n and each kind, runs it once with the n-th call failing, and once with the process
+    /// killed at that call.
+    ///
+    /// The scenario is passed a number from which it derives its kind and other properties. When these
+    /// numbers are divided by a small number, all remainders occur equally often, both among the seeds and
+    /// among the values of n.
     pub(crate) fn run(self, scenario: impl FnMut(Plan, u64, &mut Seen) -> Result<(), String>) {
         let clock = kiban_os::Clock::new();
         self.cover(&Effort::asked(), &|| clock.now().since(kiban_base::Instant::ZERO), scenario);
@@ -194,7 +197,7 @@ impl Soak {
             return self.tell(0);
         }
         let mut seed = place;
-        // Use half of the time for seeds; the rest is for the values of n.
+        // Use half of the time for seeds, and the rest for the values of n.
         while seed < effort.seeds && elapsed() < effort.time / 2 && self.failures.len() < FAILURES_MAX {
             let plan = Plan::from_seed(seed, self.calls);
             self.once(plan, seed / scenarios, &repeat(seed), &mut scenario);
@@ -251,8 +254,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// Runs a scenario of ten calls in which each run takes a second; returns the plans and numbers that were
-    /// run.
+    /// Runs a scenario with ten calls, in which each run takes a second; returns the plans and numbers that
+    /// were run.
     fn covered(effort: Effort) -> Vec<(Plan, u64)> {
         covered_kinds(1, effort)
     }
@@ -279,8 +282,8 @@ mod tests {
         for n in 0..10 {
             assert!(plans.contains(&(Plan::Kill { call: n }, n)), "{n}");
         }
-        // 40 runs in the first half of the time (one without faults, 39 seeds), then two for each of the ten
-        // values of n.
+        // 40 runs in the first half of the time (one without faults, and 39 seeds), then two runs for each of
+        // the ten values of n.
         assert_eq!(plans.len(), 40 + 20);
         assert_eq!(covered(Effort { time: Duration::from_secs(20), ..soak }).len(), 20);
     }
@@ -295,8 +298,8 @@ mod tests {
 
     #[test]
     fn seeds_reach_every_property_that_a_scenario_derives_from_its_number() {
-        // A scenario gets every 20th seed: the remainder of the seed itself, divided by 2 or 5, would always
-        // be the same.
+        // A scenario gets every 20th seed, so the seed itself would always have the same remainder modulo 2
+        // or 5.
         let plans = covered(Effort { steps: 0, ..Effort::quick() });
         for divisor in 2..=7 {
             for remainder in 0..divisor {

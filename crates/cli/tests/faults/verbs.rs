@@ -1,5 +1,5 @@
 //! Programs that use the drop-in verbs libraries: verbs programs, and ordinary socket programs over rsockets.
-//! Faults are injected into the server, and into its clients.
+//! Faults are injected into the server or its clients.
 
 #[path = "../../../verbs/tests/common/libraries.rs"]
 mod libraries;

@@ -1,4 +1,4 @@
-//! `kiban vi`: tests that inject faults into a server, and into its clients.
+//! `kiban vi`, with faults injected into a server or its clients.
 
 use crate::place::Place;
 use crate::serving::Service;
@@ -9,7 +9,7 @@ const SHARED: Service =
 const UDP: Service =
     Service { server: |place| server(place, "udp:127.0.0.1:0"), says: SAYS, client, is_patient: true };
 const SAYS: (&str, &str) = ("serving at ", ";");
-/// By default a connection over UDP ends when its peer has had no processor for 0.9 s, as happens on a busy
+/// By default a connection over UDP ends when its peer has not been scheduled for 0.9 s, as happens on a busy
 /// machine.
 const SILENCE: [&str; 2] = ["--silence", "10min"];
 

@@ -1,4 +1,4 @@
-//! VIPL programs that use a NIC through shared memory: faults in the server, and in its clients.
+//! VIPL programs that use a NIC through shared memory, with faults in the server or its clients.
 
 use crate::place::{Place, compile};
 use crate::serving::Service;
@@ -13,9 +13,9 @@ const VIPL: Service = Service {
     is_patient: false,
 };
 
-/// The directory with `libvipl.so.1` and the test program.
+/// The directory that contains `libvipl.so.1` and the test program.
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
-    // Cargo puts the library beside the tests that depend on it.
+    // Cargo puts the library in the same directory as the tests that depend on it.
     let test = std::env::current_exe().expect("a test is a file");
     let library = test.parent().expect("in a folder").join("libvipl.so");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-vipl");

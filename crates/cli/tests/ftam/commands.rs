@@ -122,8 +122,8 @@ fn errors_use_the_diagnostics_of_the_standard() {
     assert_eq!(twice.status.code(), Some(2));
 }
 
-/// The users file, the keys and other files that the server itself reads must not be below its root, even
-/// through mounts.
+/// The users file, the keys and other files used by the server itself must not be reachable through its root,
+/// even through mounts.
 #[test]
 fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
     let dir = TestDir::new();
@@ -186,18 +186,18 @@ fn a_server_refuses_to_start_when_its_own_files_can_be_fetched() {
         let told = dir.refuses(&[], arguments);
         assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");
     }
-    // The directory contains no private file, but the board's sockets would be in it.
+    // The directory contains no private file, but the board's sockets would be located in it.
     let runtime = format!("XDG_RUNTIME_DIR={}", dir.at("root").display());
     let told = dir.refuses(&["env", &runtime], &["--root", "root", "--users", "users.toml"]);
     assert!(told.contains("the directory of kiban's sockets") && told.contains(inside), "{told}");
-    // Without that variable, the default directory of the sockets is private, too.
+    // If that variable is not set, the default directory of the sockets is private, too.
     let user = if rustix::process::geteuid().is_root() { "/run" } else { "/tmp" };
     let none = ["env", "-u", "XDG_RUNTIME_DIR"];
     let told = dir.refuses(&none, &["--root", user, "--users", "/etc/hostname"]);
     assert!(told.contains(&format!("the directory of kiban's sockets {user}/kiban")), "{told}");
     let told = dir.refuses(&none, &["--root", ".", "--users", "users.toml"]);
     assert_eq!(told.matches("users.toml").count(), 1, "{told}");
-    // Files beside or above the root are no problem; symlinks that lead out of the root are not followed.
+    // Files beside or above the root are allowed; symlinks that lead out of the root are not followed.
     fs::remove_file(dir.at("root/innocent")).expect("removed");
     fs::remove_file(dir.at("root/users.toml")).expect("removed");
     let server = dir.serve(&[], &[]);
@@ -216,8 +216,8 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
     }
     fs::write(dir.at("root/file"), b"").expect("written");
     let rows = [
-        // The whole root is mounted elsewhere; a directory of the root is mounted elsewhere; another
-        // directory is mounted in the root; and a single file is.
+        // Four cases: the whole root is mounted elsewhere; a directory in the root is mounted elsewhere;
+        // another directory is mounted in the root; a single file is mounted in the root.
         ("root elsewhere", ["--root", "elsewhere", "--users", "root/in/users.toml"]),
         ("root/in elsewhere", ["--root", "root", "--users", "elsewhere/users.toml"]),
         ("keys root/in", ["--root", "root", "--users", "keys/users.toml"]),
@@ -238,7 +238,7 @@ fn a_bind_mount_does_not_hide_that_the_users_file_is_in_the_root() {
         let told = dir.refuses(&[enter, &["sh", "-c", &script, "sh"]].concat(), &arguments);
         assert!(told.contains("is inside the served directory"), "{mount}: {told}");
     }
-    // Start with the same files and no mounts.
+    // Start the server with the same files but no mounts.
     fs::remove_dir_all(dir.at("root/in")).expect("removed");
     let _server = dir.serve(&[], &[]);
 }
@@ -273,7 +273,7 @@ fn refuses_file(dir: &TestDir, tls: &[&str], there: &str) {
     }
 }
 
-/// Even if the server's own files are moved into the root, peers cannot read or change them.
+/// Even if the server's own files are moved into the root, peers can neither read nor change them.
 #[test]
 fn a_private_file_moved_into_the_root_is_not_served() {
     let dir = TestDir::new();
@@ -286,7 +286,7 @@ fn a_private_file_moved_into_the_root_is_not_served() {
     refused("hard");
     fs::rename(dir.at("users.toml"), dir.at("root/moved")).expect("moved");
     refused("moved");
-    // Load a new users file; the old one is still not served.
+    // Load a new users file; the old one is still protected.
     fs::rename(dir.at("new.toml"), dir.at("users.toml")).expect("moved");
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().expect("kill is there").success());
@@ -300,13 +300,13 @@ fn a_private_file_moved_into_the_root_is_not_served() {
     same(&dir.at("root/theirs"), b"mine");
 }
 
-/// Editors, certbot and `kiban ftam passwd` replace a file, and send a signal later or never.
+/// Editors, certbot and `kiban ftam passwd` replace a file, and send a signal only later or not at all.
 #[test]
 fn a_private_file_replaced_without_a_signal_is_not_served() {
     let dir = TestDir::new();
     let certificate = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
     let pem = certificate.cert.pem();
-    // The file is in a directory in which the running server may not open files.
+    // The file is in a directory in which the running server is not allowed to open files.
     fs::create_dir(dir.at("tls")).expect("made");
     fs::write(dir.at("tls/cert.pem"), &pem).expect("written");
     fs::write(dir.at("tls/key.pem"), certificate.signing_key.serialize_pem()).expect("written");
@@ -322,8 +322,8 @@ fn a_private_file_replaced_without_a_signal_is_not_served() {
         fs::hard_link(dir.at("new"), dir.at("root").join(&linked)).expect("linked");
         fs::rename(dir.at("new"), dir.at(name)).expect("moved");
         refused(&linked);
-        // A file that the server has seen under that name is still refused after another file has replaced it
-        // there.
+        // A file that the server once used under that name is still protected after it has been replaced by
+        // another file.
         fs::rename(dir.at(name), dir.at("root").join(&moved)).expect("moved");
         fs::copy(dir.at("root").join(&moved), dir.at(name)).expect("copied");
         refused(&moved);
@@ -346,13 +346,14 @@ fn an_interrupted_transfer_resumes_from_its_last_checkpoint() {
     let contents = noise(8_000_000);
     fs::write(dir.at("here"), &contents).expect("written");
     let checks = ["--checkpoint-bytes", "200000", "-q", "--json"];
-    // The relay cuts the connection twice; the program reconnects by itself.
+    // The relay cuts the connection twice; the program reconnects automatically.
     let relay = Relay::new(server.port, [3_000_000, 2_500_000].map(cut_up).to_vec());
     let there = remote(relay.port, "there");
     let said = dir.run(&[&["put"], &checks[..], &["here", &there]].concat());
     same(&dir.at("root/there"), &contents);
     assert!(said.contains("\"transfers\""), "{said}");
-    // The relay cuts the connection once, and the program does not retry; another process resumes.
+    // The relay cuts the connection once, and the program does not retry; a second process resumes the
+    // transfer.
     let cut_down = |down| Fate::Cut { up: u64::MAX, down };
     let relay = Relay::new(server.port, [5_000_000, 4_500_000].map(cut_down).to_vec());
     let there = remote(relay.port, "there");
@@ -360,8 +361,8 @@ fn an_interrupted_transfer_resumes_from_its_last_checkpoint() {
     assert!(first.status.code() == Some(1), "{first:?}");
     assert!(String::from_utf8_lossy(&first.stderr).contains("--resume"), "{first:?}");
     assert!(!dir.at("back").exists(), "a get is not seen before it is whole");
-    // The second process may not transfer as many bytes as the file has, so it succeeds only if it does not
-    // start from the beginning.
+    // The second process is not allowed to transfer as many bytes as the file has, so it succeeds only if it
+    // does not start from the beginning.
     let said = dir.run(&[&["get", "--resume", "--retries", "0"], &checks[..], &[&there, "back"]].concat());
     same(&dir.at("back"), &contents);
     assert!(said.contains("\"resumed\":true"), "{said}");
@@ -382,7 +383,8 @@ fn a_restarted_server_resumes_a_transfer_and_keeps_the_old_file_until_then() {
     let port = server.port;
     drop(server);
     same(&dir.at("root/there"), b"old");
-    // A transfer is identified by its names. They contain the relay's port, so the same relay must be used.
+    // A transfer is identified by the names of its files. They contain the relay's port, so the same relay
+    // must be used.
     let _server = dir.serve_at(port, &[], &[]);
     let said = dir.run(&[&["put", "--resume", "--json"], &checks[..], &["here", &there]].concat());
     assert!(said.contains("\"resumed\":true"), "{said}");
@@ -418,8 +420,8 @@ fn a_put_waits_for_a_restarting_server() {
     fs::write(dir.at("here"), &contents).expect("written");
     let (port, dir) = (server.port, &dir);
     let relay = Relay::new(port, vec![Fate::Hold { up: 3_000_000, down: u64::MAX }]);
-    // The relay connects to the server for each client. Once the server is gone, it disconnects reconnecting
-    // clients at once.
+    // The relay opens a connection to the server for each client. Once the server is gone, it immediately
+    // disconnects clients that reconnect.
     std::thread::scope(|scope| {
         let there = remote(relay.port, "there");
         let checks = ["--checkpoint-bytes", "200000", "-q", "--retries", "6", "--json"];
@@ -464,7 +466,7 @@ fn a_listing_is_retried_when_the_association_is_lost() {
     let told = dir.run(&["ls", "--json", &here(&cut())]);
     let report: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(report["entries"].as_array().map(Vec::len), Some(200), "{told}");
-    // A refusal by the server is not a lost connection, so the request is sent only once.
+    // A refusal by the server does not mean that the connection is lost, so the request is sent only once.
     let before = server.log.count("refused");
     dir.fails(&["stat", &remote(server.port, "nothing")], "nothing: ");
     server.log.wait_count("refused", before + 1);

@@ -1,5 +1,5 @@
-//! A temporary directory, a server for its subdirectory `root`, the server's log, and a relay that can stall
-//! or cut connections.
+//! Code shared by the tests: a temporary directory, a server for its subdirectory `root`, the server's log, and
+//! a relay that can stall or cut connections.
 
 use serde_json::Value;
 use std::fs;
@@ -12,12 +12,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A timeout longer than any step of these tests takes, even on a slow machine.
+/// A timeout that is longer than any step of these tests, even on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The lines of a log, added as they are written.
+/// The lines of a log, which are added as they are written.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<(Mutex<Vec<Value>>, Condvar)>);
 
@@ -32,7 +32,7 @@ impl Log {
         self.0.0.lock().expect("no thread panics").clone()
     }
 
-    /// Waits for the first line for which `is_wanted` is true, and returns its fields.
+    /// Waits for the first line for which `is_wanted` returns true, and returns the fields of the line.
     pub(crate) fn wait(&self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let lines = self.0.0.lock().expect("no thread panics");
         let find =
@@ -45,7 +45,7 @@ impl Log {
         find(&lines).unwrap_or_else(|| panic!("no line says {what}: {lines:#?}"))
     }
 
-    /// Waits until this many lines have this message.
+    /// Waits until the log contains this many lines with this message.
     pub(crate) fn wait_count(&self, message: &str, count: usize) {
         let is_one = |line: &&Value| line["fields"]["message"] == message;
         let few = |lines: &mut Vec<Value>| lines.iter().filter(is_one).count() < count;
@@ -54,14 +54,14 @@ impl Log {
         assert!(!few(&mut lines), "not {count} lines say {message}: {lines:#?}");
     }
 
-    /// Returns the log line of a refusal of this file with this diagnostic.
+    /// Returns the log line that reports the refusal of this file with this diagnostic.
     pub(crate) fn refused(&self, diagnostic: i64, file: &str) -> Value {
         self.wait(&format!("{diagnostic} of {file}"), |line| {
             line["message"] == "refused" && line["diagnostic"] == diagnostic && line["file"] == file
         })
     }
 
-    /// Returns how many lines have this message.
+    /// Returns the number of lines with this message.
     pub(crate) fn count(&self, message: &str) -> usize {
         self.lines().iter().filter(|line| line["fields"]["message"] == message).count()
     }
@@ -86,7 +86,7 @@ impl Server {
         line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
     }
 
-    /// Returns the number of its file descriptors.
+    /// Returns the number of the server's file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
     }
@@ -138,12 +138,12 @@ impl TestDir {
         self.folder.join(name)
     }
 
-    /// Starts a server; `before` is a command with arguments that runs it, such as a wrapper.
+    /// Starts a server. `before` is a command (and its arguments) that runs the server, such as a wrapper.
     pub(crate) fn serve(&self, before: &[String], more: &[&str]) -> Server {
         self.serve_at(0, before, more)
     }
 
-    /// Like [`TestDir::serve`], on this port.
+    /// Like [`TestDir::serve`], but on this port.
     pub(crate) fn serve_at(&self, port: u16, before: &[String], more: &[&str]) -> Server {
         let mut words = before.iter().cloned();
         let kiban = env!("CARGO_BIN_EXE_kiban");
@@ -181,7 +181,7 @@ impl TestDir {
         Server { child, port, log }
     }
 
-    /// Starts a server that must fail, and returns its error; `before` is as in [`TestDir::serve`].
+    /// Starts a server that is expected to fail, and returns its error; `before` is as in [`TestDir::serve`].
     pub(crate) fn refuses(&self, before: &[&str], arguments: &[&str]) -> String {
         let mut words = before.iter().copied().chain([env!("CARGO_BIN_EXE_kiban")]).chain(["ftam", "serve"]);
         let mut child = Command::new(words.next().expect("one at least"))
@@ -226,7 +226,7 @@ impl TestDir {
         said(self.try_run(arguments), words);
     }
 
-    /// Returns the number of unfinished or abandoned transfers' files in the root.
+    /// Returns the number of files in the root that belong to unfinished or abandoned transfers.
     pub(crate) fn left(&self) -> usize {
         fs::read_dir(self.at("root/.kiban-ftam/new")).map_or(0, Iterator::count)
     }
@@ -256,9 +256,9 @@ pub(crate) fn same(one: &Path, bytes: &[u8]) {
 pub(crate) enum Fate {
     /// Passes all bytes.
     Pass,
-    /// Closes both sides after this many bytes in one direction.
+    /// Closes both sides after passing this many bytes in one direction.
     Cut { up: u64, down: u64 },
-    /// Passes no more bytes after this many, without closing, until [`Relay::go_on`].
+    /// Stops passing bytes after this many, without closing, until [`Relay::go_on`] is called.
     Hold { up: u64, down: u64 },
 }
 
@@ -272,14 +272,15 @@ pub(crate) struct Relay {
 struct State {
     up: AtomicU64,
     down: AtomicU64,
-    /// The number of directions that are held, whether they may continue, and the number of clients that
+    /// The number of directions that are stalled, whether they may continue, and the number of clients that
     /// connected while the server was down.
     held: Mutex<(usize, bool, usize)>,
     bell: Condvar,
 }
 
 impl Relay {
-    /// Creates a relay that applies one fate to each connection in turn. Later connections pass unchanged.
+    /// Creates a relay that applies one fate to each connection in turn. After the last fate, connections
+    /// pass unchanged.
     pub(crate) fn new(server: u16, fates: Vec<Fate>) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();
@@ -310,7 +311,7 @@ impl Relay {
         Relay { port, state }
     }
 
-    /// Returns the number of bytes passed from clients, and from the server.
+    /// Returns the number of bytes passed from clients and the number passed from the server.
     pub(crate) fn passed(&self) -> (u64, u64) {
         (self.state.up.load(Ordering::Relaxed), self.state.down.load(Ordering::Relaxed))
     }

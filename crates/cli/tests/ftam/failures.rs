@@ -1,8 +1,8 @@
-//! Failures around a filestore: full disks, forbidden files, files that change, and peers that stall, guess
-//! passwords, flood or send invalid data.
+//! Failures that affect a filestore: full disks, forbidden files, files that change, and peers that stall,
+//! guess passwords, flood or send invalid data.
 //!
-//! Each test checks the standard's diagnostic at the client, a line in the server's log, and that files are
-//! unchanged.
+//! Each test checks that the client gets the standard's diagnostic, that the server logs a line, and that files
+//! are unchanged.
 
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};
@@ -16,7 +16,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Returns the words of a command line that runs a command in a mount namespace; empty if that is not
+/// Returns the words to put before a command so that it runs in a mount namespace; empty if that is not
 /// permitted.
 fn namespace(script: &str, argument: &str) -> Option<Vec<String>> {
     let ways: [&[&str]; 2] = [&["unshare", "-rm"], &["unshare", "-m"]];
@@ -57,7 +57,7 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
         assert_eq!((line["user"].as_str(), line["said"].as_str()), (Some("eve"), Some("F-CANCEL request")));
         assert_eq!(fs::read_dir(inside.join(".kiban-ftam/new")).expect("there").count(), 0);
     }
-    // There is room for the file, but not for a second copy.
+    // The disk has room for the file, but not for a second copy.
     fs::write(dir.at("half"), noise(1_200_000)).expect("written");
     dir.fails(&["append", "-q", "half", &there], "5029 local failure, file space exhausted");
     server.log.wait("that the transfer's end was refused", |line| {
@@ -110,8 +110,8 @@ fn a_get_returns_one_consistent_state_of_the_file_or_fails() {
     let server = dir.serve(&[], &[]);
     let contents = noise(8_000_000);
     let file = dir.at("root/there");
-    // Truncated, extended or overwritten files are reported. If the file is replaced by another, the server
-    // reads the old one to its end.
+    // Truncated, extended and overwritten files are reported. If the file is replaced by another, the server
+    // keeps reading the old file to its end.
     type Change = fn(&std::path::Path);
     let changes: [(&str, Change); 3] = [
         ("shortened", |file| {
@@ -216,14 +216,15 @@ fn password_guesses_are_limited_over_all_connections() {
         unjudged += usize::from(error.contains("2000 association with user not allowed"));
     }
     assert_eq!(wrong + unjudged, 40);
-    // Three attempts are not delayed, and up to four are verified at the same time; then each failure doubles
-    // the delay, up to four seconds.
+    // The first three attempts are not delayed, and up to four are verified at the same time. After that,
+    // each failure doubles the delay, up to four seconds.
     assert!((3..=12).contains(&wrong), "{wrong} guesses were judged");
     server.log.wait_count("login refused", wrong);
     assert_eq!(server.log.count("login refused"), wrong);
     server.log.wait("that some were not judged", |line| line["message"] == "too many failures: not verified");
-    // During the delay, even the correct password is not verified for this address. On a busy machine the
-    // delay may be over when the attempt arrives; then another wrong guess starts it again.
+    // During the delay, even the correct password is rejected without verification if it comes from this
+    // address. On a busy machine the delay may be over when the attempt arrives; another wrong guess then
+    // starts it again.
     let is_held = (0..5).any(|_| {
         guess().wait_with_output().expect("it ends");
         let output = dir.try_run(&["ls", &home]);
@@ -273,7 +274,7 @@ fn a_mismatch_of_tls_and_plain_text_is_reported() {
     dir.run(&["ls", &remote(plain.port, "")]);
 }
 
-/// Raises this process's limit of file descriptors to the maximum, and returns it.
+/// Raises this process's file descriptor limit to the maximum, and returns it.
 fn descriptors() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").expect("there");
     let line = limits.lines().find(|line| line.starts_with("Max open files")).expect("a line");
@@ -295,7 +296,7 @@ fn silent_connections_do_not_keep_clients_out() {
     let dir = TestDir::new();
     let server = dir.serve(&[], &[]);
     fs::write(dir.at("here"), noise(1_000_000)).expect("written");
-    // A complete connection request, followed by half of a TPKT whose length says 1000 bytes.
+    // A complete connection request, followed by half of a TPKT that claims a length of 1000 bytes.
     let request = [3, 0, 0, 11, 6, 0xe0, 0, 0, 0, 1, 0];
     let half = [&request[..], &[3, 0, 3, 0xe8, 2, 0xf0, 0x80, 13, 0xff]].concat();
     let says: [&[u8]; 4] = [&[], &request[..5], &request, &half];
@@ -314,8 +315,8 @@ fn silent_connections_do_not_keep_clients_out() {
     same(&dir.at("back"), &noise(1_000_000));
     let grown = server.status_kib("VmRSS").saturating_sub(before);
     assert!(grown < 200 << 10, "{crowd} connections took {grown} KiB");
-    // Up to 1024 unauthenticated connections with two descriptors each, in addition to the server's own
-    // descriptors.
+    // Up to 1024 unauthenticated connections with two descriptors each, in addition to the descriptors of the
+    // server itself.
     assert!(server.descriptors() < 2200, "{} descriptors", server.descriptors());
     let mut gone = 0;
     for socket in &mut all {
@@ -350,7 +351,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     fs::write(dir.at("here"), b"new").expect("written");
     let long = "x/".repeat(600) + "secret";
     let wide = "x".repeat(256);
-    // Each name as the server receives it, and as the address encodes it.
+    // Each name in the form that the server receives, and as encoded in the address.
     let names = [
         ("../secret", "..%2fsecret"),
         ("d/..", "d%2f.."),
@@ -390,7 +391,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
         let told: String = name.chars().take(256).collect();
         server.log.refused(3000, &told);
     }
-    // Ordinary names that resemble a path to a parent directory.
+    // Ordinary names that look similar to a path to a parent directory.
     for written in ["..%5csecret", "%252e%252e", "%ef%bc%8e%ef%bc%8e", "...", "~", "$HOME"] {
         dir.run(&["put", "-q", "here", &remote(server.port, written)]);
         dir.run(&["rm", &remote(server.port, written)]);
@@ -403,7 +404,7 @@ fn no_spelling_of_a_name_leaves_the_root_and_each_attempt_is_logged() {
     assert_eq!(beside, ["here", "root", "secret", "users.toml"]);
 }
 
-/// The length of a long transfer in bytes; `KIBAN_HARM_BYTES` sets a larger one.
+/// The length of a long transfer, in bytes; `KIBAN_HARM_BYTES` sets a larger one.
 fn long_bytes() -> usize {
     std::env::var("KIBAN_HARM_BYTES").ok().and_then(|text| text.parse().ok()).unwrap_or(64_000_000)
 }
@@ -420,8 +421,8 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     let of = |parts: u64| bytes as u64 * parts / 100;
     // Cut the transfer in the first block, early, in the middle, and just before the end.
     let cuts = [1, 12, 37, 49];
-    // The data that may have to be sent again: three unacknowledged checkpoints, one in preparation, and what
-    // sockets and the relay buffer.
+    // The data that may have to be retransmitted: three unacknowledged checkpoints, one that is being
+    // prepared, and the data buffered by sockets and the relay.
     let window = 5 * CHECKPOINT_BYTES + (8 << 20);
     let most = |times: u64| bytes as u64 * 102 / 100 + times * window;
     for put in [true, false] {
@@ -437,7 +438,7 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
         for _ in cuts {
             let ended = server.log.count("ended");
             said(dir.try_run(&words), "1011 lower layer failure; use --resume to continue");
-            // The lost association keeps the file locked until the server notices the loss.
+            // The lost association keeps the file locked until the server notices that it is lost.
             server.log.wait_count("ended", ended + 1);
         }
         let done = dir.run(&words);
@@ -450,7 +451,8 @@ fn a_long_transfer_interrupted_anywhere_does_not_restart_from_zero() {
     }
 }
 
-/// Transfers a file longer than 4 GiB if `KIBAN_HARM_LARGE` is set: needs 9 GiB of space and a minute.
+/// Transfers a file longer than 4 GiB if `KIBAN_HARM_LARGE` is set. This takes 9 GiB of disk space and a
+/// minute.
 #[test]
 fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
     if std::env::var_os("KIBAN_HARM_LARGE").is_none() {
@@ -471,7 +473,7 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
         let mut read = vec![0; tail.len()];
         file.read_exact_at(&mut read, BYTES - tail.len() as u64).expect("read");
         assert!(read == tail, "{name}: another tail");
-        // Change bytes on both sides of 2^32, to detect offsets that are truncated to 32 bits.
+        // Change bytes on both sides of the 4 GiB boundary, to detect offsets that are truncated to 32 bits.
         for at in [5, (4 << 30) - 4096, 4 << 30] {
             let mut read = vec![1; 4096];
             file.read_exact_at(&mut read, at).expect("read");
@@ -505,10 +507,12 @@ fn a_file_of_more_than_four_gib_is_put_resumed_and_fetched() {
 #[test]
 fn a_thousand_associations_at_once_take_little_memory() {
     const ASSOCIATIONS: usize = 1000;
-    // Each association needs a socket at the client and one at the server; the server also opens a directory.
+    // Each association needs one socket in the client and one in the server; the server also opens a
+    // directory.
     assert!(descriptors() > 2 * ASSOCIATIONS, "the limit of descriptors is too low for this test");
     let dir = TestDir::new();
-    // A hash of "secret" that is cheap to verify, because the test measures only the memory of associations.
+    // A hash of "secret" that is cheap to verify, because the test measures only the memory used by
+    // associations.
     let cheap =
         "$argon2id$v=19$m=8,t=1,p=1$a2liYW4tdGVzdHMtc2FsdA$Jvf1PpJ6DVMpBPguhtcFSR+A3s8zvbMdkICkAIoEVlA";
     fs::write(dir.at("users.toml"), format!("[users.eve]\npassword = \"{cheap}\"\nrights = \"all\"\n"))
