@@ -1,4 +1,4 @@
-//! `kiban lab` as a user runs it: killed and resumed, in shards, on a full disk, and under job systems
+//! `kiban lab` as a user runs it: interrupted and resumed, in shards, on a full disk, and under job systems
 //! (Slurm, HyperQueue, Kubernetes).
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(KIBAN).arg("lab").args(arguments).stdin(Stdio::null()).output().expect("the program starts")
 }
 
-/// Runs a command that must succeed; returns its output.
+/// Runs a command, which must succeed; returns its output.
 fn good(arguments: &[&str]) -> String {
     let output = kiban(arguments);
     assert!(output.status.success(), "{arguments:?} {output:?}");
@@ -47,7 +47,7 @@ fn lines(dir: &Path) -> usize {
     records(dir).iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// A plan of sixty cells, which take a few milliseconds each.
+/// A plan with sixty cells, each of which takes a few milliseconds.
 const MAP: &str = "question = \"wide-area-atm\"\n[parameters]\nmilliseconds = 200\n\
                    message_bytes = { from = 500, to = 6000, step = 500 }\nbuffer_bytes = [2000, 4000, 8000, 12000, 16000]\n";
 const CELLS: usize = 60;
@@ -87,7 +87,7 @@ fn a_run_that_is_killed_loses_nothing_and_repeats_nothing() {
     }
     let kept = lines(&out);
     let outcome = json(&good(&arguments));
-    // A kill may truncate the last line; its trial is then repeated.
+    // A kill may truncate the last line; the trial of that line is then repeated.
     let made = outcome["made"].as_u64().expect("a count") as usize;
     assert!((CELLS - kept..=CELLS - kept + 4).contains(&made), "{kept} were kept, {outcome}");
     assert_eq!(outcome["found"].as_u64().expect("a count") as usize + made, CELLS);
@@ -123,7 +123,7 @@ fn any_number_of_shards_merges_into_the_same_bytes_even_if_one_was_killed() {
         results.insert((records(Path::new(&merged)), good(&["summary", &merged])));
     }
     assert_eq!(results.len(), 1);
-    // A merge of one shard is incomplete, and the error says so.
+    // Merging only one shard gives an incomplete result, and the error says so.
     let part = kiban(&["merge", &text(&place.join("part")), &text(&place.join("3-of-7"))]);
     assert_eq!(part.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&part.stdout).contains("of 60 trials have a record"), "{part:?}");
@@ -149,7 +149,7 @@ fn a_truncated_line_is_reported_by_its_number() {
     );
 }
 
-/// Runs in a mount namespace with a file system of 16 KiB.
+/// Run in a mount namespace with a file system of 16 KiB.
 #[test]
 fn a_full_disk_is_reported_and_records_are_kept() {
     let (place, plan) = folder("full", MAP);
@@ -307,7 +307,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).contains(expected), "{axes}: {output:?}");
     }
-    // A run in another directory takes all records from the cache.
+    // A run in another directory finds all records in the cache.
     let outcome =
         json(&good(&["run", &plan, "--out", &text(&place.join("two")), "--cache", &cache, "--json"]));
     assert_eq!((&outcome["cached"], &outcome["made"]), (&Value::from(4), &Value::from(0)));
@@ -315,7 +315,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("kiban lab run PLAN --out"), "{nothing:?}");
 }
 
-/// Runs with a shell a script that `kiban lab script` wrote.
+/// Runs a script written by `kiban lab script` with a shell.
 fn shell(script: &Path, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("sh");
     command.arg(script).env("KIBAN", KIBAN).envs(variables.iter().copied());
@@ -331,7 +331,7 @@ fn script(place: &Path, scheduler: &str, plan: &str, out: &Path) -> PathBuf {
 
 #[test]
 fn gnu_parallel_runs_the_shards_and_merges_them() {
-    // Use a directory name that must be quoted for the shell.
+    // Use a directory name that must be quoted in shell commands.
     let (place, plan) = folder("parallel it's here", MAP);
     let there = Command::new("parallel").arg("--version").output();
     if !there.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("GNU parallel")) {
@@ -354,7 +354,7 @@ fn a_slurm_job_array_runs_one_shard_per_job() {
     let path = script(&place, "slurm", &plan, &out);
     let words = fs::read_to_string(&path).expect("it was written");
     assert!(words.starts_with("#!/bin/sh\n") && words.contains("\n#SBATCH --array=1-3\n"), "{words}");
-    // Job systems read directives only before the first command.
+    // Job systems read directives only if they precede the first command.
     let first = words.lines().position(|line| !line.starts_with('#')).expect("it does something");
     assert!(words.lines().skip(first).all(|line| !line.starts_with("#SBATCH")), "{words}");
     for number in ["1", "2", "3"] {
@@ -367,7 +367,7 @@ fn a_slurm_job_array_runs_one_shard_per_job() {
     assert_eq!(lines(Path::new(&merged)), CELLS);
 }
 
-/// Uses a fake `hq` that behaves like `hq submit --array`: it runs the command once for each number, which it
+/// Uses a fake `hq` that behaves like `hq submit --array`: it runs the command once per number, which it
 /// passes in HQ_TASK_ID.
 #[test]
 fn a_hyperqueue_task_array_submits_itself_and_merges() {
@@ -375,8 +375,8 @@ fn a_hyperqueue_task_array_submits_itself_and_merges() {
     let stand_in = "#!/bin/sh\nset -eu\n[ \"$1 $2 $3\" = 'submit --array 1-3' ]\nwhile [ \"$1\" != -- ]; do shift; done\n\
                     shift\nfor HQ_TASK_ID in 1 2 3; do export HQ_TASK_ID; \"$@\"; done\n";
     fs::write(place.join("hq.sh"), stand_in).expect("it can be written");
-    // Let another process write the file: if this process did, a child that it forks meanwhile could inherit
-    // the descriptor that is open for writing, and running the file would fail (ETXTBSY).
+    // Let another process write the file. If this process wrote it, a child forked in the meantime could
+    // inherit the descriptor that is open for writing, and executing the file would fail (ETXTBSY).
     let mut install = Command::new("install");
     let copied = install.args(["-m", "755"]).args([place.join("hq.sh"), place.join("hq")]).status();
     assert!(copied.is_ok_and(|status| status.success()), "it can be written");
@@ -403,7 +403,7 @@ fn an_indexed_kubernetes_job_contains_the_plan_and_one_index_per_shard() {
     ] {
         assert!(words.lines().any(|one| one == line), "{line}\n{words}");
     }
-    // Run the manifest's command with an index from 0, as Kubernetes sets it.
+    // Run the manifest's command with indexes from 0, as set by Kubernetes.
     let command = words.lines().find_map(|line| line.trim().strip_prefix("command: "));
     let command: Vec<String> =
         serde_json::from_str(command.expect("there is one")).expect("a list, as in JSON");

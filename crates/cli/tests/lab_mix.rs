@@ -33,7 +33,7 @@ fn a_plan_is_reported_as_table_json_csv_and_pictures() {
     let table = mix(&[LECTURE, "--seconds", "1"]).stdout;
     assert!(String::from_utf8_lossy(&table).contains("mpeg2[1]"));
     let series = mix(&[LECTURE, "--seconds", "2", "--csv", "--seed", "3"]).stdout;
-    // The heading, and one line per flow and second: 19 flows, two seconds.
+    // The heading, followed by one line per flow and second: 19 flows over two seconds.
     assert_eq!(String::from_utf8_lossy(&series).lines().count(), 1 + 2 * 19);
 }
 

@@ -1,11 +1,11 @@
 //! `kiban lab mix --to` as two users run it: over the loopback interface, and between two network namespaces
-//! with a token bucket on the wire.
+//! connected through a token bucket.
 //!
 //! Goal      traffic within the rate arrives completely; excess traffic is reported as lost or late; each
-//!           path is policed by its own contract; if a peer dies, only what it had not reported yet is
-//!           missing.
-//! Skipped   without the right to create namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN) or without tbf: the tests
-//!           in namespaces.
+//!           path is policed by its own contract; if a peer dies, only the results that it had not yet
+//!           reported are missing.
+//! Skipped   the tests in namespaces are skipped without the right to create namespaces (CAP_SYS_ADMIN,
+//!           CAP_NET_ADMIN) or without tbf.
 
 mod two_hosts;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use two_hosts::{FAR, Folder, Network, Server, kiban};
 
-/// Writes a plan of three sites, with contracts so wide that nothing is policed, or with the given ones.
+/// Writes a plan with three sites and these paths and flows.
 fn plan(folder: &Folder, seconds: f64, paths: &str, flows: &str) -> String {
     let sites: String =
         ["here", "there", "yonder"].map(|name| format!("[[site]]\nname = \"{name}\"\n")).concat();
@@ -30,7 +30,7 @@ fn flow(name: &str, kind: &str, to: &str, more: &str) -> String {
     format!("[[flow]]\nname = \"{name}\"\nkind = \"{kind}\"\nfrom = \"here\"\nto = \"{to}\"\n{more}")
 }
 
-/// Creates two hosts with a token bucket at the near one; `None` without the necessary privileges.
+/// Creates two hosts with a token bucket at the near one; returns `None` without the necessary privileges.
 fn network(letter: char, rate: &str) -> Option<Network> {
     let network = Network::new(letter, 1500)?;
     if !Network::bucket(&network.near, rate) {
@@ -125,8 +125,8 @@ fn a_mix_within_the_rate_loses_nothing_and_one_above_it_shows_loss_and_delay() {
         if mbps < 20.0 {
             assert_eq!((lost, &named(&made, "audio")["units_lost"]), (0.0, &0.into()), "{made:#}");
         } else {
-            // 40 Mbit/s of user data are 50 Mbit/s of datagrams. At most 20 Mbit/s of these pass the token
-            // bucket, on any machine.
+            // 40 Mbit/s of user data produce 50 Mbit/s of datagrams. At most 20 Mbit/s of these pass the
+            // token bucket, on any machine.
             assert!(lost > 0.4 * cells, "{made:#}");
             assert!(figure(cbr, "carried_mbps") < 20.0, "{made:#}");
             let samples: Vec<f64> = cbr["samples"]
@@ -138,7 +138,7 @@ fn a_mix_within_the_rate_loses_nothing_and_one_above_it_shows_loss_and_delay() {
             assert!(samples.iter().filter(|lost| **lost > 0.0).count() >= 4, "{samples:?}");
         }
     }
-    // The token bucket's queue of 50 ms stays full.
+    // The token bucket's queue, which holds 50 ms of traffic, stays full.
     assert!(variations[1] > 20_000.0 && variations[1] > 2.0 * variations[0], "{variations:?}");
 }
 
@@ -149,8 +149,8 @@ fn each_path_is_policed_and_only_the_nonconforming_flow_loses_cells() {
     let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
     let flows = flow("keeps", "constant", "there", "mbps = 4\n")
         + &flow("breaks", "constant", "yonder", "mbps = 4\n");
-    // 4 Mbit/s of user data are 4.51 Mbit/s of cells. The tolerance of half a second exceeds the delays of a
-    // busy machine.
+    // 4 Mbit/s of user data produce 4.51 Mbit/s of cells. The tolerance of half a second is longer than the
+    // delays on a busy machine.
     for (more, is_lost) in [("", true), ("tag = true\n", false), ("shape = true\n", false)] {
         let paths = path("here", "there", 6.0, 500_000.0, "") + &path("here", "yonder", 2.0, 500_000.0, more);
         let plan = plan(&folder, 4.0, &paths, &flows);
@@ -158,12 +158,12 @@ fn each_path_is_policed_and_only_the_nonconforming_flow_loses_cells() {
         let (keeps, breaks) = (named(&made, "keeps"), named(&made, "breaks"));
         assert_eq!((&keeps["cells_lost"], &keeps["cells_policed"]), (&0.into(), &0.into()), "{made:#}");
         let (cells, policed) = (figure(breaks, "cells"), figure(breaks, "cells_policed"));
-        // Cells that a shaped path cannot send in time are dropped when its queue is full.
+        // Cells that a shaped path cannot send in time are dropped when the path's queue is full.
         let full = figure(&made["network"], "cells_dropped_full");
         assert_eq!(figure(breaks, "cells_lost"), policed + full, "{made:#}");
         assert_eq!(full > 0.0, more.starts_with("shape"), "{made:#}");
         if is_lost {
-            // 2 of 4.51 Mbit/s conform; in addition, once, half a second's cells within the tolerance.
+            // 2 of the 4.51 Mbit/s conform. In addition, the tolerance admits half a second's cells once.
             let passes = (2.0 * 4.0 + 2.0 * 0.5) * 1e6 / 424.0;
             assert!((cells - policed - passes).abs() < 0.05 * cells, "{cells} {policed} {passes}");
         } else {
@@ -174,7 +174,7 @@ fn each_path_is_policed_and_only_the_nonconforming_flow_loses_cells() {
     }
 }
 
-/// Returns the number of datagrams that all processes of this host have sent.
+/// Returns the number of datagrams sent by all processes on this host.
 fn datagrams_sent() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").expect("Linux says it");
     let mut lines = text.lines().filter(|line| line.starts_with("Udp:"));
@@ -197,7 +197,7 @@ fn the_outcome_of_a_dead_peer_covers_its_last_report() {
     let mut command = mix(None, &folder, &plan, &server.at, &["--json"]);
     let mut client =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program was built");
-    // Wait until it has sent for a while: at 2660 cells per second, a datagram holds about two cells.
+    // Wait until it has been sending for a while. At 2660 cells per second, a datagram holds about two cells.
     let clock = kiban_os::Clock::new();
     while datagrams_sent() < before + 1500 {
         assert!(clock.now().as_secs_f64() < 50.0, "it sends");

@@ -1,10 +1,11 @@
 //! `kiban lab serve`, `sweep`, `delay` and `trace` as two users run them: on the kernel's own TCP, in two
 //! network namespaces.
 //!
-//! Goal      with the pattern write, write, read, the network has a region of slow cells; the sweep finds it,
-//!           names the cause in every slow cell, and suggests a remedy that removes it.
-//! Network   a veth pair with an MTU, and a token bucket of 135 Mbit/s in each direction, created and removed
-//!           here. Without the right to create it (CAP_SYS_ADMIN, CAP_NET_ADMIN) the tests are skipped.
+//! Goal      with the pattern write, write, read, some cells of the throughput map are slow. The sweep finds
+//!           them, names the cause of each, and suggests a remedy that makes them fast.
+//! Network   a veth pair with a given MTU, and a token bucket of 135 Mbit/s in each direction. The tests
+//!           create and remove it; without the right to do so (CAP_SYS_ADMIN, CAP_NET_ADMIN), they are
+//!           skipped.
 
 mod two_hosts;
 
@@ -25,7 +26,7 @@ fn network(letter: char, mtu: u32) -> Option<Network> {
     Some(network)
 }
 
-/// Runs a `kiban lab` command that needs the token.
+/// Runs a `kiban lab` command that requires the token.
 fn lab(namespace: Option<&str>, folder: &Folder, arguments: &[&str]) -> Output {
     let mut command = kiban(namespace);
     command.arg("lab").args(arguments).args(["--token-file", &folder.path("token")]);
@@ -36,7 +37,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// Options of a sweep that may run on a busy machine.
+/// Options for a sweep that may run on a busy machine.
 const UNGUARDED: [&str; 5] = ["--json", "--quiet", "--foreign-cores", "100", "--seconds"];
 
 /// Returns the cells of a map as (buffer, message, cell).
@@ -98,7 +99,7 @@ fn the_region_is_found(
     let picture = std::fs::read_to_string(Path::new(&svg).join("map-1.svg")).expect("it was drawn");
     assert_eq!(picture.matches("<rect").count(), 1 + cells.len());
 
-    // Commands that only read a run need no session with a peer.
+    // Commands that only read the records of a run need no session with a peer.
     let page = Path::new(&out).join("page.html");
     let axes = ["--axes", "message_bytes,buffer_bytes", "--html", page.to_str().expect("a plain path")];
     let output = reader(&["report", &out], &axes);
@@ -109,7 +110,7 @@ fn the_region_is_found(
         "{shown}"
     );
     let page = std::fs::read_to_string(page).expect("it was written");
-    // There is one map per metric, and its tooltips give the cause.
+    // There is one map per metric, and the tooltips on it give the cause.
     let causes = page.matches("slow: Nagle&#39;s algorithm against delayed acknowledgements\n").count();
     let maps = page.matches("<figure ").count();
     assert_eq!((maps, causes), (5, 5 * slow.len()), "{} slow cells", slow.len());
@@ -120,7 +121,7 @@ fn the_region_is_found(
     assert_eq!(summary["rows"].as_array().map(Vec::len), Some(cells.len()));
 }
 
-/// Runs a command that only reads a directory, so it needs no token.
+/// Runs a command that only reads a directory and therefore needs no token.
 fn reader(verb: &[&str], more: &[&str]) -> Output {
     let mut command = kiban(None);
     command.arg("lab").args(verb).args(more).env_remove("KIBAN_LAB_TOKEN");
@@ -229,7 +230,7 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
     assert!(page.contains("8 of 8 trials have a record"));
 }
 
-/// Runs a short sweep over the loopback interface; its records go to a directory.
+/// Runs a short sweep over the loopback interface, which writes its records to a directory.
 fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
     let list = ["sweep", &server.at, "--messages", "100..800/100", "--buffers", "0", "--nagle", "off"];
     lab(None, folder, &[&list[..], &["--out", out], more, &UNGUARDED, &["0.02"]].concat())
@@ -275,14 +276,14 @@ fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let other = short(&server, &folder, &out, &["--mss", "1000"]);
     says(&other, &["belongs to another plan: the parameter mss_bytes differs", "(--out)"]);
     assert!(!String::from_utf8_lossy(&other.stderr).contains("--cache"), "nothing of real time is shared");
-    // A plan alone cannot run this question, because it needs a session with a peer.
+    // `kiban lab run` cannot run this plan, because it requires a session with a peer.
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
     says(&reader(&["run", &plan], &[]), &["network is run by 'kiban lab sweep HOST'"]);
 }
 
-/// Runs in a mount namespace with a file system of 16 KiB.
+/// Run in a mount namespace with a file system of 16 KiB.
 #[test]
 fn a_full_disk_is_reported_and_measurements_are_kept() {
     let folder = Folder::new("full");
@@ -357,7 +358,8 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
             .map(|name| row[*name].as_f64().expect("a figure"))
             .collect();
         assert!(figures[0] > 0.0 && figures.is_sorted(), "{row}");
-        // 2.1 km each way take 20 µs; 8 bits per byte each way at 1000 Mbit/s.
+        // The distance of 2.1 km takes 20 µs for both ways; in addition, each byte takes 8 bit times each
+        // way, at 1000 Mbit/s.
         let bytes = row["bytes"].as_f64().expect("a count");
         assert!((row["distance_us"].as_f64().expect("said") - 20.0).abs() < 1e-9, "{row}");
         assert!((row["sending_us"].as_f64().expect("said") - bytes * 0.016).abs() < 1e-9, "{row}");

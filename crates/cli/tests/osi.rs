@@ -9,7 +9,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program was built")
 }
 
-/// An echo server process, its address, and its output.
+/// An echo server process, with its address and its output.
 struct Server(Child, String, BufReader<ChildStderr>);
 
 impl Server {
@@ -83,14 +83,14 @@ fn a_peer_without_osi_is_reported_with_exit_status_1() {
 fn the_reason_of_a_transport_refusal_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let at = listener.local_addr().expect("it is bound");
-    // A DR with the reason "address unknown", and additional information as text.
+    // A DR with the reason "address unknown", and text as additional information.
     let refusal = b"\x03\0\0\x11\x0c\x80\0\x01\0\0\x03\xe0\x04help";
     std::thread::spawn(move || {
         for socket in listener.incoming() {
             let mut socket = socket.expect("it comes");
             let _ = socket.read(&mut [0; 100]);
             let _ = socket.write_all(refusal);
-            // The refusing side waits for the initiator to close the connection.
+            // The side that refuses waits for the initiator to close the connection.
             let _ = socket.read_to_end(&mut Vec::new());
         }
     });

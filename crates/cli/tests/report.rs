@@ -1,6 +1,6 @@
-//! `kiban reproduce all` as its reader sees it: tables in the terminal, a page in the browser.
+//! `kiban reproduce all` as its reader sees it: tables in the terminal, and a page in the browser.
 //!
-//! Operation the papers are reproduced once, in a short form with exact results; several tests check the
+//! Operation the papers are reproduced once, with short runs that give exact results; several tests check the
 //!           tables and the page.
 //! Browser   headless Chromium, if it is installed (`make test` installs it), driven by `report/browse.mjs`.
 
@@ -35,8 +35,8 @@ fn page() -> String {
     std::fs::read_to_string(&made().page).expect("the page was written")
 }
 
-/// Results in virtual time are exact, so the whole text is compared with a recorded one.
-/// `KIBAN_KEEP_SNAPSHOTS=1` records it anew.
+/// Results in virtual time are exact, so the whole text is compared with a recorded copy.
+/// `KIBAN_KEEP_SNAPSHOTS=1` records a new copy.
 #[test]
 fn the_tables_equal_the_snapshot() {
     let text = String::from_utf8_lossy(&made().output.stdout).into_owned();
@@ -77,8 +77,8 @@ fn the_page_is_complete_and_contains_no_measurements() {
     assert!(page.len() < 2 << 20, "{} bytes", page.len());
 }
 
-/// The README's two pictures must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
-/// renews them.
+/// The two pictures in the README must equal the program's output. `KIBAN_KEEP_SNAPSHOTS=1` (`make pictures`)
+/// replaces them.
 #[test]
 fn the_pictures_of_the_readme_are_up_to_date() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/images");
@@ -94,7 +94,7 @@ fn the_pictures_of_the_readme_are_up_to_date() {
     }
 }
 
-/// Returns the first of some commands that is installed; `None` if none is.
+/// Returns the first of these commands that is installed; `None` if none is.
 fn there(names: &[&str]) -> Option<String> {
     let works = |name: &&&str| {
         let version =
@@ -104,8 +104,8 @@ fn there(names: &[&str]) -> Option<String> {
     names.iter().find(works).map(|name| (*name).to_owned())
 }
 
-/// Returns a headless browser's view of a page; `None` without a browser. `name` is the directory for its
-/// screenshots.
+/// Returns what a headless browser finds in a page; `None` if there is no browser. `name` is the directory
+/// for its screenshots.
 fn browsed(page: &Path, name: &str) -> Option<Value> {
     let (Some(node), Some(chromium)) =
         (there(&["node"]), there(&["chromium", "chromium-browser", "google-chrome"]))
@@ -123,7 +123,7 @@ fn browsed(page: &Path, name: &str) -> Option<Value> {
     Some(serde_json::from_slice(&output.stdout).expect("one JSON object"))
 }
 
-/// Checks what must hold for every page.
+/// Checks the properties that every page must have.
 fn is_sound(found: &Value) {
     let requests = found["requests"].as_array().expect("requests");
     let outside =
@@ -174,7 +174,7 @@ fn a_browser_shows_the_page_without_network_requests() {
     assert!(found["plain"].as_u64().is_some_and(|places| places > 100), "{}", found["plain"]);
 }
 
-/// `kiban lab report` writes such a page for a run.
+/// `kiban lab report` writes the same kind of page for a run.
 #[test]
 fn a_browser_opens_the_page_of_a_run() {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("run-page");

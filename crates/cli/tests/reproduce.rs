@@ -74,8 +74,8 @@ fn maps_are_printed_as_rows_cells_and_pictures() {
         .filter_map(|table| table.split_once('\n').map(|(name, rest)| (name, rest.lines().collect())))
         .collect();
     assert_eq!((tables[0].0, tables[0].1.len()), ("maps", 1 + 2 * 117));
-    // The traffic of one minute of the lecture in samples of two seconds, in each direction: four kinds of
-    // flow and their sum.
+    // One minute of the lecture's traffic, in samples of two seconds, for each direction: four kinds of flow
+    // and their sum.
     for (name, curves) in [("traffic-to-musashino", ["mpeg2", "sum"]), ("traffic-to-waseda", ["jpeg", "sum"])]
     {
         let (_, lines) = tables.iter().find(|(other, _)| *other == name).expect("the series is a table");

@@ -52,8 +52,8 @@ fn json_and_captures_contain_the_conversation() {
     assert_eq!(value["talks"][0]["story"], "A story.");
     let trace = value["talks"][0]["trace"].as_array().unwrap();
     assert!(trace.iter().any(|line| line.as_str().unwrap().contains("-> seq 1 ack 11")), "{trace:?}");
-    // A pcap header for nanoseconds and link type 101 (raw IP), then five packets: three of the handshake,
-    // the data, its acknowledgement.
+    // A pcap header for nanoseconds and link type 101 (raw IP), then five packets: the three of the
+    // handshake, the data, and its acknowledgement.
     let bytes = std::fs::read(&capture).expect("the capture");
     assert_eq!((&bytes[..4], bytes[20]), (&[0x4d, 0x3c, 0xb2, 0xa1][..], 101));
     let (mut at, mut packets) = (24, 0);
@@ -72,8 +72,8 @@ fn the_trace_of_a_failed_script_is_a_valid_script() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("\n#   expected  +40ms -> ack 12\n"), "{text}");
-    // The trace ends at the failure, with the packet that arrived instead, so the trace passes when it is
-    // run as a script.
+    // The trace ends at the failure. It contains the packet that arrived instead of the expected one, so it
+    // passes when it is run as a script.
     let output = kiban(&["talk", &talk("again.talk", &text)]);
     assert!(output.status.success(), "{output:?}");
 }
@@ -97,7 +97,7 @@ fn without_the_source_tree_the_error_says_where_scripts_are() {
     assert!(told.contains("source tree") && told.contains("name files"), "{told}");
 }
 
-/// Paths that help texts mention must exist in the source tree.
+/// Paths mentioned in help texts must exist in the source tree.
 #[test]
 fn paths_in_help_texts_exist() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

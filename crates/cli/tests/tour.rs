@@ -36,7 +36,7 @@ fn a_given_file_is_transferred_intact_in_both_directions() {
     for row in &rows {
         assert_eq!(row["sha256_equal"], true);
         assert_eq!(row["bytes"], 130_000);
-        // In real time the limit is the rate of a plain stream, measured just before; a row may exceed it.
+        // In real time, the limit is the rate of a plain stream, measured just before; a row may exceed it.
         assert!(row["clock"] == "real" || row["limit_percent"].as_f64().unwrap() < 100.0);
     }
     // Check the hash with sha256sum.
@@ -74,7 +74,7 @@ fn a_file_that_cannot_be_read_is_a_clear_error() {
     }
 }
 
-/// Runs tshark on a capture, with options for AAL5; returns its lines.
+/// Runs tshark on a capture, with options for AAL5; returns the lines that it prints.
 fn tshark(capture: &std::path::Path, arguments: &[&str]) -> Vec<String> {
     let output = Command::new("tshark")
         .args(["-o", "erf.aal5_type:llc multiplexed", "-r"])

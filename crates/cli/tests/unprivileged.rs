@@ -1,9 +1,9 @@
 //! Tests the README's promise that three commands run `ib_write_bw` without any privileges.
 //!
-//! Goal      the user nobody runs `ib_write_bw` in a new user namespace and a new network namespace, in which
-//!           only the loopback interface is configured.
-//! Needs     perftest, iproute2, util-linux; a system on which users may create namespaces (Ubuntu 24.04
-//!           needs `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
+//! Goal      the user `nobody` runs `ib_write_bw` in a new user namespace and a new network namespace, in
+//!           which only the loopback interface is configured.
+//! Requires  perftest, iproute2, util-linux; and a system on which users may create namespaces (on Ubuntu
+//!           24.04, this requires `sysctl kernel.apparmor_restrict_unprivileged_userns=0`).
 
 #[path = "../../verbs/tests/common/libraries.rs"]
 mod libraries;
@@ -14,7 +14,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Starts the server, and the client once the server listens (state 0A of its port in /proc/net/tcp).
+/// Starts the server, and starts the client once the server listens (when /proc/net/tcp shows its port in
+/// state 0A).
 const SCRIPT: &str = r#"
 set -eu
 ip link set lo up
@@ -24,7 +25,7 @@ until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6;
 wait $server
 "#;
 
-/// Files installed as by `make install`, in a directory that every user can read.
+/// The files that `make install` installs, in a directory that every user can read.
 struct Installed(PathBuf);
 
 impl Installed {
@@ -38,8 +39,9 @@ impl Installed {
             ("lib/kiban", libraries.join("libkiban_paths.so"), "libkiban_paths.so"),
         ] {
             let folder = root.join(folder);
-            // Let another process write the copy: if this process did, a child that it forks meanwhile could
-            // inherit the descriptor that is open for writing, and running the copy would fail (ETXTBSY).
+            // Let another process write the copy. If this process wrote it, a child forked in the meantime
+            // could inherit the descriptor that is open for writing, and executing the copy would fail
+            // (ETXTBSY).
             let mut install = Command::new("install");
             let copied = install.args(["-D", "-m", "755"]).arg(from).arg(folder.join(name)).status();
             assert!(copied.is_ok_and(|status| status.success()), "there is room for files of a while");
@@ -53,7 +55,7 @@ impl Installed {
 
 impl Drop for Installed {
     fn drop(&mut self) {
-        // Errors are ignored: a leftover directory does no harm.
+        // Ignore errors: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -75,7 +77,8 @@ fn user_nobody_runs_ib_write_bw_in_a_new_network_namespace() {
         let told = [output.stdout, output.stderr].concat();
         let told = String::from_utf8_lossy(&told);
         assert!(output.status.success(), "'{options}': {}\n{told}", output.status);
-        // Rows of bytes, iterations, peak and average MB/s; one from the server, one from the client.
+        // Rows with bytes, iterations, peak and average MB/s: one row from the server and one from the
+        // client.
         let rows = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let rows: Vec<_> = rows.filter(|row| row.len() == 5 && row[..2] == ["65536", "200"]).collect();
         let figures = rows.iter().flat_map(|row| &row[2..]).map(|word| word.parse::<f64>().unwrap_or(0.0));

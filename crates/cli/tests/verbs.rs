@@ -7,8 +7,8 @@ use std::process::{Command, Output};
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const PATHS: &str = "libkiban_paths.so";
 
-/// Creates stand-ins for the libraries, which are never loaded; only the preloaded one must be a valid
-/// (empty) library.
+/// Creates substitutes for the libraries. They are never loaded, except for the preloaded one, which must be
+/// a valid (empty) library.
 fn fill(folder: &Path) {
     for library in LIBRARIES {
         std::fs::write(folder.join(library), "").expect("the target folder can be written");
@@ -106,16 +106,16 @@ fn usage_errors_name_a_remedy() {
     }
 }
 
-/// The program looks for the directory `verbs` beside itself first, as in a build, then for `lib/kiban` next
-/// to `bin`, as installed.
+/// The program looks first for the directory `verbs` in its own directory, as after a build, and then for
+/// `lib/kiban` next to `bin`, as after an installation.
 #[test]
 fn the_libraries_are_found_where_they_are_installed_or_built() {
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs installed");
     let _ = std::fs::remove_dir_all(&root);
     std::fs::create_dir_all(root.join("bin")).expect("the target folder can be written");
     let program = root.join("bin/kiban");
-    // Let another process write the copy: if this process did, a child that it forks meanwhile could inherit
-    // the descriptor that is open for writing, and running the copy would fail (ETXTBSY).
+    // Let another process write the copy. If this process wrote it, a child forked in the meantime could
+    // inherit the descriptor that is open for writing, and executing the copy would fail (ETXTBSY).
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_kiban")).arg(&program).status();
     assert!(copied.is_ok_and(|status| status.success()), "there is room");
     let run = || {
@@ -137,8 +137,8 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
     }
 }
 
-/// A program that opens a missing device and some files, and counts its calls into the dynamic linker while
-/// doing so; such calls take the dynamic linker's locks.
+/// A program that opens a missing device and some files, and counts the calls into the dynamic linker during
+/// this time; such calls take the dynamic linker's locks.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -187,7 +187,7 @@ fn the_preloaded_paths_stay_async_signal_safe() {
     let output = Command::new(build).arg(&folder).arg("paths").output().expect("it is a script");
     assert!(output.status.success(), "{}", told(&output));
     let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
-    // At -O1, glibc's headers define none of the interposed functions as a macro or an inline function.
+    // At -O1, glibc's headers do not define any of the interposed functions as a macro or inline function.
     compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);
     let mut asks = Command::new(folder.join("asks"));
     let output = asks.env("LD_PRELOAD", folder.join(PATHS)).output().expect("it was just made");

@@ -40,7 +40,7 @@ fn a_server_of_another_process_is_measured_by_name() {
         .spawn()
         .expect("the program was built");
     let _server = Server(child);
-    // Retry until the server, which was just started, accepts the client.
+    // The server was just started: retry until it accepts the client.
     let mut tries = 0;
     let output = loop {
         let output = kiban(&["vi", "stream", &name, "--quiet", "--count", "80", "--json"]);
@@ -53,7 +53,7 @@ fn a_server_of_another_process_is_measured_by_name() {
     assert_eq!((value["count"].as_u64(), value["lost"].as_u64()), (Some(80), Some(0)));
 }
 
-/// Waits for a while, during which a process is stopped.
+/// Waits for a while during which a process is stopped.
 fn pause(time: Duration) {
     let (_keep, never) = std::sync::mpsc::channel::<()>();
     let _ = never.recv_timeout(time);
@@ -61,7 +61,8 @@ fn pause(time: Duration) {
 
 #[test]
 fn a_server_that_gets_no_processor_is_lost_unless_silence_lets_it_be_silent() {
-    // The client that gives up does so while the server is stopped; the patient one ends after it continues.
+    // The impatient client gives up while the server is stopped; the patient one finishes after the server
+    // continues.
     for (silence, count, is_lost) in [("300ms", "100000000", true), ("10min", "20000", false)] {
         let mut child = Command::new(env!("CARGO_BIN_EXE_kiban"))
             .args(["vi", "serve", "--silence", "10min", "--device", "udp:127.0.0.1:0"])

@@ -1,4 +1,4 @@
-//! `kiban xot` as a user runs it: two relays and the two endpoints of an association, in five processes.
+//! `kiban xot` as a user runs it: two relays and the two endpoints of an association, in separate processes.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ fn kiban(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_kiban")).args(arguments).output().expect("the program was built")
 }
 
-/// A service process, its address, and its later output.
+/// A service process, its address, and its subsequent output.
 struct Server {
     child: Child,
     at: String,

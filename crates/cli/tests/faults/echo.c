@@ -1,4 +1,4 @@
-// An ordinary program without kiban's API: sends bytes to an echo server, reads them back, and compares.
+// An ordinary program that does not use kiban's API: sends bytes to an echo server, reads them back, and compares.
 //
 //     echo ADDRESS PORT BYTES         exit status: 0 all data came back, 1 an error was reported, 2 wrong data
 //     echo serve                      echoes data, to one client after another; prints "ready PORT"

@@ -1,5 +1,5 @@
-//! A server that serves one client after another. The tests inject faults into the server or into a client, or
-//! make one of their allocations fail.
+//! A server that serves one client after another. The tests inject faults into the server or into a client,
+//! or make one of their allocations fail.
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, until};

@@ -62,7 +62,7 @@ static int serve_one(struct rdma_cm_id *id) {
     else if (rdma_accept(id, 0) != 0) failed("accept");
     else {
         while (receive(id) == 0) {
-            // There is one buffer, so it is posted again only after its contents have been sent.
+            // There is only one buffer, so it is reposted only after its contents have been sent.
             if (send_all(id, bytes, mr) != 0) break;
             if (rdma_post_recv(id, 0, bytes, BYTES, mr) != 0) break;
         }

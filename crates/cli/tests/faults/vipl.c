@@ -115,7 +115,7 @@ static int serve_one(VIP_VI_HANDLE vi, const union address *local) {
     if (post_receive(vi) != 0) return 1;
     TRY(VipConnectWait(side.nic, &local->net, VIP_INFINITE, &remote.net, &attributes, &request));
     TRY(VipConnectAccept(request, vi));
-    // There is one buffer, so it is posted again only after its contents have been sent.
+    // There is only one buffer, so it is reposted only after its contents have been sent.
     while (receive(vi) == 0)
         if (send_all(vi, side.heard) != 0 || post_receive(vi) != 0) break;
     return 0;
@@ -159,7 +159,7 @@ static int call(char *name, unsigned long count) {
     TRY(VipNSGetHostByName(side.nic, name, &host.net, 0));
     make_address(side.limits.LocalNicAddress, "client", &local);
     make_address(host.net.HostAddress, "faults", &remote);
-    // For a moment between two clients, the server is not waiting for a connection.
+    // Between two clients, the server is briefly not waiting for a connection.
     VIP_RETURN code;
     time_t end = time(0) + 10;
     do code = VipConnectRequest(vi, &local.net, &remote.net, 10000, &attributes);

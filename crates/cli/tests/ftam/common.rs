@@ -1,5 +1,5 @@
-//! Code shared by the tests: a temporary directory, a server for its subdirectory `root`, the server's log, and
-//! a relay that can stall or cut connections.
+//! Code shared by the tests: a temporary directory, a server for its subdirectory `root`, the server's log,
+//! and a relay that can stall or cut connections.
 
 use serde_json::Value;
 use std::fs;

@@ -1,8 +1,8 @@
 //! Failures that affect a filestore: full disks, forbidden files, files that change, and peers that stall,
 //! guess passwords, flood or send invalid data.
 //!
-//! Each test checks that the client gets the standard's diagnostic, that the server logs a line, and that files
-//! are unchanged.
+//! Each test checks that the client gets the standard's diagnostic, that the server logs a line, and that
+//! files are unchanged.
 
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
 use kiban_ftam::client::{Client, ClientConfig};

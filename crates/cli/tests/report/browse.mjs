@@ -2,9 +2,12 @@
 //
 //     node browse.mjs CHROMIUM REPORT FOLDER
 //
-// Purpose   observations that need a browser: requests, errors, tooltips, downloads, dark mode, the accessibility tree.
-// Method    the DevTools protocol over two pipes (--remote-debugging-pipe): no package, no port, no network.
-// FOLDER    receives screenshots (light, dark, narrow; plain: without script) and the downloaded file.
+// Purpose   make observations that need a browser: requests, errors, tooltips, downloads, dark mode, the
+//           accessibility tree.
+// Method    use the DevTools protocol over two pipes (--remote-debugging-pipe), which needs no package, port or
+//           network.
+// FOLDER    the directory for screenshots (light, dark, narrow, and plain, that is, without JavaScript) and the
+//           downloaded file.
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -32,7 +35,7 @@ const fail = (message) => {
   process.exit(1);
 };
 
-// ---- The protocol: JSON with a zero behind each message --------------------------------------------------------------
+// ---- The protocol: JSON with a zero byte after each message --------------------------------------------------------------
 const [, , , down, up] = browser.stdio;
 const waiting = new Map();
 const listeners = new Set();
@@ -97,7 +100,7 @@ const capture = async (name, clip) => {
   const { data } = await page("Page.captureScreenshot", { format: "png", captureBeyondViewport: true, clip });
   writeFileSync(join(folder, `${name}.png`), Buffer.from(data, "base64"));
 };
-// The whole page, in pieces of viewable size.
+// Captures the whole page, in pieces of viewable size.
 const shot = async (name, piece = 1600) => {
   const { width, height } = (await page("Page.getLayoutMetrics")).cssContentSize;
   for (let y = 0, number = 1; y < height; y += piece, number += 1)
@@ -123,7 +126,7 @@ for (const kind of kinds) {
     return { x: box.x + box.width / 2, y: box.y + box.height / 2 };
   })()`);
   if (!place) continue;
-  // Scrolling hides tooltips, and its event may be late: move the pointer until the tooltip is shown.
+  // Scrolling hides tooltips, and the scroll event may come late: move the pointer until the tooltip is shown.
   let says = null;
   for (let turn = 0; turn < 30 && says === null; turn += 1) {
     await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: place.x + (turn % 2), y: place.y });
@@ -139,7 +142,7 @@ for (const kind of kinds) {
 await page("Input.dispatchMouseEvent", { type: "mouseMoved", x: 1, y: 1 });
 answer.hoverEnds = await run(`document.getElementById("tip").hidden`);
 
-// Download: the first figure's CSV, compared with the data of the figure.
+// Download: compare the first figure's CSV with the data in the figure.
 await call("Browser.setDownloadBehavior", { behavior: "allow", downloadPath: downloads, eventsEnabled: true });
 const ended = event("Browser.downloadProgress", ({ state }) => state !== "inProgress");
 await run(`document.querySelector('a[download$=".csv"]').click()`);
@@ -158,7 +161,7 @@ answer.svgs = await run(`document.querySelectorAll("svg").length`);
 answer.headings = await run(`[...document.querySelectorAll("h1,h2,h3,h4,h5,h6")].map((one) => Number(one.tagName[1]))`);
 answer.tables = await run(`[...document.querySelectorAll("table")].filter((one) => !one.caption || !one.querySelector("th[scope=col]")).length`);
 answer.dead = await run(`[...document.querySelectorAll('a[href^="#"]')].filter((one) => !document.getElementById(one.hash.slice(1))).map((one) => one.hash)`);
-// Contrast of text and background by WCAG: the minimum of all visible texts.
+// Contrast between text and background according to WCAG: the minimum over all visible text.
 const contrast = `(() => {
   const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((one) => one / 255).map((one) => one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
@@ -188,11 +191,11 @@ await shot("dark");
 
 await scheme("light");
 await size(390, 844);
-// The page itself does not scroll horizontally; wide elements do, in their own frames.
+// The page itself must not scroll horizontally; wide elements scroll within their own frames.
 answer.overflow = await run(`document.documentElement.scrollWidth - document.documentElement.clientWidth`);
 await shot("narrow");
 
-// Without a script, the elements keep their tooltips.
+// Without JavaScript, the elements must still have tooltips.
 await size(1280, 900);
 await page("Emulation.setScriptExecutionDisabled", { value: true });
 await open();

@@ -1,5 +1,5 @@
-//! Two hosts for tests of the laboratory: two network namespaces connected by a veth pair, with `kiban lab
-//! serve` in one of them.
+//! Two hosts for tests of `kiban lab`: two network namespaces connected by a veth pair, with
+//! `kiban lab serve` in one of them.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -61,7 +61,8 @@ impl Network {
         Some(network)
     }
 
-    /// Limits the rate at one end of the veth pair by a token bucket; returns false if the kernel has no tbf.
+    /// Limits the rate at one end of the veth pair with a token bucket; returns false if the kernel lacks
+    /// tbf.
     pub(crate) fn bucket(side: &str, rate: &str) -> bool {
         let bucket = ["qdisc", "add", "dev", "wire", "root", "tbf", "rate", rate, "burst", "32kb"];
         run(Command::new("tc").args(["-n", side]).args(bucket).args(["latency", "50ms"]))

@@ -1,4 +1,4 @@
-//! Two hosts connected by ATM: each runs a board, and the boards exchange cells in UDP datagrams. All
+//! Two hosts connected by ATM. Each host runs a board, and the boards exchange cells in UDP datagrams. All
 //! programs use the kernels' TCP.
 
 use crate::common::{Board, Far, TestDir, connect, echo, enter};
@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
-/// Returns the configuration of a host's board: cells to the other host's board over the veth, and a TUN
-/// device with the kernel's address.
+/// Returns the configuration of a host's board, which sends cells over the veth to the other host's board,
+/// and has a TUN device with the kernel's address.
 fn host(own: u8, other: u8, options: &str, more: &str) -> String {
     format!(
         "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:10.7.0.{own}:7000-10.7.0.{other}:7000{options}\"\n\
@@ -40,8 +40,8 @@ fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
         let near_board = near_place.up(&host(1, 2, options, ""));
         near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
         for way in [&[][..], &["-R"], &["-P", "4"]] {
-            // OC-3c carries 149.76 Mbit/s of cells; with packets of 9180 bytes, TCP gets 134.3 Mbit/s of
-            // these.
+            // OC-3c carries 149.76 Mbit/s of cells. With packets of 9180 bytes, this leaves 134.3 Mbit/s for
+            // TCP.
             let rate = rate(&[&["-c", "10.1.0.2"], way].concat(), 60e6, |command| far.spawn(command));
             assert!((60e6..136e6).contains(&rate), "{way:?}, udp-cells{options}: {rate} bit/s");
         }
@@ -49,7 +49,7 @@ fn iperf3_fills_an_oc3c_between_two_hosts_in_both_directions() {
         let cells =
             |status: &Value, name: &str| status["ports"][0]["link_counters"][name].as_u64().expect("a count");
         let (sent, came) = (cells(&near, "units_out"), cells(&far, "units_in"));
-        // A busy machine may drop datagrams, but here this must be rare.
+        // A busy machine may drop datagrams, but this must be rare here.
         assert!(came.abs_diff(sent) < sent / 100, "{options}: {came} of {sent} cells came");
     }
 }

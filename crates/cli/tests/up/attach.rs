@@ -1,6 +1,6 @@
-//! Programs of this host that use a running board's TCP through shared memory. `kiban up` is a separate
-//! process; the clients are in this process and others, and the peer is this host's kernel, all in the test's
-//! own network namespace.
+//! Programs on this host that use a running board's TCP through shared memory. `kiban up` runs in a separate
+//! process; the clients run in this process and in others. The peer is this host's kernel. Everything is in
+//! the test's own network namespace.
 
 use crate::common::{Board, ECHO, PORT, TestDir, enter, text};
 use kiban_streams::{Settings, nonblocking};
@@ -59,7 +59,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     let kernel = TcpListener::bind("10.9.0.1:5000").expect("a socket");
     let bytes = noise(20 << 20, 1);
     let sent = bytes.clone();
-    // The peer on the kernel's TCP echoes everything.
+    // The peer, which uses the kernel's TCP, echoes everything.
     let far = std::thread::spawn(move || {
         let (mut stream, peer) = kernel.accept().expect("it connects");
         assert_eq!(peer.ip().to_string(), BOARD);
@@ -82,7 +82,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
         let mut own = lab.connect(at(BOARD, 7)).await.expect("it is there");
         echoes(&mut own, &bytes[..1 << 20]).await;
         drop(own);
-        // Accept connections from the kernel, more in total than there are slots.
+        // Accept connections from the kernel; there are more in total than slots.
         let listener = lab.listen(at(BOARD, 6000)).await.expect("a free port");
         let taken = lab.listen(at(BOARD, 6000)).await.expect_err("it is taken");
         assert_eq!(taken.kind(), std::io::ErrorKind::AddrInUse);
@@ -122,7 +122,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     });
     assert!(far.join().expect("no panic"));
     board.until("all have ended", |status| status["services"][1]["sessions"] == 0);
-    // The transfers: 20 MiB and 1 MiB in each direction, and forty short connections.
+    // Transfer 20 MiB and 1 MiB in each direction, and open forty short connections.
     assert!(counter(&board, "bytes_out") > 21 << 20);
     assert_eq!(counter(&board, "accepted"), 42);
     dir.kiban(&["down"]);
@@ -130,7 +130,7 @@ fn streams_connect_client_and_kernel_both_ways_and_the_board_to_itself() {
     assert!(!dir.0.join("kiban/lab.streams").exists());
 }
 
-/// Polls until a condition holds, as a driver does: it arms the bells, then sleeps on the board's file
+/// Polls until a condition holds. Like a driver, arms the bells and then sleeps on the board's file
 /// descriptor.
 fn until<T>(
     board: &nonblocking::Board,
@@ -165,7 +165,8 @@ fn a_nonblocking_driver_uses_streams_with_a_file_and_a_bell() {
     let mut stream = board.connect(None, at(BOARD, 7)).expect("there is a slot");
     until(&board, None, || stream.is_connected().expect("there is a listener").then_some(()));
     assert_eq!(stream.local_addr().expect("it is connected").ip().to_string(), BOARD);
-    // Transfer far more than the pipes hold, in both directions at the same time; each call moves what fits.
+    // Transfer far more than the pipes can hold, in both directions at the same time; each call moves as much
+    // as fits.
     let words = noise(4 << 20, 3);
     let (mut sent, mut heard) = (0, Vec::new());
     until(&board, Some(&stream), || {
@@ -238,7 +239,7 @@ fn a_killed_or_corrupting_client_affects_no_other() {
         drop(far);
         echoes(&mut mine, &noise(300_000, 4)).await;
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 1);
-        // A client that corrupts its rings is disconnected; other clients are not affected.
+        // A client that corrupts its rings is disconnected; other clients are unaffected.
         scribble(&dir);
         board.until("it is cut off", |_| counter(&board, "errors") > 0);
         echoes(&mut mine, &noise(300_000, 5)).await;
@@ -271,7 +272,7 @@ fn scribble(dir: &TestDir) {
     };
     let region = channel.region().clone().with_address(0);
     for at in (128..bytes as u64).step_by(64) {
-        // A ring slot that is marked full and has an impossible length.
+        // A ring slot that is marked as full but has an impossible length.
         region.write(at, [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()].concat()[..].into());
     }
     channel.ring(|| 0);
@@ -302,7 +303,7 @@ fn a_pipeline_sends_bytes_to_the_board_and_back() {
         .output()
         .expect("a shell");
     assert!(output.status.success(), "{}", text(&output));
-    // With port 0, the program prints the chosen port.
+    // If port 0 is requested, the program prints the port that was chosen.
     let mut listens = dir.command(&["connect", "--listen", &format!("{BOARD}:0")]);
     let listens = listens.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut listens = listens.spawn().expect("the program was built");
@@ -337,7 +338,7 @@ fn opening_too_many_streams_returns_an_error() {
         let much = ask(9).await.expect_err("there are eight");
         assert_eq!(much.to_string(), "too many streams: 9 requested, 8 free: raise `sessions`");
         let seven = ask(7).await.expect("it accepts the client");
-        // A pipeline needs one slot; then all slots are in use.
+        // A pipeline takes one slot; after that, all slots are in use.
         let output = dir.kiban(&["connect", &format!("{BOARD}:7")]);
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(0), ""));
         board.until("its stream has gone", |status| status["services"][1]["sessions"] == 0);
@@ -346,7 +347,7 @@ fn opening_too_many_streams_returns_an_error() {
         let told = "kiban: board lab: too many streams: 1 requested, 0 free: raise `sessions`\n";
         assert_eq!((output.status.code(), text(&output).as_str()), (Some(1), told));
         assert_eq!(counter(&board, "refused"), 2);
-        // Clients that hold a slot keep it.
+        // Clients that already hold a slot keep it.
         for client in [seven, eighth] {
             echoes(&mut client.connect(at(BOARD, 7)).await.expect("it is there"), b"still here").await;
         }

@@ -1,4 +1,4 @@
-//! Captures on a running board: each ends at its limit or when its command exits, and its file is complete.
+//! Captures on a running board. Each ends at its limit or when its command exits, and its file is complete.
 
 use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, text};
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -18,7 +18,7 @@ fn begin(dir: &TestDir, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
     (child, said)
 }
 
-/// Waits until the capture's command exits; returns its last output and whether it succeeded.
+/// Waits until the capture command exits; returns the rest of its output and whether it succeeded.
 fn ended((mut child, mut said): (Child, BufReader<ChildStderr>)) -> (String, bool) {
     let mut told = String::new();
     child.stdout.take().expect("a pipe").read_to_string(&mut told).expect("text");
@@ -31,8 +31,8 @@ fn signal(name: &str, child: &Child) {
     assert!(status.success());
 }
 
-/// Returns the number of packets in a capture file, and the number of occurrences of a word. The file must
-/// end with a complete packet.
+/// Returns the number of packets in a capture file, and how often a word occurs in it. The file must end with
+/// a complete packet.
 fn records(dir: &TestDir, name: &str, word: &[u8]) -> (usize, usize) {
     let bytes = std::fs::read(dir.0.join(name)).expect("it was written");
     let (file, _) = kiban_capture::FileHeader::read(&bytes).expect("a capture");
@@ -59,7 +59,7 @@ fn a_timed_capture_ends_and_prints_its_packet_count() {
     assert!(is_well && clock.now().as_secs_f64() >= 0.5, "{told}");
     let mode = std::fs::metadata(dir.0.join("lan.pcap")).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "traffic is for nobody else");
-    // One packet with the word in each direction.
+    // The word appears in one packet per direction.
     let (count, found) = records(&dir, "lan.pcap", word);
     assert_eq!(found, 2);
     assert!(told.starts_with(&format!("{count} packets of port lan in lan.pcap, ")), "{count}: {told}");
@@ -87,7 +87,7 @@ fn a_capture_ends_after_the_requested_packets() {
     let _board = dir.up(&format!("{PORT}{ECHO}"));
     let running = begin(&dir, &["lan", "lan.pcap", "--packets", "5"]);
     let mut session = connect("10.9.0.2:7");
-    // Two packets for each word, after those of the handshakes.
+    // Two packets per word, after the packets of the handshakes.
     (0..5).for_each(|_| echo(&mut session, b"hello"));
     let (told, is_well) = ended(running);
     assert!(is_well && told.starts_with("5 packets of port lan"), "{told}");
@@ -122,7 +122,7 @@ fn a_capture_ends_when_its_command_is_interrupted_or_killed() {
         board.status();
     }
     assert_eq!(records(&dir, "killed.pcap", b"a rare word").1, 2);
-    // A board that shuts down completes its captures.
+    // When a board shuts down, its capture files are complete.
     let last = begin(&dir, &["lan", "last.pcap"]);
     echo(&mut session, b"a rare word");
     drop(session);
@@ -142,14 +142,14 @@ fn a_file_name_cannot_forge_log_lines() {
     let dir = TestDir::new("capture-name");
     let _board = dir.up(&format!("{PORT}{ECHO}"));
     let file = dir.0.join("a\nERROR forged\u{1b}[2J.pcap");
-    // Send the request directly to the control socket, as any program of this user can.
+    // Send the request directly to the control socket, as any program run by this user can.
     let question = serde_json::json!({ "verb": "capture", "port": "lan", "file": file });
     let mut control = UnixStream::connect(dir.0.join("kiban/lab.sock")).expect("it listens");
     writeln!(control, "{question}").expect("the peer reads it");
     let mut answers = BufReader::new(control.try_clone().expect("a socket"));
     let mut line = String::new();
     answers.read_line(&mut line).expect("it answers");
-    // A second capture on the same port is refused; the error names the first one's file.
+    // A second capture on the same port is refused; the error names the file of the first one.
     let again = dir.kiban(&["capture", "lan", "other.pcap"]);
     assert!(text(&again).contains("a\\nERROR forged\\u{1b}[2J.pcap"), "{}", text(&again));
     control.shutdown(std::net::Shutdown::Write).expect("a socket");

@@ -1,4 +1,4 @@
-//! Shared by the tests: a temporary directory, a running board, a second host, and data transfers.
+//! Code shared by the tests: a temporary directory, a running board, a second host, and data transfers.
 
 use kiban_os::interface::enter_new_namespace;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 pub(crate) const KIBAN: &str = env!("CARGO_BIN_EXE_kiban");
-/// A timeout longer than any step of these tests takes.
+/// A timeout that is longer than any step of these tests.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A minimal configuration: a board with one port.
@@ -31,7 +31,7 @@ pub(crate) fn enter() -> bool {
     }
 }
 
-/// A directory for one test: configuration, control socket, files.
+/// A directory for one test, with the configuration, the control socket and other files.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -62,7 +62,7 @@ impl TestDir {
         self.up_by(config, spawn)
     }
 
-    /// Like [`TestDir::up`], with a function that starts the process.
+    /// Like [`TestDir::up`], but starts the process with the given function.
     pub(crate) fn up_by(&self, config: &str, begin: impl FnOnce(Command) -> Child) -> Board<'_> {
         let file = self.write("board.toml", config);
         let path = self.0.join("notify.sock");
@@ -85,7 +85,7 @@ impl TestDir {
 
 impl Drop for TestDir {
     fn drop(&mut self) {
-        // Errors are ignored: a leftover directory does no harm.
+        // Ignore errors: a leftover directory does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -134,7 +134,7 @@ impl Board<'_> {
         assert!(status.success());
     }
 
-    /// Stops the process until it is continued (`-CONT`).
+    /// Stops the process until it receives SIGCONT.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
         let path = format!("/proc/{}/task", self.child.id());
@@ -147,7 +147,7 @@ impl Board<'_> {
         }
     }
 
-    /// Waits for its end and returns the exit status.
+    /// Waits for the process to end and returns its exit status.
     pub(crate) fn wait(&mut self) -> Option<i32> {
         self.child.wait().expect("it is a child of this process").code()
     }
@@ -171,7 +171,7 @@ pub(crate) fn connect(address: &str) -> TcpStream {
     stream
 }
 
-/// Sends bytes, and checks that the same bytes come back.
+/// Sends bytes and checks that the same bytes come back.
 pub(crate) fn echo(stream: &mut TcpStream, text: &[u8]) {
     stream.write_all(text).expect("the peer reads it");
     let mut heard = vec![0; text.len()];
@@ -187,8 +187,8 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap_or_else(|error| panic!("{program}: {error}"))
 }
 
-/// Copies the program by another process. If this process wrote the copy, a child forked meanwhile would hold
-/// it open for writing until its own exec, and running the copy would fail (ETXTBSY).
+/// Copies the program, using another process. If this process wrote the copy, a child forked in the meantime
+/// would hold it open for writing until the child's exec, and executing the copy would fail (ETXTBSY).
 pub(crate) fn copy_program(to: &Path) {
     let output = run("cp", &[KIBAN, &to.display().to_string()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -203,23 +203,24 @@ pub(crate) fn digest_of(from: &mut impl Read) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Runs `ip` or another tool of iproute2, which must succeed.
+/// Runs `ip` or another iproute2 command, which must succeed.
 pub(crate) fn ip(command: &str) {
     let output = run("ip", &command.split(' ').collect::<Vec<_>>());
     assert!(output.status.success(), "ip {command}: {}", text(&output));
 }
 
-/// Returns the configuration of a port on which the kernel has the address 10.9.0.1, and the board 10.9.0.2.
+/// Returns the configuration of a port on which the kernel has the address 10.9.0.1 and the board has
+/// 10.9.0.2.
 pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     let host = match link {
         "packet:lab0" => {
-            // Remove the interface that an earlier row left behind.
+            // Remove the interface left behind by an earlier test case.
             let _ = run("ip", &["link", "del", "lab0"]);
             ip(&format!("link add lab0 mtu {mtu} type veth peer name lab1 mtu {mtu}"));
             ip("addr add 10.9.0.1/24 dev lab1");
             if options.contains("loss") {
-                // Limit segments to one packet: a veth passes large segments on whole, and the impairment
-                // would lose only few of them.
+                // Limit segments to one packet: a veth would pass on large segments whole, and the impairment
+                // would lose only a few of them.
                 ip("link set lab1 gso_max_segs 1");
             }
             ip("link set lab0 up");
@@ -233,19 +234,19 @@ pub(crate) fn lan(link: &str, options: &str, mtu: usize) -> String {
     )
 }
 
-/// Returns a counter of the first port's link.
+/// Returns a link counter of the first port.
 pub(crate) fn counted(status: &Value, name: &str) -> u64 {
     status["ports"][0]["link_counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// Waits until all sessions have ended and freed everything, that is, until memory use is that of a newly
-/// started board.
+/// Waits until all sessions have ended and released their memory, that is, until memory use is the same as in
+/// `idle`, the status of a newly started board.
 pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     let used = |status: &Value, pool: &str| status["memory"][pool]["used"].as_u64().expect("a number");
     board.until("all is given back", |status| {
         let services = status["services"].as_array().expect("services");
         let same = |pool: &str| used(status, pool) == used(idle, pool);
-        // A link keeps the unused rest of the last page into which it received.
+        // A link keeps the unused remainder of the page that it last received data into.
         let landing = used(status, "receive_bytes").abs_diff(used(idle, "receive_bytes"));
         services.iter().all(|service| service["sessions"] == 0)
             && same("transmit_bytes")
@@ -254,14 +255,14 @@ pub(crate) fn is_clean(board: &Board<'_>, idle: &Value) -> Value {
     })
 }
 
-/// A second host: a thread in its own network namespace that executes closures.
+/// A second host: a thread in a separate network namespace that executes closures.
 pub(crate) struct Far {
     asked: mpsc::Sender<Box<dyn FnOnce() + Send>>,
     namespace: String,
 }
 
 impl Far {
-    /// Creates a second host. The test must be in its own namespace.
+    /// Creates a second host. The test itself must also be in a separate namespace.
     pub(crate) fn new() -> Far {
         let (asked, work) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (tell, told) = mpsc::channel();
@@ -274,11 +275,11 @@ impl Far {
         Far { asked, namespace: told.recv().expect("it has begun") }
     }
 
-    /// Runs a closure on the second host, and returns its result.
+    /// Runs a closure on the second host and returns its result.
     pub(crate) fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let (tell, told) = mpsc::channel();
         let work = move || {
-            // The receiver is gone only if the test has failed.
+            // The receiver is dropped early only if the test has failed.
             let _ = tell.send(work());
         };
         self.asked.send(Box::new(work)).expect("it is there");
@@ -290,7 +291,8 @@ impl Far {
         self.run(|| spawn(command))
     }
 
-    /// Connects both hosts by a veth pair named `wire`, with the addresses 10.7.0.1 here and 10.7.0.2 there.
+    /// Connects both hosts by a veth pair named `wire`. This host gets the address 10.7.0.1, the second host
+    /// 10.7.0.2.
     pub(crate) fn wire(&self, mtu: usize) {
         ip(&format!("link add wire mtu {mtu} type veth peer name wire mtu {mtu} netns {}", self.namespace));
         ip("addr add 10.7.0.1/24 dev wire");

@@ -1,4 +1,4 @@
-//! Failures: links that go down during a transfer, garbage, peers that do not read, more connections than
+//! Failures: links that go down during a transfer, garbage, peers that do not read, and more connections than
 //! session slots.
 
 use crate::common::{
@@ -37,8 +37,8 @@ fn a_transfer_survives_a_link_that_goes_down_and_up() {
         for _ in 0..2 {
             ip(&format!("link set {name} down"));
             let refused = counted(&board.status(), "send_errors");
-            // Drain the kernel's receive buffer, so that the board has data to send while the peer
-            // acknowledges nothing.
+            // Drain the kernel's receive buffer, so that the board has data to send while the peer sends no
+            // acknowledgements.
             session.set_read_timeout(Some(Duration::from_millis(50))).expect("a socket");
             board.until("something was refused", |status| {
                 while let Ok(count @ 1..) = (&session).read(&mut [0; 1 << 16]) {
@@ -59,14 +59,14 @@ fn a_transfer_survives_a_link_that_goes_down_and_up() {
     }
 }
 
-/// Returns random bytes, some of them in the form of a packet, for example a header with a wrong length.
+/// Returns random bytes. Some of them begin like a packet, for example with a header that has a wrong length.
 fn garbage(rng: &mut SimRng, number: usize, forms: &[&[u8]]) -> Vec<u8> {
     let length = 1 + rng.below(if number.is_multiple_of(10) { 9000 } else { 300 }) as usize;
     let mut bytes: Vec<u8> = (0..length).map(|_| rng.below(256) as u8).collect();
     if let Some(form) = forms.get(number % (forms.len() + 1)) {
         let count = form.len().min(bytes.len());
         bytes[..count].copy_from_slice(&form[..count]);
-        // In every third packet, flip a bit of the form.
+        // In every third packet, flip a bit of this beginning.
         if number.is_multiple_of(3) {
             let place = rng.below(count as u64) as usize;
             bytes[place] ^= 1 << rng.below(8);
@@ -87,8 +87,8 @@ fn header(target: [u8; 4], total: u16, fragment: u16, protocol: u8) -> Vec<u8> {
     bytes
 }
 
-/// A Python script that writes packets from its standard input to a TUN device; a 2-byte length precedes each
-/// packet.
+/// A Python script that writes packets from its standard input to a TUN device; each packet is preceded by a
+/// 2-byte length.
 const TO_TUN: &str = "
 import socket, sys
 raw = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
@@ -105,7 +105,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         return;
     }
     let dir = TestDir::new("garbage");
-    // Use a larger MTU than the board's, so that frames that exceed the board's MTU reach it.
+    // Use a larger MTU than the board's, so that the board also receives frames that are longer than its MTU.
     ip("link add lab0 mtu 9180 type veth peer name lab1 mtu 9180");
     ip("link set lab0 up");
     ip("link set lab1 up");
@@ -141,7 +141,8 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         ]
     };
     let count = 2000;
-    // Ethernet: broadcast frames with a random EtherType or that of IP, from runts to jumbo frames.
+    // Ethernet: broadcast frames with either a random EtherType or the EtherType of IP, from runts to jumbo
+    // frames.
     let raw = PacketLink::open("lab1", 0x88b5).expect("the test has the right");
     let ethernet = |kind: [u8; 2], rest: &[u8]| [&[0xff; 6][..], &[2, 0, 0, 0, 0, 9], &kind, rest].concat();
     for number in 0..count {
@@ -183,12 +184,12 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
             let _ = peer.send_to(&garbage(&mut rng, number, &forms), ("127.0.0.1", port));
         }
     }
-    // TCP links: garbage makes the board close the connection and listen again.
+    // TCP links: if the board receives garbage, it closes the connection and listens again.
     for port in [7005, 7006] {
         let mut peer = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
         let _ = peer.write_all(&garbage(&mut rng, 10, &[&[0xff; 8]]));
         peer.set_read_timeout(Some(LONG)).expect("a socket");
-        // The board closes the connection by a FIN or a reset.
+        // The board closes the connection with a FIN or a reset.
         assert!(matches!(peer.read(&mut [0; 16]), Ok(0) | Err(_)));
     }
     let status = board.until("streams listen again", |status| {
@@ -201,7 +202,8 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
         assert_eq!(port["losses"], if number < 7 { 0 } else { 1 }, "{port}");
     }
     let port = |number: usize| &status["ports"][number];
-    // Each layer counts its own errors: the link malformed units, the port and IP the others.
+    // Each layer counts its own errors: the link counts malformed units, and the port and IP count the
+    // others.
     for number in [5, 6] {
         assert!(port(number)["link_counters"]["malformed"].as_u64() > Some(100), "{}", port(number));
     }
@@ -212,7 +214,7 @@ fn garbage_on_every_link_is_counted_and_the_board_continues() {
     );
     echo(&mut session, b"as if nothing were");
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
-    // The board has survived, and must shut down normally.
+    // The board has survived; it must also shut down normally.
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
@@ -224,21 +226,21 @@ fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     let dir = TestDir::new("readers");
     let board = dir.up(&format!("{PORT}{SOURCE}[memory]\ntransmit = \"16MiB\"\nreceive = \"16MiB\"\n"));
     let idle = board.status();
-    // All connections together request more data than the packet memory holds.
+    // Taken together, the connections request more data than the packet memory holds.
     let crowd: Vec<TcpStream> = (0..300).map(|_| connect("10.9.0.2:19")).collect();
     let before = std::cell::Cell::new(0);
     let status = board.until("it stands still", |status| {
         let out = served(status, 0, "bytes_out");
         out > 0 && status["services"][0]["sessions"] == 300 && out == before.replace(out)
     });
-    // Transmit memory: each session may use its floor, so the floors of all sessions together may use up the
-    // pool. Received data does not stay in memory.
+    // Transmit memory is not checked: each session may use its floor, so all sessions together may exhaust
+    // the pool. Received data does not stay in memory, so the other pools must not be exhausted.
     for pool in ["receive_bytes", "pdus"] {
         let memory = &status["memory"][pool];
         assert!(memory["used"].as_u64() < memory["capacity"].as_u64(), "{pool}: {memory}");
     }
-    // A peer that reads is served meanwhile; if no page is free, once the board has given up peers that have
-    // not read for a long time.
+    // Meanwhile, a peer that reads is served. If no page is free, it is served once the board has given up
+    // peers that have not read for a long time.
     let mut reader = connect("10.9.0.2:19");
     let mut piece = vec![0; 1 << 20];
     for _ in 0..10 {
@@ -250,7 +252,8 @@ fn a_program_that_does_not_read_holds_at_most_its_share_of_memory() {
     is_clean(&board, &idle);
 }
 
-/// Accepts every connection at the host's listener, and keeps it open until the return value is dropped.
+/// Returns a listener on this host, and its address. The kernel completes the handshake of each connection
+/// even if the test does not accept it.
 fn keeps(address: &str) -> (TcpListener, String) {
     let listener = TcpListener::bind(address).expect("it is this host's");
     let address = listener.local_addr().expect("bound").to_string();
@@ -268,7 +271,7 @@ fn excess_connections_are_refused_and_slots_are_reused() {
     let idle = board.status();
     let (far, _) = keeps("10.9.0.1:7000");
     for round in 1..=3_u64 {
-        // The kernel accepts all connections; the board has a hundred sessions, some of which may be in
+        // The kernel accepts all connections. The board has a hundred sessions, some of which may be in
         // TIME-WAIT.
         let mut crowd: Vec<_> = (0..130).map(|_| TcpStream::connect("127.0.0.1:8080")).collect();
         let status = board.until("all have been seen", |status| {
@@ -281,10 +284,10 @@ fn excess_connections_are_refused_and_slots_are_reused() {
         assert_eq!(status["services"][0]["sessions"].as_u64(), Some(places), "{}", status["sessions"]);
         let mut there: Vec<TcpStream> =
             (0..places).map(|_| far.accept().expect("the board connects").0).collect();
-        // The clients that got a session are served; the others are reset.
+        // The clients that got a session are served; the others receive a reset.
         let mut heard = 0;
         for (number, stream) in crowd.iter_mut().enumerate() {
-            // A refused client notices in connect or in read.
+            // A refused client gets the error from connect or from read.
             let said = stream.as_mut().map_err(|error| error.kind());
             let said =
                 said.and_then(|stream| stream.write_all(&[number as u8]).map_err(|error| error.kind()));
@@ -332,7 +335,7 @@ fn a_board_without_file_descriptors_refuses_and_survives() {
     let limit = run("prlimit", &["--pid", &board.child.id().to_string(), "--nofile=40:40"]);
     assert!(limit.status.success(), "{}", text(&limit));
     let mut crowd: Vec<_> = (0..60).map(|_| TcpStream::connect("10.9.0.2:80")).collect();
-    // For the last client no descriptor was left; it may have been refused before its connect returned.
+    // No descriptor was left for the last client. It may have been refused before its connect returned.
     let heard = match &mut crowd[59] {
         Ok(last) => last.read(&mut [0]).map_err(|error| error.kind()),
         Err(error) => Err(error.kind()),
@@ -378,8 +381,8 @@ fn drops_by_impairments_and_queues_are_counted_by_cause() {
         return;
     }
     let dir = TestDir::new("lost");
-    // At this rate a hundred bytes take 12.5 ms, so most of a burst is dropped at the full queue; half of the
-    // rest is lost.
+    // At this rate a hundred bytes take 12.5 ms, so most packets of a burst are dropped because the queue is
+    // full; half of the others are lost.
     let port = "name = \"lab\"\n[[port]]\nname = \"wan\"\naddress = \"10.8.0.2/24\"\n\
         link = \"udp-packets:127.0.0.1:7000-127.0.0.1:7001,loss=50%,rate=64kbit,queue=30\"\n\
         [metrics]\nlisten = \"127.0.0.1:9100\"\n";
@@ -439,7 +442,7 @@ fn silent_clients_do_not_keep_others_out() {
         assert!(figures("127.0.0.1:9100").contains("kiban_info"));
         drop(silent);
     }
-    // A client that sends nothing loses its slot after a while, too.
+    // A client that sends nothing also loses its slot after a while.
     let clock = kiban_os::Clock::new();
     let mut silent = std::os::unix::net::UnixStream::connect(&socket).expect("it listens");
     silent.set_read_timeout(Some(LONG)).expect("a socket");

@@ -1,5 +1,5 @@
-//! Clients send the board file descriptors that could block it: sockets whose close lingers for an hour, and
-//! pipes in place of files.
+//! Clients that send the board file descriptors on which it could block: sockets whose close lingers for an
+//! hour, and pipes instead of files.
 
 #[path = "../../../os/tests/common/lingering.rs"]
 mod lingering;
@@ -29,7 +29,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 pub(crate) const DOORS: &str = "[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Sends a file together with some bytes; returns whether the system permits it.
+/// Sends a file descriptor together with some bytes; returns whether the system permits it.
 fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -37,18 +37,19 @@ fn send(socket: impl AsFd, bytes: &[u8], file: impl AsFd) -> bool {
     control.push(SendAncillaryMessage::ScmRights(&files));
     let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL);
     if let Err(error) = sent {
-        // SO_PASSRIGHTS (Linux 6.16); or the client is already disconnected.
+        // The system refused it because of SO_PASSRIGHTS (Linux 6.16), or the client has already been
+        // disconnected.
         assert!(matches!(error, Errno::PERM | Errno::PIPE | Errno::CONNRESET), "{error}");
     }
     sent.is_ok()
 }
 
-/// Sends a socket with SO_LINGER and closes its own descriptor; returns the peer of that socket, or `None` if
-/// the system refuses.
+/// Sends a socket with SO_LINGER set and closes the local descriptor; returns the peer of that socket, or
+/// `None` if the system refuses.
 fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     let (near, far) = lingering(LONG);
     if send(socket, bytes, &near) {
-        // The board may already have closed its descriptor, in which case this close is the last one and
+        // The board may already have closed its descriptor; in that case this close is the last one, and
         // would linger.
         kiban_os::unix::closing::close(near);
         return Some(far);
@@ -57,7 +58,7 @@ fn attack(socket: impl AsFd, bytes: &[u8]) -> Option<TcpStream> {
     None
 }
 
-/// The environment variable with the directory of the board that [`attacker`] attacks.
+/// The environment variable that contains the directory of the board to be attacked by [`attacker`].
 const ATTACKED: &str = "KIBAN_ATTACKED";
 
 /// An attacker process.
@@ -67,7 +68,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// Starts an attacker in the network namespace of this thread.
+    /// Starts an attacker in this thread's network namespace.
     fn start(dir: &TestDir) -> Attacker {
         Attacker::start_by(dir, Command::new(std::env::current_exe().expect("a path")))
     }
@@ -81,8 +82,8 @@ impl Attacker {
         Attacker { child, said }
     }
 
-    /// Lets the attacker execute a command and waits until it is done; returns how many sockets the board has
-    /// received so far.
+    /// Makes the attacker execute a command and waits until it is done; returns the number of sockets that
+    /// the board has received so far.
     fn attack(&mut self, what: &str) -> usize {
         self.may(what).unwrap_or_else(|why| panic!("{what}: {why}"))
     }
@@ -117,7 +118,7 @@ impl Drop for Attacker {
     }
 }
 
-/// The attacker process: executes commands from its standard input, one per line, and reports each when it is
+/// The attacker process. It executes commands from its standard input, one per line, and reports when each is
 /// done. It does not fork.
 #[test]
 #[ignore = "lingering_descriptors_block_neither_the_board_nor_its_clients runs it in a process of its own"]
@@ -135,8 +136,8 @@ fn attacker() {
                     ("lab.sockets", SocketType::SEQPACKET),
                     ("lab.sock", SocketType::STREAM),
                 ] {
-                    // Send the descriptor in place of the shared memory, after a line, and in a message that
-                    // the board has not read when it closes the connection.
+                    // Send the descriptor in three ways: instead of the shared memory; after a line; and in a
+                    // message that the board has not yet read when it closes the connection.
                     for bytes in [&b"kiban-s4\0\0\0\x04\0\0\x10\0"[..], b"{\"verb\":\"status\"}\n", b"x"] {
                         let socket = caller(name, kind);
                         far.extend(attack(&socket, bytes));
@@ -150,8 +151,8 @@ fn attacker() {
                 }
                 round += 1;
             }
-            // Sends a file of a FUSE mount in place of the shared memory, more often than there are closing
-            // threads and queued descriptors. The attacker never closes its own copy.
+            // Sends a file from a FUSE mount instead of the shared memory. It is sent more often than there
+            // are closing threads and places in their queue. The attacker never closes its own copy.
             "mount" => match Unanswered::mount(Path::new(&folder).join("fuse")) {
                 Ok(mounted) => unanswered = Some(mounted),
                 Err(error) => eprintln!("skipped: {error}"),
@@ -168,7 +169,7 @@ fn attacker() {
             }
             "last" => far.extend(attack(caller("lab.streams", SocketType::STREAM), b"kiban-s4")),
             "kept" => far.extend(kept.iter().filter_map(|socket| attack(socket, b"x"))),
-            // The board closed its descriptors nevertheless: the peers receive a FIN after the data.
+            // The board did close its descriptors: the peers receive a FIN after the data.
             "ends" => far.iter_mut().for_each(|far| {
                 far.read_to_end(&mut Vec::new()).expect("the end");
             }),
@@ -178,10 +179,11 @@ fn attacker() {
     }
 }
 
-/// The environment variable with the arguments of the board that [`older_kernel`] turns into, one per line.
+/// The environment variable that contains the arguments, one per line, of the board into which
+/// [`older_kernel`] turns.
 const BOARD: &str = "KIBAN_ARGUMENTS";
 
-/// Turns this process into a board whose kernel seems to have no SO_PASSRIGHTS (added in Linux 6.16).
+/// Turns this process into a board that runs as if the kernel had no SO_PASSRIGHTS (added in Linux 6.16).
 #[test]
 #[ignore = "tests of this file become boards through it"]
 fn older_kernel() {
@@ -203,7 +205,7 @@ fn older_kernel() {
     panic!("{}", Command::new(crate::common::KIBAN).args(arguments.lines()).exec());
 }
 
-/// Starts a board for which SO_PASSRIGHTS is missing.
+/// Starts a board that runs as if SO_PASSRIGHTS were missing.
 fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child {
     let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
     let mut command = Command::new(std::env::current_exe().expect("a path"));
@@ -219,14 +221,14 @@ fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child 
     command.stdout(Stdio::null()).stderr(log).spawn().expect("it is this program")
 }
 
-/// Checks that an honest client is served.
+/// Checks that a well-behaved client is served.
 fn honest(dir: &TestDir) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let honest = async {
             let door = dir.0.join("kiban/lab.streams");
-            // Clients that send no greeting time out. Until then they may occupy all client slots of the
-            // board, and further ones the backlog of the socket.
+            // Clients that send no greeting time out. Until then, they may occupy all of the board's client
+            // slots, and further clients may occupy the socket's backlog.
             let lab = loop {
                 match Attachment::attach_at(&door, Settings::default()).await {
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
@@ -258,13 +260,13 @@ fn lingering_descriptors_block_neither_the_board_nor_its_clients() {
     let mut taken = 0;
     for _ in 0..30 {
         taken = attacker.attack("round");
-        // No data has been read from any of these sockets, so all the closes are still pending.
+        // No data has been read from any of these sockets, so all the close calls are still pending.
         assert_eq!(board.status()["name"], "lab");
     }
     assert!(taken > 0, "nothing is refused");
     echo(&mut connect("10.9.0.2:7"), b"over the wire");
     honest(&dir);
-    // Attack once more with connections that the board does not accept before it shuts down.
+    // Attack once more, using connections that the board has not accepted when it shuts down.
     attacker.attack("last");
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
@@ -300,7 +302,7 @@ fn unanswered(name: &str, begin: fn(&TestDir, Command) -> std::process::Child) {
     honest(&dir);
     let output = dir.kiban(&["down", "lab"]);
     assert!(output.status.success(), "{}", text(&output));
-    // The pidfd becomes readable when all threads of the process have exited.
+    // The pidfd becomes readable once all threads of the process have exited.
     let pid = rustix::process::Pid::from_child(&board.child);
     let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty()).expect("it is a child of this process");
     let patience = rustix::event::Timespec { tv_sec: LONG.as_secs() as i64, tv_nsec: 0 };
@@ -327,7 +329,7 @@ fn a_configuration_from_a_pipe_cannot_be_reloaded() {
     assert!(!output.status.success() && text(&output).contains("board.toml: is a pipe"), "{}", text(&output));
     assert_eq!(board.status()["reloads"], 0);
     echo(&mut connect("10.9.0.2:7"), b"it runs on");
-    // At start, when the board serves no client yet, it waits until the whole file has arrived.
+    // When the board starts it has no clients yet, so it waits until the whole file has arrived.
     let shell = format!("printf '%s' '{PORT}' | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = crate::common::run("bash", &["-c", &shell]);
     assert!(output.status.success(), "{}", text(&output));
@@ -345,7 +347,7 @@ fn a_configuration_is_read_up_to_its_size_limit() {
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 0 new, 0 closed\n");
     let longest = longest.display().to_string();
     assert!(dir.kiban(&["up", "--check", &longest]).status.success());
-    // A file one byte too long, and a much longer one, most of which the board does not read.
+    // One file is a single byte too long. Another is much longer; the board does not read most of it.
     for bytes in [(1 << 20) + 1, 700 << 20] {
         dir.write("board.toml", &format!("{PORT}{ECHO}{}", comments((1 << 20) + 1)));
         std::fs::File::options()
@@ -389,7 +391,7 @@ fn endless_reloads_leave_few_log_lines() {
     ask(200, "refused");
     let words = ["configuration reloaded", "reload failed, the configuration is unchanged"];
     let told = dir.log().lines().filter(|line| words.iter().any(|words| line.contains(words))).count();
-    // The log is rate-limited: 32 lines at once, then one per second.
+    // The log is rate-limited: up to 32 lines at once, then one per second.
     let most = 33 + clock.now().as_secs_f64() as usize;
     assert!((32..=most).contains(&told), "{told} lines, at most {most}");
     assert_eq!(board.status()["reloads"], 200);
@@ -422,7 +424,7 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
     let board = dir.up(&format!("{PORT}{ECHO}{DOORS}"));
     let (stream, packets) = (SocketType::STREAM, SocketType::SEQPACKET);
     let own = format!("pid={} uid={}", std::process::id(), rustix::process::geteuid().as_raw());
-    // Clients that connect only to check whether the service exists are not violations.
+    // Connecting only to check whether the service exists is not a violation.
     for _ in 0..3 {
         board.status();
         for name in ["lab.streams", "lab.sockets"] {
@@ -446,11 +448,11 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
         for _ in 0..200 {
             offend(&dir, name, kind, bytes);
         }
-        // The log is rate-limited: 32 lines at once, then one per second.
+        // The log is rate-limited: up to 32 lines at once, then one per second.
         let told = lines() - before;
         assert!((2..100).contains(&told), "{told} lines");
     }
-    // The error for one client too many states the limit.
+    // When there is one client too many, the error states the limit.
     let _clients: Vec<OwnedFd> = (0..256).map(|_| call(&dir, "lab.streams", stream)).collect();
     let mut said = [0; 256];
     let last = call(&dir, "lab.streams", stream);

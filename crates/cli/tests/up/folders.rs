@@ -1,5 +1,5 @@
-//! The directory with a board's sockets, which no other user may enter or replace: boards and their clients
-//! check this.
+//! The directory that contains a board's sockets. Boards and their clients check that no other user can enter
+//! or replace it.
 
 use crate::common::{KIBAN, TestDir, enter, ip, run, spawn, text};
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -7,7 +7,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-/// A board that needs no privileges, with a socket of every kind.
+/// A board that needs no privileges and has a socket of every kind.
 const CONFIG: &str = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
     address = \"10.8.0.2/24\"\n[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
@@ -84,13 +84,13 @@ fn a_directory_that_others_may_enter_or_replace_is_refused_by_boards_and_by_clie
             let output = dir.kiban(arguments);
             let told = text(&output);
             assert_eq!(output.status.code(), Some(1), "{what}: {arguments:?}: {told}");
-            // A board requires that the directory belongs to its own user; a client that runs as root accepts
-            // any user.
+            // A board requires that the directory belong to the board's own user. A client that runs as root
+            // accepts any user's directory.
             let owner = ["belongs to user 65534", words[1]];
             let words = if what == "another user's" && arguments[0] == "up" { owner } else { words };
             assert!(words.iter().all(|words| told.contains(words)), "{what}: {arguments:?}: {told}");
         }
-        // Without a name, the client would query every board.
+        // If no name is given, the client queries every board.
         for arguments in [&["status"][..], &["connect", "10.8.0.1:7"], &["run", "true"]] {
             dir.kiban(arguments);
         }
@@ -120,7 +120,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
     ip("link set lo up");
     let dir = TestDir::new("folders-theirs");
     let config = dir.write("board.toml", CONFIG).display().to_string();
-    // A path with control characters must stay on its line of the message.
+    // A path that contains control characters must not break the message across lines.
     let theirs = dir.0.join("their\n\u{1b}[2J");
     std::fs::create_dir(&theirs).expect("room");
     chown(&theirs, Some(65534), None).expect("we are root");
@@ -133,7 +133,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
         assert!(output.status.code() == Some(1) && told.contains(words), "{told:?}");
         assert_eq!(std::fs::read_dir(&theirs).expect("it is there").count(), 0, "{told}");
     }
-    // For a wrong mode, too, the suggested command contains the path.
+    // If the mode is wrong, the suggested command also contains the path.
     chown(&theirs, Some(0), None).expect("we are root");
     std::fs::create_dir(theirs.join("kiban")).expect("room");
     mode(&theirs.join("kiban"), 0o755);
@@ -141,7 +141,8 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
         dir.command(&["status", "lab"]).env("XDG_RUNTIME_DIR", &theirs).output().expect("it was built");
     let told = text(&output);
     assert!(told.contains("has mode 0755, not 0700: chmod 700 ") && told.lines().count() == 1, "{told:?}");
-    // Below a directory of its own user, the board creates the directory and its missing parents.
+    // Inside a directory that belongs to its own user, the board creates the directory and any missing
+    // parents.
     let own = dir.0.join("own/run");
     let mut board = dir.up_by(CONFIG, |mut command| {
         command.env("XDG_RUNTIME_DIR", &own);
@@ -153,7 +154,7 @@ fn root_creates_nothing_in_a_directory_of_another_user() {
     assert_eq!(board.wait(), Some(0), "{}", dir.log());
 }
 
-/// Returns a command that runs as another user, with only the environment variables in `env`.
+/// Returns a command that runs as another user and has only the environment variables in `env`.
 fn as_user(uid: u32, words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
     command.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--no-new-privs"]);
@@ -194,8 +195,8 @@ fn a_user_without_xdg_runtime_dir_has_a_directory_of_its_own() {
     std::fs::remove_dir_all(&folder).expect("it is there");
 }
 
-/// `RuntimeDirectory=` with `DynamicUser=`: /run/kiban is a symlink that root owns, to a directory that the
-/// unit's user owns.
+/// With `RuntimeDirectory=` and `DynamicUser=`, /run/kiban is a symlink owned by root. It points to a
+/// directory owned by the unit's user.
 #[test]
 fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
     if !enter() || !rustix::process::geteuid().is_root() {
@@ -226,10 +227,11 @@ fn root_reaches_a_board_in_the_directory_that_systemd_creates() {
         told.contains("as it should") && told.contains("\"name\": \"lab\"") && told.contains("end"),
         "{told}"
     );
-    // The symlink's target is in a directory that other users can write, so they could replace the target.
+    // The symlink's target is in a directory that is writable by other users, who could therefore replace the
+    // target.
     let refused: Vec<&str> = told.lines().filter(|line| line.contains("not searched")).collect();
     let [there, ref loops @ .., link] = refused[..] else { panic!("{told}") };
-    // A symlink to itself, spelled in three ways, and one that leads back through another.
+    // A symlink to itself, written in three ways, and one that leads back to itself through another symlink.
     assert!(
         loops.len() == 4 && loops.iter().all(|line| line.contains("is a symbolic link: remove it")),
         "{told}"

@@ -1,7 +1,8 @@
-//! A FUSE mount whose daemon stops answering: closing a file there blocks, and no signal interrupts it.
+//! A FUSE mount whose daemon stops answering, so that closing a file on it blocks and cannot be interrupted
+//! by a signal.
 //!
-//! Limits    only the part of the protocol (linux/fuse.h) that this needs: a root directory in which every
-//!           name is an empty file.
+//! Limits    implements only the necessary part of the protocol (linux/fuse.h): a root directory in which
+//!           every name is an empty file.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
@@ -18,7 +19,7 @@ const FLUSH: u32 = 25;
 const INIT: u32 = 26;
 const INTERRUPT: u32 = 36;
 const HEADER_BYTES: usize = 40;
-/// The size of the request buffer: the kernel requires room for its longest request.
+/// The size of the request buffer; the kernel requires it to have room for the longest request.
 const ROOM_BYTES: usize = 256 << 10;
 
 /// A file in such a mount.
@@ -28,8 +29,8 @@ pub(crate) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Mounts a FUSE file system on a directory of this mount namespace. Until the value is dropped, every
-    /// close of a descriptor of its file blocks.
+    /// Mounts a FUSE file system on a directory in this mount namespace. Until the returned value is dropped,
+    /// every close of a file descriptor on it blocks.
     ///
     /// # Errors
     /// If the system has no FUSE, or does not permit this process to mount.
@@ -49,8 +50,8 @@ impl Unanswered {
 
 impl Drop for Unanswered {
     fn drop(&mut self) {
-        // A forced unmount makes the blocked calls return, this process's own among them. It reports EBUSY
-        // even so.
+        // A forced unmount makes the blocked calls return, including those of this process. The unmount
+        // reports EBUSY even so.
         let _ = rustix::mount::unmount(&self.at, UnmountFlags::FORCE);
     }
 }
@@ -78,7 +79,7 @@ fn serve(device: &OwnedFd) {
         let mut reply = words(&[16 + body.len() as u32, error as u32]);
         reply.extend(unique.to_ne_bytes());
         reply.extend(body);
-        // The reply fails if the request was cancelled and its caller is gone.
+        // Sending the reply fails if the request was cancelled and its caller is gone.
         let _ = rustix::io::write(device, &reply);
     }
 }

@@ -2,10 +2,10 @@
  *
  *     handlers steps|timer|forks ADDRESS PORT OWN
  *
- * steps     interposes functions that the preloaded library itself calls, and raises a signal in each: the handler runs at
- *           every step of every call, whatever locks the library holds there.
- * timer     uses a timer's signal, and threads that make the same calls.
- * forks     makes the calls in children of a process whose threads make them, too.
+ * steps     interposes the functions that the preloaded library itself calls, and raises a signal in each of them,
+ *           so that the handler runs at every step of every call, no matter which locks the library holds.
+ * timer     interrupts the calls with a timer's signal, while threads make the same calls.
+ * forks     makes the calls in forked children, while threads of the parent make the same calls.
  * Output    "done", or the name of the call that did not return. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -53,7 +53,7 @@ static void on_watch(int signal) {
     _exit(1);
 }
 
-/* The functions that the library calls. */
+/* The functions called by the library. */
 static int (*system_fstat)(int, struct stat *);
 static int (*system_poll)(struct pollfd *, nfds_t, int);
 static int (*system_dup3)(int, int, int);
@@ -84,7 +84,7 @@ int dup3(int from, int to, int flags) {
     return result;
 }
 
-/* Every call of the list that the library interposes, once. None of them blocks. */
+/* Makes each call on the list that the library interposes once. None of them blocks. */
 static void call_all(const char *volatile *call, int stream, int listener) {
     char byte[4];
     struct iovec part = {byte, sizeof byte};
@@ -172,7 +172,7 @@ static void begin(void) {
 
 static void steps(void) {
     for (int round = 0; round < 20; round++) {
-        /* Handlers that open streams are slow, so they do it only in every second round. */
+        /* Opening streams makes a handler slow, so do it only in every second round. */
         may_connect = round % 2;
         raises = 1;
         call_all(&doing, stream, listener);
@@ -202,7 +202,7 @@ static void forks(void) {
     for (int times = 0; times < 100; times++) {
         int status = -1;
         doing = "fork";
-        /* Create every other child by a system call, so that fork handlers do not run (as with _Fork()). */
+        /* Create every other child with a system call, so that fork handlers do not run (as with _Fork()). */
         pid_t child = times % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         check(child >= 0);
         if (child == 0) {

@@ -1,5 +1,5 @@
-//! Root's commands query boards whose sockets are in another user's directory; the answers may be hostile.
-//! Also: directories whose paths are too long.
+//! Commands run by root query boards whose sockets are in another user's directory; the answers may be
+//! hostile. Also tests directories whose paths are too long.
 
 use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::files::DOORS;
@@ -14,12 +14,12 @@ use std::process::{Child, Command, Output, Stdio};
 
 const USER: u32 = 61_500;
 
-/// A board that needs no privileges, with a socket of every kind.
+/// A board that needs no privileges and has a socket of every kind.
 const CONFIG: &str = "name = \"lab\"\n[[port]]\nname = \"far\"\nlink = \"udp-frames:127.0.0.1:7010-127.0.0.1:7011\"\n\
     address = \"10.8.0.2/24\"\n[[service]]\nkind = \"attach\"\n[[service]]\nkind = \"sockets\"\n";
 
-/// Listens at a path and answers each line with the given bytes in hexadecimal, or with endless letters
-/// (`flood`); or accepts no connection and has a full backlog (`full`).
+/// Listens at a path. Answers each line with the given bytes in hexadecimal, or with endless letters
+/// (`flood`); or keeps its backlog full and accepts no connection (`full`).
 const IMPOSTOR: &str = "
 import os, socket, sys
 path, does, user = sys.argv[1:]
@@ -47,7 +47,7 @@ while True:
     except OSError: pass
 ";
 
-/// Another user's directory of board sockets, in which root's commands look for boards.
+/// Another user's directory for board sockets, in which commands run by root look for boards.
 struct Theirs {
     dir: TestDir,
     impostor: Option<Child>,
@@ -75,7 +75,7 @@ impl Theirs {
         self.dir.0.join("kiban").join(name)
     }
 
-    /// Starts an impostor as that user, listening on the socket path of the board `lab`.
+    /// Starts an impostor as that user. It listens at the socket path of the board `lab`.
     fn listen(&mut self, does: &str) {
         self.end();
         let mut command = Command::new("python3");
@@ -96,15 +96,15 @@ impl Theirs {
         }
     }
 
-    /// Returns the output of a command that root runs; the exit code is 124 if it has not finished after 30
-    /// s.
+    /// Runs a command as root and returns its output; the exit code is 124 if the command has not finished
+    /// after 30 s.
     fn kiban(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("timeout");
         command.args(["30", crate::common::KIBAN]).args(arguments).env("XDG_RUNTIME_DIR", &self.dir.0);
         command.current_dir("/").output().expect("it is installed")
     }
 
-    /// Checks that a command fails with these words and does not hang.
+    /// Checks that a command fails with this message and does not hang.
     fn fails(&self, arguments: &[&str], words: &[&str]) {
         let output = self.kiban(arguments);
         let told = text(&output);
@@ -123,7 +123,7 @@ fn hex(line: &str) -> String {
     format!("{line}\n").bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Characters that a terminal may interpret: an escape sequence, C1 control characters, bidirectional
+/// Characters that a terminal may interpret: an escape sequence, C1 control characters, and bidirectional
 /// overrides.
 const EVIL: &str = "\u{1b}]0;t\u{7}\r\u{9b}2J\u{7f}\u{202e}";
 const SHOWN: &str = "\\u{1b}]0;t\\u{7}\\r\\u{9b}2J\\u{7f}\\u{202e}";
@@ -155,7 +155,7 @@ fn output_of_a_board_cannot_control_the_terminal() {
         let told = text(&output);
         assert!(output.status.code() == Some(1) && told.contains(&lines) && is_harmless(&told), "{told}");
     }
-    // Put the characters into a JSON key, unescaped and escaped, and into a line that is not JSON.
+    // Put the characters into a JSON key, both unescaped and escaped, and into a line that is not JSON.
     for line in [&format!("{{\"{EVIL}\":1}}")[..], &format!("{{\"{}\":1}}", EVIL.escape_debug()), EVIL] {
         theirs.listen(&hex(line));
         let told = text(&theirs.kiban(&["status", "lab"]));
@@ -164,8 +164,8 @@ fn output_of_a_board_cannot_control_the_terminal() {
             "{line:?}: {told:?}"
         );
     }
-    // Put them into every string of a status, keys included. (An honest board sends no line breaks in
-    // strings.)
+    // Put them into every string of a status, including the keys. (A well-behaved board sends no line breaks
+    // in strings.)
     let evil = format!("{EVIL}\nx");
     let evil = evil.as_str();
     let counters = Counters::from([(evil.to_owned(), 1)]);
@@ -208,7 +208,7 @@ fn an_impostor_board_neither_blocks_commands_nor_exhausts_memory() {
     theirs.fails(&["status", "lab"], &["board lab does not answer: the answer is longer than "]);
     theirs.listen("full");
     theirs.fails(&["status", "lab"], &["board lab does not answer: too many clients are waiting"]);
-    // Without a name, the command queries every board.
+    // If no name is given, the command queries every board.
     theirs.fails(&["status"], &["board lab does not answer: too many clients are waiting"]);
 }
 
@@ -233,7 +233,8 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
         theirs.fails(arguments, &["lab.s", "is a symbolic link"]);
     }
     theirs.fails(&["status"], &["no board is running"]);
-    // A hard link to a socket of root: unlike a symlink or a socket of the user's, it belongs to root.
+    // A hard link to a socket that root owns. Unlike a symlink or a socket created by the user, it belongs to
+    // root.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
         std::fs::hard_link(own.0.join("kiban").join(name), theirs.path(name)).expect("we are root");
@@ -241,7 +242,7 @@ fn root_does_not_follow_a_symlink_among_a_users_sockets() {
     for arguments in commands {
         theirs.fails(arguments, &["lab.s", "belongs to user 0, but its directory belongs to user 61500"]);
     }
-    // A socket that the user owns, but on which one of root's services listens.
+    // A socket that the user owns, but on which a service run by root listens.
     for name in sockets {
         std::fs::remove_file(theirs.path(name)).expect("it is there");
     }
@@ -290,7 +291,7 @@ fn socket_paths_longer_than_an_address_work_with_every_command() {
     dir.0 = short;
 }
 
-/// A process that is killed with its test.
+/// A process that is killed when its test ends.
 struct Killed(Child);
 
 impl Drop for Killed {

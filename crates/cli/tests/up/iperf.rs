@@ -6,20 +6,21 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc;
 
-/// The maximum number of runs in which the rate may reach `floor`.
+/// The maximum number of runs in which the rate must reach `floor` once.
 const RUNS_MAX: usize = 10;
 
-/// An iperf3 server for one run; it is killed at the end of the test if it still runs.
+/// An iperf3 server for one run; it is killed at the end of the test if it is still running.
 struct Server(Child);
 
 impl Server {
-    /// Starts a server, and waits for the line that it prints when it listens.
+    /// Starts a server and waits for the line that says that it is listening.
     fn begin(begin: impl FnOnce(Command) -> Child) -> Server {
         let mut command = Command::new("iperf3");
         command.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped());
         let mut child = begin(command);
         let told = BufReader::new(child.stdout.take().expect("piped"));
-        // The thread reads until the end of the output, so that the pipe never fills and blocks the server.
+        // The thread reads until the end of the output, so that the pipe does not fill up and block the
+        // server.
         let (tell, ready) = mpsc::channel();
         std::thread::spawn(move || {
             for line in told.lines().map_while(Result::ok) {
@@ -39,7 +40,7 @@ impl Drop for Server {
     }
 }
 
-/// Returns iperf3's result: the rate at the receiver in bit/s, and the number of bytes.
+/// Returns the result from iperf3: the rate at the receiver in bit/s, and the number of bytes.
 fn measured(output: &Output) -> (f64, f64) {
     let told: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", text(output)));
@@ -48,8 +49,8 @@ fn measured(output: &Output) -> (f64, f64) {
     (figure("bits_per_second"), figure("bytes"))
 }
 
-/// Runs iperf3 against an address, with a server that `begin` starts; returns the received rate in bit/s.
-/// Takes the best of several runs, because other load on the machine can only make a run slower.
+/// Runs iperf3 against an address, with a server started by `begin`; returns the received rate in bit/s. The
+/// result is the best of several runs, because other load on the machine can only make a run slower.
 pub(crate) fn rate(client: &[&str], floor: f64, begin: impl Fn(Command) -> Child) -> f64 {
     let mut best = 0.0_f64;
     for _ in 0..RUNS_MAX {

@@ -1,5 +1,5 @@
-//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk transfers with hashes, impairments on the
-//! link, many connections, IP options and fragments.
+//! The kernel's TCP as the peer, over TAP, TUN and a veth: bulk transfers checked by hashes, impairments on
+//! the link, many connections, IP options and fragments.
 
 use crate::common::{ECHO, LONG, TestDir, connect, counted, digest_of, enter, is_clean, lan, run, text};
 use sha2::{Digest, Sha256};
@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Writes a file of this many bytes; returns its hash.
+/// Writes a file with this many bytes; returns its hash.
 fn file(path: &Path, bytes: u64) -> [u8; 32] {
     let (mut source, mut hash) = (Bulk { left: bytes, next: bytes }, Sha256::new());
     let mut file = File::create(path).expect("there is room");
@@ -21,7 +21,7 @@ fn file(path: &Path, bytes: u64) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// A source of cheap bytes that do not repeat: consecutive numbers, each mixed.
+/// A cheap source of bytes that do not repeat: consecutive numbers, each multiplied by a constant.
 struct Bulk {
     left: u64,
     next: u64,
@@ -40,8 +40,8 @@ impl Read for Bulk {
     }
 }
 
-/// Starts a listener of the kernel that receives `files` uploads; returns its port and, at the end, their
-/// hashes.
+/// Starts a listener on the kernel's TCP that receives `files` uploads. Returns its port, and a thread that
+/// returns the hashes of the uploads.
 fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let port = listener.local_addr().expect("bound").port();
@@ -68,8 +68,8 @@ fn takes(files: usize) -> (u16, std::thread::JoinHandle<Vec<[u8; 32]>>) {
     (port, std::thread::spawn(move || (0..files).map(|_| take()).collect()))
 }
 
-/// Returns the configuration of the services: files of a directory, and uploads, forwarded to the kernel's
-/// listener.
+/// Returns the configuration of the services: one serves the files of a directory; the other forwards uploads
+/// to the kernel's listener.
 fn services(root: &Path, to: u16) -> String {
     format!(
         "{ECHO}[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n\
@@ -142,14 +142,14 @@ fn files_are_transferred_over_every_link_and_mtu() {
             let status = is_clean(&board, &idle);
             let wrong = ["malformed", "no_memory", "wrong_sender"].map(|name| counted(&status, name));
             assert_eq!(wrong, [0; 3], "{what}: {status}");
-            // Without offloads, the board sends packets as they are on the wire; with offloads, large
-            // segments.
+            // Without offloads, the board sends packets as they appear on the wire; with offloads, it sends
+            // large segments.
             let packets = bytes / mtu as u64;
             let out = counted(&status, "units_out");
             if options.is_empty() {
                 assert!(out < packets, "{what}: {out} units of {packets} packets");
             } else {
-                // At most every second received packet gets an ACK of its own.
+                // At most every second received packet is acknowledged separately.
                 assert!((packets..3 * packets).contains(&out), "{what}: {out} units of {packets} packets");
             }
         }
@@ -228,12 +228,12 @@ fn delayed_packets_arrive_on_time_without_other_traffic() {
     }
     let dir = TestDir::new("sparse");
     let _board = dir.up(&(lan("tap:kiban0", ",delay=5ms", 1500) + ECHO));
-    // If the board misses a wake-up, only the next ping, half a second later, wakes it.
+    // If the board misses a wake-up, it does not wake until the next ping, half a second later.
     let output = run("ping", &["-n", "-c", "6", "-i", "0.5", "-W", "20", "10.9.0.2"]);
     let told = text(&output);
     let times: Vec<f64> =
         told.lines().filter_map(|line| line.split_once("time=")?.1.split_once(' ')?.0.parse().ok()).collect();
-    // The first ping includes address resolution.
+    // The time of the first ping includes address resolution.
     assert_eq!(times.len(), 6, "{told}");
     assert!(times[1..].iter().all(|time| (10.0..300.0).contains(time)), "{told}");
 }
@@ -248,7 +248,7 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
         let board = dir.up(&(lan(link, "", mtu) + ECHO));
         let whole = mtu - 28;
         let sizes = [0, 1, 7, 8, 15, 16, 17, 55, 56, 57, 1000, whole - 1, whole];
-        // Packets of two or more fragments in each direction, and the longest possible packet.
+        // Packets in two or more fragments in each direction, and the longest possible packet.
         let more = [whole + 1, whole + 9, 2 * whole, 3 * whole + 5, 20_000, 65_507];
         for size in sizes {
             // With DF set: a single packet.
@@ -259,7 +259,7 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
         }
         for options in [&["-R"][..], &["-T", "tsonly"], &["-T", "tsandaddr"]] {
             ping(options);
-            // With the option in the first fragment only, or in each.
+            // The option is present only in the first fragment, or in every fragment.
             ping(&[options, &["-s", "4000"]].concat());
         }
         let status = board.status();
@@ -272,7 +272,7 @@ fn pings_of_every_size_and_with_ip_options_are_answered() {
     }
 }
 
-/// A Python program: connects with IP options in every packet, sends a megabyte to the echo service, and
+/// A Python program that connects with IP options in every packet, sends a megabyte to the echo service, and
 /// reads it back.
 const WITH_OPTIONS: &str = "
 import socket, sys, threading
@@ -325,7 +325,7 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
             .map(|name| status["counters"][name]["checksum_errors"].as_u64().expect("a counter"))
             .iter()
             .sum();
-        // The capture file is complete when the board has exited.
+        // The capture file is complete once the board has exited.
         board.signal("-TERM");
         assert_eq!(board.wait(), Some(0));
         let packets = read(&record);
@@ -333,15 +333,16 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
         let wrong =
             packets.iter().find(|packet| packet.is_malformed() || is_own(packet) && packet.is_wrong());
         assert!(wrong.is_none(), "{link}: {:?}", wrong.map(|packet| &packet.0));
-        // The board and Wireshark must agree on which of the kernel's packets are in error. This cannot be
-        // checked on a veth, where the kernel leaves the checksums to the receiver.
+        // The board and Wireshark must agree on which packets from the kernel have errors. This cannot be
+        // checked on a veth, where the kernel leaves checksums unfinished.
         if !link.starts_with("packet:") {
             let wrong: Vec<&Packet> =
                 packets.iter().filter(|packet| packet.is_wrong() && !packet.has_negative_zero()).collect();
             let dumps: String = wrong.iter().map(|packet| dump(&record, packet.of("frame.number"))).collect();
             assert_eq!(wrong.len() as u64, refused, "{link}: {status}\n{dumps}");
         }
-        // Check the check: Wireshark must report the last echo reply after one of its bits is changed.
+        // Verify the check itself: Wireshark must report the last echo reply after one of its bits is
+        // changed.
         let mut bytes = std::fs::read(&record).expect("it was recorded");
         let frame = change_last_echo(&mut bytes, &packets);
         std::fs::write(&record, bytes).expect("there is room");
@@ -365,12 +366,13 @@ fn wireshark_finds_nothing_malformed_between_kernel_and_board() {
     }
 }
 
-/// Changes the last byte of the last ICMP packet in a pcap file; returns the number of its frame, from 0.
+/// Changes the last byte of the last ICMP packet in a pcap file; returns the number of its frame, counted
+/// from 0.
 fn change_last_echo(bytes: &mut [u8], packets: &[Packet]) -> usize {
     let last = packets.iter().rposition(|packet| packet.any("icmp.type", |kind| kind == 0));
     let last = last.expect("the board has answered echoes");
-    // The file header has 24 bytes. Each frame has a header of 16 bytes, whose third word is the frame's
-    // length.
+    // The file header is 24 bytes long. Each frame has a header of 16 bytes, whose third word is the length
+    // of the frame.
     let mut end = 24;
     for _ in 0..=last {
         let length = bytes[end + 8..end + 12].try_into().expect("four bytes");
@@ -400,7 +402,7 @@ const FIELDS: [&str; 14] = [
     "tcp.checksum.ffff",
 ];
 
-/// A packet as Wireshark dissects it: its fields with their comma-separated values.
+/// A packet as dissected by Wireshark: its fields, with comma-separated values.
 struct Packet(Vec<String>);
 
 impl Packet {
@@ -408,15 +410,15 @@ impl Packet {
         !self.of("_ws.malformed").is_empty()
     }
 
-    /// Returns whether Wireshark reports an error.
+    /// Returns whether Wireshark reports an error in the packet.
     fn is_wrong(&self) -> bool {
         self.any("_ws.expert.severity", |severity| severity >= ERROR)
             || SUMS.iter().any(|sum| self.any(sum, |status| status == 0))
     }
 
-    /// Returns whether TCP's checksum is 0xffff where 0 is usual. In one's complement arithmetic both mean
-    /// zero, and receivers accept either (RFC 1624 §3). The kernel sends 0xffff about once in 65,536
-    /// segments; Wireshark reports it as bad.
+    /// Returns whether the TCP checksum is 0xffff, where 0 would be usual. In one's complement arithmetic
+    /// both mean zero, and receivers accept either (RFC 1624 §3). The kernel sends 0xffff in about one of
+    /// 65,536 segments; Wireshark reports it as bad.
     fn has_negative_zero(&self) -> bool {
         !self.of("tcp.checksum.ffff").is_empty()
     }
@@ -432,7 +434,7 @@ impl Packet {
     }
 }
 
-/// Returns one frame of a capture as Wireshark dissects it, with its bytes.
+/// Returns one frame of a capture as dissected by Wireshark, together with its bytes.
 fn dump(record: &str, frame: &str) -> String {
     let filter = format!("frame.number=={frame}");
     text(&run("tshark", &["-r", record, "-o", "tcp.check_checksum:TRUE", "-V", "-x", "-Y", &filter]))

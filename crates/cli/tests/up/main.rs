@@ -1,22 +1,22 @@
-//! `kiban up` as an operator runs it, with this host's kernel as the peer, in the tests' own network
-//! namespaces.
+//! `kiban up` as an operator runs it, with this host's kernel as the peer. Each test has its own network
+//! namespace.
 //!
 //! ```text
-//! common      shared: a directory, a board, a second host
+//! common      shared code: a directory, a board, a second host
 //! service     configuration, control, reload, shutdown
-//! capture     captures of a port
+//! capture     captures on a port
 //! kernel      the kernel's TCP as the peer, over TAP, TUN and a veth
-//! atm         two hosts over cells
-//! iperf       a server and a client of iperf3
+//! atm         two hosts that exchange cells
+//! iperf       an iperf3 server and client
 //! failures    lost links, garbage, floods, many connections, exhausted resources
 //! files       descriptors that linger, pipes instead of files
 //! fuse        a file whose close never returns
-//! folders     the directory of the sockets
-//! impostors   hostile boards of other users, which root queries
+//! folders     the directory that contains the sockets
+//! impostors   hostile boards run by other users and queried by root
 //! attach      programs that attach through shared memory
 //! run         unmodified programs
-//! rdma        verbs on boards, over cells and to the kernel
-//! vi          VIs over the TCP of two boards
+//! rdma        verbs on boards, over cells and with the kernel
+//! vi          VIs over two boards' TCP
 //! sandbox     the privileges that a board drops after start
 //! unit        boards under systemd
 //! ```

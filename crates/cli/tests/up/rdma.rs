@@ -1,4 +1,4 @@
-//! Verbs over the TCP of running boards: between two boards connected by cells, and between a board and this
+//! Verbs over the TCP of running boards: between two boards that exchange cells, and between a board and this
 //! host's kernel.
 
 use crate::common::{Board, ECHO, KIBAN, PORT, TestDir, enter, text};
@@ -48,7 +48,7 @@ impl Side {
         memory
     }
 
-    /// Waits for the next completion, which must be successful.
+    /// Waits for the next completion and checks that it was successful.
     fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
@@ -111,7 +111,7 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     }
 }
 
-/// Starts two boards in one network namespace, connected by cells in UDP datagrams.
+/// Starts two boards in one network namespace. They exchange cells in UDP datagrams.
 fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
@@ -138,7 +138,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     let (own, peer) = pairs[0].2.addresses().expect("TCP has addresses");
     assert_eq!((own.ip().to_string().as_str(), peer), ("10.1.0.1", at("10.1.0.2", 7471)));
     assert_eq!(pairs[0].3.addresses(), Some((peer, own)));
-    // Poll a few queue pairs directly, and many through the list of ready ones.
+    // If there are few queue pairs, poll each one; if there are many, poll those on the list of ready ones.
     moves(&one, &two, &pairs, 10_000);
     pairs.extend((0..4).map(|_| join(&one, &two, &listener)));
     for bytes in [1, 10_000, 1 << 20] {
@@ -161,7 +161,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
     assert!(matches!(one.cq.wait(Duration::from_millis(300)), Err(Error::Timeout)));
     let (wall, cpu) = (clock.now().as_nanos(), thread_cpu_nanos() - cpu);
     assert!(cpu < wall / 10, "{cpu} ns of {wall} ns");
-    // After the board is killed, no work request hangs, and calls return an error.
+    // After the board is killed, no work request may hang, and calls must return an error.
     pairs[0].0.post_recv(5, &[]).expect("room");
     let own = one.context.listen(at("10.1.0.1", 0).into(), &Connect::default()).expect("its address");
     near_board.signal("-KILL");
@@ -187,7 +187,7 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     let _board = dir.up(&format!("{PORT}{ECHO}{ATTACH}"));
     let (board, kernel) = (Side::on(&dir), Side::new(&Lower::Tcp { from: None }));
     let options = Connect::default();
-    // Use ephemeral ports of the NIC, and connect in both directions at the same time.
+    // Use the NIC's ephemeral ports, and connect in both directions at the same time.
     let on_board = board.context.listen(at("10.9.0.2", 0).into(), &options).expect("its address");
     let on_kernel = kernel.context.listen(at("10.9.0.1", 0).into(), &options).expect("its address");
     for round in 0..2 {
@@ -204,12 +204,12 @@ fn rdma_works_with_the_kernels_tcp_and_impossible_set_ups_are_reported() {
     assert!(matches!(lost, Error::Connect(ConnectError::Unreachable)), "{lost}");
     let taken = board.context.listen(at("10.9.0.2", 7).into(), &options).map(|_| ()).expect_err("the echo's");
     assert!(taken.to_string().contains("cannot listen on the board at 10.9.0.2:7"), "{taken}");
-    // The failed requests have not affected the NIC.
+    // The NIC still works after the failed requests.
     let pairs = [join(&board, &kernel, &on_kernel)];
     moves(&board, &kernel, &pairs, 100_000);
 }
 
-/// Runs one of this host's programs; returns whether it succeeded, and its output.
+/// Runs a program installed on this host; returns whether it succeeded, and its output.
 fn told(dir: &TestDir, arguments: &[&str]) -> (bool, String) {
     let output = dir.kiban(arguments);
     (output.status.success(), text(&output))

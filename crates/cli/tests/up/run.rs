@@ -1,6 +1,6 @@
 //! `kiban run`: unmodified programs on a running board's TCP, with this host's kernel as the peer.
 //!
-//! Needs     a C compiler for the preloaded library, curl, iperf3, python3.
+//! Requires  a C compiler for the preloaded library, curl, iperf3, python3.
 
 use crate::common::{ECHO, KIBAN, PORT, TestDir, digest_of, enter, run, text};
 use kiban_os::Clock;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
-/// The directory with the preloaded library, built as `make verbs` does.
+/// The directory that contains the preloaded library, which is built in the same way as by `make verbs`.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
     let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
@@ -22,7 +22,7 @@ pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Returns the command that runs a program on the board.
+/// Returns a command that runs a program on the board.
 fn on_board(dir: &TestDir, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
@@ -38,7 +38,7 @@ fn told(mut command: Command) -> Output {
 struct Server(Child);
 
 impl Server {
-    /// Starts a server, and waits until `answers` returns true.
+    /// Starts a server and waits until `answers` returns true.
     fn begin(mut command: Command, answers: impl Fn() -> bool) -> Server {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed");
         let mut server = Server(child);
@@ -82,7 +82,7 @@ fn curl_and_a_python_server_transfer_files_in_both_directions() {
     file.write_all(&bytes).expect("room");
     let wanted = digest_of(&mut &bytes[..]);
     let server = ["-m", "http.server", "--bind"];
-    // Server on the kernel's TCP, client on the board.
+    // The server uses the kernel's TCP, the client the board's.
     let mut kernel = Command::new("python3");
     kernel.args(server).args(["10.9.0.1", "8000"]).current_dir(&dir.0);
     let kernel = Server::begin(kernel, || answers_http("http://10.9.0.1:8000/small"));
@@ -90,7 +90,7 @@ fn curl_and_a_python_server_transfer_files_in_both_directions() {
     assert!(fetched.status.success(), "{}", String::from_utf8_lossy(&fetched.stderr));
     assert!(digest_of(&mut &fetched.stdout[..]) == wanted);
     drop(kernel);
-    // Server on the board, client on the kernel's TCP, then another client on the board.
+    // The server uses the board's TCP. One client uses the kernel's TCP, another one the board's.
     let board = on_board(&dir, &["python3", "-m", "http.server", "--bind", "10.9.0.2", "8000"]);
     let _server = Server::begin(board, || answers_http("http://10.9.0.2:8000/small"));
     let fetched = run("curl", &["-sSf", "http://10.9.0.2:8000/big"]);
@@ -110,10 +110,10 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
         "[[service]]\nkind = \"forward\"\nlisten = \"kernel:127.0.0.1:7000\"\nto = \"10.9.0.78:80\"\n";
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}{forward}"));
-    // Compile the library before the clock starts.
+    // Compile the library before starting the clock.
     LazyLock::force(&LIBRARY);
     let clock = Clock::new();
-    // Connect to an address that nothing answers for; no router sends an ICMP error either.
+    // Connect to an address for which no host answers and no router sends an ICMP error.
     let fetched = told(on_board(&dir, &["curl", "-sSv", "http://10.9.0.77/"]));
     let took = since(&clock);
     let error = String::from_utf8_lossy(&fetched.stderr);
@@ -124,7 +124,7 @@ fn a_connect_to_an_absent_neighbour_fails_within_seconds() {
     let told_of = told(on_board(&dir, &["python3", "-c", absent]));
     let error = String::from_utf8_lossy(&told_of.stderr).into_owned();
     assert!(error.contains("[Errno 113] No route to host"), "{error}");
-    // A connection to the relay is reset at once, so that the client does not wait.
+    // The relay resets every connection at once, so that the client does not wait.
     let clock = Clock::new();
     let mut caller = TcpStream::connect("127.0.0.1:7000").expect("it listens");
     let heard = caller.read(&mut [0; 1]).expect_err("the other end is not there");
@@ -139,7 +139,7 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     }
     let dir = TestDir::new("run-gone");
     let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
-    // A listener of the kernel would accept the connection, too, if the program used the kernel's TCP.
+    // A listener on the kernel would accept the connection if the program used the kernel's TCP by mistake.
     let listener = std::net::TcpListener::bind("10.9.0.1:8000").expect("it is the host's");
     listener.set_nonblocking(true).expect("a flag");
     let program = "import errno, socket\n\
@@ -168,14 +168,14 @@ fn traffic_for_a_stopped_board_takes_no_other_route() {
     assert!(child.wait().expect("it is a child of this process").success());
     assert_eq!(errors.matches("the board of this program is not running").count(), 1, "{errors}");
     assert_eq!(listener.accept().expect_err("no client connected").kind(), ErrorKind::WouldBlock);
-    // The socket file that a killed board left behind is not used.
+    // The socket file left behind by a killed board is not used.
     let refused = told(on_board(&dir, &["true"]));
     assert_eq!(refused.status.code(), Some(1), "{}", text(&refused));
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(why.contains("no board"), "{why}");
 }
 
-/// An iperf3 server. It refuses clients until it has finished with the previous one.
+/// An iperf3 server, which refuses each client until it has finished with the previous one.
 struct Iperf {
     said: BufReader<ChildStdout>,
     _server: Server,
@@ -230,8 +230,8 @@ fn assert_iperf(output: &Output, more: &[&str]) {
         .unwrap_or_else(|error| panic!("{more:?}: {error}: {}", text(output)));
     assert!(report.get("error").is_none(), "{more:?}: {report}");
     let bytes = report["end"]["sum_received"]["bytes"].as_u64().expect("a number");
-    // iperf3 does not count data in flight when the sender stops. The buffers at both ends hold several MB,
-    // with eight streams about 12 MB.
+    // iperf3 does not count data that is still in flight when the sender stops. The buffers at both ends hold
+    // several MB; with eight streams they hold about 12 MB.
     assert!(bytes >= 32 << 20, "{more:?}: {bytes}");
 }
 
@@ -345,7 +345,7 @@ asyncio.run(asyncio.wait_for(main(), 50))
 print("all is well")
 "#;
 
-/// The peer on the kernel's TCP: echoes; resets the connection on request.
+/// The peer, which uses the kernel's TCP: echoes data, and resets the connection on request.
 const FAR: &str = r#"
 import socket, struct, threading
 def serve(stream):
@@ -580,7 +580,7 @@ fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
     assert_eq!(text(&fetched), "hello", "{line}");
 }
 
-/// The program built from `handlers.c`: other preloaded libraries may interpose its calls of the C library.
+/// The program built from `handlers.c`. Its C library calls may be interposed by other preloaded libraries.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
@@ -591,7 +591,7 @@ static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     program
 });
 
-/// A peer on the kernel's TCP that sends no data and keeps its streams open until the test ends.
+/// A peer that uses the kernel's TCP, sends no data, and keeps its streams open until the test ends.
 fn silent_peer() {
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
@@ -612,8 +612,8 @@ fn async_signal_safe_calls_work_in_handlers_and_forked_children() {
     }
 }
 
-/// A Python program that connects without blocking while the board process is stopped, and prints the result
-/// after the board continues.
+/// A Python program that makes a non-blocking connect while the board process is stopped, and prints the
+/// result after the board continues.
 const LATE: &str = r#"
 import errno, os, select, signal, socket, struct, sys
 

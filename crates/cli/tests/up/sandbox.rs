@@ -1,5 +1,5 @@
-//! The privileges that a board drops after start, checked from outside: in every thread, as root and as the
-//! user nobody; and reloads that need a dropped privilege.
+//! The privileges that a board drops after start, checked from outside in every thread, for boards run by
+//! root and by the user `nobody`; and reloads that need a dropped privilege.
 
 use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, ip, run, text};
 use std::io::Write as _;
@@ -14,7 +14,7 @@ const NET_BIND_SERVICE: u64 = 1 << 10;
 pub(crate) const NET_ADMIN: u64 = 1 << 12;
 pub(crate) const NET_RAW: u64 = 1 << 13;
 
-/// The capabilities, filters and other state of a process's threads, which must be equal in all of them.
+/// The capabilities, filters and other state of a process's threads; they must be the same in all threads.
 pub(crate) struct Threads {
     pub(crate) count: usize,
     pub(crate) permitted: u64,
@@ -69,7 +69,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
             NET_ADMIN | NET_RAW,
             "CAP_NET_ADMIN CAP_NET_RAW",
         ),
-        // A link whose interface does not exist yet keeps the privilege for opening it later.
+        // If a link's interface does not exist yet, the board keeps the privilege to open the link later.
         (port("a", "packet:lab7", 1) + "retry = true\n", NET_RAW, "CAP_NET_RAW"),
     ] {
         let dir = TestDir::new("sandbox-kept");
@@ -86,7 +86,7 @@ fn every_thread_of_a_board_keeps_only_the_capabilities_to_reopen_its_links() {
         assert_eq!(board.wait(), Some(0));
         assert!(!dir.0.join("kiban/lab.sock").exists(), "it can still take its socket away");
     }
-    // With the sandbox off, no privilege is dropped, and the log reports this.
+    // With the sandbox off, no privilege is dropped, and the log says so.
     let dir = TestDir::new("sandbox-off");
     let board = dir.up(&format!("name = \"lab\"\n{UDP}[sandbox]\nenabled = false\n"));
     let its = threads(board.child.id());
@@ -142,7 +142,8 @@ fn root_can_reload_a_configuration_that_only_its_owner_may_read() {
     assert_eq!(threads(board.child.id()).effective, 1 << 2);
 }
 
-/// Copies the program to where every user may run it, and creates a directory that the user nobody owns.
+/// Copies the program to a place where every user may run it, and creates a directory owned by the user
+/// `nobody`.
 pub(crate) fn nobodys(
     dir: &TestDir,
     grants: &[String],
@@ -183,7 +184,8 @@ fn a_board_of_user_nobody_is_sandboxed_too() {
     let its = threads(board.child.id());
     assert_eq!([its.permitted, its.effective], [0; 2]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
-    // A reload that needs a dropped privilege is refused with the reason, for nobody as well.
+    // A reload that needs a dropped privilege is refused, and the reason is given; this also applies to the
+    // user `nobody`.
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.8.0.2:80\"\nroot = \"/usr/share\"\n";
     dir.write("board.toml", &format!("{config}{http}"));
     let told = text(&dir.kiban(&["reload"]));
@@ -247,15 +249,15 @@ fn a_reload_that_needs_a_dropped_privilege_is_refused_with_that_reason() {
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         assert!(told.contains(why) && told.trim_end().ends_with(remedy), "{told}");
-        // The refused reload has changed nothing.
+        // The refused reload changed nothing.
         let status = board.status();
         assert_eq!((&status["reloads"], &status["ports"][1]["link"]), (&0.into(), &udp.into()), "{status}");
         assert_eq!(status["services"].as_array().map(Vec::len), Some(1), "{status}");
         echo(&mut session, b"it goes on");
         drop(connect("127.0.0.1:9464"));
     }
-    // A change that needs no dropped privilege is applied, as is a directory that the configuration had
-    // permitted before.
+    // A change that needs no dropped privilege is applied. So is a change to a directory that the
+    // configuration permitted from the start.
     dir.write("board.toml", &format!("{config}{}", http(&later.display().to_string())));
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 1 kept, 1 new, 0 closed\n");
     std::fs::write(later.join("page"), "found").expect("room");
@@ -323,7 +325,7 @@ fn captures_are_written_where_allowed_and_refused_elsewhere_with_a_reason() {
     if !enter() {
         return;
     }
-    // Do not use a directory for temporary files: it is always writable.
+    // Do not use a directory for temporary files, because it is always writable.
     let folder = std::path::PathBuf::from(format!("/run/kiban-records-{}", std::process::id()));
     let other = std::path::PathBuf::from(format!("/run/kiban-others-{}", std::process::id()));
     for folder in [&folder, &other] {
@@ -358,7 +360,7 @@ fn a_reload_that_cannot_open_a_file_names_the_sandbox_as_the_reason() {
     }
     ip("link set lo up");
     let dir = TestDir::new("sandbox-denied");
-    // Do not use a directory for temporary files: existing files there can be opened.
+    // Do not use a directory for temporary files, because existing files in it can be opened.
     let outside = std::path::PathBuf::from(format!("/run/kiban-outside-{}", std::process::id()));
     std::fs::create_dir(&outside).expect("root has the right");
     let config = format!("name = \"lab\"\n{UDP}");
@@ -389,7 +391,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
         return;
     }
     let dir = TestDir::new("sandbox-roots");
-    // Do not use a directory below that of the configuration file: all of that is readable.
+    // Do not use a directory below that of the configuration file, because everything there is readable.
     let base = std::path::PathBuf::from(format!("/run/kiban-roots-{}", std::process::id()));
     for folder in ["one", "two", "three"] {
         std::fs::create_dir_all(base.join(folder)).expect("root has the right");
@@ -414,7 +416,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     link("three");
     let outside = reload();
     said.push(page());
-    // Put another directory at the same path.
+    // Replace the directory at this path with another one.
     std::fs::rename(base.join("two"), base.join("old")).expect("root has the right");
     std::fs::create_dir(base.join("two")).expect("root has the right");
     link("two");
@@ -428,7 +430,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
 }
 
-/// Here the capture is refused by file permissions, not by the sandbox.
+/// Here the capture is refused because of file permissions, not by the sandbox.
 #[test]
 fn a_capture_that_cannot_be_written_names_the_user() {
     if !enter() || !rustix::process::geteuid().is_root() {

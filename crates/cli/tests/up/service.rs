@@ -45,7 +45,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     let http = "[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"www\"\n";
     let config = format!("{PORT}{ECHO}{http}[sandbox]\nwrite = \"www\"\n");
     let good = dir.write("site/board.toml", &config).display().to_string();
-    // Start in another working directory, where a relative path would not be found.
+    // Start in a different working directory, relative to which the path would not be found.
     let board = dir.up_by(&config, |command| {
         let mut words: Vec<_> = command.get_args().map(ToOwned::to_owned).collect();
         words.pop();
@@ -63,7 +63,7 @@ fn relative_directories_are_relative_to_the_configuration() {
     std::fs::remove_dir_all(dir.0.join("site/www")).expect("it is ours");
     let told = text(&dir.kiban(&["up", "--check", &good]));
     assert!(told.contains(&format!("{}/site/www is not a directory", dir.0.display())), "{told}");
-    // For a configuration that is read from a pipe, relative paths have no base directory.
+    // If the configuration is read from a pipe, relative paths have no base directory.
     std::fs::create_dir(dir.0.join("www")).expect("room");
     let shell = format!("cat {good} | {} up --check /dev/stdin", crate::common::KIBAN);
     let output = Command::new("sh").args(["-c", &shell]).current_dir(&dir.0).output().expect("sh is there");
@@ -93,7 +93,7 @@ fn a_configuration_is_checked_without_side_effects() {
             && told.contains("exposed.toml is inside the served directory"),
         "{told}"
     );
-    // Boards of root in /run/kiban are found by every user's commands.
+    // Commands run by any user find root's boards in /run/kiban.
     if std::fs::read_dir("/run/kiban").is_ok_and(|mut boards| boards.next().is_some()) {
         println!("skipped in part: a board runs on this machine already (/run/kiban)");
         return;
@@ -121,7 +121,7 @@ fn files_of_200_mb_arrive_intact_and_are_counted() {
         format!("[[service]]\nkind = \"http\"\nlisten = \"10.9.0.2:80\"\nroot = \"{}\"\n", root.display());
     let config = format!("{PORT}{ECHO}{http}[metrics]\nlisten = \"127.0.0.1:9464\"\n");
     let mut board = dir.up(&config);
-    // Three transfers at the same time.
+    // Make three transfers at the same time.
     let fetched: Vec<Child> = (0..3)
         .map(|number| {
             let command =
@@ -166,8 +166,8 @@ fn files_of_200_mb_arrive_intact_and_are_counted() {
     assert!(!dir.0.join("kiban/lab.sock").exists());
 }
 
-/// Returns a metric's value from a text in the Prometheus format, and checks the format: each name has one
-/// HELP and one TYPE line before its values, which are numbers.
+/// Returns the value of a metric from text in the Prometheus format. Also checks the format: before the
+/// values of each name there are one HELP and one TYPE line, and all values are numbers.
 fn figure(text: &str, name: &str, label: &str) -> f64 {
     let (mut typed, mut seen, mut found) = (String::new(), std::collections::BTreeSet::new(), None);
     for line in text.lines() {
@@ -229,7 +229,7 @@ fn a_session_survives_a_reload_and_changes_that_need_a_restart_are_refused() {
     board.expect("RELOADING=1");
     board.expect("READY=1");
     echo(&mut session, b"still there");
-    // Removing a service does not end its sessions.
+    // Removing a service does not end the sessions that it has.
     dir.write("board.toml", PORT);
     assert_eq!(text(&dir.kiban(&["reload"])), "services: 0 kept, 0 new, 2 closed\n");
     echo(&mut session, b"to the end");
@@ -402,7 +402,8 @@ fn a_slow_reader_stops_the_sender_and_connections_are_limited() {
         heard += count as u64;
     }
     assert_eq!(heard, written);
-    // Open many connections: ten get a slot. Some of the others are reset before their connect has returned.
+    // Open many connections, of which ten get a slot. Some of the others are reset before their connect has
+    // returned.
     let crowd: Vec<_> = (0..30).map(|_| TcpStream::connect("10.9.0.2:7")).collect();
     let status = board.until("all have been seen", |status| {
         let counters = &status["services"][0]["counters"];
@@ -492,7 +493,7 @@ fn unusable_host_addresses_are_reported_with_a_remedy() {
     }
 }
 
-/// Returns a SYN to the board's echo service from a host that never answers.
+/// Returns a SYN to the board's echo service from a host that never replies.
 fn syn(number: u32) -> Vec<u8> {
     use kiban_base::{checksum, numbers::protocol};
     use kiban_tcpip::wire::{ipv4, tcp};
@@ -552,7 +553,8 @@ fn a_flood_of_requests_leaks_nothing_and_keeps_no_client_out() {
     echo(&mut connect("10.9.0.2:7"), b"who comes now");
     let sessions: u64 =
         status["sessions"].as_object().expect("by state").values().filter_map(Value::as_u64).sum();
-    // Half-open connections are limited to the backlog; the other sessions are the test's own.
+    // The number of half-open connections is limited to the backlog; the other sessions belong to the test
+    // itself.
     assert!(sessions <= 140, "{}", status["sessions"]);
     assert_eq!(status["services"][0]["counters"]["accepted"].as_u64(), Some(1), "{status}");
 }
@@ -574,14 +576,14 @@ fn the_kernel_uses_atm_through_the_host_side_of_a_port() {
     let served = port(&format!("{b}-{a}"), "10.1.0.2", "", "pcr = 100000\n") + source;
     let far_board = far.up(&served);
     let near_board = near.up(&port(&format!("{a}-{b}"), "10.1.0.1", "host = \"tun:khost\"\n", ""));
-    // InATMARP discovers the address of the circuit's peer.
+    // InATMARP discovers the peer's address on the circuit.
     near_board.until("the peer is known", |status| status["circuits"][0]["peer"] == "10.1.0.2");
     let clock = kiban_os::Clock::new();
     let mut heard = Vec::new();
     connect("10.1.0.2:19").read_to_end(&mut heard).expect("all of it");
     assert_eq!(heard.len(), 5_000_000);
-    // Check the shaping: 100,000 cells/s with 48 bytes each. (A burst within the tolerance is shorter than a
-    // second.)
+    // Check the shaping: 100,000 cells/s, each with 48 bytes of payload. (A burst within the tolerance takes
+    // less than a second.)
     let seconds = clock.now().as_secs_f64();
     assert!(seconds > 5e6 / 4.8e6, "{seconds} s");
     let status = near_board.status();

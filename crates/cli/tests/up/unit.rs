@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Returns the systemd unit that a page of the documentation contains.
+/// Returns the systemd unit that is quoted on a documentation page.
 fn unit(page: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(page);
     let page = std::fs::read_to_string(path).expect("it is in the repository");
     page.split("```ini\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a unit").to_owned()
 }
 
-/// Writes the unit to a file, with the path of the built program.
+/// Writes the unit to a file, after changing the program's path to that of the built program.
 fn unit_file(dir: &TestDir, page: &str, name: &str) -> PathBuf {
     dir.write(name, &unit(page).replace("/usr/local/bin/kiban", crate::common::KIBAN))
 }
@@ -40,7 +40,7 @@ fn systemd_accepts_the_documented_units() {
         assert_eq!(told.lines().find(about), None, "{told}");
         assert!(output.status.success(), "{told}");
     }
-    // systemd-analyze must report an unknown key; otherwise this check would be useless.
+    // Verify the check itself: systemd-analyze must report an unknown key.
     let wrong =
         dir.write("kiban-wrong@.service", &unit("operations.md").replace("WatchdogSec", "WatchdagSec"));
     let output = run("systemd-analyze", &["verify", "--man=no", &wrong.display().to_string()]);
@@ -60,8 +60,8 @@ fn the_units_have_a_low_exposure_score() {
             &["security", "--offline=true", "--no-pager", &threshold, &file.display().to_string()],
         )
     };
-    // The expected exposure levels of `systemd-analyze security`, in tenths (its scale is 0 to 10). What
-    // remains is the network access that boards need, and their capabilities.
+    // The expected exposure levels from `systemd-analyze security`, in tenths (its scale is 0 to 10). The
+    // remaining exposure is due to the capabilities and the network access that boards need.
     for (page, name, tenths) in
         [("operations.md", "kiban@.service", 25), ("ftam.md", "kiban-ftam.service", 20)]
     {
@@ -69,7 +69,7 @@ fn the_units_have_a_low_exposure_score() {
         assert!(output.status.success(), "{}", text(&output));
         assert!(text(&output).contains("Overall exposure level"), "{}", text(&output));
     }
-    // Check the check: without the restrictions, a unit that runs as root has a far higher level.
+    // Verify the check itself: a unit that runs as root without the restrictions has a far higher level.
     let open = unit("operations.md")
         .replace("DynamicUser", "#")
         .replace("User=", "#")
@@ -78,8 +78,7 @@ fn the_units_have_a_low_exposure_score() {
     assert!(!output.status.success(), "{}", text(&output));
 }
 
-/// Returns the system calls that a unit allows, with the sets (@system-service, …) expanded by this host's
-/// systemd.
+/// Returns the system calls that a unit allows. This host's systemd expands the sets (@system-service, …).
 fn allowed(unit: &str) -> BTreeSet<String> {
     fn expanded(word: &str) -> BTreeSet<String> {
         if !word.starts_with('@') {
@@ -141,8 +140,8 @@ fn the_unit_allows_every_system_call_of_a_board() {
     });
     assert!(dir.kiban(&["down"]).status.success());
     assert_eq!(board.wait(), Some(0), "{}", dir.log());
-    // Each line of strace has a process, a call and its arguments; or a signal, or the end of an interrupted
-    // call.
+    // Each line from strace contains a process and either a call with its arguments, a signal, or the end of
+    // an interrupted call.
     let trace = std::fs::read_to_string(&trace).expect("it was written");
     let calls = trace.lines().filter_map(|line| {
         let call = line.split_once(char::is_whitespace)?.1.trim_start().split_once('(')?.0;
@@ -156,7 +155,7 @@ fn the_unit_allows_every_system_call_of_a_board() {
     assert_eq!(refused, Vec::<String>::new());
 }
 
-/// Runs a board as an unprivileged user with the capabilities that the unit grants.
+/// Runs a board as an unprivileged user with the capabilities granted by the unit.
 #[test]
 fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     if !enter() || !rustix::process::geteuid().is_root() {
@@ -184,7 +183,7 @@ fn a_board_runs_with_the_capabilities_of_the_unit_and_drops_them() {
     assert_eq!([its.permitted, its.effective, its.bounding], [NET_ADMIN, NET_ADMIN, NET_ADMIN | NET_RAW]);
     assert_eq!((its.no_new_privs, its.seccomp), (1, 2));
     echo(&mut connect("10.9.0.2:7"), b"hello");
-    // The capability that was kept suffices to create the device again.
+    // The capability that was kept is sufficient to recreate the device.
     assert!(run("ip", &["link", "del", "kiban0"]).status.success());
     board.until("it is made again", |status| {
         (&status["ports"][0]["losses"], &status["ports"][0]["state"]) == (&1.into(), &"up".into())
@@ -206,8 +205,8 @@ fn a_running_board_notifies_the_watchdog_and_a_stopped_one_does_not() {
         board.expect("WATCHDOG=1");
     }
     board.signal("-STOP");
-    // Read the messages sent before the process was stopped; then none may arrive for five times the
-    // interval.
+    // Read the messages that were sent before the process was stopped. After that, none may arrive for five
+    // intervals.
     let silence = Duration::from_millis(500);
     board.notify.set_read_timeout(Some(silence)).expect("a socket");
     let mut heard = 0;

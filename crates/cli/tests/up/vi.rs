@@ -1,5 +1,5 @@
-//! VI NICs on running boards: two boards connected by ATM cells, unauthenticated clients at a NIC's TCP port,
-//! and a board that is killed.
+//! VI NICs on running boards: two boards that exchange ATM cells, unauthenticated clients that connect to a
+//! NIC's TCP port, and a board that is killed.
 
 use crate::common::{LONG, PORT, TestDir, enter, text};
 use kiban_base::{Region, SharedBytes, Wait};
@@ -17,8 +17,8 @@ use std::time::Duration;
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\nsessions = 512\n";
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// Returns the configuration of one of two connected boards: 10.1.0.`own` on a circuit over UDP on the
-/// loopback interface.
+/// Returns the configuration of one of two connected boards. The board has the address 10.1.0.`own`, and a
+/// circuit whose cells are carried over UDP on the loopback interface.
 fn joined(name: &str, own: u8, other: u8) -> String {
     format!(
         "name = \"{name}\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:700{own}-127.0.0.1:700{other}\"\n\
@@ -26,8 +26,8 @@ fn joined(name: &str, own: u8, other: u8) -> String {
     )
 }
 
-/// Runs this test in another process whose clients find the boards in this test's directory; `role` selects
-/// the part of the test that it executes.
+/// Runs this test in another process, whose clients find the boards in this test's directory; `role` selects
+/// the part of the test that the process executes.
 fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
     child.args([&format!("vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
@@ -37,7 +37,7 @@ fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     assert!(output.status.success() && told.contains("1 passed"), "{told}\n{}", dir.log());
 }
 
-/// Starts two boards, then runs `tell` in another process with the process ID of the near board.
+/// Starts two boards, then runs `tell` in another process and passes it the process ID of the near board.
 fn over_two_boards(test: &str, tell: impl FnOnce(u32)) {
     if let Ok(role) = std::env::var("KIBAN_TEST_ROLE") {
         return tell(role.parse().expect("the process of a board"));
@@ -171,7 +171,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
         near.post_send(client.vi, Work::read(2, &client.at(1 << 20, 300_000), there)).expect("connected");
         assert_eq!([client.sent().status, client.sent().status], [Status::OK; 2]);
         assert!(server.holds(1000, &bytes) && client.holds(1 << 20, &bytes));
-        // Connect many VIs over the one path at the same time.
+        // Connect many VIs at the same time; they all share one path.
         let pairs: Vec<_> = (0..40)
             .map(|_| {
                 let pair = [end(&far, Reliability::Reception), end(&near, Reliability::Reception)];
@@ -188,7 +188,7 @@ fn vi_works_between_two_boards_and_sleeps_when_idle() {
             assert_eq!((server.received().length, client.sent().status), (20_000, Status::OK));
             assert!(server.holds(0, &noise(20_000, seed as u32)), "{seed}");
         }
-        // All VIs shared one path, and nothing was lost or retransmitted.
+        // All VIs shared one path; nothing was lost or retransmitted.
         let counters = [near.counters(), far.counters()];
         assert!(
             counters
@@ -236,7 +236,7 @@ fn nics_that_connect_simultaneously_share_one_path() {
                 other.join().expect("no panic");
             });
             exchange([&ends[0], &ends[1]], &[1, 100_000]);
-            // More VIs share the existing path, whichever side connects.
+            // Further VIs share the existing path, no matter which side connects.
             for [server, client] in [[0, 1], [1, 0]] {
                 let pair =
                     [end(&nics[server], Reliability::Reception), end(&nics[client], Reliability::Reception)];
@@ -244,7 +244,7 @@ fn nics_that_connect_simultaneously_share_one_path() {
                 exchange([&pair[0], &pair[1]], &[1000]);
             }
         }
-        // A NIC that reconnects keeps its name, but is a different NIC to its peer.
+        // A NIC that reconnects keeps its name, but its peer treats it as a different NIC.
         let far = open("board:far@10.1.0.2");
         for round in 0..3 {
             let near = open("board:near@10.1.0.1");
@@ -280,7 +280,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
         assert_eq!(near.counters().connections_broken, broken + 1);
         let lost = near.event().expect("it is told");
         assert!(matches!(lost, Event::ConnectionLost { vi, .. } if vi == server.vi), "{lost:?}");
-        // A VI whose board is gone cannot connect again.
+        // A VI whose board has exited cannot connect again.
         near.disconnect(server.vi).expect("in error");
         let again = near.connect(server.vi, b"mine", &client.address(b"port"), LONG);
         assert!(matches!(again, Err(Failure::Connect(_))), "{again:?}");
@@ -294,7 +294,7 @@ fn waiting_on_a_killed_board_returns_an_error() {
     });
 }
 
-/// `kiban vi serve`, killed at the end of the test.
+/// A `kiban vi serve` process that is killed at the end of the test.
 struct Server(Child);
 
 impl Drop for Server {
@@ -321,7 +321,7 @@ fn measures(dir: &TestDir, what: &[&str]) {
     assert!(output.status.success(), "{what:?}: {}", text(&output));
 }
 
-/// Returns whether the NIC closes an unauthenticated connection without sending more data.
+/// Returns whether the NIC closes an unauthenticated connection without sending any more data.
 fn is_closed(client: &mut TcpStream) -> bool {
     client.set_read_timeout(Some(LONG)).expect("a socket");
     match client.read(&mut [0; 64]) {
@@ -351,9 +351,9 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
         b"GET / HTTP/1.1\r\nHost: lab\r\n\r\n".to_vec(),
         vec![0; 28],
         hello(2, kernel),
-        // A hello from a host with another address.
+        // A hello from a host with a different address.
         hello(1, [10, 9, 0, 7]),
-        // An empty packet, a packet that is too long, and a malformed one.
+        // An empty packet, a packet that is too long, and a malformed packet.
         [&decent[..], &[0; 4]].concat(),
         [&decent[..], &[0xff; 4]].concat(),
         [&decent[..], &40u32.to_be_bytes(), &[7; 40]].concat(),
@@ -365,7 +365,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     // Disconnect in the middle of a message.
     call().write_all(&decent[..20]).expect("it is taken");
     measures(&dir, &pingpong);
-    // Open more silent connections than are permitted. After their timeout, new clients are accepted again.
+    // Open more silent connections than the limit. After they time out, new clients are accepted again.
     let clock = kiban_os::Clock::new();
     let mut silent: Vec<_> = (0..20).map(|_| call()).collect();
     assert!(silent.iter_mut().all(is_closed));
@@ -379,7 +379,7 @@ fn an_unknown_client_is_disconnected_and_affects_no_other() {
     let taken = dir.kiban(&["vi", "serve", "--device", "board@10.9.0.2"]);
     assert_eq!(taken.status.code(), Some(1), "{}", text(&taken));
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
-    // A board that has fewer streams than a NIC requests.
+    // A board with fewer streams than a NIC requests.
     let _small = dir.up(&joined("small", 3, 4).replace("512", "31"));
     let full = dir.kiban(&["vi", "serve", "--device", "board:small@10.1.0.3"]);
     assert_eq!(full.status.code(), Some(1));
