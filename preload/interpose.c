@@ -1,4 +1,4 @@
-/* The entry points of the socket libraries, and what their backends have in common (interpose.h). */
+/* The entry points of the socket libraries, and the code shared by their backends (interpose.h). */
 #include "interpose.h"
 
 struct calls libc;
@@ -26,7 +26,7 @@ OURS int accept(int fd, struct sockaddr *name, socklen_t *length) {
     return (BYPASSED ? libc.accept4 : backend.calls.accept4)(fd, name, length, 0);
 }
 
-/* Entry points of programs compiled with _FORTIFY_SOURCE. */
+/* Entry points for programs compiled with _FORTIFY_SOURCE. */
 void __chk_fail(void) __attribute__((noreturn));
 ssize_t __read_chk(int, void *, size_t, size_t);
 ssize_t __recv_chk(int, void *, size_t, size_t, int);

@@ -1,18 +1,19 @@
-/* The mechanism that libkiban_sockets.so (board/) and librspreload.so (rsockets/) share.
+/* The mechanism shared by libkiban_sockets.so (board/) and librspreload.so (rsockets/).
  *
- * Purpose          takes the place of libc's socket functions in an unmodified program (LD_PRELOAD, ld.so(8)).
- * Operation        interpose.c exports an entry point for each function. It passes the call to the library's
- *                  `backend`, which passes calls on descriptors that it does not know to `libc`, the next
- *                  definitions (RTLD_NEXT).
+ * Purpose          replace libc's socket functions in an unmodified program (LD_PRELOAD, ld.so(8)).
+ * Operation        interpose.c exports an entry point for each function, which passes the call to the library's
+ *                  `backend`. The backend passes calls on other descriptors than its own to `libc`, which holds
+ *                  the next definitions of the functions (RTLD_NEXT).
  * Signal handlers  the functions are looked up before main(), because handlers may call read() but not dlsym().
- *                  Nothing here locks or allocates. Each backend says how its calls remain async-signal-safe
- *                  (POSIX.1-2017 2.4.3).
- * Not shared       what a descriptor is. A board's socket is a socket of the kernel, which therefore polls,
- *                  duplicates, inherits and closes it: board/ recognises its file (st_dev, st_ino) and
- *                  interposes only bind() and SOCKET_CALLS. The kernel does not know when an rsocket is ready or
- *                  has lost its last descriptor: rsockets/ counts the copies and merges its events into poll(),
- *                  select() and epoll_wait(), so it also interposes DESCRIPTOR_CALLS. paths.c has two functions
- *                  and no descriptors, and looks them up itself. */
+ *                  Nothing here locks or allocates. Each backend documents how its calls remain
+ *                  async-signal-safe (POSIX.1-2017 2.4.3).
+ * board/           its descriptors are kernel sockets, so the kernel polls, duplicates, inherits and closes them.
+ *                  board/ recognises a socket by its file (st_dev, st_ino), and interposes only bind() and
+ *                  SOCKET_CALLS.
+ * rsockets/        the kernel cannot tell when an rsocket is ready or when its last descriptor is closed. So
+ *                  rsockets/ counts the descriptors of each rsocket, and merges its events into poll(), select()
+ *                  and epoll_wait(). It therefore also interposes DESCRIPTOR_CALLS.
+ * paths.c          does not use this mechanism: it interposes only two functions, which take no descriptors. */
 #ifndef KIBAN_INTERPOSE_H
 #define KIBAN_INTERPOSE_H
 #ifndef _GNU_SOURCE
@@ -38,7 +39,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Descriptors from this number on stay with the kernel. */
+/* Descriptors with this number or a higher one are left to the kernel. */
 #define FILES 65536
 
 /* Functions: X(result, name, (parameters), (arguments)). */
@@ -92,14 +93,14 @@ struct calls {
 extern struct calls libc;
 
 struct backend {
-    /* Prepares the backend, before main(). It may run twice if a constructor starts threads. */
+    /* Prepares the backend, before main(). May be called twice if a constructor starts threads. */
     void (*begin)(void);
-    /* Returns whether the caller is a library that the backend uses, whose calls go to libc. NULL: there is none. */
+    /* Returns whether the caller is a library used by the backend, whose calls go to libc. NULL if there is none. */
     bool (*is_below)(void *caller);
     /* The calls for which the library has entry points. */
     struct calls calls;
 };
-/* Each library defines one. */
+/* Each library defines its backend. */
 extern const struct backend backend;
 
 /* Prepares the library if its constructor has not run yet. Returns whether a call bypasses the backend. */
@@ -111,9 +112,9 @@ bool is_bypassed(void *caller);
 #define ENTRY(result, name, declared, given) \
     OURS result name declared { return (BYPASSED ? libc.name : backend.calls.name) given; }
 
-/* Replaces a descriptor by a copy of another, and keeps its FD_CLOEXEC: 0 or -1. */
+/* Replaces a descriptor with a copy of another, but keeps its FD_CLOEXEC. Returns 0 or -1. */
 int replace_by_copy(int fd, int other);
-/* Returns the family of a kernel socket, AF_INET or AF_INET6, or 0 if it is no stream. Keeps errno. */
+/* Returns the family of a kernel stream socket, AF_INET or AF_INET6; 0 for any other file. Preserves errno. */
 int stream_family(int fd);
 /* Returns the monotonic time in microseconds. */
 int64_t microseconds(void);

@@ -1,11 +1,12 @@
 /*
  * libkiban_paths.so: pretends that the device files of RDMA devices exist (LD_PRELOAD, ld.so(8)).
  *
- * Purpose   UCX uses a device only if access(2) and stat(2) find /dev/infiniband/uverbsN. UCX itself never opens the file,
- *           and kiban's library needs no device file.
- * How       for such a path that does not exist, access() and stat() return the result for /dev/null; all other calls go to
- *           the C library.
- * Limits    only access() and stat() of current C libraries. Nothing is provided for /sys/class/infiniband.
+ * Purpose   UCX uses a device only if access(2) and stat(2) find /dev/infiniband/uverbsN. UCX itself never opens the
+ *           file. The verbs library would open it, but kiban's needs no device file.
+ * Method    if such a path does not exist, access() and stat() return the result for /dev/null. All other calls go
+ *           to the C library.
+ * Limits    only access() and stat() of current C libraries are interposed. Nothing is provided for
+ *           /sys/class/infiniband.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -41,7 +42,7 @@ __attribute__((constructor)) static void begin(void)
 	errno = before;
 }
 
-/* Returns whether the call was for a device file that does not exist. If so, restores errno. */
+/* Returns whether the call was for a device file that does not exist; if so, restores errno. */
 static int answer_for(const char *path, int answer, int before)
 {
 	if (!answer || errno != ENOENT || !is_device(path))
@@ -54,7 +55,7 @@ __attribute__((visibility("default"))) int access(const char *path, int mode)
 {
 	int before = errno, answer;
 
-	/* A constructor of another library may call this before ours has run. */
+	/* A constructor in another library may call this before our constructor has run. */
 	if (!real_access)
 		begin();
 	if (!real_access) {

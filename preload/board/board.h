@@ -1,4 +1,4 @@
-/* The backend of libkiban_sockets.so: what its files share (calls.c says what the library does).
+/* The backend of libkiban_sockets.so: declarations shared by its files (calls.c says what the library does).
  *
  *     calls.c     the interposed calls
  *     records.c   the state of each descriptor
@@ -9,7 +9,7 @@
 #include "../interpose.h"
 #include <sys/stat.h>
 
-/* An entry of kiban_board::streams; the two endpoints are the local and the remote one. */
+/* An entry as in kiban_board::streams. It holds two endpoints: LOCAL and REMOTE. */
 struct entry {
     uint8_t what, code;
     uint16_t listener;
@@ -24,8 +24,8 @@ enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 
-/* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port that the board
- * has chosen; the board listens there, but the program does not yet. FAILED: may connect again. */
+/* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port chosen by the board;
+ * the board listens on it, although the program has not called listen() yet. FAILED: may connect again. */
 enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
 union name {
     struct sockaddr any;
@@ -56,9 +56,9 @@ struct found {
 
 /* ---- records.c ---- */
 
-/* Whether any descriptor connects or has connected: if not, reads skip the lookup. */
+/* Whether any descriptor has ever connected or tried to; if not, reads skip the lookup. */
 extern _Atomic bool connects;
-/* Whether any descriptor listens or has listened. */
+/* Whether any descriptor has ever listened. */
 extern _Atomic bool listens;
 bool find(int fd, struct found *found);
 int note(int fd, struct known what, enum state state);
@@ -70,7 +70,7 @@ bool may_listen(int fd);
 
 /* ---- request.c ---- */
 
-/* NULL if the program uses no board. */
+/* The path of the board's socket; NULL if the program uses no board. */
 extern const char *board_path;
 void read_board_path(void);
 bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length);
@@ -93,14 +93,14 @@ short ready_for(int file, short events);
 
 /* ---- late.c ---- */
 
-/* The parameters of a connect() that the helper process completes. */
+/* The parameters of a connect() to be completed by the helper process. */
 struct later {
     struct known known;
     struct entry entry;
     uint64_t ticket;
     size_t filled;
-    /* The program's original socket; the socket on which the board replies; the other end of the program's
-     * new socket. */
+    /* own: the program's original socket. asker: the socket on which the board replies. end: the other end of the
+     * program's new socket. */
     int own, asker, end;
     bool has_asked;
 };

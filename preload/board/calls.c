@@ -1,27 +1,31 @@
 /* libkiban_sockets.so: lets unmodified programs use the TCP of a running board (kiban run, docs/attach.md).
  *
- * Purpose          LD_PRELOAD=libkiban_sockets.so KIBAN_SOCKETS=PATH PROGRAM: connections that the program
- *                  opens or accepts go through the board.
- * Operation        a socket remains the kernel's until connect() or listen(). Then the library sends one
- *                  request to the board (entries of kiban_board::streams), and the Unix socket in the reply
- *                  replaces the program's descriptor; the board carries its bytes. So poll, epoll, select,
- *                  sendfile, dup, fork, exec and threads work unchanged; only names, options and shutdown are
- *                  handled here.
- * Addresses        the board's own, and all to which it has a route. 127.0.0.0/8, ::1 and all others stay
- *                  with the kernel. A listener on an unspecified address listens on the board only.
- * Connecting       connect() on a non-blocking socket returns EINPROGRESS; the socket is writable when the
- *                  stream is open. If the board has not replied after PROMPT_MS, a helper process waits for
- *                  the reply instead of the program (connect_by_helper()). The same happens if a signal or
+ * Purpose          with LD_PRELOAD=libkiban_sockets.so and KIBAN_SOCKETS=PATH, connections that a program opens
+ *                  or accepts go through the board.
+ * Operation        a socket belongs to the kernel until connect() or listen(). Then the library sends one request
+ *                  to the board (entries of kiban_board::streams), and the Unix socket in the reply replaces the
+ *                  program's descriptor; the board carries its bytes. Therefore poll, epoll, select, sendfile,
+ *                  dup, fork, exec and threads work unchanged; the library handles only names, options, shutdown
+ *                  and the end of a stream.
+ * Addresses        the board is used for its own addresses and for all destinations to which it has a route.
+ *                  127.0.0.0/8, ::1 and all other addresses are left to the kernel. A listener on an unspecified
+ *                  address listens only on the board.
+ * Connecting       connect() on a non-blocking socket returns EINPROGRESS; the socket becomes writable when the
+ *                  stream is open. If the board has not replied after PROMPT_MS, a helper process waits for the
+ *                  reply instead of the program (connect_by_helper()). The same happens if a signal or
  *                  SO_SNDTIMEO ends a blocking connect().
- * Signal handlers  functions that POSIX calls async-signal-safe (POSIX.1-2017 2.4.3) remain so: nothing here
- *                  locks or allocates (records.c). A fork may therefore happen at any moment. Successful calls preserve errno.
- * End              a stream that was reset reads as ECONNRESET: the board has hung up before this side has
- *                  finished. If this side has finished, the library queries the board.
- * Ports            after bind() to port 0, listen() or connect() chooses the port. A getsockname() before
- *                  that makes the board listen, so that the port stays reserved for the socket.
- * Not implemented  descriptors that were added to epoll or duplicated (dup) before they connected: these
- *                  copies keep the kernel's socket; UDP; urgent data; SO_LINGER; names after exec; errors at
- *                  bind(): listen() returns them; the local name of a stream before the board has replied. */
+ * Signal handlers  functions that POSIX lists as async-signal-safe (POSIX.1-2017 2.4.3) remain so: nothing here
+ *                  locks or allocates (records.c). For the same reason, a fork may happen at any moment.
+ *                  Successful calls preserve errno.
+ * End              reading from a stream that was reset returns ECONNRESET. The library recognises a reset because
+ *                  the board has hung up before this side has finished. If this side has already finished, the
+ *                  library queries the board.
+ * Ports            after bind() to port 0, listen() or connect() chooses the port. If the program calls
+ *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
+ * Not implemented  UDP; urgent data; SO_LINGER; socket names after exec; the local name of a stream before the
+ *                  board has replied; errors at bind(), which listen() returns instead. If a descriptor was added
+ *                  to epoll or duplicated (dup) before it connected, the copy still refers to the kernel's
+ *                  socket. */
 #include "board.h"
 
 /* ---- The outcome of a connect ---- */
@@ -41,7 +45,7 @@ static int outcome(int fd, struct found *found, int wait_ms) {
         int gone = 0;
         socklen_t length = sizeof gone;
         ssize_t count = libc.recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
-        /* The error is returned once; afterwards the socket may connect again. */
+        /* Return the error only once; after that, the socket may connect again. */
         if (change(found, CONNECTING, FAILED)) {
             libc.recv(fd, &why, 1, MSG_DONTWAIT);
             libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
@@ -55,7 +59,7 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     return 0;
 }
 
-/* Checks a descriptor before a read: a listener cannot be read, and a failed connect yields its error. */
+/* Checks a descriptor before a read. Returns true, with errno set, if it is a listener or its connect has failed. */
 static bool failed(int fd) {
     struct found found;
     if (!(connects || (listens && may_listen(fd))) || !find(fd, &found))
@@ -75,7 +79,7 @@ static bool failed(int fd) {
     return true;
 }
 
-/* Called after a read of zero bytes: distinguishes an orderly end of the stream from a reset. */
+/* Called after each read. If the read returned zero bytes, distinguishes the end of the stream from a reset. */
 static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     int kept = errno;
     struct found found;
@@ -85,7 +89,7 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         return count;
     if (!(found.word & HAS_FINISHED))
         return fail(ECONNRESET);
-    /* After shutdown() the two cannot be distinguished here, so query the board, once. */
+    /* After shutdown(), the two look the same here, so query the board, once. */
     struct entry entry = {.what = ASK_FATE}, reply;
     put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
     put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
@@ -134,8 +138,8 @@ static int connect_in_kernel(int fd, const struct found *found, const struct soc
     return libc.connect(fd, name, length);
 }
 
-/* Replaces the descriptor by a new kernel socket, in the state before the board was involved: 0 or an
- * error number. */
+/* Replaces the descriptor with a new kernel socket, as it was before the board was involved. Returns 0 or an error
+ * number. */
 static int start_over(int fd, struct found *found) {
     int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0)
@@ -150,8 +154,9 @@ static int start_over(int fd, struct found *found) {
     return error;
 }
 
-/* Makes the board listen at a socket's bound address; it chooses the port if that is 0. Returns 0;
- * ENOTCONN if the address is not the board's, after binding the kernel's socket; or another error number. */
+/* Makes the board listen at the address to which a socket is bound; if its port is 0, the board chooses the port.
+ * Returns 0 or an error number. If the address is not one of the board's, binds the kernel's socket and returns
+ * ENOTCONN. */
 static int listen_on_board(int fd, struct found *found, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, reply;
     struct known *known = &found->known;
@@ -200,7 +205,7 @@ static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct
     return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
 }
 
-/* Returns how long a blocking connect() may still wait, in ms; -1: for ever. */
+/* Returns how long a blocking connect() may wait, in ms; -1 means forever. */
 static int patience_of(int fd) {
     struct timeval time = {0};
     socklen_t length = sizeof time;
@@ -236,7 +241,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     known.name[LOCAL].any.sa_family = domain;
     if (known.was_bound) {
         put(&entry, LOCAL, &known.name[LOCAL].any, sizeof known.name[LOCAL]);
-        /* Without a local address the board chooses one, provided that it may choose the port, too. */
+        /* If no local address is set and no port either, let the board choose both. */
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
             entry.family[LOCAL] = 0;
     }
@@ -259,7 +264,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
             close(file);
         return connect_in_kernel(fd, &found, name, length);
     }
-    /* If the reply has no error code, the board had sent a descriptor, but this program had no number free for it. */
+    /* If the reply has no error code, the board has sent a descriptor, but this program has too many open files. */
     if (!is_ours)
         return fail(reply.code ? error_of(reply.code) : EMFILE);
     if ((error = replace_file(fd, file)))
@@ -287,8 +292,8 @@ static int board_listen(int fd, int backlog) {
     return error ? fail(error) : done(kept, 0);
 }
 
-/* Called when the board has stopped: the listener would be readable for ever, although no connection arrives.
- * Replaces it by a socket that is never readable. */
+/* Called when the board has stopped. Replaces the listener with a socket that is never readable, because the listener
+ * would be readable forever although no connection arrives. */
 static void replace_listener(int fd) {
     int ends[2];
     static const char words[] = "kiban: the board has stopped: this program no longer receives connections; restart it\n";
@@ -344,7 +349,7 @@ static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     struct entry entry = {0};
     put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
     if (found.state == BOUND && entry.port[LOCAL] == 0) {
-        /* The board listens from now on, so that no other socket gets the port. */
+        /* Make the board listen from now on, so that no other socket gets the port. */
         int error = listen_on_board(fd, &found, RESERVED);
         if (error == ENOTCONN)
             return libc.getsockname(fd, name, length);
@@ -402,12 +407,12 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
         return libc.getsockopt(fd, level, option, target, length);
     }
     if (level == IPPROTO_TCP && option == TCP_INFO) {
-        /* Only the state is returned; kiban status shows the board's other figures. */
+        /* Return only the state; kiban status shows the other values. */
         struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};
         return tell(target, length, &info, sizeof info);
     }
     if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
-        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); only the board knows the actual one. */
+        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); the actual MSS is not known here. */
         return tell(target, length, &value, sizeof value);
     }
     if (level == IPPROTO_TCP && option == TCP_NODELAY) {
@@ -422,7 +427,7 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
 static int board_setsockopt(int fd, int level, int option, const void *value, socklen_t length) {
     struct found found;
     bool is_ours = find(fd, &found) && found.state != BOUND;
-    /* Accept the option without any effect: the board's configuration decides how segments are sent. */
+    /* Accept the option but ignore it: the board's configuration determines how segments are sent. */
     if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
         return 0;
     return libc.setsockopt(fd, level, option, value, length);

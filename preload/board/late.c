@@ -1,10 +1,10 @@
-/* A helper process that waits for a reply which the board has not sent in time (connect_by_helper()). */
+/* A helper process that waits for a reply that the board has not sent in time (connect_by_helper()). */
 #include "board.h"
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* A reply that the board sent late: written once, by the helper process that waits for it. */
+/* A late reply from the board. It is written once, by the helper process that waits for it. */
 struct promise {
     _Atomic uint64_t state;
     _Atomic uint64_t reply[sizeof(struct entry) / sizeof(uint64_t)];
@@ -22,7 +22,7 @@ void begin_promises(void) {
     promises = shared == MAP_FAILED ? NULL : shared;
 }
 
-/* Writes until the socket is full. Returns the number of bytes. */
+/* Writes until the socket is full. Returns the number of bytes written. */
 static size_t fill(int file) {
     static const char nothing[16384];
     size_t count = 0;
@@ -46,8 +46,8 @@ static void carry(int program, int far) {
         for (int i = 0; i < 2; i++) {
             bool is_empty = from[i] == to[i];
             short events = (is_empty && !has_ended[i] ? POLLIN : 0) | (from[!i] != to[!i] ? POLLOUT : 0);
-            /* Leave out a file for which no events are requested: after a hang-up, poll() would return at once
-             * for ever. */
+            /* Leave out a file for which no events are requested: after a hang-up, poll() would keep returning
+             * at once. */
             bool is_polled = events || (i == 0 && is_empty && has_ended[0]);
             polled[i] = (struct pollfd){is_polled ? file[i] : -1, events, 0};
         }
@@ -69,14 +69,14 @@ static void carry(int program, int far) {
                 from[i] += count > 0 ? count : 0;
             }
             if (has_ended[i] && from[i] == to[i] && !is_shut[i]) {
-                /* The board has hung up before the program has sent its FIN: this is a reset, which is passed on. */
+                /* If the board hangs up before the program has sent its FIN, this is a reset; pass it on. */
                 if (i == 1 && !is_shut[0] && (ready_for(far, POLLIN) & POLLHUP))
                     return;
                 libc.shutdown(file[!i], SHUT_WR);
                 is_shut[i] = true;
             }
         }
-        /* The program has closed its end, which accepts no more data. */
+        /* The program has closed its end, so no more data can be delivered to it. */
         if (has_ended[0] && from[0] == to[0] && (polled[0].revents & POLLHUP))
             return;
     }
@@ -86,7 +86,7 @@ static void store_reply(uint64_t ticket, int state, const struct entry *reply) {
     struct promise *promise = &promises[ticket % PROMISES];
     uint64_t words[sizeof *reply / sizeof(uint64_t)], is = ticket << 8 | PENDING;
     memcpy(words, reply, sizeof words);
-    /* The slot belongs to another ticket by now: this reply is no longer wanted. */
+    /* If the slot belongs to another ticket by now, this reply is no longer needed. */
     if (atomic_load(&promise->state) != is)
         return;
     for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
@@ -107,7 +107,7 @@ static int connect_later(struct later *later, struct entry *reply) {
     while (poll(polled, 2, -1) <= 0)
         continue;
     if (!polled[0].revents)
-        return -ECONNABORTED; /* The program has closed. */
+        return -ECONNABORTED; /* The program has closed its end. */
     if (!receive(later->asker, reply, &file, 0))
         return -ECONNABORTED;
     bool is_boards = file >= 0 && reply->what == REPLY_OPENED;
@@ -146,7 +146,7 @@ static int connect_later(struct later *later, struct entry *reply) {
 __attribute__((noreturn)) static void run_later(struct later *later) {
     static char waste[16384];
     struct entry reply = {0};
-    /* Close the program's other files: a pipe, for example, would not end while a copy is open. */
+    /* Close all other files of the program. A pipe, for example, would not reach its end while a copy is open. */
     int keep[3] = {later->own, later->asker, later->end};
     for (int i = 0; i < 2; i++)
         for (int j = i + 1; j < 3; j++)
@@ -171,7 +171,7 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
         close(later->own);
     close(later->asker);
     store_reply(later->ticket, KEPT, &reply);
-    /* Empty the socket again, so that the program can write. */
+    /* Drain the filler bytes from the socket, so that the program can write. */
     while (later->filled > 0) {
         size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
         ssize_t count = libc.recv(later->end, waste, part, MSG_WAITALL);
@@ -185,10 +185,12 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
     _exit(0);
 }
 
-/* Lets a helper process wait for the board's reply: 0 or an error number. The descriptor needs its final
- * file now, because of epoll, before the board has sent one: it gets one end of a socket pair, which is
- * not writable until the stream is open, and the helper relays the bytes. It is a process because signal
- * handlers may connect, and cannot create threads. It receives no signals, and ends with the stream. */
+/* Starts a helper process that waits for the board's reply. Returns 0 or an error number.
+ *
+ * Because of epoll, the descriptor must be replaced now, before the board has sent a socket. So it becomes one end of a
+ * socket pair, which is not writable until the stream is open, and the helper relays the bytes. The helper is a process,
+ * not a thread, because signal handlers may call connect() but cannot create threads. It receives no signals, and exits
+ * when the stream ends. */
 int connect_by_helper(int fd, struct later *later) {
     int ends[2], status = 0;
     sigset_t all, before;
@@ -203,9 +205,9 @@ int connect_by_helper(int fd, struct later *later) {
     atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    /* Not fork(): handlers of pthread_atfork() are not async-signal-safe. The program's wait() does not
-     * see the child: it has no exit signal (__WCLONE) and is reaped here; its own child is adopted by
-     * init. */
+    /* Do not use fork(), because pthread_atfork() handlers are not async-signal-safe. The program's wait() does
+     * not see the child, which has no exit signal (__WCLONE) and is reaped here. The child's own child is adopted
+     * by init. */
     long child = syscall(SYS_clone, 0, 0, 0, 0, 0);
     if (child == 0) {
         long waits = syscall(SYS_clone, 0, 0, 0, 0, 0);
@@ -228,7 +230,7 @@ int connect_by_helper(int fd, struct later *later) {
     return note(fd, later->known, CONNECTING);
 }
 
-/* Returns the outcome of a connect with a late reply, once the descriptor is writable or hung up. */
+/* Returns the outcome of a connect whose reply was late. Called when the descriptor is writable or has hung up. */
 int outcome_of_late_reply(struct found *found, bool is_over) {
     uint64_t ticket = found->known.ticket, words[sizeof(struct entry) / sizeof(uint64_t)];
     struct promise *promise = &promises[ticket % PROMISES];
@@ -247,5 +249,5 @@ int outcome_of_late_reply(struct found *found, bool is_over) {
         return error;
     }
     found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
-    return rewrite(found, CONNECTED) ? 0 : EINPROGRESS; /* Without a free record the next call tries again. */
+    return rewrite(found, CONNECTED) ? 0 : EINPROGRESS; /* If no record is free, the next call retries. */
 }

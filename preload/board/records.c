@@ -1,25 +1,24 @@
-/* The state of each descriptor, without locks: calls of signal handlers and of a forked child find it consistent.
+/* The state of each descriptor. It uses no locks, so signal handlers and forked children find it consistent.
  *
- * A descriptor's state is an immutable record behind one atomic word. Readers copy the record and check that the
- * word is unchanged; no thread waits for another. */
+ * A descriptor's state is an immutable record to which one atomic word refers. Readers copy the record and then check
+ * that the word is unchanged; no thread waits for another. */
 #include "board.h"
 
-/* The number of records: one per descriptor, and some for calls in progress. */
+/* The number of records: one per descriptor, plus some for calls in progress. */
 #define RECORDS (FILES + 1024)
 #define WORDS (sizeof(struct known) / sizeof(uint64_t))
 _Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
 static _Atomic uint64_t records[RECORDS][WORDS];
 static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
-/* free_list: the index of the first free record plus one in the lower half, a counter in the upper half. The
- * other word: the first record that was never used. */
+/* free_list: the lower half is the index of the first free record plus one; the upper half is a counter. fresh: the
+ * index of the first record that has never been used. */
 static _Atomic uint64_t free_list;
 static _Atomic uint32_t fresh;
-/* By descriptor: record plus one, flags, and generation of the record. Readers copy the record and check
- * that the word is unchanged: no thread waits for another. */
+/* By descriptor: the index of its record plus one, the state and flags, and the generation of the record. */
 static _Atomic uint64_t slots[FILES];
-/* Descriptors from this number on have no record. */
+/* Descriptors with this number or a higher one have no record. */
 static _Atomic int beyond;
-/* Whether any descriptor has a record: if not, a read costs only this check. */
+/* Whether any descriptor has ever had a record; if not, a read costs only this check. */
 static _Atomic bool any;
 _Atomic bool connects, listens;
 
@@ -50,14 +49,14 @@ static void give_back(uint64_t word) {
     } while (!atomic_compare_exchange_weak(&free_list, &head, now));
 }
 
-/* Stores a record, and returns its word; 0 if no record is free. */
+/* Stores a record and returns the word that refers to it; 0 if no record is free. */
 static uint64_t record_of(const struct known *what, uint64_t flags) {
     uint64_t words[WORDS];
     uint32_t record = take_record();
     if (record == RECORDS)
         return 0;
     memcpy(words, what, sizeof words);
-    /* A reader that sees one of these words also sees that the record has left its descriptor. */
+    /* A reader that sees one of these words also sees that the record no longer belongs to its previous descriptor. */
     atomic_thread_fence(memory_order_release);
     for (unsigned at = 0; at < WORDS; at++)
         atomic_store_explicit(&records[record][at], words[at], memory_order_relaxed);
@@ -65,7 +64,7 @@ static uint64_t record_of(const struct known *what, uint64_t flags) {
     return generation << 32 | flags | (record + 1);
 }
 
-/* Reads the record at an index. Returns whether it describes this file. */
+/* Reads the record in a slot. Returns whether it describes this file. */
 static bool read_at(int at, const struct stat *is, struct found *found) {
     uint64_t words[WORDS], word = atomic_load(&slots[at]), now;
     for (;; word = atomic_load(&slots[at])) {
@@ -85,8 +84,8 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     return found->known.inode == is->st_ino && found->known.device == is->st_dev;
 }
 
-/* Looks up the record of a descriptor. A descriptor that now refers to another file has none; a duplicate
- * is found by its file. */
+/* Looks up the record of a descriptor. If the descriptor now refers to another file, it has no record. A duplicate is
+ * found by its file. */
 bool find(int fd, struct found *found) {
     int kept = errno;
     struct stat is;
@@ -123,7 +122,7 @@ int note(int fd, struct known what, enum state state) {
     return 0;
 }
 
-/* Changes one state to another. Returns whether this call changed it. */
+/* Changes the state from `from` to `to`. Returns whether this call changed it. */
 bool change(struct found *found, enum state from, enum state to) {
     uint64_t word = found->word;
     while (!((word ^ found->word) & ~FLAGS) && STATE_OF(word) == from)
@@ -157,7 +156,7 @@ bool may_listen(int fd) {
     return !(word & INDEX) || STATE_OF(word) != CONNECTED;
 }
 
-/* Replaces the record by `found->known`, unless another call has changed it in the meantime. Returns whether a
+/* Replaces the record with `found->known`, unless another call has changed it in the meantime. Returns whether a
  * record was free. */
 bool rewrite(struct found *found, enum state state) {
     uint64_t word = record_of(&found->known, (uint64_t)state << 24), before = found->word;

@@ -1,10 +1,10 @@
-/* Requests to the board, each on a connection of its own, and the addresses in them. */
+/* Requests to the board, each on a separate connection, and the addresses in them. */
 #include "board.h"
 #include <limits.h>
 #include <sys/un.h>
 
-/* How long a non-blocking connect() waits for the board's reply, which usually takes less than a tenth of
- * this. */
+/* How long a non-blocking connect() waits for the board's reply, in ms. The reply usually takes less than a tenth of
+ * this time. */
 #define PROMPT_MS 10
 /* The path of the board's socket. A path too long for a socket address is split into directory and name. */
 static char path_buffer[PATH_MAX];
@@ -15,7 +15,7 @@ const char *board_path;
 void read_board_path(void) {
     const char *said = getenv("KIBAN_SOCKETS");
     if (said && *said) {
-        /* A path too long for the system leads to no board, and never to the host's own network. */
+        /* If the path is too long for the system, there is no board, but the host's own network must not be used. */
         if (strlen(said) < sizeof path_buffer)
             strcpy(path_buffer, said);
         char *last = strlen(path_buffer) < sizeof((struct sockaddr_un *)0)->sun_path ? NULL : strrchr(path_buffer, '/');
@@ -99,7 +99,7 @@ int error_of(uint8_t why) {
     return why < sizeof errors / sizeof *errors ? errors[why] : EPROTO;
 }
 
-/* Receives a packet, and the file sent with it; -1 without a file. */
+/* Receives a packet and the file sent with it; sets `*file` to -1 if there is none. */
 bool receive(int socket, struct entry *reply, int *file, int flags) {
     char space[CMSG_SPACE(sizeof(int))];
     struct iovec part = {reply, sizeof *reply};
@@ -121,7 +121,7 @@ bool receive(int socket, struct entry *reply, int *file, int flags) {
     return false;
 }
 
-/* Reports that the board is not reachable. Its traffic must not silently take another path. */
+/* Reports that the board cannot be reached. Its traffic must not silently take another path. */
 static int board_unreachable(void) {
     static _Atomic bool is_reported;
     static const char words[] = "kiban: the board of this program is not running: start it again, "
@@ -131,8 +131,9 @@ static int board_unreachable(void) {
     return ENETDOWN;
 }
 
-/* Writes the address of the board's socket; an empty one if there is none. A path too long for an address
- * is reached through its directory, whose descriptor is returned for the caller to close; otherwise -1. */
+/* Writes the address of the board's socket, or an empty address if it cannot be reached. If the path is too long for
+ * an address, the address leads through a descriptor of the directory, which is returned for the caller to close.
+ * Otherwise returns -1. */
 static int board_address(struct sockaddr_un *name) {
     static const char open_files[] = "/proc/self/fd/";
     int folder = -1;
@@ -160,7 +161,7 @@ static int board_address(struct sockaddr_un *name) {
 int begin_to_ask(int socket, const struct entry *entry) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     int folder = board_address(&name);
-    /* A path that begins with a zero byte would be an abstract name. */
+    /* An empty path would be an abstract name. */
     int error = *name.sun_path ? 0 : ENOENT;
     while (!error && libc.connect(socket, (struct sockaddr *)&name, sizeof name))
         error = errno == EINTR ? 0 : errno;
@@ -176,8 +177,8 @@ int begin_to_ask(int socket, const struct entry *entry) {
 
 int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
-/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if no board runs,
- * ECONNABORTED if it does not reply. */
+/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if the board is not
+ * running, ECONNABORTED if it does not reply. */
 int ask(const struct entry *entry, struct entry *reply, int *file) {
     int asker = new_asker(0);
     if (asker < 0)
@@ -189,7 +190,7 @@ int ask(const struct entry *entry, struct entry *reply, int *file) {
     return error;
 }
 
-/* Waits for the reply for up to PROMPT_MS. Returns 0, EAGAIN (no reply yet), or ECONNABORTED. */
+/* Waits for the reply for up to PROMPT_MS. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
 int answer_soon(int asker, struct entry *reply, int *file) {
     int64_t begun = microseconds();
     for (int left = PROMPT_MS; left >= 0;) {
@@ -210,7 +211,7 @@ void copy_time(int from, int option, int to, int its) {
         libc.setsockopt(to, SOL_SOCKET, its, &time, length);
 }
 
-/* Replaces the program's descriptor by the board's socket, with the same flags and timeouts. */
+/* Replaces the program's descriptor with the board's socket, which gets the same flags and timeouts. */
 int replace_file(int fd, int file) {
     int status = fcntl(fd, F_GETFL), error = 0;
     copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
@@ -221,7 +222,7 @@ int replace_file(int fd, int file) {
     return error;
 }
 
-/* Returns the events that are ready now; repeats poll() if a signal interrupts it. */
+/* Returns the events that are ready now; retries poll() if a signal interrupts it. */
 short ready_for(int file, short events) {
     struct pollfd polled = {file, events, 0};
     while (poll(&polled, 1, 0) < 0 && errno == EINTR)

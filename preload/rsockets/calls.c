@@ -1,29 +1,32 @@
 /* librspreload.so: runs unmodified socket programs over rsockets (rsocket(7)).
  *
- * Purpose   with LD_PRELOAD=librspreload.so, a program's TCP connections use the RDMA NIC if the peer also uses rsockets.
- * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a copy of
- *           the rsocket's, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
- * Fallback  plain TCP is used for families and types that rsockets do not support, and if the peer does not answer as an
- *           rsocket within KIBAN_RSPRELOAD_MS milliseconds (3000). Such a peer first gets a connection that it does not
- *           understand. A listener is only an rsocket: it does not accept plain TCP peers.
- * connect   waits until the peer is known to be an rsocket or not, even for a non-blocking socket.
- * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket listens or
- *           connects stays TCP.
- * fork      a child inherits the descriptors, but not the rsockets: calls fail with EBADF. Its own rsockets work.
- * epoll     rsockets in an epoll set are polled by rpoll(). Edges are emulated: an edge is reported again after a call
- *           that failed with EAGAIN or was incomplete.
- * Signals   rsockets take locks, so signals are blocked during each of their calls (two system calls) and delivered only
- *           while the call sleeps without locks. A handler may therefore make the async-signal-safe calls of POSIX
- *           (2.4.3) on rsockets, unless it may have interrupted malloc(), because they allocate. Calls on other
- *           descriptors neither lock nor allocate. close() and shutdown() of an rsocket block signals while it lingers,
- *           at most 10 s.
- * Recursion the libraries below this one call the same functions; their calls go to the system.
- * Not implemented  stdio on sockets (libc does not call the exported read() there), io_uring, passing descriptors. */
+ * Purpose   with LD_PRELOAD=librspreload.so, a program's TCP connections use the RDMA NIC if the peer also uses
+ *           rsockets.
+ * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a
+ *           copy of the rsocket's descriptor, and calls on it go to the rsocket. The bound address and O_NONBLOCK
+ *           are kept.
+ * Fallback  plain TCP is used for families and types that rsockets do not support, and if the peer does not answer
+ *           as an rsocket within KIBAN_RSPRELOAD_MS milliseconds (default 3000). Such a peer first gets a
+ *           connection that it does not understand. A listener accepts only rsockets, not plain TCP peers.
+ * connect   waits until it is known whether the peer is an rsocket, even on a non-blocking socket.
+ * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket
+ *           listens or connects remains a TCP socket.
+ * fork      a child inherits the descriptors, but not the rsockets: calls on these descriptors fail with EBADF.
+ *           Rsockets that the child creates work.
+ * epoll     rsockets in an epoll set are polled with rpoll(). Edges are emulated: an edge is reported again after
+ *           a call that failed with EAGAIN or was incomplete.
+ * Signals   rsockets take locks, so signals are blocked during each call on an rsocket (at the cost of two system
+ *           calls) and delivered only while the call sleeps without locks. A handler may therefore make the calls
+ *           that POSIX (2.4.3) lists as async-signal-safe on rsockets, unless it may have interrupted malloc(),
+ *           because these calls allocate. Calls on other descriptors neither lock nor allocate. close() and
+ *           shutdown() on an rsocket block signals while it lingers, for at most 10 s.
+ * Recursion the RDMA libraries call the interposed functions, too; calls from these libraries go to the system.
+ * Not implemented  stdio on sockets (libc does not call the exported read() for it), io_uring, passing descriptors. */
 #include "rsockets.h"
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
-/* Returns the family of a socket that an rsocket can replace, or 0. */
+/* Returns the family of a socket if an rsocket can replace it, otherwise 0. */
 static int family_of(int file) {
     int family = stream_family(file), protocol = 0;
     socklen_t length = sizeof protocol;
@@ -97,7 +100,7 @@ int rs_listen(int file, int backlog) {
         libc.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &bytes);
     if (rs < 0)
         return libc.listen(file, backlog);
-    /* Replacing the system's socket frees the port. */
+    /* Replace the system's socket first, to free its port. */
     if (!adopt(file, rs)) {
         SIGNALS_BLOCKED(rclose(rs));
         return libc.listen(file, backlog);
@@ -125,7 +128,7 @@ int rs_listen(int file, int backlog) {
     return bound ? -1 : libc.listen(file, backlog);
 }
 
-/* After a call that failed with EAGAIN or was incomplete, the edge is reported again. */
+/* After a call that failed with EAGAIN or was incomplete, clears the edge so that it is reported again. */
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted) {
     if ((done < 0 && errno == EAGAIN) || (done >= 0 && (size_t)done < wanted))
         atomic_fetch_and(&edges_reported[file], ~edge);
@@ -280,12 +283,12 @@ int rs_setsockopt(int file, int level, int option, const void *value, socklen_t 
     int kept = errno, answer = SIGNALS_BLOCKED(rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
-    /* Time limits are not supported. */
+    /* Timeouts are not supported. */
     if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
         errno = ENOPROTOOPT;
         return -1;
     }
-    /* Other options only affect the performance of TCP. */
+    /* Other options affect only the performance of TCP. */
     errno = kept;
     return 0;
 }

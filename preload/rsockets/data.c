@@ -1,4 +1,4 @@
-/* The calls that receive and send. The rsocket is non-blocking; a call of the program that blocks is retried here. */
+/* The calls that receive and send. The rsocket is non-blocking, so blocking calls are implemented here by retrying. */
 #include "rsockets.h"
 
 /* Receives data; with MSG_WAITALL, waits until the buffer is full. */
@@ -29,7 +29,7 @@ ssize_t rs_recvfrom(int file, void *at, size_t length, int flags, struct sockadd
     return count;
 }
 
-/* Receives all parts with MSG_WAITALL, otherwise what is available. */
+/* Receives into several buffers. With MSG_WAITALL, fills them all; otherwise returns what is available. */
 static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags) {
     ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
     if (got <= 0 || !(flags & MSG_WAITALL) || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
@@ -54,7 +54,7 @@ ssize_t rs_recvmsg(int file, struct msghdr *message, int flags) {
     int rs = over(file);
     if (rs < 0)
         return libc.recvmsg(file, message, flags);
-    /* There is no ancillary data. */
+    /* Rsockets have no ancillary data. */
     message->msg_controllen = 0;
     if ((flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_OOB))) {
         message->msg_namelen = 0;
@@ -75,7 +75,7 @@ ssize_t rs_readv(int file, const struct iovec *parts, int count) {
                            : reset_edge(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
 }
 
-/* EPIPE comes with SIGPIPE, unless MSG_NOSIGNAL is set. */
+/* Raises SIGPIPE along with EPIPE, unless MSG_NOSIGNAL is set. */
 static ssize_t sent(int file, ssize_t done, size_t wanted, int flags) {
     if (done < 0 && errno == EPIPE && !(flags & MSG_NOSIGNAL)) {
         raise(SIGPIPE);
@@ -84,7 +84,7 @@ static ssize_t sent(int file, ssize_t done, size_t wanted, int flags) {
     return reset_edge(file, EPOLLOUT, done, wanted);
 }
 
-/* A blocking call sends everything. */
+/* Sends data; a blocking call sends all of it. */
 static ssize_t transmit(int rs, const void *at, size_t length, int flags) {
     size_t gone = 0;
     for (;;) {
@@ -95,7 +95,7 @@ static ssize_t transmit(int rs, const void *at, size_t length, int flags) {
     }
 }
 
-/* Returns the parts that remain after this number of bytes has been sent. */
+/* Sends the rest of the buffers after the first `gone` bytes. Returns the total number of bytes sent. */
 static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags) {
     if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
         return gone;

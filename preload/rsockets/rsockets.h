@@ -1,14 +1,14 @@
-/* The backend of librspreload.so: what its files share (calls.c says what the library does).
+/* The backend of librspreload.so: declarations shared by its files (calls.c says what the library does).
  *
  *     calls.c     connections, copies of descriptors, names and options
  *     data.c      the calls that receive and send
  *     wait.c      poll(), select() and epoll_wait() over rsockets and other descriptors
- *     table.c     which descriptor is which rsocket; signals; the entry points */
+ *     table.c     the mapping from descriptors to rsockets; signals; the entry points */
 #ifndef KIBAN_RSOCKETS_H
 #define KIBAN_RSOCKETS_H
 #include "../interpose.h"
 
-/* What librdmacm exports (rdma/rsocket.h). */
+/* Functions exported by librdmacm (rdma/rsocket.h). */
 int rsocket(int, int, int), rbind(int, const struct sockaddr *, socklen_t), rlisten(int, int);
 int raccept(int, struct sockaddr *, socklen_t *), rconnect(int, const struct sockaddr *, socklen_t);
 int rshutdown(int, int), rclose(int), rpoll(struct pollfd *, nfds_t, int), rfcntl(int, int, ...);
@@ -19,14 +19,14 @@ ssize_t rrecvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 ssize_t rrecvmsg(int, struct msghdr *, int), rsendmsg(int, const struct msghdr *, int);
 ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec *, int);
 
-/* For each descriptor, the number of its rsocket plus one; 0 means that the descriptor is not an rsocket. */
+/* By descriptor: the number of its rsocket plus one; 0 if the descriptor is not an rsocket. */
 extern _Atomic int rsocket_of[FILES];
-/* The number of descriptors that refer to an rsocket. */
+/* By rsocket: the number of its descriptors. */
 extern _Atomic int numbers_of[FILES];
-/* For each descriptor, the edges that have been reported, as EPOLLIN and EPOLLOUT. */
+/* By descriptor: the edges that have been reported, as EPOLLIN and EPOLLOUT. */
 extern _Atomic unsigned edges_reported[FILES];
 
-/* Whether the program's calls on an rsocket block; the rsocket itself is non-blocking. */
+/* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
 extern _Atomic bool waits[FILES];
 /* How long connect() waits for the peer. */
 extern int timeout_ms;
@@ -56,12 +56,12 @@ bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before);
         result_;                          \
     })
 
-/* How long a blocking call spins before it sleeps, in us; and its longest sleep, in ns, which is limited because another
- * thread may consume the wake-up. */
+/* How long a blocking call spins before it sleeps, in us; and the longest time it sleeps, in ns. The sleep is limited
+ * because another thread may consume the wake-up. */
 #define SPIN_MICROS 60
 #define SLEEP_NANOS 100000000
 
-/* Makes a call on an rsocket, and retries it if the program's call blocks. */
+/* Makes a call on an rsocket. If the program's call is a blocking one, retries until it completes. */
 #define UNTIL(rs, flags, call)                                        \
     ({                                                                \
         sigset_t before_;                                             \

@@ -1,4 +1,4 @@
-/* Which descriptor is which rsocket, the signals during a call, and the entry points. */
+/* The mapping from descriptors to rsockets, signal handling during a call, and the entry points. */
 #include "rsockets.h"
 #include <link.h>
 #include <pthread.h>
@@ -11,7 +11,7 @@ _Atomic unsigned edges_reported[FILES];
 static struct { uintptr_t from, to; } below[2];
 int timeout_ms = 3000;
 _Atomic bool waits[FILES];
-/* All signals except synchronous ones such as SIGSEGV. */
+/* All signals except synchronous ones, such as SIGSEGV. */
 static sigset_t blocked_signals;
 
 struct range { uintptr_t at, from, to; };
@@ -58,7 +58,7 @@ void restore_signals(const sigset_t *before) {
     errno = kept;
 }
 
-/* Returns whether a handler that ended a sleep may have been installed without SA_RESTART (sigaction(2)). */
+/* Returns whether the handler that interrupted a sleep may have been installed without SA_RESTART (sigaction(2)). */
 static bool ends_calls(const sigset_t *mask) {
     for (int number = 1; number <= 64; number++) {
         struct sigaction action;
@@ -69,8 +69,8 @@ static bool ends_calls(const sigset_t *mask) {
     return false;
 }
 
-/* Waits after a call that failed with EAGAIN. Returns whether to retry it; if not, errno is set. The rsocket's descriptor
- * becomes readable when an event may have occurred since that call. */
+/* Waits after a call that failed with EAGAIN. Returns whether to retry the call; if not, errno is set. The rsocket's
+ * descriptor becomes readable when an event may have occurred since that call. */
 bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before) {
     if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
         return false;

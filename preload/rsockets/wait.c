@@ -9,8 +9,8 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count) {
     return false;
 }
 
-/* Like ppoll(2), for rsockets by their own descriptors and for others. rpoll() checks and arms; the sleep is in the
- * system's ppoll(), without locks. */
+/* Like ppoll(2), but also accepts rsockets, by their own descriptors. rpoll() checks the rsockets and arms their
+ * notifications; the thread then sleeps in the system's ppoll(), holding no locks. */
 int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask) {
     struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
     int64_t end = timeout < 0 ? INT64_MAX : microseconds() + (int64_t)timeout * 1000;
@@ -143,7 +143,7 @@ int rs_pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const 
 
 /* ---- epoll */
 
-/* The rsockets in an epoll set. */
+/* An rsocket in an epoll set. */
 struct watch {
     int epoll, file;
     struct epoll_event event;
@@ -164,7 +164,8 @@ static void leave_watches(const sigset_t *before) {
     restore_signals(before);
 }
 
-/* In a forked child: reset the lock, which a thread of the parent may have held, and forget the parent's rsockets. */
+/* Called in a forked child. Resets the lock, which a thread of the parent may have held, and forgets the parent's
+ * rsockets. */
 void on_fork(void) {
     pthread_mutex_init(&watch_lock, NULL);
     watched = watch_room = 0;
@@ -200,8 +201,8 @@ int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) 
         if (known)
             watches[at] = watches[--watched];
         else
-            /* The socket was added before it connected; the system removed it together with the socket
-             * that it replaced. */
+            /* The socket was added before it connected. When the rsocket replaced it, the system removed it
+             * from the set. */
             error = 0;
     } else if (!event) {
         error = EFAULT;
@@ -256,8 +257,8 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             if (wanted & EPOLLET)
                 wanted &= ~atomic_load(&edges_reported[watches[i].file]);
             own[used] = watches[i];
-            /* Skip rsockets that have reported all edges, or are one-shot: after the end they would be
-             * ready forever. */
+            /* Skip rsockets that have reported all their edges or their one-shot event: at the end of the
+             * stream they would be ready forever. */
             bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
             files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
         }
@@ -269,7 +270,7 @@ static int wait_all(int epoll, struct epoll_event *events, int most, int timeout
             return -1;
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* The next check finds edges that another thread's call has re-enabled. */
+        /* Edges re-enabled by a call in another thread are found by the next check. */
         int64_t left = end == INT64_MAX ? 200 : end - microseconds() / 1000;
         int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
         if (ready > 0 && files[used].revents)
