@@ -412,7 +412,7 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
         return tell(target, length, &info, sizeof info);
     }
     if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
-        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); the actual MSS is not known here. */
+        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); the library cannot see the actual MSS. */
         return tell(target, length, &value, sizeof value);
     }
     if (level == IPPROTO_TCP && option == TCP_NODELAY) {
