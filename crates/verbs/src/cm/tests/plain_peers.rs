@@ -447,7 +447,7 @@ fn connects_and_closes() {
 fn connects_and_closes_leave_nothing_behind() {
     let own = std::env::current_exe().expect("a path");
     let ran = std::process::Command::new(own)
-        .args(["--ignored", "--exact", "cm::tests::connects_and_closes"])
+        .args(["--ignored", "--exact", "cm::tests::plain_peers::connects_and_closes"])
         .output()
         .expect("it runs");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stdout));
