@@ -44,18 +44,18 @@ impl<T> Unauthenticated<T> {
     pub(super) fn add(&mut self, number: u64, address: IpAddr, away: T) {
         let origin = origin_of(address);
         self.all.insert(number, (origin, away));
-        self.change(origin, |numbers| drop(numbers.insert(number)));
+        self.change(origin, |numbers| numbers.insert(number));
     }
 
     /// Removes a connection that has authenticated or ended.
     pub(super) fn remove(&mut self, number: u64) -> Option<T> {
         let (origin, away) = self.all.remove(&number)?;
-        self.change(origin, |numbers| drop(numbers.remove(&number)));
+        self.change(origin, |numbers| numbers.remove(&number));
         Some(away)
     }
 
     /// Changes the connections of an origin, and its position among the origins.
-    fn change(&mut self, origin: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>)) {
+    fn change(&mut self, origin: IpAddr, change: impl FnOnce(&mut BTreeSet<u64>) -> bool) {
         let numbers = self.by_origin.entry(origin).or_default();
         if let Some(&oldest) = numbers.first() {
             self.crowds.remove(&(numbers.len(), Reverse(oldest)));
