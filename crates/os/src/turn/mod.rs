@@ -10,7 +10,7 @@
 //! Helper           if no thread has driven for a while, a helper thread does, so that peers are answered
 //!                  while the program computes (`helper.rs`). It sleeps until something arrives.
 //! Wait set         a sleeping driver is woken by files on an epoll, bells in shared memory, the machine's
-//!                  deadline, and threads that change the machine ([`WaitSet`]). The file that caused the
+//!                  deadline, and threads that change the machine (`WaitSet`). The file that caused the
 //!                  wake-up is not reported: the machine checks all its files, or watches its own epoll.
 //! Signals          signals to the program end an interruptible wait ([`Turn::wait_interruptibly`],
 //!                  `signals.rs`).

@@ -39,7 +39,7 @@ pub struct Config {
     pub queue_frames_max: usize,
     /// Maximum number of received frames that wait for the host.
     pub up_frames_max: usize,
-    /// Whether a peer may set the link up without a [`Request::Connect`] at this end.
+    /// Whether a peer may set the link up without a `Request::Connect` at this end.
     pub listens: bool,
 }
 

@@ -46,7 +46,7 @@ pub enum Reason {
 pub enum Misuse {
     /// The state of the link does not allow the request.
     State,
-    /// The queue is full: wait until [`Link::room`] is not 0.
+    /// The queue is full: wait until `Link::room` is not 0.
     Full,
     /// The packet is longer than N1 allows.
     TooLong,

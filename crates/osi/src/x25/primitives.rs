@@ -10,7 +10,7 @@ use kiban_base::Rope;
 pub enum Request {
     /// Restarts the packet layer, which ends all circuits.
     Restart(Cause),
-    /// Makes a call on a free channel ([`Layer::free_channel`]).
+    /// Makes a call on a free channel (`Layer::free_channel`).
     Call {
         /// The channel.
         channel: u16,

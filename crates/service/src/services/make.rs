@@ -11,7 +11,7 @@ use crate::config::{Endpoint, Kind, ServicePlan};
 use std::io;
 use std::sync::Arc;
 
-/// Creates a service from its plan; `chime` holds the bells of the board's [`Services`].
+/// Creates a service from its plan; `chime` holds the bells of the board's `Services`.
 ///
 /// # Errors
 /// If a directory does not exist, or the process has run out of descriptors.

@@ -6,7 +6,7 @@
 //!                  requests are indicated to the layer above; so are received errors, as an [`IcmpError`]
 //!                  with the fields of the quoted packet. Neighbour discovery messages are passed on whole,
 //!                  for handling by the port on which they arrived.
-//! Transmit path    an [`IcmpErrorRequest`] from IP becomes an error that quotes the packet by reference: up
+//! Transmit path    an `IcmpErrorRequest` from IP becomes an error that quotes the packet by reference: up
 //!                  to 576 bytes with IPv4 (RFC 1812 §4.3.2.3), up to 1280 with IPv6 (RFC 4443 §2.4(c)).
 //! Limits           at most [`ERRORS_PER_SECOND`] errors are sent, so that a flood of packets does not
 //!                  trigger a flood of errors. No error is sent in answer to an error, a packet to or from a

@@ -179,7 +179,7 @@ impl Attachment {
         })
     }
 
-    /// Returns the next connection that the host requested; the driver finds a path to [`Call::host`].
+    /// Returns the next connection that the host requested; the driver finds a path to `Call::host`.
     pub fn call(&mut self) -> Option<Call> {
         if self.calls.is_empty() { None } else { Some(self.calls.remove(0)) }
     }

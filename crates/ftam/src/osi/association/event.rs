@@ -9,7 +9,7 @@ use kiban_osi::wire::presentation::Pdv;
 pub enum Event {
     /// A P-DATA: values, each with its context.
     Data(Vec<Pdv>),
-    /// The peer requests a release; answer with [`Association::answer_release`].
+    /// The peer requests a release; answer with `Association::answer_release`.
     ReleaseRequested {
         /// The peer's reason.
         reason: Option<ReleaseRequestReason>,

@@ -16,7 +16,7 @@
 //!                  ([`pump`](super::pump)).
 //! Limits           [`Association::send`] waits while more than [`OUTGOING_BYTES_MAX`] bytes are waiting to
 //!                  be sent. Reading stops while [`INCOMING_BYTES_MAX`] bytes or [`INCOMING_COUNT_MAX`]
-//!                  indications wait for the user. [`StackConfig`] limits the length of a service data unit,
+//!                  indications wait for the user. `StackConfig` limits the length of a service data unit,
 //!                  and therefore of a value.
 //! Not implemented  presentation context management; negotiation of application contexts.
 

@@ -1,5 +1,5 @@
 //! All questions: those that a plan can run, and those that need a command of their own
-//! ([`Question::own_command`]).
+//! (`Question::own_command`).
 
 mod atm_board;
 mod parameters;

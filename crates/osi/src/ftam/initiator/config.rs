@@ -33,7 +33,7 @@ pub struct Config {
     pub checkpoint_bytes: u64,
     /// Maximum number of entries in a directory listing.
     pub entries_max: usize,
-    /// The identifier of the first activity; [`Initiator::set_activity`] can change it. Recoverable
+    /// The identifier of the first activity; `Initiator::set_activity` can change it. Recoverable
     /// activities must have different identifiers.
     pub activity: i64,
 }

@@ -3,7 +3,7 @@
 //!
 //! Purpose    a job and its outcome are plain values; a job that is cut short by the loss of its association
 //!            can be resumed.
-//! Operation  `work` handles the machine's indications and advances the job. Local files are on a [`Disk`],
+//! Operation  `work` handles the machine's indications and advances the job. Local files are on a `Disk`,
 //!            like the responder's; a fetched file becomes visible when it is complete.
 //! Jobs       each consists of one or two groups of primitives, as in the transfer and management class. If
 //!            there are two, a transfer may take place between them.

@@ -20,7 +20,7 @@ pub const CONTROL_BYTES_MAX: usize = 3 + 2 + 2 + 17 + 1 + FACILITIES_BYTES_MAX +
 pub struct Call<'a> {
     /// Called and calling address.
     pub addresses: AddressBlock,
-    /// The raw facility field; [`facilities`] decodes it.
+    /// The raw facility field; `facilities` decodes it.
     pub facilities: &'a [u8],
     /// Call user data, or called user data.
     pub user_data: &'a [u8],
@@ -97,7 +97,7 @@ impl<'a> Clear<'a> {
 pub struct Cause {
     /// The cause. If it originated at a DTE, it is zero or has the highest bit set.
     pub cause: u8,
-    /// The diagnostic ([`diagnostic_name`]).
+    /// The diagnostic (`diagnostic_name`).
     pub diagnostic: Option<u8>,
 }
 

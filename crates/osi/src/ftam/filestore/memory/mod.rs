@@ -1,6 +1,6 @@
 //! A disk in memory into which faults can be injected, for tests and the simulator.
 //!
-//! Purpose    implements everything that [`Disk`] specifies, and returns any of its errors at a moment that
+//! Purpose    implements everything that `Disk` specifies, and returns any of its errors at a moment that
 //!            the test chooses.
 //! Faults     a limited capacity ([`MemoryDisk::with_capacity`]), denied paths, an error in the n-th call of
 //!            some kind, files changed by another program ([`MemoryDisk::put`]), and a crash of the process
