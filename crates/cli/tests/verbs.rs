@@ -1,5 +1,7 @@
 //! `kiban verbs` as a user runs it.
 
+mod preload;
+
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -175,17 +177,13 @@ int main(void)
 /// Signal handlers may call access() and stat() (POSIX.1-2017 2.4.3), but not dlsym().
 #[test]
 fn the_preloaded_paths_stay_async_signal_safe() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("verbs-paths");
-    std::fs::create_dir_all(&folder).expect("the target folder can be written");
+    let folder = preload::built("verbs-paths", "paths");
     let compile = |arguments: &[&str]| {
         let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
         let output = cc.current_dir(&folder).args(arguments).output().expect("there is a C compiler");
         assert!(output.status.success(), "{}", told(&output));
     };
     std::fs::write(folder.join("asks.c"), ASKS).expect("the folder can be written");
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
-    let output = Command::new(build).arg(&folder).arg("paths").output().expect("it is a script");
-    assert!(output.status.success(), "{}", told(&output));
     let base = if cfg!(target_arch = "x86_64") { "-DBASE=\"GLIBC_2.2.5\"" } else { "-DBASE=\"GLIBC_2.17\"" };
     // At -O1, glibc's headers do not define any of the interposed functions as a macro or inline function.
     compile(&["-O1", "-rdynamic", base, "asks.c", "-o", "asks", "-ldl"]);

@@ -2,13 +2,14 @@
 
 use crate::memory;
 use crate::place::{Ended, Place, Running, compile, noise, until};
+use crate::preload;
 use crate::serving::remember;
 use crate::soak::{Seen, Soak, can_trace};
 use kiban_fault::Plan;
 use serde_json::Value;
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,10 +19,7 @@ pub(crate) const BYTES: usize = 100_000;
 
 /// The directory that contains `libkiban_sockets.so` and an ordinary program that does not use kiban's API.
 static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults-sockets");
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
-    let output = Command::new(build).arg(&folder).arg("board").output().expect("it is a script");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let folder = preload::built("faults-sockets", "board");
     compile("tests/faults/echo.c", &folder.join("echo"), &[]);
     folder
 });

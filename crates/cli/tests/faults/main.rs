@@ -29,6 +29,8 @@ mod lab;
 mod links;
 mod memory;
 mod place;
+#[path = "../preload/mod.rs"]
+mod preload;
 mod rdma;
 mod serving;
 mod soak;

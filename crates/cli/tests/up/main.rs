@@ -32,6 +32,8 @@ mod fuse;
 mod impostors;
 mod iperf;
 mod kernel;
+#[path = "../preload/mod.rs"]
+mod preload;
 mod rdma;
 mod run;
 mod sandbox;

@@ -3,10 +3,11 @@
 //! Requires  a C compiler for the preloaded library, curl, iperf3, python3.
 
 use crate::common::{ECHO, KIBAN, PORT, TestDir, digest_of, enter, run, text};
+use crate::preload;
 use kiban_os::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -14,13 +15,7 @@ use std::time::Duration;
 const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
 /// The directory that contains the preloaded library, which is built in the same way as by `make verbs`.
-pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets");
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
-    let output = Command::new(build).arg(&folder).arg("board").output().expect("it is a script");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    folder
-});
+pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| preload::built("sockets", "board"));
 
 /// Returns a command that runs a program on the board.
 fn on_board(dir: &TestDir, program: &[&str]) -> Command {
