@@ -4,11 +4,12 @@
 
 use crate::place::{Place, compile};
 use crate::soak::{Effort, FAILURES_MAX, spread};
+use kiban_os::{ignore_poison, lock};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 /// The environment variable that says which allocation fails.
@@ -104,10 +105,6 @@ fn each_of(name: &str, kinds: usize, jobs: usize, run: impl Fn(&Allocations) -> 
     cover(name, &effort, &|| clock.now().since(kiban_base::Instant::ZERO), jobs, run);
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The results of a test so far.
 #[derive(Default)]
 struct Found {
@@ -161,7 +158,7 @@ fn cover(
         1 => work(),
         _ => std::thread::scope(|scope| (0..jobs).for_each(|_| drop(scope.spawn(work)))),
     }
-    let Found { reached, failures, .. } = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let Found { reached, failures, .. } = ignore_poison(found.into_inner());
     println!("{name}: {} of {count} allocations were refused", reached.len());
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(reached.contains(&1), "{name}: the first allocation was not refused");
