@@ -12,8 +12,9 @@ mod two_hosts;
 use kiban_measure::pause::pace;
 use kiban_os::Clock;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 use two_hosts::{FAR, Folder, Network, Server, TOKEN, kiban};
 
@@ -367,38 +368,37 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
     }
 }
 
-#[test]
-fn the_hint_for_the_other_host_contains_the_port() {
-    use std::io::BufRead as _;
-    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
+/// Starts a server that prints where it listens and a hint, and closes the pipe from which it was read.
+/// Returns the server, its port and the hint.
+fn server_with_hint() -> (Child, u16, String) {
+    let mut server = kiban(None)
         .args(["lab", "serve", "--listen", "127.0.0.1:0"])
-        .stderr(std::process::Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it was built");
-    let said = std::io::BufReader::new(server.stderr.take().expect("a pipe"));
+    let said = BufReader::new(server.stderr.take().expect("a pipe"));
     let lines: Vec<String> = said.lines().take(2).map_while(Result::ok).collect();
-    server.kill().expect("it is a child of this process");
-    server.wait().expect("it is a child of this process");
     let [at, hint] = &lines[..] else { panic!("{lines:?}") };
     let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
-    let port = port.unwrap_or_else(|| panic!("{at}"));
+    let port = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{at}"));
+    (server, port, hint.clone())
+}
+
+fn end(mut server: Child) {
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
+}
+
+#[test]
+fn the_hint_for_the_other_host_contains_the_port() {
+    let (server, port, hint) = server_with_hint();
+    end(server);
     assert!(hint.ends_with(&format!(" kiban lab sweep HOST:{port}")), "{hint}");
 }
 
 #[test]
 fn strangers_do_not_end_a_server_whose_standard_error_nobody_reads() {
-    use std::io::{BufRead as _, Read as _, Write as _};
-    let mut server = std::process::Command::new(env!("CARGO_BIN_EXE_kiban"))
-        .args(["lab", "serve", "--listen", "127.0.0.1:0"])
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("it was built");
-    let mut lines = std::io::BufReader::new(server.stderr.take().expect("a pipe")).lines();
-    let at = lines.next().expect("it prints where it listens").expect("it prints text");
-    let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
-    let port: u16 = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{at}"));
-    lines.next().expect("the hint").expect("it prints text");
-    drop(lines);
+    let (mut server, port, _) = server_with_hint();
     for _ in 0..3 {
         let mut stranger = std::net::TcpStream::connect(("127.0.0.1", port)).expect("the server serves");
         stranger.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("the server reads");
@@ -406,6 +406,5 @@ fn strangers_do_not_end_a_server_whose_standard_error_nobody_reads() {
         let _ = stranger.read_to_end(&mut Vec::new());
     }
     assert!(server.try_wait().expect("it is a child of this process").is_none(), "it has ended");
-    server.kill().expect("it is a child of this process");
-    server.wait().expect("it is a child of this process");
+    end(server);
 }
