@@ -141,7 +141,7 @@ impl Vi {
 
 /// Parses the time after which the connection to a silent peer is lost.
 fn silence(text: &str) -> Result<Duration, String> {
-    let DurationValue(time) = text.parse().map_err(|_| "write a time such as 500ms, 30s or 5m")?;
+    let DurationValue(time) = text.parse()?;
     match (SILENCE_MIN..=SILENCE_MAX).contains(&time) {
         true => Ok(time),
         false => Err("must be from 300ms to 1h".into()),
