@@ -191,14 +191,8 @@ int rs_dup3(int from, int to, int flags) {
 }
 
 int rs_dup2(int from, int to) {
-    if (from == to)
-        return libc.dup2(from, to);
-    int made = libc.dup2(from, to);
-    if (made >= 0) {
-        unname(to);
-        copied(from, to);
-    }
-    return made;
+    /* dup3() rejects equal numbers. */
+    return from == to ? libc.dup2(from, to) : rs_dup3(from, to, 0);
 }
 
 static int control(int file, int command, void *argument) {
@@ -229,13 +223,7 @@ OURS int fcntl(int file, int command, ...) {
     return BYPASSED ? libc.fcntl(file, command, argument) : control(file, command, argument);
 }
 
-OURS int fcntl64(int file, int command, ...) {
-    va_list list;
-    va_start(list, command);
-    void *argument = va_arg(list, void *);
-    va_end(list);
-    return BYPASSED ? libc.fcntl(file, command, argument) : control(file, command, argument);
-}
+OURS int fcntl64(int file, int command, ...) __attribute__((alias("fcntl")));
 
 OURS int ioctl(int file, unsigned long request, ...) {
     va_list list;
