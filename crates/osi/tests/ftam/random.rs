@@ -136,6 +136,31 @@ fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
+/// An input on which an earlier version failed.
+#[test]
+fn an_interrupted_recoverable_transfer_sees_no_protocol_error() {
+    let acts = vec![
+        (0, 30),
+        (3, 8),
+        (2, 47),
+        (2, 19),
+        (2, 141),
+        (2, 19),
+        (0, 0),
+        (0, 0),
+        (0, 0),
+        (0, 0),
+        (3, 1),
+        (2, 0),
+        (0, 0),
+        (0, 0),
+        (3, 48),
+        (0, 139),
+        (0, 0),
+    ];
+    seen_in(&mut BTreeSet::new(), true, false, 1, acts);
+}
+
 fn seen_in(
     seen: &mut BTreeSet<State>,
     recoverable: bool,
