@@ -4,7 +4,6 @@
 //! cable     carries bytes, not PDUs, with a delay, a rate and impairments
 //! world     two stations, two cables, applications, and checkers that do not inspect TCP's state
 //! peer      one station and a peer that the test drives, for cases that packet scripts cannot express
-#![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cable;
 pub(crate) mod peer;
