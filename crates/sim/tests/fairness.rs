@@ -404,7 +404,6 @@ fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
 }
 
 // ---- Sessions of one address
-// ------------------------------------------------------------------------------------
 
 /// Returns the least, the mean and the most bytes that one of the live sessions is sent: in ten seconds while
 /// stuck sessions of another address hold memory, or in twenty without them. The stuck sessions connect at
@@ -486,7 +485,6 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
 }
 
 // ---- Attached programs
-// ------------------------------------------------------------------------------------------
 
 /// A program that is attached to the board: it connects streams, and either reads as configured or writes
 /// continuously.
@@ -664,7 +662,6 @@ fn an_attached_program_that_does_not_read_leaves_another_its_throughput() {
 }
 
 // ---- Who may have it all
-// ----------------------------------------------------------------------------------------
 
 /// Returns the bytes queued on the board for each address after five seconds, where the n-th address has
 /// `connections[n]` connections that all read; and the bytes of all pages then in use.

@@ -268,7 +268,6 @@ impl Runner {
     }
 
     // ---- Expectations
-    // -----------------------------------------------------------------------------------------
 
     fn expect_packets(
         &mut self,
@@ -352,7 +351,6 @@ impl Runner {
     }
 
     // ---- Actions and checks
-    // -----------------------------------------------------------------------------------
 
     fn act(&mut self, label: Option<&str>, what: &What) -> Result<(), Mismatch> {
         let world = self.world();

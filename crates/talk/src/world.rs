@@ -101,7 +101,6 @@ impl World {
     }
 
     // ---- Connections
-    // ------------------------------------------------------------------------------------------
 
     /// Declares a connection; numbers that are not given have default values.
     pub(crate) fn declare(
@@ -146,7 +145,6 @@ impl World {
     }
 
     // ---- Time
-    // -------------------------------------------------------------------------------------------------
 
     /// Advances the time to `until`, or until `stop` returns true. Returns whether `stop` returned true.
     pub(crate) fn pass(&mut self, until: Instant, stop: impl Fn(&World) -> bool) -> Result<bool, String> {
@@ -181,7 +179,6 @@ impl World {
     }
 
     // ---- Packets of the board
-    // ------------------------------------------------------------------------------------------
 
     fn on_packet(&mut self, pdu: Pdu) {
         let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
@@ -279,7 +276,6 @@ impl World {
     }
 
     // ---- Completions
-    // ------------------------------------------------------------------------------------------
 
     fn on_completions(&mut self) {
         while let Some(completion) = self.board.host().completion() {
@@ -368,7 +364,6 @@ impl World {
     }
 
     // ---- Packets of the peer
-    // ----------------------------------------------------------------------------------
 
     /// Delivers a burst; the board sends its response after all of it has arrived.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
@@ -520,7 +515,6 @@ impl World {
     }
 
     // ---- Calls of the host
-    // -----------------------------------------------------------------------------------
 
     /// Calls the host interface. The inner error is the board's.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {

@@ -199,7 +199,6 @@ impl Edge {
     }
 
     // ---- indications of TCP, UDP and ICMP
-    // -----------------------------------------------------------------------
 
     /// Handles an indication from TCP. Returns the session and the number of bytes that belong to no stream;
     /// the caller must consume them.

@@ -75,7 +75,6 @@ fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
 }
 
 // ---- The overview
-// ----------------------------------------------------------------------------------------------------
 
 fn title(paper: &str) -> &'static str {
     match paper {
@@ -135,7 +134,6 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
 }
 
 // ---- A paper
-// ---------------------------------------------------------------------------------------------------------
 
 /// Returns the table of values: published, the paper's machine, kiban at its best.
 fn values(report: &Report) -> Grid {
@@ -433,7 +431,6 @@ fn osi_board(all: &All) -> Section {
 }
 
 // ---- The rest
-// --------------------------------------------------------------------------------------------------------
 
 fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> Section {
     let mut blocks = vec![

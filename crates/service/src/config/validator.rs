@@ -185,7 +185,6 @@ impl Validator<'_> {
     }
 
     // ---- Ports
-    // ------------------------------------------------------------------------------------------------
 
     fn ports(&self, tables: &Tables, board: &str) -> Result<Vec<PortPlan>, ConfigError> {
         let list = &tables.ports;
@@ -558,7 +557,6 @@ impl Validator<'_> {
     }
 
     // ---- Routes
-    // ------------------------------------------------------------------------------------
 
     fn route(&self, table: &tables::Route, ports: &[PortPlan]) -> Result<RoutePlan, ConfigError> {
         let prefix: Prefix = self.read(&table.to)?;

@@ -10,7 +10,6 @@ fn established(script: &str) {
 }
 
 // ---- Acknowledgements
-// ----------------------------------------------------------------------------------------------
 
 #[test]
 fn one_segment_is_acknowledged_after_40_ms_and_two_at_once() {
@@ -36,7 +35,6 @@ fn pure_acknowledgements_are_not_acknowledged() {
 }
 
 // ---- Nagle and silly windows
-// ---------------------------------------------------------------------------------------
 
 #[test]
 fn nagle_holds_short_segments_back_while_data_is_out() {
@@ -135,7 +133,6 @@ fn a_window_never_shrinks() {
 }
 
 // ---- Closed windows
-// ------------------------------------------------------------------------------------------------
 
 /// A session with 500 bytes queued and a closed window.
 const CLOSED: &str = "established mss 1000 win 60000; 0ms <- ack 1 win 0; write 500; silence;";

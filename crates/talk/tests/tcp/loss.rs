@@ -12,7 +12,6 @@ fn newreno(script: &str) {
 }
 
 // ---- The timer
-// -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_timeout_doubles_and_only_the_first_segment_is_retransmitted() {
@@ -80,7 +79,6 @@ fn a_new_measurement_ends_the_back_off() {
 }
 
 // ---- Duplicates
-// ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_third_duplicate_retransmits_the_first_segment_at_once() {

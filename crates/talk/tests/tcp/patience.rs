@@ -77,7 +77,6 @@ fn fin_wait_2_of_a_closed_session_times_out() {
 }
 
 // ---- TIME-WAIT
-// ------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_new_syn_reuses_a_4_tuple_in_time_wait_if_it_cannot_be_old() {

@@ -3,7 +3,6 @@
 use crate::check;
 
 // ---- When an acknowledgement is due
-// --------------------------------------------------------------------------------
 
 #[test]
 fn a_coarse_timer_is_never_late() {
@@ -93,7 +92,6 @@ fn in_4_3bsd_a_single_segment_waits_for_the_200_ms_tick() {
 }
 
 // ---- Windows
-// -------------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_window_may_be_rounded_up_to_full_segments() {
@@ -179,7 +177,6 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
 }
 
 // ---- Nagle
-// ---------------------------------------------------------------------------------------------------------
 
 #[test]
 fn each_nagle_variant_delays_the_segments_that_it_should() {

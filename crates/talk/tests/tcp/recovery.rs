@@ -121,7 +121,6 @@ fn paced_segments_are_spread_over_the_round_trip() {
 }
 
 // ---- The tail
-// ------------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_tail_is_probed_after_two_round_trips() {

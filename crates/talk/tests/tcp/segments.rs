@@ -156,7 +156,6 @@ fn out_of_order_data_is_freed_when_a_session_ends() {
 }
 
 // ---- The end
-// ------------------------------------------------------------------------------------------------------
 
 #[test]
 fn closing_first_leads_to_time_wait_of_2_msl() {

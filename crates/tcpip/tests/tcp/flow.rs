@@ -11,7 +11,6 @@ fn mss(mss: u16) -> Options {
 }
 
 // ---- Acknowledgements
-// ----------------------------------------------------------------------------------------------
 
 #[test]
 fn output_that_waits_for_the_port_is_sent_when_it_has_room() {
@@ -48,7 +47,6 @@ fn settle_sends_no_more_than_the_port_has_room_for() {
 }
 
 // ---- Nagle and silly windows
-// ---------------------------------------------------------------------------------------
 
 #[test]
 fn large_segments_leave_whole_where_something_below_cuts() {
@@ -86,7 +84,6 @@ fn single_bytes_do_not_advance_the_window() {
 }
 
 // ---- Closed windows
-// ------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_reader_that_stops_for_100_seconds_loses_nothing() {

@@ -20,7 +20,6 @@ fn newreno() -> Config {
 }
 
 // ---- The timer
-// -----------------------------------------------------------------------------------------------------
 
 #[test]
 fn the_backed_off_timeout_stays_until_a_new_measurement() {
@@ -33,7 +32,6 @@ fn the_backed_off_timeout_stays_until_a_new_measurement() {
 }
 
 // ---- Duplicates
-// ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn several_holes_in_one_window_are_recovered_without_a_timeout() {
@@ -78,7 +76,6 @@ fn slow_start_doubles_a_round_trip_and_one_acknowledgement_for_a_burst_does_not_
 }
 
 // ---- Numbers that wrap
-// ---------------------------------------------------------------------------------------------
 
 /// Returns a time at which the left station's first connection begins just below 2^32: the initial sequence
 /// number moves with time.

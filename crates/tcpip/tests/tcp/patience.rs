@@ -65,7 +65,6 @@ fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
 }
 
 // ---- TIME-WAIT
-// ------------------------------------------------------------------------------------------------
 
 #[test]
 fn time_wait_entries_are_bounded_and_the_oldest_goes_first() {

@@ -9,7 +9,6 @@ fn options(mss: u16) -> Options {
 }
 
 // ---- Profiles
-// ------------------------------------------------------------------------------------------------------
 
 #[test]
 fn every_profile_has_a_name_and_the_first_is_the_default() {
@@ -31,7 +30,6 @@ fn a_profile_can_be_written_down_and_read_back() {
 }
 
 // ---- The writer
-// ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_write_may_begin_below_the_mark_and_end_beyond_it() {

@@ -34,7 +34,6 @@ fn info(talk: &Peer) -> Info {
 }
 
 // ---- Holes
-// ---------------------------------------------------------------------------------------------------------
 
 #[test]
 fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
@@ -47,7 +46,6 @@ fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
 }
 
 // ---- The window
-// ----------------------------------------------------------------------------------------------------
 
 #[test]
 fn recovery_reduces_the_rate_in_proportion_to_deliveries() {

@@ -230,7 +230,6 @@ fn tasks(fdata_bytes: usize) -> [Tasks; 2] {
 }
 
 // ---- Figure 2
-// ------------------------------------------------------------------------------------------------------
 
 fn at(curve: &Curve, x: usize) -> f64 {
     curve.points.iter().find(|(at, _)| *at == x as f64).and_then(|(_, y)| *y).unwrap_or(0.0)
@@ -381,7 +380,6 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
 }
 
 // ---- Figure 3
-// ------------------------------------------------------------------------------------------------------
 
 fn times(figure_3: &[Tasks]) -> Vec<Row> {
     let [sender, receiver, sender_2000, receiver_2000] = figure_3 else { unreachable!("four were made") };
@@ -443,7 +441,6 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
 }
 
 // ---- Text output
-// ----------------------------------------------------------------------------------------------------
 
 impl OsiBoard {
     fn tasks_table(&self) -> Table {

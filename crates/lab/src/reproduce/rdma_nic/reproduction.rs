@@ -190,7 +190,6 @@ fn constants() -> Vec<Constant> {
 }
 
 // ---- Tables 1 and 2
-// ------------------------------------------------------------------------------------------------
 
 fn table_2() -> Vec<StepRow> {
     let steps = work::writes(WORD_BYTES as usize, 1).sending;
@@ -261,7 +260,6 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
 }
 
 // ---- Figure 10
-// -----------------------------------------------------------------------------------------------------
 
 fn figure_10(all: &[(usize, Steps)]) -> Figure {
     let curve = |name: &str, core, end| Curve {
@@ -439,7 +437,6 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
 }
 
 // ---- Overlapping
-// ---------------------------------------------------------------------------------------------------
 
 /// Returns the words of the longest segment, header and payload.
 fn segment_words() -> u64 {
@@ -504,7 +501,6 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
 }
 
 // ---- Text output
-// ----------------------------------------------------------------------------------------------------
 
 impl RdmaNic {
     /// Returns table 2 and the table of the gains from pipelining.

@@ -156,7 +156,6 @@ fn is_near(value: f64, published: f64) -> bool {
 }
 
 // ---- Table 1
-// -------------------------------------------------------------------------------------------------------
 
 fn distances() -> Vec<Row> {
     let mut rows = Vec::new();
@@ -213,7 +212,6 @@ fn distances() -> Vec<Row> {
 }
 
 // ---- The map
-// ---------------------------------------------------------------------------------------------------------
 
 /// Returns two numbers of cells: those whose position matches `place` and whose rate matches `rate`, and all
 /// whose position matches `place`.
@@ -334,7 +332,6 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
 }
 
 // ---- Figure 7
-// --------------------------------------------------------------------------------------------------------
 
 fn sequences(
     slow: &Sequence,
@@ -432,7 +429,6 @@ fn sequences(
 }
 
 // ---- Longer messages
-// -------------------------------------------------------------------------------------------------
 
 fn sawtooth(map: &Map) -> Row {
     let rate = |message| map.at(SAWTOOTH_BUFFER, message).unwrap_or(0.0);
@@ -450,7 +446,6 @@ fn sawtooth(map: &Map) -> Row {
 }
 
 // ---- Constants
-// -------------------------------------------------------------------------------------------------------
 
 fn constants() -> Vec<Constant> {
     let costs = WORKSTATION_1995;

@@ -175,7 +175,6 @@ pub(super) fn constants() -> Vec<Constant> {
 }
 
 // ---- Figures 10 and 11
-// -----------------------------------------------------------------------------------------------
 
 fn series(extent: Extent) -> Outcome {
     let (seconds, sample) = extent.series;
@@ -302,7 +301,6 @@ fn over_time(name: &'static str, title: &str, series: &Outcome, (from, to): (&st
 }
 
 // ---- The open question
-// -----------------------------------------------------------------------------------------------
 
 fn percent(part: f64) -> String {
     match part {
