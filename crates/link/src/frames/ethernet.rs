@@ -7,7 +7,8 @@
 //!                  and the kernel, which has other IP addresses, ignores them. Do not give the interface the
 //!                  board's IP address. With another MAC the interface must be promiscuous.
 //! Checksums        frames that this host's kernel sends on a veth have no checksums yet; the virtio header
-//!                  in front indicates this. Without `offload`, the checksums are written here.
+//!                  in front indicates this. Without `offload`, the checksums are written here, and the
+//!                  kernel's segments of up to 64 KB are cut.
 //! Own frames       frames that this link or the kernel sends are not received.
 //! Loss             frames lost because the socket's queue was full are reported with the next one
 //!                  (SO_RXQ_OVFL, socket(7)), and counted.
@@ -212,7 +213,7 @@ impl Link<Pdu> for EthernetLink {
                 is_tagged = tagged;
                 Ok(length)
             });
-            let mut pdu = match landed {
+            let pdu = match landed {
                 Ok(_) if is_tagged => {
                     counters.malformed += 1;
                     continue;
@@ -239,11 +240,12 @@ impl Link<Pdu> for EthernetLink {
                     return Err(explain_error_with(&self.name, "read from", PRIVILEGE, error.into()));
                 }
             };
-            if !self.traits.whole_segments {
-                // A board that requests single packets may forward them.
-                virtio::finish(&mut header, &mut pdu);
+            if self.traits.whole_segments {
+                virtio::take(&header, pdu, counters, into);
+            } else {
+                let blocks = &mut lent.memory.pdus;
+                virtio::finish(&header, pdu, ethernet::HEADER_BYTES, blocks, counters, into);
             }
-            virtio::take(&header, pdu, counters, into);
         }
         Ok(())
     }

@@ -6,21 +6,26 @@
 //! Transmit path    the kernel fills in the TCP checksum (`NEEDS_CSUM`: the field holds the sum of the
 //!                  pseudo-header) and segments any packet marked `cut` (`gso_type`).
 //! Receive path     a checksum that the kernel reports as verified, or as not filled in yet, is not checked
-//!                  here, because a card has checked it, or the packet has never left this host. A packet
-//!                  must not be forwarded with its checksum missing, so [`finish`] fills it in for programs
-//!                  that forward packets.
+//!                  here, because a card has checked it, or the packet has never left this host.
+//! Single packets   on a link without offloads, packets may be forwarded, recorded or have bits flipped, so
+//!                  [`finish`] does what was left to the card: it cuts segments and fills in checksums.
 
 use crate::LinkCounters;
+use arrayvec::ArrayVec;
+use kiban_base::ethernet;
 use kiban_base::numbers::protocol;
-use kiban_base::{Pdu, SLICES_MAX, Sum};
+use kiban_base::{Pdu, PduPool, SLICES_MAX, Sum};
+use kiban_tcpip::offload;
 use kiban_tcpip::wire::ip::Front;
-use kiban_tcpip::wire::ipv4;
+use kiban_tcpip::wire::{ipv4, tcp};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
+/// The longest link header, bytes: Ethernet.
+const LINK_HEADER_BYTES_MAX: usize = ethernet::HEADER_BYTES;
 /// Bytes of the header.
 pub(super) const HEADER_BYTES: usize = 10;
 
@@ -52,7 +57,7 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
         return header;
     }
     let tcp = at + front.header_bytes;
-    if head.len() < tcp + kiban_tcpip::wire::tcp::HEADER_BYTES {
+    if head.len() < tcp + tcp::HEADER_BYTES {
         return header;
     }
     let header_bytes = tcp + usize::from(head[tcp + 12] >> 4) * 4;
@@ -89,17 +94,60 @@ pub(super) fn take(
     into.push_back(pdu);
 }
 
-/// Writes a checksum that the system has left incomplete, so that the packet can be forwarded. Leaves a
-/// packet that must also be cut unchanged.
-pub(super) fn finish(header: &mut [u8; HEADER_BYTES], pdu: &mut Pdu) {
-    let word = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-    let (start, field) = (word(6), word(6) + word(8));
-    if header[0] & NEEDS_CSUM == 0 || header[1] != GSO_NONE || pdu.pull_up(field + 2).is_none() {
+/// Does the work that the system has left to the card, for a frame whose IP header starts at offset `at`: cuts
+/// a TCP segment into frames, or fills in a checksum. The checksums of the resulting frames remain to be verified.
+pub(super) fn finish(
+    header: &[u8; HEADER_BYTES],
+    mut pdu: Pdu,
+    at: usize,
+    blocks: &mut PduPool,
+    counters: &mut LinkCounters,
+    into: &mut VecDeque<Pdu>,
+) {
+    const NOTHING_LEFT: [u8; HEADER_BYTES] = [0; HEADER_BYTES];
+    let word = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+    if header[1] != GSO_NONE {
+        if !pull_headers(&mut pdu, at) || word(4) == 0 {
+            counters.malformed += 1;
+            blocks.give(pdu);
+            return;
+        }
+        let frame =
+            ArrayVec::<u8, LINK_HEADER_BYTES_MAX>::try_from(&pdu.head()[..at]).expect("a link header");
+        pdu.pull_head(at);
+        pdu.set_segment_bytes(word(4));
+        pdu.recompute_sums();
+        let emit = |mut piece: Pdu| {
+            piece.push_head(at).copy_from_slice(&frame);
+            take(&NOTHING_LEFT, piece, counters, into);
+        };
+        if !offload::cut(pdu, blocks, emit) {
+            counters.no_memory += 1;
+        }
         return;
     }
-    pdu.recompute_sums();
-    write_checksum(pdu, start, field);
-    header[0] &= !NEEDS_CSUM;
+    let (start, field) = (usize::from(word(6)), usize::from(word(6)) + usize::from(word(8)));
+    if header[0] & NEEDS_CSUM != 0 && pdu.pull_up(field + 2).is_some() {
+        pdu.recompute_sums();
+        write_checksum(&mut pdu, start, field);
+    }
+    take(&NOTHING_LEFT, pdu, counters, into);
+}
+
+/// Pulls the link header and the IP and TCP headers of a segment into the head. Returns whether the head now holds
+/// exactly these, and [`offload::cut`] can cut the segment: it has no IPv4 options or IPv6 extension headers.
+fn pull_headers(pdu: &mut Pdu, at: usize) -> bool {
+    let Some(Ok(front)) = pdu.head().get(at..).map(Front::read) else { return false };
+    let is_plain = front.source.is_ipv6() || front.header_bytes == ipv4::HEADER_BYTES;
+    let tcp = at + front.header_bytes;
+    if !is_plain || front.is_fragment || front.protocol != protocol::TCP {
+        return false;
+    }
+    if pdu.pull_up(tcp + tcp::HEADER_BYTES).is_none() {
+        return false;
+    }
+    let bytes = usize::from(pdu.head()[tcp + 12] >> 4) * 4;
+    bytes >= tcp::HEADER_BYTES && pdu.pull_up(tcp + bytes).is_some() && pdu.head().len() == tcp + bytes
 }
 
 /// Computes the checksum from offset `start` of the head and writes it into its field, which holds the sum of
@@ -114,7 +162,7 @@ pub(super) fn write_checksum(pdu: &mut Pdu, start: usize, field: usize) {
 
 /// Writes a packet without copying it, after a header if there is one.
 pub(super) fn write(file: impl AsFd, header: &[u8], pdu: &Pdu) -> Result<usize, Errno> {
-    let mut parts = arrayvec::ArrayVec::<IoSlice<'_>, { SLICES_MAX + 3 }>::new();
+    let mut parts = ArrayVec::<IoSlice<'_>, { SLICES_MAX + 3 }>::new();
     if !header.is_empty() {
         parts.push(IoSlice::new(header));
     }
