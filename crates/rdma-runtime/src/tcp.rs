@@ -256,13 +256,25 @@ impl ReservedPort {
     /// # Errors
     /// The address is in use, or is not local.
     pub fn open(at: SocketAddr) -> io::Result<ReservedPort> {
-        ReservedPort::bind(at, false)
+        ReservedPort::bind(at, false, false)
     }
 
-    fn bind(at: SocketAddr, again: bool) -> io::Result<ReservedPort> {
+    /// Binds an address that other sockets may bind too, as long as none of them listens; port 0 lets the
+    /// system choose. With `family_only`, an IPv6 address does not stand for IPv4 addresses.
+    ///
+    /// # Errors
+    /// A socket listens on the address, or it is not local.
+    pub fn shared(at: SocketAddr, family_only: bool) -> io::Result<ReservedPort> {
+        ReservedPort::bind(at, true, family_only)
+    }
+
+    fn bind(at: SocketAddr, again: bool, family_only: bool) -> io::Result<ReservedPort> {
         let family = if at.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = net::socket_with(family, SocketType::STREAM, flags, None)?;
+        if family_only && at.is_ipv6() {
+            sockopt::set_ipv6_v6only(&socket, true)?;
+        }
         // Without SO_REUSEADDR during bind, the system finds a free port faster.
         sockopt::set_socket_reuseaddr(&socket, again && at.port() != 0)?;
         net::bind(&socket, &at).map_err(|error| listen_error(error, at))?;
@@ -278,14 +290,16 @@ impl ReservedPort {
         self.socket.local_addr()
     }
 
-    /// Starts listening, with at most `backlog` connections waiting to be accepted.
+    /// Starts listening, with at most `backlog` connections waiting to be accepted. After an error the port
+    /// is still reserved.
     ///
     /// # Errors
-    /// The system refuses.
-    pub fn listen(self, backlog: u32) -> io::Result<TcpListenSocket> {
+    /// Another socket listens on the address, or there are no more file descriptors.
+    pub fn listen(&self, backlog: u32) -> io::Result<TcpListenSocket> {
         let at = self.address()?;
-        net::listen(&self.socket, backlog.min(4096) as i32).map_err(|error| listen_error(error, at))?;
-        Ok(TcpListenSocket { listener: self.socket })
+        let listener = self.socket.try_clone()?;
+        net::listen(&listener, backlog.min(4096) as i32).map_err(|error| listen_error(error, at))?;
+        Ok(TcpListenSocket { listener })
     }
 }
 
@@ -307,7 +321,7 @@ impl TcpListenSocket {
     /// # Errors
     /// The address is in use, or is not local.
     pub fn open(at: SocketAddr, backlog: u32) -> io::Result<TcpListenSocket> {
-        ReservedPort::bind(at, true)?.listen(backlog)
+        ReservedPort::shared(at, false)?.listen(backlog)
     }
 
     /// Returns the address.

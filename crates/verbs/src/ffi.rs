@@ -45,6 +45,21 @@ pub(crate) fn pointer<T>(work: impl FnOnce() -> Result<*mut T, c_int>) -> *mut T
     })
 }
 
+/// Returns the errno value of a system error.
+pub(crate) fn errno_of(error: &std::io::Error) -> c_int {
+    use std::io::ErrorKind;
+    error.raw_os_error().unwrap_or(match error.kind() {
+        ErrorKind::AddrInUse => libc::EADDRINUSE,
+        ErrorKind::AddrNotAvailable => libc::EADDRNOTAVAIL,
+        ErrorKind::PermissionDenied => libc::EACCES,
+        ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
+        ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
+        ErrorKind::OutOfMemory => libc::ENOMEM,
+        ErrorKind::InvalidInput => libc::EINVAL,
+        _ => libc::EIO,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

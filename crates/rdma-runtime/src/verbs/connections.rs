@@ -9,6 +9,7 @@ use super::Engine;
 use super::board::EngineState;
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
 use crate::core::Route;
+use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::{ConnectError, OpenError};
@@ -31,24 +32,15 @@ fn manager_config(extensions: bool) -> mpa::Config {
 }
 
 impl Engine {
-    /// Listens on an address, which may be unspecified; port 0 selects a free one. Returns the listener's
-    /// number and address.
+    /// Accepts connections from a listening socket. Returns the listener's number.
     ///
     /// # Errors
-    /// The address is in use, or is not local.
-    pub fn listen(
-        &self,
-        at: SocketAddr,
-        backlog: u32,
-        listens: Arc<dyn CmEventHandler>,
-    ) -> io::Result<(u32, SocketAddr)> {
+    /// There is no memory to watch the socket.
+    pub fn listen(&self, socket: TcpListenSocket, listens: Arc<dyn CmEventHandler>) -> io::Result<u32> {
         self.turn.work(|board, _| {
-            let (listener, address) = board.core.listen(at.into(), manager_config(board.offers), backlog)?;
+            let listener = board.core.listen_at(socket, manager_config(board.offers))?;
             board.listeners.of.insert(listener, listens);
-            match address {
-                Some(crate::Address::Ip(address)) => Ok((listener, address)),
-                _ => Err(io::ErrorKind::InvalidInput.into()),
-            }
+            Ok(listener)
         })
     }
 

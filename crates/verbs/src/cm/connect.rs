@@ -19,7 +19,7 @@ use super::channel::{self, ConnParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
-use crate::ffi::fail_with_errno;
+use crate::ffi::{errno_of, fail_with_errno};
 use core::ffi::{c_int, c_void};
 use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRequest, OpenError};
 use std::net::SocketAddr;
@@ -265,7 +265,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
             }
             Err(error) => {
                 // There is no route. This is known at once, but reported in an event like any other outcome.
-                let error = resolve::errno(&error);
+                let error = errno_of(&error);
                 let mut state = id.state();
                 state.phase = Phase::Over;
                 state.channel.tell(QueuedEvent::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));

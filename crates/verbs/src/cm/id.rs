@@ -22,9 +22,9 @@ use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::{ignore_poison, lock};
+use kiban_rdma_runtime::tcp::ReservedPort;
 use kiban_rdma_runtime::verbs::CmEventHandler;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 /// The phase of an identifier.
@@ -54,7 +54,7 @@ pub(super) struct State {
     /// The engine's number for the listener.
     pub(super) listener: Option<u32>,
     /// Reserves the port until the identifier listens.
-    pub(super) reserved: Option<OwnedFd>,
+    pub(super) reserved: Option<ReservedPort>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
     /// The device to which the identifier is bound.

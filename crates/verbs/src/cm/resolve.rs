@@ -17,91 +17,47 @@ use super::id::{Id, Phase, with};
 use super::world::{Taken, world};
 use super::{address, below, device};
 use crate::abi::*;
-use crate::ffi::catch_panics;
+use crate::ffi::{catch_panics, errno_of};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
+use kiban_rdma_runtime::tcp::ReservedPort;
 use libc::sockaddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// Returns the errno value of a system error.
-pub(super) fn errno(error: &io::Error) -> c_int {
-    error.raw_os_error().unwrap_or(match error.kind() {
-        io::ErrorKind::AddrInUse => libc::EADDRINUSE,
-        io::ErrorKind::AddrNotAvailable => libc::EADDRNOTAVAIL,
-        io::ErrorKind::PermissionDenied => libc::EACCES,
-        io::ErrorKind::NetworkUnreachable => libc::ENETUNREACH,
-        io::ErrorKind::HostUnreachable => libc::EHOSTUNREACH,
-        io::ErrorKind::OutOfMemory => libc::ENOMEM,
-        _ => libc::EINVAL,
-    })
-}
-
-/// Opens a socket that reserves an address without listening.
-fn hold(at: SocketAddr) -> io::Result<(OwnedFd, SocketAddr)> {
-    let family = if at.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    // SAFETY: socket(2) takes numbers only.
-    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was opened above and is not shared.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let allow_others = || {
-        let yes: c_int = 1;
-        let (value, bytes) = ((&raw const yes).cast(), size_of::<c_int>() as _);
-        // SAFETY: `value` points to a local `int`, and `bytes` is its size.
-        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, value, bytes) };
-    };
-    // Allow ports that have connections in TIME-WAIT. Do not set this before the system chooses a port: the
-    // system would then search only half of the ports, which takes long after many connections.
-    if at.port() != 0 {
-        allow_others();
-    }
-    let place = address::written(at);
-    let bytes = if at.is_ipv4() { size_of::<libc::sockaddr_in>() } else { size_of::<libc::sockaddr_in6>() };
-    // SAFETY: `place` is a local address of at least `bytes` bytes.
-    if unsafe { libc::bind(fd, (&raw const place).cast(), bytes as _) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // The listening socket will briefly hold the same address.
-    allow_others();
-    let listener = std::net::TcpListener::from(socket);
-    let at = listener.local_addr()?;
-    Ok((listener.into(), at))
-}
-
 /// Reserves an address within this process, because sockets with SO_REUSEADDR do not exclude each other.
-fn take(id: &Arc<Id>, at: SocketAddr, shares: bool) -> Result<(), c_int> {
+fn take(id: &Arc<Id>, at: SocketAddr, shares: bool, family_only: bool) -> Result<(), c_int> {
     let mut taken = lock(&world().taken);
     let meets = |other: &Taken| {
         other.at.port() == at.port()
             && (other.at.ip() == at.ip() || other.at.ip().is_unspecified() || at.ip().is_unspecified())
             && !(shares && other.shares)
+            && !(family_only && other.family_only && other.at.is_ipv4() != at.is_ipv4())
     };
     if taken.iter().any(meets) {
         return Err(libc::EADDRINUSE);
     }
-    taken.push(Taken { id: id.abi() as usize, at, shares });
+    taken.push(Taken { id: id.abi() as usize, at, shares, family_only });
     Ok(())
 }
 
 /// Binds an identifier that is not bound.
 pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
-    let shares = {
+    let (shares, family_only) = {
         let state = id.state();
         if state.phase != Phase::Idle {
             return Err(libc::EINVAL);
         }
-        state.shares
+        // As in the kernel (cma.c), IPv4 addresses never stand for IPv6 addresses.
+        (state.shares, state.family_only || at.is_ipv4())
     };
     // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
     // listening must not take long.
     below::engine()?;
-    let (reserved, bound) = hold(at).map_err(|error| errno(&error))?;
-    take(id, bound, shares)?;
+    let reserved = ReservedPort::shared(at, family_only).map_err(|error| errno_of(&error))?;
+    let bound = reserved.address().map_err(|error| errno_of(&error))?;
+    take(id, bound, shares, family_only)?;
     // As in the kernel (cma.c), an identifier bound to a loopback address has no device. libfabric binds one
     // to enumerate all devices.
     let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
@@ -157,7 +113,7 @@ fn resolve(id: &Arc<Id>, from: Option<IpAddr>, to: SocketAddr) -> Result<(), c_i
     let from = from.filter(|from| !from.is_unspecified()).map(|from| from.to_canonical());
     let source = match source(from, to) {
         Ok(source) => source,
-        Err(error) => return Err(errno(&error)),
+        Err(error) => return Err(errno_of(&error)),
     };
     if !device::bind_device(id, source) {
         return Err(libc::ENODEV);
@@ -388,21 +344,23 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
     if id.state().phase == Phase::Idle {
         bind(id, (Ipv4Addr::UNSPECIFIED, 0).into())?;
     }
-    let at = {
+    let socket = {
         let mut state = id.state();
         if state.phase != Phase::Bound {
             return Err(libc::EINVAL);
         }
+        let reserved = state.reserved.as_ref().ok_or(libc::EINVAL)?;
+        let socket = reserved.listen(BACKLOG_MAX).map_err(|error| errno_of(&error))?;
         state.phase = Phase::Listening;
         state.backlog =
             u32::try_from(backlog).ok().filter(|most| (1..BACKLOG_MAX).contains(most)).unwrap_or(BACKLOG_MAX);
-        state.local.ok_or(libc::EINVAL)?
+        socket
     };
     let listening = below::engine()
-        .and_then(|engine| engine.listen(at, BACKLOG_MAX, id.listens()).map_err(|error| errno(&error)));
+        .and_then(|engine| engine.listen(socket, id.listens()).map_err(|error| errno_of(&error)));
     let mut state = id.state();
     match listening {
-        Ok((listener, _)) => {
+        Ok(listener) => {
             state.listener = Some(listener);
             state.reserved = None;
             Ok(())

@@ -15,6 +15,8 @@ pub(super) struct Taken {
     pub(super) at: SocketAddr,
     /// Whether other identifiers with this flag may also bind it.
     pub(super) shares: bool,
+    /// Whether an unspecified address stands for addresses of its own family only.
+    pub(super) family_only: bool,
 }
 
 /// The objects of this process, by the addresses of their C structs.

@@ -18,13 +18,14 @@ use super::sleepers::Waiters;
 use super::stream::{EndReason, Sizes, Stream};
 use super::wire::{Connect, Control};
 use super::world::{Registry, world};
+use crate::ffi::errno_of;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
 use kiban_os::Clock;
 use kiban_os::lock;
+use kiban_rdma_runtime::tcp::ReservedPort;
 use kiban_rdma_runtime::verbs::Channel;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,14 +39,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(200);
 /// The phase of a socket.
 pub(super) enum Phase {
     New,
-    /// A plain TCP socket reserves the port.
-    Bound {
-        _port: OwnedFd,
-    },
-    Listening {
-        accept_queue: Arc<AcceptQueue>,
-        number: u32,
-    },
+    Bound(ReservedPort),
+    Listening { accept_queue: Arc<AcceptQueue>, number: u32 },
     Connecting(Box<Stream>),
     Connected(Box<Stream>),
     Failed,
@@ -109,7 +104,7 @@ impl Inner {
 
     /// Returns whether a connection has been started, after which the sizes of its buffers are fixed.
     pub(super) fn has_begun(&self) -> bool {
-        !matches!(self.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. })
+        !matches!(self.phase, Phase::New | Phase::Bound(_) | Phase::Listening { .. })
     }
 
     pub(super) fn is_listening(&self) -> bool {
@@ -121,13 +116,6 @@ impl Inner {
     }
 }
 
-fn number(error: &std::io::Error) -> c_int {
-    error.raw_os_error().unwrap_or(match error.kind() {
-        std::io::ErrorKind::InvalidInput => libc::EINVAL,
-        _ => libc::EIO,
-    })
-}
-
 /// Returns the local address from which the host reaches a destination.
 fn source_for(to: SocketAddr) -> Result<IpAddr, c_int> {
     let lookup = || {
@@ -136,49 +124,14 @@ fn source_for(to: SocketAddr) -> Result<IpAddr, c_int> {
         socket.connect(SocketAddr::new(to.ip(), to.port().max(1)))?;
         socket.local_addr()
     };
-    lookup().map(|address| address.ip()).map_err(|error| number(&error))
-}
-
-/// Reserves a port. Returns the socket that holds it, and the address.
-fn reserve(address: SocketAddr, only_v6: bool) -> Result<(OwnedFd, SocketAddr), c_int> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let failed = || number(&std::io::Error::last_os_error());
-    let (place, bytes) = super::address::bytes(address, family);
-    let on: c_int = 1;
-    let set = |fd: c_int, level, name, value: &c_int| {
-        // SAFETY: `value` points to an `int` of four bytes.
-        unsafe { libc::setsockopt(fd, level, name, core::ptr::from_ref(value).cast(), 4) }
-    };
-    // SAFETY: the descriptor was opened here, and all addresses are local variables of the lengths that are
-    // passed.
-    unsafe {
-        let fd = libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
-        if fd < 0 {
-            return Err(failed());
-        }
-        let file = OwnedFd::from_raw_fd(fd);
-        // Allow ports that earlier connections left in TIME-WAIT.
-        set(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, &on);
-        if family == libc::AF_INET6 {
-            set(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &c_int::from(only_v6));
-        }
-        if libc::bind(fd, (&raw const place).cast(), bytes as u32) != 0 {
-            return Err(failed());
-        }
-        let mut place: libc::sockaddr_storage = core::mem::zeroed();
-        let mut bytes = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        if libc::getsockname(fd, (&raw mut place).cast(), &mut bytes) != 0 {
-            return Err(failed());
-        }
-        Ok((file, super::address::read((&raw const place).cast(), bytes)?))
-    }
+    lookup().map(|address| address.ip()).map_err(|error| errno_of(&error))
 }
 
 impl Socket {
     /// Creates a socket.
     pub(super) fn new(family: c_int) -> Result<Arc<Socket>, c_int> {
         let world = world()?;
-        let channel = Arc::new(Channel::new().map_err(|error| number(&error))?);
+        let channel = Arc::new(Channel::new().map_err(|error| errno_of(&error))?);
         let inbox = Arc::new(Inbox::new(channel.clone(), world.jobs.clone()));
         let inner = Inner::new(Phase::New, Options::default());
         Ok(Arc::new(Socket::made(world, family, channel, inbox, inner)))
@@ -248,7 +201,7 @@ impl Socket {
     /// wake-up.
     #[must_use]
     pub(super) fn advance(&self, inner: &mut Inner) -> bool {
-        if matches!(inner.phase, Phase::New | Phase::Bound { .. } | Phase::Listening { .. }) {
+        if matches!(inner.phase, Phase::New | Phase::Bound(_) | Phase::Listening { .. }) {
             return false;
         }
         let mut has_events = false;
@@ -397,7 +350,7 @@ impl Socket {
                 unsafe { libc::poll(&mut file, 1, 100) };
                 Ok(())
             }
-            Err(error) => Err(number(&error)),
+            Err(error) => Err(errno_of(&error)),
         };
         drop(guard);
         slept
@@ -405,13 +358,20 @@ impl Socket {
 
     // ---- calls
 
+    /// Reserves a port. Returns it with its address.
+    fn reserve(&self, at: SocketAddr, inner: &Inner) -> Result<(ReservedPort, SocketAddr), c_int> {
+        let reserved = ReservedPort::shared(at, inner.options.only_v6);
+        let address = reserved.and_then(|reserved| Ok((reserved.address()?, reserved)));
+        address.map(|(address, reserved)| (reserved, address)).map_err(|error| errno_of(&error))
+    }
+
     pub(super) fn bind(&self, to: SocketAddr) -> Result<(), c_int> {
         let mut inner = self.inner();
         if !matches!(inner.phase, Phase::New) {
             return Err(libc::EINVAL);
         }
-        let (file, address) = reserve(to, inner.options.only_v6)?;
-        inner.phase = Phase::Bound { _port: file };
+        let (reserved, address) = self.reserve(to, &inner)?;
+        inner.phase = Phase::Bound(reserved);
         inner.local = Some(address);
         Ok(())
     }
@@ -420,13 +380,15 @@ impl Socket {
         let mut inner = self.inner();
         match &inner.phase {
             Phase::Listening { .. } => return Ok(()),
-            Phase::New | Phase::Bound { .. } => {}
+            Phase::New => {
+                let (reserved, address) = self.reserve(unspecified(self.family), &inner)?;
+                inner.phase = Phase::Bound(reserved);
+                inner.local = Some(address);
+            }
+            Phase::Bound(_) => {}
             _ => return Err(libc::EINVAL),
         }
         self.world.serve()?;
-        let at = inner.local.unwrap_or_else(|| unspecified(self.family));
-        // Release the reserved port; if listening fails, the socket is unbound.
-        inner.phase = Phase::New;
         let backlog = usize::try_from(backlog).map_or(4096, |backlog| backlog.clamp(1, 4096));
         let jobs = self.world.jobs.clone();
         let accept_queue = Arc::new(AcceptQueue::new(
@@ -436,10 +398,11 @@ impl Socket {
             Arc::downgrade(self),
             jobs,
         ));
-        let listened =
-            self.world.engine.listen(at, backlog as u32, Arc::new(AcceptHandler(accept_queue.clone())));
-        let (number, address) = listened.map_err(|error| number(&error))?;
-        inner.local = Some(address);
+        let Phase::Bound(reserved) = &inner.phase else { return Err(libc::EINVAL) };
+        let listener = reserved.listen(backlog as u32).and_then(|socket| {
+            self.world.engine.listen(socket, Arc::new(AcceptHandler(accept_queue.clone())))
+        });
+        let number = listener.map_err(|error| errno_of(&error))?;
         inner.phase = Phase::Listening { accept_queue, number };
         Ok(())
     }
@@ -459,7 +422,7 @@ impl Socket {
         {
             let mut inner = self.inner();
             match &inner.phase {
-                Phase::New | Phase::Bound { .. } => {
+                Phase::New | Phase::Bound(_) => {
                     self.begin_to_connect(&mut inner, to)?;
                     if nonblocking {
                         // Even if the result is already known, the program gets it later.
@@ -497,7 +460,7 @@ impl Socket {
         // (RFC 6581).
         let opened = engine
             .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
-            .map_err(|error| number(&error))?;
+            .map_err(|error| errno_of(&error))?;
         stream.end = Some(opened.map_err(|_| libc::ENOMEM)?);
         inner.peer = Some(to);
         inner.phase = Phase::Connecting(Box::new(stream));

@@ -100,6 +100,13 @@ static void errors(void)
     /* Two sockets at one address. */
     int second = rsocket(AF_INET, SOCK_STREAM, 0);
     FAILS(rbind(second, (struct sockaddr *)&at, sizeof at), EADDRINUSE);
+    CHECK(rclose(second) == 0);
+    /* With IPV6_V6ONLY, [::] does not stand for the IPv4 address of the listener. */
+    int yes = 1;
+    struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_port = at.sin_port };
+    second = rsocket(AF_INET6, SOCK_STREAM, 0);
+    CHECK(rsetsockopt(second, IPPROTO_IPV6, IPV6_V6ONLY, &yes, sizeof yes) == 0);
+    CHECK(rbind(second, (struct sockaddr *)&any, sizeof any) == 0 && rlisten(second, 1) == 0);
     CHECK(rclose(second) == 0 && rclose(lrs) == 0);
     /* The listener is closed. */
     FAILS(rconnect(rs, (struct sockaddr *)&at, sizeof at), ECONNREFUSED);

@@ -266,6 +266,27 @@ fn ports_are_bound_once_unless_shared() {
     assert_eq!(third.bind(same), 0);
 }
 
+/// tgtd listens on the same port for each family (`--iser port=3262`).
+#[test]
+fn both_families_listen_on_one_port_if_each_is_restricted_to_its_own() {
+    let listens = |first: &str, second: &str, only: c_int| {
+        let events = Events::new();
+        let one = Ident::listen(at(first), Some(&events), 1);
+        let other = Ident::new(Some(&events));
+        let mut only = only;
+        // SAFETY: `other` is live, and the option points to an `int`.
+        let set = unsafe {
+            rdma_set_option(other.0, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, (&raw mut only).cast(), 4)
+        };
+        assert_eq!(set, 0);
+        let bound = other.bind(at(second).ip().into_port(one.port()));
+        // SAFETY: `other` is live.
+        bound == 0 && unsafe { rdma_listen(other.0, 1) } == 0
+    };
+    assert!(listens("0.0.0.0:0", "[::]:0", 1));
+    assert!(!listens("0.0.0.0:0", "[::]:0", 0), "an unrestricted [::] stands for IPv4 addresses too");
+}
+
 trait IntoPort {
     fn into_port(self, port: u16) -> SocketAddr;
 }
