@@ -200,7 +200,7 @@ fn bulk_both_ways() {
     }
 }
 
-/// The kernel leaves checksums and segmentation to the card. Without them, a bit that is flipped on the way would
+/// The kernel leaves checksums and segmentation to the card. A bit that is flipped before they are done would
 /// reach the application.
 #[test]
 fn no_flipped_bit_reaches_an_application() {

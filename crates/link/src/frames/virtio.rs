@@ -94,8 +94,9 @@ pub(super) fn take(
     into.push_back(pdu);
 }
 
-/// Does the work that the system has left to the card, for a frame whose IP header starts at offset `at`: cuts
-/// a TCP segment into frames, or fills in a checksum. The checksums of the resulting frames remain to be verified.
+/// Does the work that the system has left to the card, for a frame whose IP header starts at offset `at`:
+/// cuts a TCP segment into frames, or fills in a checksum. The resulting frames' checksums are not marked as
+/// verified.
 pub(super) fn finish(
     header: &[u8; HEADER_BYTES],
     mut pdu: Pdu,
@@ -134,8 +135,9 @@ pub(super) fn finish(
     take(&NOTHING_LEFT, pdu, counters, into);
 }
 
-/// Pulls the link header and the IP and TCP headers of a segment into the head. Returns whether the head now holds
-/// exactly these, and [`offload::cut`] can cut the segment: it has no IPv4 options or IPv6 extension headers.
+/// Pulls the link header and the IP and TCP headers of a segment into the head. Returns whether the head now
+/// holds exactly these, and [`offload::cut`] can cut the segment: it has no IPv4 options or IPv6 extension
+/// headers.
 fn pull_headers(pdu: &mut Pdu, at: usize) -> bool {
     let Some(Ok(front)) = pdu.head().get(at..).map(Front::read) else { return false };
     let is_plain = front.source.is_ipv6() || front.header_bytes == ipv4::HEADER_BYTES;
