@@ -1,13 +1,13 @@
 //! Events at a VI: descriptors are posted and completed, connections break, and timers expire.
 
 use crate::config::Config;
-use crate::connection::{Connection, FlightContents};
-use crate::outputs::{Outputs, fault_of};
-use crate::request::ConnectError;
+use crate::connection::request::ConnectError;
+use crate::connection::state::{Connection, FlightContents};
 use crate::traits::{Event, ViState};
+use crate::transfer::outputs::{Outputs, fault_of};
+use crate::transfer::work::{CompletionKind, DataSegment, Operation, Status, Work};
 use crate::vi::{BrokenConnection, Vi};
 use crate::wire::{ACK_RECEIVE_POSTED, Kind, fault};
-use crate::work::{CompletionKind, DataSegment, Operation, Status, Work};
 use kiban_base::Instant;
 
 impl Vi {

@@ -1,15 +1,15 @@
 //! The NIC: the host's calls, and the packets that links fetch.
 
 use crate::config::Config;
+use crate::connection::request::Incoming;
 use crate::counters::ViCounters;
 use crate::error::RequestError;
 use crate::memory::{MemoryAttributes, Registry};
-use crate::outputs::{CONTROL_PACKETS_MAX, CompletionQueue, Outputs, Path};
-use crate::request::Incoming;
 use crate::traits::{Event, PathTraits, Reliability, ViAttributes, ViState};
+use crate::transfer::outputs::{CONTROL_PACKETS_MAX, CompletionQueue, Outputs, Path};
+use crate::transfer::work::{Completion, DataSegment, Status, Work};
 use crate::vi::Vi;
 use crate::wire;
-use crate::work::{Completion, DataSegment, Status, Work};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use kiban_base::{Instant, Region, RngKey, SecureRng, SharedRoom, Slab};

@@ -1,9 +1,9 @@
 //! A VI: two work queues, a state, and the connection if there is one.
 
-use crate::connection::Connection;
-use crate::request::{Outcome, Setup};
+use crate::connection::request::{Outcome, Setup};
+use crate::connection::state::Connection;
 use crate::traits::{Reliability, ViAttributes, ViState};
-use crate::work::WorkQueue;
+use crate::transfer::work::WorkQueue;
 
 /// What is kept of a broken connection: enough to notify a peer that has not noticed the break yet.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 
 use crate::counters::ViCounters;
 use crate::traits::{Event, PathTraits};
+use crate::transfer::work::Status;
 use crate::wire::{HEADER_BYTES, Header, Kind, SETUP_PACKET_BYTES_MAX, fault};
-use crate::work::Status;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;

@@ -9,8 +9,8 @@
 //!               descriptor was posted, or probes.
 
 use crate::config::Config;
-use crate::outputs::{ControlPacket, Outputs, control_packet};
 use crate::traits::{PathTraits, Reliability};
+use crate::transfer::outputs::{ControlPacket, Outputs, control_packet};
 use crate::wire::{Kind, RemoteRange};
 use alloc::collections::VecDeque;
 use core::time::Duration;
@@ -18,7 +18,7 @@ use kiban_base::Instant;
 
 /// The contents of a flight.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum FlightContents {
+pub(crate) enum FlightContents {
     /// A descriptor in the send queue, identified by its number.
     Work(u64),
     /// The response to a peer's RDMA Read.
@@ -27,7 +27,7 @@ pub(super) enum FlightContents {
 
 /// A message in transmission.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Flight {
+pub(crate) struct Flight {
     pub first_sequence: u32,
     pub packets: u32,
     pub cargo: FlightContents,
@@ -35,13 +35,13 @@ pub(super) struct Flight {
 
 /// An outstanding RDMA Read requested by this side.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct OutstandingRead {
+pub(crate) struct OutstandingRead {
     pub work: u64,
     pub received: u32,
 }
 
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(crate) struct Connection {
     pub path: u32,
     pub traits: PathTraits,
     /// The key in packets from the peer; `peer_key` is the key in packets to the peer.
@@ -101,11 +101,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Builds a control packet to the peer.
-    pub(super) fn control_packet(&self, kind: Kind, sequence: u32, code: u32) -> ControlPacket {
+    pub(crate) fn control_packet(&self, kind: Kind, sequence: u32, code: u32) -> ControlPacket {
         control_packet(kind, self.peer_vi, self.peer_key, sequence, self.rcv_nxt, code)
     }
 
-    pub(super) fn new(
+    pub(crate) fn new(
         (path, traits): (u32, PathTraits),
         key: u32,
         (peer_vi, peer_key): (u32, u32),
@@ -155,7 +155,7 @@ impl Connection {
 
     /// Returns whether descriptors complete when their data has been sent, because nothing will be
     /// retransmitted.
-    pub(super) fn completes_at_departure(&self, reliability: Reliability, config: &Config) -> bool {
+    pub(crate) fn completes_at_departure(&self, reliability: Reliability, config: &Config) -> bool {
         match reliability {
             Reliability::Unreliable => true,
             Reliability::Delivery => self.traits.lossless && config.dry_patience.is_zero(),
@@ -164,7 +164,7 @@ impl Connection {
     }
 
     /// Moves the cursor back so that everything unacknowledged is retransmitted.
-    pub(super) fn go_back(&mut self, outputs: &mut Outputs) {
+    pub(crate) fn go_back(&mut self, outputs: &mut Outputs) {
         if self.snd_max != self.acknowledged {
             let first = self.flights.front().map_or(self.acknowledged, |flight| flight.first_sequence);
             self.cursor = (0, self.acknowledged.wrapping_sub(first));
@@ -173,7 +173,7 @@ impl Connection {
         }
     }
 
-    pub(super) fn halve_window(&mut self) {
+    pub(crate) fn halve_window(&mut self) {
         if !self.traits.lossless {
             self.window = (self.window / 2).max(2).min(self.window_max);
             self.grown = 0;
@@ -182,7 +182,7 @@ impl Connection {
 
     /// Records that a packet with a sequence number has been sent.
     #[inline]
-    pub(super) fn on_departure(&mut self, sequence: u32, outputs: &mut Outputs, now: Instant) {
+    pub(crate) fn on_departure(&mut self, sequence: u32, outputs: &mut Outputs, now: Instant) {
         if sequence == self.snd_max {
             self.snd_max = sequence.wrapping_add(1);
             if !self.traits.lossless && self.timed.is_none() {
@@ -198,7 +198,7 @@ impl Connection {
     /// Handles an acknowledgement of every packet before `sequence`. Returns whether it is new, or `None` if
     /// it is invalid.
     #[inline]
-    pub(super) fn on_acknowledged(
+    pub(crate) fn on_acknowledged(
         &mut self,
         sequence: u32,
         config: &Config,
@@ -254,19 +254,19 @@ impl Connection {
 
     /// Records that a packet from the peer has arrived.
     #[inline]
-    pub(super) fn on_heard(&mut self, config: &Config, now: Instant) {
+    pub(crate) fn on_heard(&mut self, config: &Config, now: Instant) {
         self.last_received_at = now;
         self.probes = 0;
         self.probe_at = now + config.probe_after;
     }
 
     /// Returns the retransmission deadline.
-    pub(super) fn retransmit_deadline(&self) -> Instant {
+    pub(crate) fn retransmit_deadline(&self) -> Instant {
         self.rto_deadline
     }
 
     /// Resumes sending once the peer has a receive descriptor again. Returns whether sending was blocked.
-    pub(super) fn release(&mut self, now: Instant) -> bool {
+    pub(crate) fn release(&mut self, now: Instant) -> bool {
         let waited = self.peer_queue_empty_since.take().is_some();
         if waited {
             self.rto_deadline = if self.traits.lossless { Instant::NEVER } else { now + self.rto };

@@ -1,12 +1,12 @@
 //! Transmit path: makes packets from descriptors, one at a time, in a buffer that the link provides.
 
 use crate::config::Config;
-use crate::connection::{Flight, FlightContents, OutstandingRead};
+use crate::connection::state::{Flight, FlightContents, OutstandingRead};
 use crate::memory::Registry;
-use crate::outputs::{Outputs, fault_of};
+use crate::transfer::outputs::{Outputs, fault_of};
+use crate::transfer::work::{Operation, Status};
 use crate::vi::Vi;
 use crate::wire::{HEADER_BYTES, Header, Kind, REMOTE_RANGE_BYTES, RemoteRange, flag};
-use crate::work::{Operation, Status};
 use kiban_base::{Instant, SharedRoom};
 
 /// The contents of one packet of a flight.
@@ -24,7 +24,7 @@ struct Content {
 impl Vi {
     /// Writes the next packet into `room` and returns its length, or `None` if there is nothing to send now.
     #[inline]
-    pub(super) fn emit(
+    pub(crate) fn emit(
         &mut self,
         number: u32,
         config: &Config,

@@ -13,13 +13,13 @@
 //! Identifiers     each end gives the other the number of its VI and a random 32-bit key that cannot be
 //!                 derived from earlier keys; packets that do not carry both are dropped.
 
-use super::nic::Nic;
 use crate::config::Config;
-use crate::connection::Connection;
+use crate::connection::request::{ConnectError, Incoming, PeerAttributes, Request, Setup};
+use crate::connection::state::Connection;
 use crate::error::RequestError;
-use crate::outputs::{ControlPacket, Outputs, control_packet};
-use crate::request::{ConnectError, Incoming, PeerAttributes, Request, Setup};
+use crate::nic::Nic;
 use crate::traits::{PathTraits, ViAttributes, ViState};
+use crate::transfer::outputs::{ControlPacket, Outputs, control_packet};
 use crate::vi::Vi;
 use crate::wire::{self as wire, HEADER_BYTES, Header, Kind, SETUP_PACKET_BYTES_MAX, fault, refusal};
 use alloc::vec::Vec;
@@ -76,14 +76,14 @@ impl Vi {
     }
 
     /// Ends an outgoing request with an error.
-    pub(super) fn fail_request(&mut self, error: ConnectError, outputs: &mut Outputs) {
+    pub(crate) fn fail_request(&mut self, error: ConnectError, outputs: &mut Outputs) {
         self.setup = None;
         self.state = ViState::Idle;
         self.outcome = Some(Err(error));
         outputs.progress = true;
     }
 
-    pub(super) fn advance_setup(
+    pub(crate) fn advance_setup(
         &mut self,
         number: u32,
         config: &Config,
@@ -316,7 +316,7 @@ impl Nic {
     }
 
     /// Handles a set-up packet.
-    pub(super) fn on_setup(&mut self, path: u32, header: &Header, payload: SharedBytes<'_>, now: Instant) {
+    pub(crate) fn on_setup(&mut self, path: u32, header: &Header, payload: SharedBytes<'_>, now: Instant) {
         let mut copy = [0; SETUP_PACKET_BYTES_MAX];
         let length = payload.copy_to(0, &mut copy);
         let setup = wire::Setup::read(&copy[..length.min(payload.len())]);

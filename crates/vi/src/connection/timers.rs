@@ -1,15 +1,15 @@
 //! Timers of a connection: retransmission, probes, timeouts.
 
 use crate::config::Config;
-use crate::outputs::Outputs;
 use crate::traits::Reliability;
+use crate::transfer::outputs::Outputs;
 use crate::vi::Vi;
 use crate::wire::fault;
 use kiban_base::Instant;
 
 impl Vi {
     /// Handles the expired timers of a connection.
-    pub(super) fn advance_connection(
+    pub(crate) fn advance_connection(
         &mut self,
         number: u32,
         config: &Config,
@@ -67,7 +67,7 @@ impl Vi {
     }
 
     /// Starts the timers of a new connection.
-    pub(super) fn start_timers(&mut self, outputs: &mut Outputs) {
+    pub(crate) fn start_timers(&mut self, outputs: &mut Outputs) {
         if let Some(connection) = &self.connection
             && !connection.traits.lossless
         {
@@ -77,7 +77,7 @@ impl Vi {
 
     /// Handles an empty receive queue at the peer: the refused packets wait. With reliable delivery, they
     /// wait for at most [`Config::dry_patience`].
-    pub(super) fn on_peer_queue_empty(
+    pub(crate) fn on_peer_queue_empty(
         &mut self,
         number: u32,
         config: &Config,

@@ -6,7 +6,7 @@
 //! Memory    a descriptor's memory is looked up every time bytes are moved, so that memory deregistered in
 //!           the meantime is not accessed.
 
-use super::memory::Registry;
+use crate::memory::Registry;
 use alloc::collections::VecDeque;
 use core::fmt;
 use kiban_base::{SharedBytes, SharedRoom};
@@ -181,7 +181,7 @@ pub struct Completion {
 
 /// A descriptor on its queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Posted {
+pub(crate) struct Posted {
     pub cookie: u64,
     /// `None` on a receive queue.
     pub operation: Option<Operation>,
@@ -196,7 +196,7 @@ pub(super) struct Posted {
 
 impl Posted {
     /// The kind reported on completion, unless an RDMA Write by the peer consumed the descriptor.
-    pub(super) const fn kind(&self) -> CompletionKind {
+    pub(crate) const fn kind(&self) -> CompletionKind {
         match self.operation {
             Some(Operation::Send) => CompletionKind::Send,
             Some(Operation::Write(_)) => CompletionKind::Write,
@@ -206,14 +206,14 @@ impl Posted {
     }
 
     /// Returns whether this is an RDMA Read, which completes when its response arrives.
-    pub(super) const fn is_read(&self) -> bool {
+    pub(crate) const fn is_read(&self) -> bool {
         matches!(self.operation, Some(Operation::Read(_)))
     }
 }
 
 /// A work queue of a VI.
 #[derive(Debug, Default)]
-pub(super) struct WorkQueue {
+pub(crate) struct WorkQueue {
     works: VecDeque<Posted>,
     segments: VecDeque<DataSegment>,
     /// The numbers of the first descriptor and of the first segment in the queue.
@@ -224,22 +224,22 @@ pub(super) struct WorkQueue {
 }
 
 impl WorkQueue {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.works.len()
     }
 
     /// Returns the number of the first descriptor that has not been dequeued.
     #[inline]
-    pub(super) fn front(&self) -> u64 {
+    pub(crate) fn front(&self) -> u64 {
         self.front
     }
 
     /// Returns the number of the next descriptor to be posted.
-    pub(super) fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.front + self.works.len() as u64
     }
 
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         cookie: u64,
         operation: Option<Operation>,
@@ -266,19 +266,19 @@ impl WorkQueue {
     }
 
     #[inline]
-    pub(super) fn get(&self, number: u64) -> Option<&Posted> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Posted> {
         self.works.get(usize::try_from(number.checked_sub(self.front)?).ok()?)
     }
 
     /// Returns the number of the first descriptor that has not completed.
     #[inline]
-    pub(super) fn first_open(&self) -> Option<u64> {
+    pub(crate) fn first_open(&self) -> Option<u64> {
         (self.done < self.end()).then_some(self.done)
     }
 
     /// Completes a descriptor. It can be dequeued once all earlier descriptors have completed.
     #[inline]
-    pub(super) fn finish(
+    pub(crate) fn finish(
         &mut self,
         number: u64,
         status: Status,
@@ -297,7 +297,7 @@ impl WorkQueue {
 
     /// Completes a descriptor in a send queue, with the descriptor's own operation and immediate data.
     #[inline]
-    pub(super) fn end_with(&mut self, number: u64, status: Status, length: u32) {
+    pub(crate) fn end_with(&mut self, number: u64, status: Status, length: u32) {
         if let Some(work) = self.get(number) {
             let (kind, immediate) = (work.kind(), work.immediate);
             self.finish(number, status, length, kind, immediate);
@@ -305,13 +305,13 @@ impl WorkQueue {
     }
 
     /// Returns whether a descriptor has completed.
-    pub(super) fn has_ended(&self, number: u64) -> bool {
+    pub(crate) fn has_ended(&self, number: u64) -> bool {
         self.get(number).is_none_or(|work| work.end.is_some())
     }
 
     /// Returns the number of descriptors completed in order since the last call.
     #[inline]
-    pub(super) fn newly_done(&mut self) -> u64 {
+    pub(crate) fn newly_done(&mut self) -> u64 {
         let before = self.done;
         while self.get(self.done).is_some_and(|work| work.end.is_some()) {
             self.done += 1;
@@ -320,7 +320,7 @@ impl WorkQueue {
     }
 
     /// Completes all remaining descriptors with `status`.
-    pub(super) fn flush(&mut self, status: Status) {
+    pub(crate) fn flush(&mut self, status: Status) {
         for work in &mut self.works {
             let kind = work.kind();
             work.end.get_or_insert((status, 0, kind));
@@ -329,13 +329,13 @@ impl WorkQueue {
 
     /// Returns whether the first descriptor has completed.
     #[inline]
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.front < self.done
     }
 
     /// Dequeues the next completed descriptor.
     #[inline]
-    pub(super) fn dequeue(&mut self) -> Option<Completion> {
+    pub(crate) fn dequeue(&mut self) -> Option<Completion> {
         if !self.is_ready() {
             return None;
         }
@@ -380,7 +380,7 @@ impl WorkQueue {
     }
 
     /// Returns whether all memory of a descriptor exists and has protection tag `tag`.
-    pub(super) fn is_permitted(&self, number: u64, tag: u32, memory: &Registry) -> bool {
+    pub(crate) fn is_permitted(&self, number: u64, tag: u32, memory: &Registry) -> bool {
         let whole = self.get(number).map_or(0, |work| work.bytes as usize);
         self.walk(number, 0, whole, &mut |segment| {
             memory.local(segment.handle, tag)?.range(segment.address, segment.length as usize).map(|_| ())
@@ -391,7 +391,7 @@ impl WorkQueue {
     /// Copies bytes from a descriptor's memory into a packet; returns `None` if access is not permitted.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "part of a descriptor, its owner's tag, and the target")]
-    pub(super) fn gather(
+    pub(crate) fn gather(
         &self,
         number: u64,
         offset: usize,
@@ -412,7 +412,7 @@ impl WorkQueue {
 
     /// Copies a packet's payload into a descriptor's memory; returns `None` if access is not permitted.
     #[inline]
-    pub(super) fn scatter(
+    pub(crate) fn scatter(
         &self,
         number: u64,
         offset: usize,

@@ -1,17 +1,17 @@
 //! Receive path: from packets to the host's memory.
 
 use crate::config::Config;
-use crate::connection::FlightContents;
+use crate::connection::state::FlightContents;
 use crate::memory::Registry;
 use crate::nic::Nic;
-use crate::outputs::{Outputs, control_packet, fault_of};
 use crate::traits::{Event, Reliability};
+use crate::transfer::outputs::{Outputs, control_packet, fault_of};
+use crate::transfer::work::{CompletionKind, Status};
 use crate::vi::Vi;
 use crate::wire::{
     self as wire, ACK_RECEIVE_POSTED, HEADER_BYTES, Header, Kind, REMOTE_RANGE_BYTES, RemoteRange, fault,
     flag,
 };
-use crate::work::{CompletionKind, Status};
 use kiban_base::{Instant, SharedBytes};
 
 /// The outcome of receiving a packet that has a sequence number.
