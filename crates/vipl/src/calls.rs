@@ -5,11 +5,13 @@
 
 use crate::abi::*;
 use crate::border::{Answer, Out, call, read};
+use crate::completion::{notify, queue, waiting};
+use crate::naming::names;
 use crate::nic::timeout;
 use crate::objects::callbacks::Context;
 use crate::objects::members::Direction;
 use crate::work::Collected;
-use crate::{connect, errors, handles, memory, names, nic, notify, queue, vi, waiting, work};
+use crate::{connect, errors, handles, memory, nic, vi, work};
 use core::ptr::{NonNull, null_mut};
 use kiban_base::Wait;
 use kiban_vi_runtime::Queue;

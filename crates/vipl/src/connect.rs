@@ -6,8 +6,8 @@
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
 use crate::border::Answer;
-use crate::device;
 use crate::handles::{self, Object};
+use crate::naming::device;
 use crate::objects::handle::Handle;
 use crate::objects::members::{Request, Vi};
 use crate::objects::nic::Nic;

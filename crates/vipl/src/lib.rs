@@ -17,16 +17,13 @@
 pub mod abi;
 mod border;
 pub mod calls;
+mod completion;
 mod connect;
-mod device;
 mod errors;
 mod handles;
 mod memory;
-mod names;
+mod naming;
 mod nic;
-mod notify;
 mod objects;
-mod queue;
 mod vi;
-mod waiting;
 mod work;

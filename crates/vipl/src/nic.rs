@@ -2,8 +2,8 @@
 
 use crate::abi::{VIP_CHAR, VIP_NIC_ATTRIBUTES, VIP_NIC_HANDLE, VIP_RETURN, VIP_ULONG, service};
 use crate::border::{Answer, Out, writing};
-use crate::device;
 use crate::handles::{self, Object};
+use crate::naming::device;
 use crate::objects::callbacks::Callbacks;
 use crate::objects::handle::{Handle, QuickMap};
 use crate::objects::nic::{Nic, Numbers};
@@ -170,7 +170,7 @@ pub(crate) fn attributes(nic: &Nic) -> VIP_NIC_ATTRIBUTES {
         MaxDescriptorsPerQueue: number(config.descriptors_max),
         MaxSegmentsPerDesc: number(config.segments_max),
         MaxCQ: number(config.completion_queues_max),
-        MaxCQEntries: number(crate::queue::ENTRIES_MAX),
+        MaxCQEntries: number(crate::completion::queue::ENTRIES_MAX),
         MaxTransferSize: number(config.transfer_bytes_max),
         NativeMTU: number(nic.core.packet_bytes()),
         MaxPtags: number(config.tags_max),

@@ -1,6 +1,6 @@
 //! The contents of a hosts file.
 
-use crate::device::host_named;
+use crate::naming::device::host_named;
 use kiban_vi_runtime::HostAddress;
 
 /// Hosts and their names.

@@ -11,7 +11,7 @@
 
 use crate::abi::{VIP_AUTODISCOVERY_LIST, VIP_CHAR, VIP_NET_ADDRESS, VIP_RETURN, VIP_ULONG};
 use crate::border::{Answer, Out, read};
-use crate::device::host_named;
+use crate::naming::device::host_named;
 use crate::objects::hosts::Hosts;
 use crate::objects::nic::Nic;
 use core::ptr::NonNull;

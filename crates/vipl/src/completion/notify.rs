@@ -9,9 +9,10 @@
 
 use crate::abi::{VIP_CQ_CALLBACK, VIP_RETURN, VIP_VI_CALLBACK};
 use crate::border::Answer;
+use crate::completion::queue;
 use crate::objects::callbacks::{Callback, Context};
 use crate::objects::members::{Direction, Queue, Vi};
-use crate::{queue, work};
+use crate::work;
 use std::sync::Arc;
 use std::time::Duration;
 
