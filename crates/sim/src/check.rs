@@ -1,7 +1,7 @@
 //! Checkers: conditions that must hold after a run. They are independent of the code under test, and use only
 //! its public interface.
 
-use crate::plug::BoardNumber;
+use crate::network::plug::BoardNumber;
 use crate::world::World;
 use kiban_base::Instant;
 use std::time::Duration;

@@ -26,38 +26,29 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod cable;
 pub mod check;
-pub mod cost;
-mod line;
+mod models;
+mod network;
 pub mod osi;
-mod pair;
-mod plan;
-mod plug;
 pub mod predict;
-mod processor;
-pub mod program;
-pub mod rdma;
-pub mod rnic_clocks;
-mod star;
-mod switch;
-mod tap;
-mod terminal;
+mod programs;
 pub mod traffic;
 pub mod waiting;
 mod world;
 
-pub use cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
 pub use kiban_board::impairment::{ImpairmentConfig, ImpairmentCounters};
-pub use line::{Line, delay_of};
-pub use pair::Pair;
-pub use plan::Plan;
-pub use plug::{
+pub use models::pair::Pair;
+pub use models::plan::Plan;
+pub use models::{cost, rnic_clocks};
+pub use network::cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
+pub use network::line::{Line, delay_of};
+pub use network::plug::{
     AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
 };
-pub use program::Program;
-pub use star::{QueueWatch, Star, StarConfig, Stream};
-pub use switch::{Switch, SwitchCounters};
-pub use tap::{Sink, Tap};
-pub use terminal::Terminal;
+pub use network::star::{QueueWatch, Star, StarConfig, Stream};
+pub use network::switch::{Switch, SwitchCounters};
+pub use network::tap::{Sink, Tap};
+pub use programs::program::Program;
+pub use programs::terminal::Terminal;
+pub use programs::{program, rdma};
 pub use world::{Cost, World};

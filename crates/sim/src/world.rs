@@ -11,26 +11,26 @@
 //!           its fabric, so every pull goes further back in time and ends at boards, which have acted
 //!           already. Switches that feed each other are pulled in steps no longer than the round-trip delay
 //!           between them; time in which no cell is in transit is skipped.
-//! Packets   are pushed: a packet that a board sends goes onto its cable at once (`cable.rs`), and causes an
-//!           event where it arrives.
+//! Packets   are pushed: a packet that a board sends goes onto its cable at once (`network/cable.rs`), and
+//!           causes an event where it arrives.
 //! Early     the end of the next frame on a line is known exactly if nothing more is sent, and is never
 //!           earlier than predicted. An event that turns out to be too early is rescheduled.
-//! Terminals send and receive cells without feedback (`terminal.rs`): they cause no events, and receive cells
-//!           when a frame ends or at [`World::collect`].
+//! Terminals send and receive cells without feedback (`programs/terminal.rs`): they cause no events, and receive
+//!           cells when a frame ends or at [`World::collect`].
 //! Cost      processor time is measured with a tick source that the caller supplies, because the world has no
 //!           clock.
-//! Modelled  a board may be given a modelled processor (`processor.rs`); the board is then called only when
-//!           that processor is free.
+//! Modelled  a board may be given a modelled processor (`models/processor.rs`); the board is then called only
+//!           when that processor is free.
 
-use crate::cable::{Cable, CableConfig};
-use crate::cost::CostModel;
-use crate::line::Line;
-use crate::plug::{
+use crate::models::cost::CostModel;
+use crate::models::processor::{Processor, Stage};
+use crate::network::cable::{Cable, CableConfig};
+use crate::network::line::Line;
+use crate::network::plug::{
     AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
 };
-use crate::processor::{Processor, Stage};
-use crate::program::Program;
-use crate::terminal::Terminal;
+use crate::programs::program::Program;
+use crate::programs::terminal::Terminal;
 use kiban_atm::{Switch, TimedCell};
 use kiban_base::{Instant, Pdu, RngKey, SharedBytes, SharedRoom, SimRng};
 use kiban_board::impairment::ImpairmentConfig;

@@ -11,7 +11,7 @@
 //!           with a data packet costs a fixed time, as the paper says. It processes one frame while the line
 //!           sends another. Acknowledgements are free.
 
-use crate::cost::Origin;
+use crate::models::cost::Origin;
 use kiban_osi::stack::meter::{Meter, Task};
 use std::time::Duration;
 

@@ -9,7 +9,7 @@
 //! Left out  the timers of the layers: programs have no timers, and TCP ends a silent connection.
 
 use super::user::User;
-use crate::program::Program;
+use crate::programs::program::Program;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
 use kiban_osi::ftam::filestore::memory::MemoryDisk;

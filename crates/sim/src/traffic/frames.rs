@@ -9,7 +9,7 @@
 //!           the next end mark.
 
 use super::{Outlet, Shared, Unit};
-use crate::terminal::Terminal;
+use crate::programs::terminal::Terminal;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface};
 use kiban_atm::{Meter, SlotClock, TimedCell};

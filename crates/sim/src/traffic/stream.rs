@@ -12,7 +12,7 @@
 
 use super::playout::{Playout, Recovered};
 use super::{Outlet, Shared};
-use crate::terminal::Terminal;
+use crate::programs::terminal::Terminal;
 use kiban_atm::aal1::{Config, Form, Receiver, ReceiverCounters, Sender, Srts, SrtsRecovery};
 use kiban_atm::wire::aal1::PAYLOAD_OCTETS;
 use kiban_atm::wire::atm::{CELL_BYTES, Header, Interface};

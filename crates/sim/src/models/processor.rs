@@ -9,7 +9,7 @@
 //! Limits    output is sent when the processor starts to work on it, not when its cost has passed. The
 //!           segmentation chip holds so few frames that this is at most two PDUs early.
 
-use crate::cost::CostModel;
+use crate::models::cost::CostModel;
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
 use kiban_base::{Instant, Pdu};

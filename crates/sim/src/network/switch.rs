@@ -12,7 +12,7 @@
 //!                  not age.
 //! Not implemented  spanning trees, VLANs, pause frames, and buffer memory shared among ports.
 
-use crate::cable::{Cable, CableConfig, CableCounters};
+use crate::network::cable::{Cable, CableConfig, CableCounters};
 use kiban_base::ethernet::{Header, Mac};
 use kiban_base::{Instant, SimRng};
 use kiban_capture as capture;

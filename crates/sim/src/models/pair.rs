@@ -5,8 +5,8 @@
 //!   10.0.0.1   OC-3c             OC-3c   10.0.0.2
 //! ```
 
-use crate::plan::Plan;
-use crate::plug::{Attachment, BoardNumber, LineNumber, SwitchNumber};
+use crate::models::plan::Plan;
+use crate::network::plug::{Attachment, BoardNumber, LineNumber, SwitchNumber};
 use crate::world::World;
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{ConnectionId, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};

@@ -8,8 +8,8 @@
 //! Queue     the queue to host 0: its length in frames is sampled whenever a frame is added to it.
 //! Limits    the receiving host of a stream reads either everything at once or at a fixed rate.
 
-use crate::cable::{Cable, CableConfig};
-use crate::switch::Switch;
+use crate::network::cable::{Cable, CableConfig};
+use crate::network::switch::Switch;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, RngKey, SimRng};
 use kiban_capture as capture;

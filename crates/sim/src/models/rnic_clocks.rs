@@ -17,7 +17,7 @@
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
 
-use crate::cost::Origin;
+use crate::models::cost::Origin;
 use kiban_rdma::rnic::clocks::Step;
 
 /// Clock cycles per second.

@@ -4,7 +4,7 @@
 //! sends the location of the target as private data. Once connected, each side performs the transfers of its
 //! plan in turn, then waits for the peer's.
 
-use crate::program::Program;
+use crate::programs::program::Program;
 use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, Region, SharedBytes};
 use kiban_board::{Completion, Host};

@@ -1,6 +1,6 @@
 //! Plans for a pair of boards: those of paper \[1\], and those of modelled boards.
 
-use crate::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
+use crate::models::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
 use kiban_atm::OC3C_BITS_PER_SECOND;
 use kiban_board::MemoryConfig;
 use kiban_board::impairment::ImpairmentConfig;

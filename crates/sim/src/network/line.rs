@@ -5,7 +5,7 @@
 //! made available. There is no event per cell. The times at which frames end are kept separately, because
 //! only these matter to a receiver.
 
-use crate::tap::Tap;
+use crate::network::tap::Tap;
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, SimRng};
 use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};

@@ -13,7 +13,7 @@
 //! Not implemented  back-pressure: a port does not learn that the line is busy, because the tail-drop queue
 //!                  is in the cable, as in a router. A cable joins two ports; there are no hubs.
 
-use crate::tap::Tap;
+use crate::network::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
 use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
 use kiban_board::pace::Pacer;
