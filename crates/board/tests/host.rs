@@ -240,7 +240,7 @@ fn sixty_streams_share_scarce_memory() {
     // The boards have at most 4 MiB in each direction and the streams ask for 15 MiB in all, so there is
     // hardly enough for the floors of sixty sessions. No line limits the rate here, so a stream's rate
     // depends on its share of memory, and the shares settle slowly: the smallest stream gets at least half as
-    // much as the largest. (On a line it gets nine tenths, see sim/tests/worlds.rs.)
+    // much as the largest. (On a line it gets nine tenths, see sim/tests/network/worlds.rs.)
     for (memory_bytes, part) in [(4 << 20, 0.5), (1 << 20, 0.5)] {
         let got = sixty_greedy_streams(memory_bytes);
         let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());

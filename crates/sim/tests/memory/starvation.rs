@@ -1,9 +1,6 @@
 //! Memory shortage: the allocation of one page or block fails, or memory is scarce. Every stream still
 //! arrives, and all memory is freed.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
 use kiban_base::SimRng;
 use kiban_board::MemoryConfig;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
@@ -53,7 +50,7 @@ fn transfer(pair: &mut Pair, parts: &[Bytes], what: &dyn std::fmt::Debug) {
 #[test]
 fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
     let parts = parts(3, 100_000);
-    refusal::each(|refusal| {
+    crate::refusal::each(|refusal| {
         let mut pair = Pair::new(&Plan::with_window(48 << 10));
         let board = pair.boards[refusal.side];
         refusal.arm(pair.world.board_mut(board).memory_mut());

@@ -1,9 +1,7 @@
 //! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and
 //! without impairments.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
+use crate::refusal::Refusal;
 use kiban_atm::wire::atm::Vc;
 use kiban_base::Instant;
 use kiban_base::ethernet::Mac;
@@ -16,7 +14,6 @@ use kiban_rdma::rnic::Status;
 use kiban_sim::rdma::{RdmaAddress, Transfer, TransferKind};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, ImpairmentConfig, World, check as checks};
 use kiban_tcpip::ip::Prefix;
-use refusal::Refusal;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -155,7 +152,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 fn an_allocation_failure_delays_and_loses_nothing() {
     // EFE is omitted because it does not use the board's packet memory.
     for over in [Over::TcpOnIp, Over::TcpOnAtm] {
-        refusal::each(|refusal| check_refusal(over, 20_000, refusal));
+        crate::refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }
 }
 

@@ -1,8 +1,5 @@
 //! Simulations of boards with packet ports joined by cables: connecting, transfer, impairments, taps.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Switch, SwitchPort};
 use kiban_base::ethernet::Mac;
@@ -362,7 +359,7 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
 
 /// One board sends to the other, through ports of one kind, while one memory allocation fails. Returns
 /// whether the run reached that allocation.
-fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusal::Refusal) -> bool {
+fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: crate::refusal::Refusal) -> bool {
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| add_small(&mut world, vec![port(side)]));
     let config = CableConfig::ethernet(1_000_000_000, MILLISECOND);
@@ -381,14 +378,16 @@ fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: refusa
 #[test]
 fn an_allocation_failure_delays_packets_and_loses_no_byte() {
     for address in [|side| v4(0, side), |side| v6(0, side)] {
-        refusal::each(|refusal| check_refusal(|side| ip(address(side)), address(1), refusal));
+        crate::refusal::each(|refusal| check_refusal(|side| ip(address(side)), address(1), refusal));
     }
 }
 
 #[test]
 fn an_allocation_failure_delays_frames_and_loses_no_byte() {
     for address in [|side| v4(0, side), |side| v6(0, side)] {
-        refusal::each(|refusal| check_refusal(|side| ethernet(side, &[address(side)]), address(1), refusal));
+        crate::refusal::each(|refusal| {
+            check_refusal(|side| ethernet(side, &[address(side)]), address(1), refusal)
+        });
     }
 }
 
@@ -396,7 +395,7 @@ fn an_allocation_failure_delays_frames_and_loses_no_byte() {
 /// circuit without a peer, so that it copies the frames that it floods. In one bridge, the allocation of a
 /// page or a block fails. Returns whether the run reached that allocation; `copies` counts frames that could
 /// not be copied.
-fn check_bridge_refusal(refusal: refusal::Refusal, copies: &mut u64) -> bool {
+fn check_bridge_refusal(refusal: crate::refusal::Refusal, copies: &mut u64) -> bool {
     let mut world = World::new(1);
     let stations = [0, 1].map(|side| add_small(&mut world, vec![ethernet(side, &[v4(0, side)])]));
     let bridges = [0, 1].map(|side| {
@@ -429,7 +428,7 @@ fn check_bridge_refusal(refusal: refusal::Refusal, copies: &mut u64) -> bool {
 #[test]
 fn any_page_or_block_that_a_bridge_is_refused_delays_frames_and_loses_no_byte() {
     let mut copies = 0;
-    refusal::each(|refusal| check_bridge_refusal(refusal, &mut copies));
+    crate::refusal::each(|refusal| check_bridge_refusal(refusal, &mut copies));
     assert!(copies > 0, "a copy of a flooded frame was never refused");
 }
 

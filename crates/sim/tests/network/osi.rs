@@ -1,8 +1,5 @@
 //! Files through all seven layers, on a serial line in virtual time and in internal loopback.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
 use kiban_base::{Instant, SimRng};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{Job, Outcome};
@@ -168,7 +165,7 @@ fn the_sender_polls_while_the_line_is_the_limit() {
 
 /// Transfers a file over the boards' own TCP while one memory allocation is refused. Returns whether the run
 /// reached that allocation.
-fn check_refusal(refusal: refusal::Refusal) -> bool {
+fn check_refusal(refusal: crate::refusal::Refusal) -> bool {
     let mut pair = Pair::new(&Plan::with_window(48 << 10));
     let contents = noise(30_000);
     let job = Job::Put { local: path("mine"), remote: "theirs".into(), document: BINARY };
@@ -189,5 +186,5 @@ fn check_refusal(refusal: refusal::Refusal) -> bool {
 
 #[test]
 fn any_page_or_block_that_is_refused_delays_a_file_over_tcp_and_loses_nothing() {
-    refusal::each(check_refusal);
+    crate::refusal::each(check_refusal);
 }

@@ -1,8 +1,5 @@
 //! Datagrams and pings, whole and in fragments, while the allocation of one page or block fails.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
 use kiban_base::Instant;
 use kiban_base::ethernet::Mac;
 use kiban_board::{
@@ -155,7 +152,7 @@ struct Case {
 impl Case {
     /// Runs the case with one memory allocation refused. Returns the number of requests sent, and whether
     /// the run reached that allocation.
-    fn run(self, refusal: Option<refusal::Refusal>) -> (u16, bool) {
+    fn run(self, refusal: Option<crate::refusal::Refusal>) -> (u16, bool) {
         let Case { kind, is_v6, is_ethernet, length, impairment } = self;
         let mut world = World::new(1);
         let boards = [0, 1].map(|side| {
@@ -180,7 +177,7 @@ impl Case {
         assert!(world.run(Instant::ZERO + 600 * SECOND), "{self:?}, {refusal:?}: {world:?}");
         let asked = world.program::<Asker>(boards[0]).expect("it was passed in").asked;
         assert_eq!(check::check_idle(&mut world, &boards), [], "{self:?}, {refusal:?}");
-        let has_happened = |refusal: refusal::Refusal| {
+        let has_happened = |refusal: crate::refusal::Refusal| {
             refusal.has_happened(world.board_mut(boards[refusal.side]).memory_mut())
         };
         (asked, refusal.is_some_and(has_happened))
@@ -206,7 +203,7 @@ fn check_refusals(kind: Kind, lengths: &[usize], impairment: ImpairmentConfig) {
                 continue;
             }
             let (usual, _) = case.run(None);
-            refusal::each(|refusal| {
+            crate::refusal::each(|refusal| {
                 let (asked, has_happened) = case.run(Some(refusal));
                 assert!(asked <= usual + 1, "{case:?}, {refusal:?}: {asked} questions, {usual} else");
                 has_happened

@@ -1,7 +1,7 @@
 //! The EFE-like transport around one Ethernet switch: 10 Gbit/s, a round-trip time of 10 us, queues of 64
 //! frames.
 //!
-//! `cargo test -p kiban-sim --test efe -- --nocapture` prints the figures in docs/efe.md.
+//! `cargo test -p kiban-sim --test nics efe -- --nocapture` prints the figures in docs/efe.md.
 
 use kiban_base::Instant;
 use kiban_rdma::efe::{Config, EfeCounters};

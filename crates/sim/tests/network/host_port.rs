@@ -3,9 +3,6 @@
 //!
 //! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
 
-#[path = "../../base/tests/common/refusal.rs"]
-mod refusal;
-
 use kiban_atm::wire::atm::Vc;
 use kiban_base::{Instant, SimRng};
 use kiban_board::{
@@ -127,7 +124,7 @@ fn hosts_reach_each_other_over_the_circuits_of_their_boards() {
 #[test]
 fn any_page_or_block_that_a_card_is_refused_delays_its_host_and_loses_nothing() {
     let bytes = noise(100_000);
-    refusal::each(|refusal| {
+    crate::refusal::each(|refusal| {
         let (mut world, hosts, cards) = world();
         refusal.arm(world.board_mut(cards[refusal.side]).memory_mut());
         let arrived = transfer(&mut world, hosts, &bytes, Duration::from_secs(600));
