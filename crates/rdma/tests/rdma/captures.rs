@@ -11,7 +11,7 @@
 //!           back to the recorded ones. Addresses are the recorded ones.
 //! Pads      siw leaves stale memory contents in its pads; here they are zero, as the RFC requires.
 
-use crate::station::{Host, fill};
+use crate::fixture::station::{Host, fill};
 use kiban_base::ethernet;
 use kiban_base::{Region, SimRng};
 use kiban_capture as capture;

@@ -1,6 +1,6 @@
 //! Tests which connections are dropped when too many arrive at once.
 
-use crate::station::NOW;
+use crate::fixture::station::NOW;
 use kiban_base::RngKey;
 use kiban_rdma::iwarp::mpa::{self, Initiator};
 use kiban_rdma::nic::{CmEvent, Nic};

@@ -1,7 +1,7 @@
 //! Datagrams between two NICs. Headers are built and parsed by hand, octet by octet.
 
-use crate::pair::{Landing, Memory, Pair, Side, TRAITS, attributes};
-use crate::station::{Host, NOW};
+use crate::fixture::pair::{Landing, Memory, Pair, Side, TRAITS, attributes};
+use crate::fixture::station::{Host, NOW};
 use kiban_base::SimRng;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::OpenError;
@@ -167,7 +167,7 @@ fn a_rejected_datagram_is_counted_and_keeps_the_receive() {
         two.nic.set_datagram_state(two.qp, true, false, QKEY).expect("there");
         let (header, _) = Header::read(&words(QKEY)).expect("a datagram");
         two.nic.datagram(two.qp ^ 0xffff, &GRH, &header, &[]);
-        let stream = two.nic.create_qp(crate::pair::attributes(two.pd, two.cq)).expect("room");
+        let stream = two.nic.create_qp(crate::fixture::pair::attributes(two.pd, two.cq)).expect("room");
         two.nic.connect(stream, TRAITS).expect("idle");
         two.nic.datagram(stream, &GRH, &header, &[]);
         assert_eq!(unready(&two), 3);
@@ -358,7 +358,7 @@ fn a_queue_pair_carries_datagrams_or_a_stream_not_both() {
     assert_eq!(one.nic.expect_stream(one.qp, TRAITS), Err(RequestError::OtherKind));
     assert_eq!(one.nic.disconnect(one.qp), Err(RequestError::BadState(QpState::Idle)));
     assert_eq!(one.nic.give_up(one.qp), Err(RequestError::BadState(QpState::Idle)));
-    let segment = crate::stand::send(true, 1, 0, 0);
+    let segment = crate::fixture::stand::send(true, 1, 0, 0);
     assert!(one.nic.validate(one.qp, &segment, segment.len()).is_err(), "it has no stream");
     assert_eq!(one.nic.query_qp(one.qp).expect("there").1, QpState::Idle);
     // The connection manager rejects datagram queue pairs.

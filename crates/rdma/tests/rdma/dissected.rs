@@ -8,7 +8,7 @@
 //!           other than FetchAdd and CmpSwap. It tries to decode the payload of Sends as upper-layer
 //!           protocols, and reports Sends of 4 bytes as malformed, even siw's.
 
-use crate::station::{Host, fill};
+use crate::fixture::station::{Host, fill};
 use kiban_base::Sum;
 use kiban_base::numbers::{ether_type, protocol};
 use kiban_base::{checksum, ethernet};

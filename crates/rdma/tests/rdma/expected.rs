@@ -1,7 +1,7 @@
 //! Tests work that is posted before its stream is established, and the queue pair number in completions.
 
-use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
-use crate::station::{Host, NOW};
+use crate::fixture::pair::{Landing, Pair, Side, TRAITS, attributes};
+use crate::fixture::station::{Host, NOW};
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::{CmEvent, OpenError};
 use kiban_rdma::rnic::{

@@ -1,6 +1,6 @@
 //! The host interface: errors and completions in every state, completion queues, unguessable steering tags.
 
-use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
+use crate::fixture::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_base::{Region, RngKey};
 use kiban_rdma::rnic::{
     Access, Binding, Config, Data, Event, Notify, Operation, QpAttributes, QpState, ReceiveWork,

@@ -1,7 +1,7 @@
 //! Immediate data: with a Send between kiban peers, and after a Write.
 
-use crate::pair::{Landing, Pair, Side, TRAITS};
-use crate::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
+use crate::fixture::pair::{Landing, Pair, Side, TRAITS};
+use crate::fixture::stand::{LANDINGS, SEND, SEND_INVALIDATE, Slot, Stand, Un, untagged};
 use kiban_rdma::rnic::{
     Access, Completion, Data, Event, Kind, Notify, Operation, QpState, RequestError, SendWork, Status,
     StreamTraits, TaggedAddress,
@@ -108,13 +108,13 @@ fn all_segments_of_a_message_have_one_opcode() {
             stand.post_receives();
             stand.peer_reads();
             let words = Un { ulp: stand.stag(Slot::Open), msn: 1, ..Un::default() };
-            stand.inject(&untagged(first, false, words, &[crate::stand::PAYLOAD; 8]));
+            stand.inject(&untagged(first, false, words, &[crate::fixture::stand::PAYLOAD; 8]));
             let wrong = untagged(then, true, Un { mo: 8, ..words }, &[1; 8]);
             stand.inject(&wrong);
             let status = Some(Status::Flushed);
             let name = format!("{first:#x}, then {then:#x}");
             stand.assert_terminated(&name, &wrong, Reason::OPERATION_OPCODE, "bad_opcode", status);
-            stand.assert_guard(&[(crate::stand::at(Slot::Receive, 0), 8)], &name);
+            stand.assert_guard(&[(crate::fixture::stand::at(Slot::Receive, 0), 8)], &name);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Every operation, with every way in which payload is placed.
 
-use crate::pair::{Landing, Pair};
+use crate::fixture::pair::{Landing, Pair};
 use kiban_rdma::rnic::{
     Access, Binding, Data, Kind, Operation, QpState, SendWork, Sge, Status, TaggedAddress,
 };
@@ -9,7 +9,7 @@ use kiban_rdma::wire::rdmap::Atomic;
 const LANDINGS: [Landing; 4] =
     [Landing::Whole, Landing::Crumbs(1), Landing::Crumbs(700), Landing::Direct(1000)];
 
-fn statuses(side: &mut crate::pair::Side) -> Vec<(u64, Status, Kind, u32)> {
+fn statuses(side: &mut crate::fixture::pair::Side) -> Vec<(u64, Status, Kind, u32)> {
     side.completions().iter().map(|done| (done.id, done.status, done.kind, done.bytes)).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Progress: nothing that could continue is blocked, and completions stay in order.
 
-use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
+use crate::fixture::pair::{Landing, Pair, Side, TRAITS, attributes};
 use kiban_rdma::rnic::{
     Access, Data, Event, Operation, QpAttributes, QpState, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
@@ -9,7 +9,7 @@ fn statuses(side: &mut Side) -> Vec<(u64, Status)> {
     side.completions().iter().map(|done| (done.id, done.status)).collect()
 }
 
-fn place(memory: &crate::pair::Memory) -> TaggedAddress {
+fn place(memory: &crate::fixture::pair::Memory) -> TaggedAddress {
     TaggedAddress { stag: memory.stag, offset: memory.region.address() }
 }
 

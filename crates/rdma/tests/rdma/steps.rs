@@ -1,6 +1,6 @@
 //! Tests the step log, which clock-cycle models of the NIC's blocks use.
 
-use crate::pair::{Landing, Pair};
+use crate::fixture::pair::{Landing, Pair};
 use kiban_rdma::rnic::clocks::Step;
 use kiban_rdma::rnic::{Access, Data, Operation, TaggedAddress};
 use std::collections::BTreeMap;

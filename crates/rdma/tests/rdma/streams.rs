@@ -1,6 +1,6 @@
 //! Queue pairs over MPA: two streams connected by a pipe that splits bytes at arbitrary positions.
 
-use crate::pair::{Side, TRAITS};
+use crate::fixture::pair::{Side, TRAITS};
 use kiban_base::{SharedBytes, SimRng};
 use kiban_rdma::iwarp::mpa::{Config, CrcUse};
 use kiban_rdma::iwarp::stream::{Chunk, Stream, StreamEvent};
@@ -280,7 +280,7 @@ fn a_message_without_a_receive_waits_if_configured() {
     // Replace the queue pair of `two` with one that waits for receives.
     let attributes = kiban_rdma::rnic::QpAttributes {
         waits_for_receives: true,
-        ..crate::pair::attributes(two.side.pd, two.side.cq)
+        ..crate::fixture::pair::attributes(two.side.pd, two.side.cq)
     };
     let qp = two.side.nic.create_qp(attributes).expect("room");
     let (mut left, mut right) = (

@@ -8,7 +8,7 @@
 //!              in which segments reach memory, the times at which segments are made and confirmed, fences
 //!              and signals.
 
-use crate::pair::{Landing, Memory, Side, TRAITS};
+use crate::fixture::pair::{Landing, Memory, Side, TRAITS};
 use kiban_base::{Region, SimRng};
 use kiban_rdma::rnic::{Access, Data, Kind, Operation, ReceiveWork, SendWork, Sge, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;

@@ -1,8 +1,8 @@
 //! Memory protection: every segment that violates a memory protection rule ends its stream with the
 //! Terminate that the standards require, and changes no byte that it is not allowed to change.
 
-use crate::rows::{Row, check, row};
-use crate::stand::{
+use crate::fixture::rows::{Row, check, row};
+use crate::fixture::stand::{
     LANDINGS, READ_REQUEST, READ_RESPONSE, SLOT, Slot, Stand, Un, WRITE, add_one, at, invalidate, read,
     read_to, tagged, untagged,
 };

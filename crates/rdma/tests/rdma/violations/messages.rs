@@ -1,7 +1,7 @@
 //! Invalid messages: messages out of order or too long, unknown versions and operations, and Terminates.
 
-use crate::rows::{Row, check, row};
-use crate::stand::{
+use crate::fixture::rows::{Row, check, row};
+use crate::fixture::stand::{
     ATOMIC_REQUEST, ATOMIC_RESPONSE, IMMEDIATE, LANDINGS, PAYLOAD, READ_REQUEST, READ_RESPONSE, SEND,
     SEND_INVALIDATE, Slot, Stand, TERMINATE, Un, WRITE, at, read, send, tagged, untagged,
 };

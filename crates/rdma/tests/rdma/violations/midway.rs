@@ -1,8 +1,8 @@
 //! Tests memory that is invalidated during a transfer, read responses that do not match their requests, and
 //! unexpected messages.
 
-use crate::pair::{Landing, Pair, Side, TRAITS, attributes};
-use crate::stand::{
+use crate::fixture::pair::{Landing, Pair, Side, TRAITS, attributes};
+use crate::fixture::stand::{
     ATOMIC_RESPONSE, LANDINGS, READ_RESPONSE, Slot, Stand, Un, WRITE, at, read, send, tagged, untagged,
 };
 use kiban_base::SharedBytes;
@@ -33,7 +33,7 @@ impl Stand {
             Taken::InvalidatedHere => two.send(99, Operation::LocalInvalidate { stag }, Data::none()),
             Taken::InvalidatedByPeer => {
                 two.receive(99, &[]);
-                two.take(&crate::stand::invalidate(1, stag), Landing::Whole);
+                two.take(&crate::fixture::stand::invalidate(1, stag), Landing::Whole);
             }
         }
         // Both queue pairs are in the TX queue; ours has nothing to send.

@@ -1,0 +1,5 @@
+//! Violations of the protocol by a peer.
+
+pub(crate) mod messages;
+pub(crate) mod midway;
+pub(crate) mod protection;
