@@ -1,14 +1,10 @@
 //! TCP tests that are not packet scripts (those are in `talks`).
 
+mod attackers;
 mod common;
+mod resources;
 
-mod attacks;
-mod cookies;
-mod cost;
-mod fairness;
 mod flow;
-mod hardening;
-mod hostile;
 mod loss;
 mod opening;
 mod options;
@@ -16,8 +12,5 @@ mod patience;
 mod profiles;
 mod recovery;
 mod segments;
-mod sharing;
-mod starvation;
-mod tuning;
 mod urgent;
 mod worlds;
