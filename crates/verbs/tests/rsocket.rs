@@ -232,7 +232,7 @@ fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
-    compiler.arg(home().join("../cli/tests/up/handlers.c"));
+    compiler.arg(home().join("../cli/tests/up/programs/handlers.c"));
     stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
     let (_server, port, _said) = started(preloaded(HOLD, &[]));
     let mut handlers = self::program("env", &[]);

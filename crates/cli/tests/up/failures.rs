@@ -4,7 +4,7 @@
 use crate::common::{
     ECHO, LONG, PORT, TestDir, connect, counted, echo, enter, ip, is_clean, lan, run, spawn, text,
 };
-use crate::iperf::rate;
+use crate::links::iperf::rate;
 use kiban_base::SimRng;
 use kiban_os::packet::PacketLink;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Boards under systemd: the units of docs/operations.md, and the watchdog.
 
 use crate::common::{ECHO, PORT, TestDir, connect, echo, enter, run, spawn, text};
-use crate::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
+use crate::security::sandbox::{NET_ADMIN, NET_RAW, nobodys, threads};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -578,7 +578,7 @@ fn a_server_on_port_zero_reports_the_port_that_the_board_chose() {
 /// The program built from `handlers.c`. Its C library calls may be interposed by other preloaded libraries.
 static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
     let program = LIBRARY.join("handlers");
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/handlers.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/handlers.c");
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", source, "-o"]).arg(&program);
     let output = cc.args(["-lpthread", "-ldl", "-lrt"]).output().expect("there is a C compiler");

@@ -2,7 +2,7 @@
 //! programs use the kernels' TCP.
 
 use crate::common::{Board, Far, TestDir, connect, echo, enter};
-use crate::iperf::rate;
+use crate::links::iperf::rate;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpListener;

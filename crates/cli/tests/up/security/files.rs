@@ -1,11 +1,11 @@
 //! Clients that send the board file descriptors on which it could block: sockets whose close lingers for an
 //! hour, and pipes instead of files.
 
-#[path = "../../../os/tests/common/lingering.rs"]
+#[path = "../../../../os/tests/common/lingering.rs"]
 mod lingering;
 
 use crate::common::{ECHO, LONG, PORT, TestDir, connect, echo, enter, text};
-use crate::fuse::Unanswered;
+use crate::security::fuse::Unanswered;
 use kiban_os::unix::Peer;
 use kiban_streams::Settings;
 use kiban_tokio::Attachment;

@@ -2,8 +2,8 @@
 //! hostile. Also tests directories whose paths are too long.
 
 use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
-use crate::files::DOORS;
-use crate::run::LIBRARY;
+use crate::programs::run::LIBRARY;
+use crate::security::files::DOORS;
 use kiban_service::status::{Counters, Port, Service, Status};
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;

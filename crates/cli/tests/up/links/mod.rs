@@ -1,0 +1,6 @@
+//! Links between boards and to the kernel.
+
+pub(crate) mod atm;
+pub(crate) mod capture;
+pub(crate) mod iperf;
+pub(crate) mod kernel;

@@ -1,0 +1,4 @@
+//! RDMA and VI NICs on running boards.
+
+pub(crate) mod rdma;
+pub(crate) mod vi;

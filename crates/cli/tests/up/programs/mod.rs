@@ -1,0 +1,4 @@
+//! Programs that use the TCP of a running board.
+
+pub(crate) mod attach;
+pub(crate) mod run;
