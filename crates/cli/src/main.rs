@@ -6,25 +6,16 @@
 mod atm;
 mod board;
 mod completions;
-mod connect;
 mod ftam;
 mod lab;
 mod log;
 mod man;
-mod messages;
+mod nic;
 mod osi;
 mod output;
-mod peer;
-mod rdma;
 mod reproduce;
-mod run;
 mod talk;
-mod top;
 mod tour;
-mod up;
-mod verbs;
-mod vi;
-mod xot;
 
 use crate::output::note;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -45,22 +36,22 @@ struct Kiban {
 #[derive(Subcommand)]
 enum Verb {
     Tour(tour::Tour),
-    Up(up::Up),
-    Status(board::Show),
-    Reload(board::Reload),
-    Down(board::Down),
-    Capture(board::Capture),
-    Connect(connect::Connect),
-    Run(run::Run),
-    Top(top::Top),
+    Up(board::up::Up),
+    Status(board::control::Show),
+    Reload(board::control::Reload),
+    Down(board::control::Down),
+    Capture(board::control::Capture),
+    Connect(board::connect::Connect),
+    Run(board::run::Run),
+    Top(board::top::Top),
     Atm(Box<atm::Atm>),
     Talk(talk::Talk),
-    Vi(vi::Vi),
-    Rdma(rdma::Rdma),
-    Verbs(verbs::Verbs),
+    Vi(nic::vi::Vi),
+    Rdma(nic::rdma::Rdma),
+    Verbs(nic::verbs::Verbs),
     Ftam(Box<ftam::Ftam>),
-    Osi(osi::Osi),
-    Xot(xot::Xot),
+    Osi(osi::command::Osi),
+    Xot(osi::xot::Xot),
     Lab(Box<lab::Lab>),
     Reproduce(reproduce::Reproduce),
     Completions(completions::Completions),

@@ -1,6 +1,6 @@
 //! `kiban atm switch`: switches cells between links, by circuit or by path.
 
-use crate::board::link_cell;
+use crate::board::control::link_cell;
 use crate::output::json_line;
 use clap::Args;
 use kiban_lab::table::Table;

@@ -2,7 +2,7 @@
 
 use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat};
 use super::serve;
-use crate::peer::runtime;
+use crate::osi::peer::runtime;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! Association options, common to all client commands.
 
 use super::address::Remote;
-use crate::peer::{PeerArgs, password};
+use crate::osi::peer::{PeerArgs, password};
 use clap::{Args, ValueEnum};
 use kiban_ftam::client::ClientConfig;
 use kiban_ftam::disk::Settings;

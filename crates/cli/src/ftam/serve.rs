@@ -1,7 +1,7 @@
 //! `kiban ftam serve` and `passwd`: an FTAM responder and its users.
 
+use crate::osi::peer::{PASSWORD_VARIABLE, cannot_listen};
 use crate::output::note;
-use crate::peer::{PASSWORD_VARIABLE, cannot_listen};
 use clap::{Args, ValueEnum};
 use kiban_ftam::authentication::AuthService;
 use kiban_ftam::disk::{Durability, Protected};

@@ -1,8 +1,8 @@
 //! `kiban lab mix`: several kinds of traffic flows over a network with policing.
 
 use super::net::peer::TokenArgs;
+use crate::osi::peer::Host;
 use crate::output::note;
-use crate::peer::Host;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::mix::{Outcome, Plan, run, run_over};

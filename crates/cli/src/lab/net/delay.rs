@@ -2,8 +2,8 @@
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
-use crate::messages::bar;
-use crate::peer::Host;
+use crate::nic::messages::bar;
+use crate::osi::peer::Host;
 use clap::Args;
 use kiban_lab::net::delay::{DelayRequest, Delays, measure};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Connects to a measurement server, using its token.
 
-use crate::peer::Host;
+use crate::osi::peer::Host;
 use clap::Args;
 use kiban_lab::net::Session;
 use kiban_lab::net::admission::Token;

@@ -1,8 +1,8 @@
 //! `kiban lab serve`: the server for measurements from other hosts.
 
 use super::peer::token_of;
+use crate::osi::peer::cannot_listen;
 use crate::output::note;
-use crate::peer::cannot_listen;
 use clap::Args;
 use ipnet::IpNet;
 use kiban_lab::net::admission::{Token, network};

@@ -2,8 +2,8 @@
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;
+use crate::osi::peer::Host;
 use crate::output::note;
-use crate::peer::Host;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;

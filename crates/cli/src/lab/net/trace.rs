@@ -2,7 +2,7 @@
 
 use super::peer::TokenArgs;
 use super::sweep::{Nagle, PatternName, seconds};
-use crate::peer::Host;
+use crate::osi::peer::Host;
 use clap::Args;
 use kiban_lab::net::setup::Setup;
 use kiban_lab::net::trace::Trace;

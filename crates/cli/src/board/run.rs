@@ -5,8 +5,8 @@
 //! Limits    the library is not loaded into programs that have more privileges than their user (set-user-ID,
 //!           capabilities), and has no effect on programs that are not linked to libc.so.
 
-use crate::board::unavailable_reason;
-use crate::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
+use crate::board::control::unavailable_reason;
+use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_streams::{boards, has_listener, run_socket_path};

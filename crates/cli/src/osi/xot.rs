@@ -1,7 +1,7 @@
 //! `kiban xot`: relays OSI between X.25 over TCP (XOT, RFC 1613) and TPKT (RFC 1006).
 
+use crate::osi::peer::{Host, cannot_listen, octets, runtime};
 use crate::output::note;
-use crate::peer::{Host, cannot_listen, octets, runtime};
 use clap::{Args, ValueEnum};
 use kiban_ftam::osi::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
 use kiban_ftam::osi::socket;

@@ -1,6 +1,6 @@
 //! `kiban vi`: measures VI in real time, between two NICs on one host or on two hosts.
 
-use crate::messages::{bar, ping_pong_table, stream_table};
+use crate::nic::messages::{bar, ping_pong_table, stream_table};
 use crate::output::note;
 use clap::{Args, Subcommand, ValueEnum};
 use kiban_base::Wait;

@@ -1,6 +1,6 @@
 //! `kiban top`: a live view of a running board.
 
-use crate::board::{BoardName, query_status, status_text};
+use crate::board::control::{BoardName, query_status, status_text};
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use kiban_service::control::ControlClient;

@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::messages::bar;
-use crate::peer::{Host, PeerArgs, cannot_listen, password, runtime};
+use crate::nic::messages::bar;
+use crate::osi::peer::{Host, PeerArgs, cannot_listen, password, runtime};
 
 /// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;

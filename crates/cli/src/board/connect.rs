@@ -1,6 +1,6 @@
 //! `kiban connect`: connects standard input and output to a TCP stream on a running board.
 
-use crate::board::unavailable_reason;
+use crate::board::control::unavailable_reason;
 use crate::output::note;
 use clap::Args;
 use kiban_streams::Settings;

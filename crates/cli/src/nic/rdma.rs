@@ -1,7 +1,7 @@
 //! `kiban rdma`: measures RDMA in real time, between two NICs on one host or on two hosts.
 
-use crate::board::{query_status, unavailable_reason};
-use crate::messages::{bar, ping_pong_table, stream_table};
+use crate::board::control::{query_status, unavailable_reason};
+use crate::nic::messages::{bar, ping_pong_table, stream_table};
 use crate::output::note;
 use clap::{Args, Subcommand};
 use kiban_base::Wait;

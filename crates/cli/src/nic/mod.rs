@@ -1,0 +1,6 @@
+//! Commands that run RDMA and VI NICs.
+
+pub(crate) mod messages;
+pub(crate) mod rdma;
+pub(crate) mod verbs;
+pub(crate) mod vi;
