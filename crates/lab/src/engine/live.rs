@@ -6,12 +6,12 @@
 //! Limits    a look reads all records, so it costs as much as a summary; callers should wait about a second
 //!           between two looks.
 
-use super::figures::Picture;
 use super::question::Metric;
-use super::record::Record;
-use super::report::Report;
-use super::store::{self, Manifest};
-use super::store_error::StoreError;
+use super::records::record::Record;
+use super::records::store::{self, Manifest};
+use super::records::store_error::StoreError;
+use super::results::figures::Picture;
+use super::results::report::Report;
 use kiban_base::Instant;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Questions: experiments with parameters and metrics that a sweep can run.
 
-use super::explanation::Explanation;
 use super::point::{Point, Value};
-use super::store_error::StoreError;
+use super::records::store_error::StoreError;
+use super::results::explanation::Explanation;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;

@@ -15,12 +15,12 @@
 //!           continues from there.
 //! Limits    the load guard sees CPU use, not use of the network or the disk.
 
-use super::key::VERSION;
 use super::plan::Trial;
 use super::question::{Failure, Metrics, Question, Time};
-use super::record::Record;
-use super::store::{Cache, Run, json_line};
-use super::store_error::StoreError;
+use super::records::key::VERSION;
+use super::records::record::Record;
+use super::records::store::{Cache, Run, json_line};
+use super::records::store_error::StoreError;
 use crate::environment::Environment;
 use crate::load::{ForeignLoad, Meter, ProcMeter};
 use kiban_base::Instant;

@@ -3,8 +3,8 @@
 //! Contents  warnings; figures; the question's explanation; a row for each point; how the page was made.
 //! Limits    the page lists the first [`POINTS_MAX`] points; `summary.json` contains all of them.
 
-use super::report::Report;
-use super::summary::{Row, Summary};
+use crate::engine::results::report::Report;
+use crate::engine::results::summary::{Row, Summary};
 use crate::report::{Badge, Block, Cell, Document, Grid, Section, Tone};
 use crate::table::figure;
 

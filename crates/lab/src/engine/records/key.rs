@@ -6,9 +6,9 @@
 //!           repetition, because results differ.
 //! Limits    the version in the key is that of the release, so two builds of one release give the same keys
 //!           even if their code differs. A sweep that finds records therefore repeats one of them and
-//!           compares the results ([`mod@super::sweep`]).
+//!           compares the results ([`mod@crate::engine::sweep`]).
 
-use super::point::Point;
+use crate::engine::point::Point;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;

@@ -11,8 +11,8 @@
 //! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation;
 //!           if a question does not use its seed, all values are equal and the interval has zero width.
 
-use super::point::{Point, Value};
-use super::record::Record;
+use crate::engine::point::{Point, Value};
+use crate::engine::records::record::Record;
 use crate::stats;
 use crate::table::{Table, figure};
 use serde::Serialize;

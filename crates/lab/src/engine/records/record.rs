@@ -1,6 +1,6 @@
 //! The record of a trial: one line of JSON.
 
-use super::point::Point;
+use crate::engine::point::Point;
 use crate::environment::Environment;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

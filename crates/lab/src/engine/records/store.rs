@@ -13,12 +13,12 @@
 //! Limits    a record survives the end of the process as soon as it is written, but it survives a power
 //!           failure only after the run has ended. All keys of a run are held in memory.
 
-use super::key::{VERSION, key};
-use super::plan::{Members, Plan, Trial};
-use super::question::Time;
-use super::record::Record;
-use super::shard::Shard;
-use super::store_error::StoreError;
+use crate::engine::plan::{Members, Plan, Trial};
+use crate::engine::question::Time;
+use crate::engine::records::key::{VERSION, key};
+use crate::engine::records::record::Record;
+use crate::engine::records::store_error::StoreError;
+use crate::engine::shard::Shard;
 use kiban_os::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -90,7 +90,7 @@ impl Manifest {
         self.key_of(&trial.point, trial.seed, trial.repetition)
     }
 
-    fn key_of(&self, point: &super::Point, seed: u64, repetition: u32) -> String {
+    fn key_of(&self, point: &crate::engine::Point, seed: u64, repetition: u32) -> String {
         let repetition = (!self.exact).then_some(repetition);
         key(&self.plan.question, &self.version, point, seed, repetition)
     }
@@ -463,7 +463,13 @@ impl Cache {
     /// Returns the record of a key; `None` if there is none, or if it is damaged.
     pub fn get(&self, key: &str) -> Option<Record> {
         let record: Record = serde_json::from_slice(&fs::read(self.path(key)).ok()?).ok()?;
-        let made = super::key::key(&record.question, &record.version, &record.point, record.seed, None);
+        let made = crate::engine::records::key::key(
+            &record.question,
+            &record.version,
+            &record.point,
+            record.seed,
+            None,
+        );
         (record.key == key && made == key).then_some(record)
     }
 

@@ -10,10 +10,10 @@
 //!           decades or more is logarithmic.
 //! Not implemented  confidence intervals in figures: they are in the table.
 
-use super::explanation::Explanation;
-use super::point::{Point, Value};
-use super::question::Metric;
-use super::summary::{Row, Summary};
+use crate::engine::point::{Point, Value};
+use crate::engine::question::Metric;
+use crate::engine::results::explanation::Explanation;
+use crate::engine::results::summary::{Row, Summary};
 use crate::heat::{self, HeatMap as TextMap, Shades};
 use crate::nearest::suggest;
 use crate::report::picture::{self, Heat, Line, Lines, Scale};

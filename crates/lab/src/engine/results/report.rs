@@ -4,12 +4,12 @@
 //! Files     `report.md`, `summary.json` and one SVG per figure. Each is written atomically, and the same
 //!           records give the same bytes.
 
-use super::explanation::Explanation;
-use super::figures::{Axes, Figures, draw};
-use super::question::Metric;
-use super::store::{Manifest, Records, pretty, write_atomically};
-use super::store_error::StoreError;
-use super::summary::Summary;
+use crate::engine::question::Metric;
+use crate::engine::records::store::{Manifest, Records, pretty, write_atomically};
+use crate::engine::records::store_error::StoreError;
+use crate::engine::results::explanation::Explanation;
+use crate::engine::results::figures::{Axes, Figures, draw};
+use crate::engine::results::summary::Summary;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

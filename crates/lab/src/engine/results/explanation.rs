@@ -2,7 +2,7 @@
 //!
 //! The report page shows it as notes at the cells of heat maps, and as sections after the figures.
 
-use super::point::Point;
+use crate::engine::point::Point;
 use crate::report::Section;
 use crate::report::picture::Note;
 use std::collections::BTreeMap;

@@ -1,0 +1,7 @@
+//! From records to a report: summary, figures, explanation, page.
+
+pub mod explanation;
+pub mod figures;
+pub(crate) mod page;
+pub mod report;
+pub mod summary;
