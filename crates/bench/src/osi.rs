@@ -14,12 +14,12 @@
 //! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
 //!           is therefore measured first.
 
-use kiban_ftam::authentication::AuthService;
-use kiban_ftam::client::{Client, ClientConfig};
-use kiban_ftam::disk::Settings;
-use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::authentication::AuthService;
+use kiban_osi_runtime::client::{Client, ClientConfig};
+use kiban_osi_runtime::disk::Settings;
+use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_osi_runtime::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};

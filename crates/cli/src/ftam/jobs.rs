@@ -7,7 +7,7 @@ use super::link::{PersistentClient, RetryPolicy, TransferResult};
 use super::options::{Association, Kind};
 use crate::output::note;
 use crate::output::print;
-use kiban_ftam::timing::Stopwatch;
+use kiban_osi_runtime::timing::Stopwatch;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::wire::ftam::{

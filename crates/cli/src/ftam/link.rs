@@ -4,8 +4,8 @@
 use super::address::Remote;
 use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
-use kiban_ftam::timing::Stopwatch;
+use kiban_osi_runtime::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
+use kiban_osi_runtime::timing::Stopwatch;
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::filestore::RESERVED;

@@ -3,8 +3,8 @@
 use super::address::Remote;
 use crate::osi::peer::{PeerArgs, password};
 use clap::{Args, ValueEnum};
-use kiban_ftam::client::ClientConfig;
-use kiban_ftam::disk::Settings;
+use kiban_osi_runtime::client::ClientConfig;
+use kiban_osi_runtime::disk::Settings;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{

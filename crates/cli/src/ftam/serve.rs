@@ -3,12 +3,12 @@
 use crate::osi::peer::{PASSWORD_VARIABLE, cannot_listen};
 use crate::output::note;
 use clap::{Args, ValueEnum};
-use kiban_ftam::authentication::AuthService;
-use kiban_ftam::disk::{Durability, Protected};
-use kiban_ftam::osi::secure;
-use kiban_ftam::osi::secure::Identity;
-use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::authentication::AuthService;
+use kiban_osi_runtime::disk::{Durability, Protected};
+use kiban_osi_runtime::osi::secure;
+use kiban_osi_runtime::osi::secure::Identity;
+use kiban_osi_runtime::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_os::exposure;
 use kiban_os::exposure::Private;
 use kiban_os::unix::names;

@@ -3,11 +3,11 @@
 
 use crate::output::note;
 use clap::{Args, Subcommand};
-use kiban_ftam::osi::association::{Association, Listener, Parameters};
-use kiban_ftam::osi::echo;
-use kiban_ftam::osi::echo::EchoReport;
-use kiban_ftam::osi::probe;
-use kiban_ftam::osi::probe::{Caller, Report, Target, Verdict};
+use kiban_osi_runtime::osi::association::{Association, Listener, Parameters};
+use kiban_osi_runtime::osi::echo;
+use kiban_osi_runtime::osi::echo::EchoReport;
+use kiban_osi_runtime::osi::probe;
+use kiban_osi_runtime::osi::probe::{Caller, Report, Target, Verdict};
 use kiban_lab::messages::PingPong;
 use kiban_lab::table::Table;
 use kiban_osi::wire::ber::Oid;

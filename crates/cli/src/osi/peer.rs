@@ -2,9 +2,9 @@
 //! errors from listening.
 
 use clap::Args;
-use kiban_ftam::osi::association::Tls;
-use kiban_ftam::osi::secure;
-use kiban_ftam::osi::secure::{Identity, TlsAcceptor, TlsConnector};
+use kiban_osi_runtime::osi::association::Tls;
+use kiban_osi_runtime::osi::secure;
+use kiban_osi_runtime::osi::secure::{Identity, TlsAcceptor, TlsConnector};
 use kiban_osi::{Selector, Selectors};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -5,8 +5,8 @@
 //! files are unchanged.
 
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
-use kiban_ftam::client::{Client, ClientConfig};
-use kiban_ftam::disk::Settings;
+use kiban_osi_runtime::client::{Client, ClientConfig};
+use kiban_osi_runtime::disk::Settings;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
 use std::fs;

@@ -1,7 +1,7 @@
 //! FTAM in a program: a server with a filestore in a directory, and a client that stores, lists, fetches and
 //! removes a file there.
 //!
-//! `cargo run --release -p kiban-ftam --example ftam` runs server and client in one process. They can also
+//! `cargo run --release -p kiban-osi-runtime --example ftam` runs server and client in one process. They can also
 //! run as two processes; the client works with any FTAM server, such as `kiban ftam serve`:
 //!
 //! ```text
@@ -21,11 +21,11 @@
 //! The client's local files are in one directory, the server's in another; no file name can lead outside
 //! them.
 
-use kiban_ftam::authentication::AuthService;
-use kiban_ftam::client::{Client, ClientConfig, FailureLine};
-use kiban_ftam::disk::Settings;
-use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, BackoffConfig, Users, hash};
+use kiban_osi_runtime::authentication::AuthService;
+use kiban_osi_runtime::client::{Client, ClientConfig, FailureLine};
+use kiban_osi_runtime::disk::Settings;
+use kiban_osi_runtime::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job, Outcome};
 use kiban_osi::stack::layers::StackConfig;

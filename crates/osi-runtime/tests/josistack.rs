@@ -7,7 +7,7 @@
 //!           requires a CONNECT that proposes only version 2. It has no orderly release: it ends a connection
 //!           with a DR, and answers FINISH with a DR.
 
-use kiban_ftam::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
+use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
 use kiban_osi::session::{AbortReason, Versions};
 use kiban_osi::stack::layers::StackConfig;

@@ -1,11 +1,11 @@
 //! Tests of a filestore server against hostile peers: incomplete connections, another user's dockets, and
 //! symbolic links that are exchanged while paths are being resolved.
 
-use kiban_ftam::authentication::AuthService;
-use kiban_ftam::client::{Client, ClientConfig};
-use kiban_ftam::disk::{Durability, Settings};
-use kiban_ftam::serve::{Service, ServiceConfig};
-use kiban_ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::authentication::AuthService;
+use kiban_osi_runtime::client::{Client, ClientConfig};
+use kiban_osi_runtime::disk::{Durability, Settings};
+use kiban_osi_runtime::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};

@@ -1,7 +1,7 @@
 //! A custom protocol on top of ACSE: the initiator requests an association, sends values, receives their
 //! echoes, and releases the association.
 //!
-//! `cargo run --release -p kiban-ftam --example acse` runs both sides in one process. To run two processes:
+//! `cargo run --release -p kiban-osi-runtime --example acse` runs both sides in one process. To run two processes:
 //!
 //! ```text
 //! acse serve ADDRESS:PORT         answers one association; port 0: a free port is chosen and printed
@@ -12,7 +12,7 @@
 //! of its values, and which value is the answer to which. MMS, X.400 and X.500 define the same things, but
 //! with more values.
 
-use kiban_ftam::osi::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
