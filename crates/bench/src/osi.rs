@@ -14,18 +14,18 @@
 //! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
 //!           is therefore measured first.
 
-use kiban_osi_runtime::authentication::AuthService;
-use kiban_osi_runtime::client::{Client, ClientConfig};
-use kiban_osi_runtime::disk::Settings;
-use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Listener, Parameters};
-use kiban_osi_runtime::serve::{Service, ServiceConfig};
-use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
+use kiban_osi_runtime::association::{Acceptance, Association, Event, Listener, Parameters};
+use kiban_osi_runtime::ftam::authentication::AuthService;
+use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
+use kiban_osi_runtime::ftam::disk::Settings;
+use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;

@@ -12,10 +12,10 @@
 //! of its values, and which value is the answer to which. MMS, X.400 and X.500 define the same things, but
 //! with more values.
 
-use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Listener, Parameters};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::{Asn1, OctetString, Oid};
 use kiban_osi::wire::presentation::Pdv;
+use kiban_osi_runtime::association::{Acceptance, Association, Event, Listener, Parameters};
 use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Duration;

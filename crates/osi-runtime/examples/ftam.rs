@@ -21,15 +21,15 @@
 //! The client's local files are in one directory, the server's in another; no file name can lead outside
 //! them.
 
-use kiban_osi_runtime::authentication::AuthService;
-use kiban_osi_runtime::client::{Client, ClientConfig, FailureLine};
-use kiban_osi_runtime::disk::Settings;
-use kiban_osi_runtime::serve::{Service, ServiceConfig};
-use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, hash};
 use kiban_osi::ftam::filestore::Path;
 use kiban_osi::ftam::initiator::{self, Job, Outcome};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{Document, PathnameAttribute, ReadAttributes, TextParameters};
+use kiban_osi_runtime::ftam::authentication::AuthService;
+use kiban_osi_runtime::ftam::client::{Client, ClientConfig, FailureLine};
+use kiban_osi_runtime::ftam::disk::Settings;
+use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, hash};
 use std::error::Error;
 use std::fs;
 use std::net::SocketAddr;

@@ -1,25 +1,30 @@
-//! FTAM on a host: a directory that serves as a filestore, its users, and associations over TCP with and
-//! without TLS.
+//! The OSI stack on a host: associations over TCP, with and without TLS, and FTAM.
 //!
 //! ```text
-//! disk             a directory as a disk; no name and no symbolic link leads out of it
-//! users            users, their rights and hashed passwords
-//! authentication   verifies passwords without blocking transfers
-//! serve            the responder's side: thousands of associations
-//! client           the initiator's side: one association, and jobs that run on it
-//! unauthenticated  connections that have not authenticated yet
-//! osi              sockets, TLS and the pump below the layers; associations for other users of ACSE; X.25 relay
-//! timing           the time spent in each layer
+//! association           associations for users of ACSE
+//! pump                  moves bytes between a socket and the layers
+//! socket, secure        connects and listens; TLS
+//! echo, probe           tests a peer's layers
+//! relay                 relays between XOT (X.25 over TCP) and TPKT
+//! ftam/disk             a directory as a disk; no name and no symbolic link leads out of it
+//! ftam/users            users, their rights and hashed passwords
+//! ftam/authentication   verifies passwords without blocking transfers
+//! ftam/serve            the responder's side: thousands of associations
+//! ftam/client           the initiator's side: one association, and jobs that run on it
+//! ftam/unauthenticated  connections that have not authenticated yet
+//! ftam/timing           the time spent in each layer
 //! ```
 
 #![forbid(unsafe_code)]
 
-pub mod authentication;
-pub mod client;
-pub mod disk;
-mod end;
-pub mod osi;
-pub mod serve;
-pub mod timing;
-mod unauthenticated;
-pub mod users;
+pub mod association;
+mod buffers;
+pub mod echo;
+pub mod ftam;
+pub mod probe;
+pub mod pump;
+pub mod relay;
+mod ropes;
+pub mod runtimes;
+pub mod secure;
+pub mod socket;

@@ -1,14 +1,14 @@
 //! Tests of a filestore server against hostile peers: incomplete connections, another user's dockets, and
 //! symbolic links that are exchanged while paths are being resolved.
 
-use kiban_osi_runtime::authentication::AuthService;
-use kiban_osi_runtime::client::{Client, ClientConfig};
-use kiban_osi_runtime::disk::{Durability, Settings};
-use kiban_osi_runtime::serve::{Service, ServiceConfig};
-use kiban_osi_runtime::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi::ftam::initiator::{self, Job, docket_of};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{BinaryParameters, Document};
+use kiban_osi_runtime::ftam::authentication::AuthService;
+use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
+use kiban_osi_runtime::ftam::disk::{Durability, Settings};
+use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::io::{Read, Write};

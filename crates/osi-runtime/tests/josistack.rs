@@ -7,13 +7,13 @@
 //!           requires a CONNECT that proposes only version 2. It has no orderly release: it ends a connection
 //!           with a DR, and answers FINISH with a DR.
 
-use kiban_osi_runtime::osi::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use kiban_osi::presentation::PAbort;
 use kiban_osi::session::{AbortReason, Versions};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::presentation::Pdv;
 use kiban_osi::{Selector, Selectors, transport};
+use kiban_osi_runtime::association::{Acceptance, Association, Event, Failure, Listener, Parameters};
 use std::io::{BufRead, BufReader};
 use std::net::Ipv4Addr;
 use std::process::{Child, ChildStdout, Command, Stdio};

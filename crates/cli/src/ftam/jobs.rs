@@ -7,13 +7,13 @@ use super::link::{PersistentClient, RetryPolicy, TransferResult};
 use super::options::{Association, Kind};
 use crate::output::note;
 use crate::output::print;
-use kiban_osi_runtime::timing::Stopwatch;
 use kiban_osi::ftam::filestore::Path as Name;
 use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::wire::ftam::{
     Account, AccountAttribute, Availability, AvailabilityAttribute, ChangeAttributes,
     LegalQualificationAttribute, SizeAttribute,
 };
+use kiban_osi_runtime::ftam::timing::Stopwatch;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

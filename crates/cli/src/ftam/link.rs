@@ -4,13 +4,13 @@
 use super::address::Remote;
 use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_osi_runtime::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
-use kiban_osi_runtime::timing::Stopwatch;
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::filestore::RESERVED;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
 use kiban_osi::wire::ftam::ErrorIdentifier;
+use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
+use kiban_osi_runtime::ftam::timing::Stopwatch;
 use serde::Serialize;
 use std::path::Path;
 use std::time::Duration;

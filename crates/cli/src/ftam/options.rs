@@ -3,13 +3,13 @@
 use super::address::Remote;
 use crate::osi::peer::{PeerArgs, password};
 use clap::{Args, ValueEnum};
-use kiban_osi_runtime::client::ClientConfig;
-use kiban_osi_runtime::disk::Settings;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{
     BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
 };
+use kiban_osi_runtime::ftam::client::ClientConfig;
+use kiban_osi_runtime::ftam::disk::Settings;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

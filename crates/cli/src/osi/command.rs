@@ -3,15 +3,15 @@
 
 use crate::output::note;
 use clap::{Args, Subcommand};
-use kiban_osi_runtime::osi::association::{Association, Listener, Parameters};
-use kiban_osi_runtime::osi::echo;
-use kiban_osi_runtime::osi::echo::EchoReport;
-use kiban_osi_runtime::osi::probe;
-use kiban_osi_runtime::osi::probe::{Caller, Report, Target, Verdict};
 use kiban_lab::messages::PingPong;
 use kiban_lab::table::Table;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::tpkt::PORT;
+use kiban_osi_runtime::association::{Association, Listener, Parameters};
+use kiban_osi_runtime::echo;
+use kiban_osi_runtime::echo::EchoReport;
+use kiban_osi_runtime::probe;
+use kiban_osi_runtime::probe::{Caller, Report, Target, Verdict};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::PathBuf;

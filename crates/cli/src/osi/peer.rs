@@ -2,10 +2,10 @@
 //! errors from listening.
 
 use clap::Args;
-use kiban_osi_runtime::osi::association::Tls;
-use kiban_osi_runtime::osi::secure;
-use kiban_osi_runtime::osi::secure::{Identity, TlsAcceptor, TlsConnector};
 use kiban_osi::{Selector, Selectors};
+use kiban_osi_runtime::association::Tls;
+use kiban_osi_runtime::secure;
+use kiban_osi_runtime::secure::{Identity, TlsAcceptor, TlsConnector};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

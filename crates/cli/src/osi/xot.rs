@@ -3,10 +3,10 @@
 use crate::osi::peer::{Host, cannot_listen, octets, runtime};
 use crate::output::note;
 use clap::{Args, ValueEnum};
-use kiban_osi_runtime::osi::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
-use kiban_osi_runtime::osi::socket;
 use kiban_osi::wire::{tpkt, xot};
 use kiban_osi::x25::{Address, AddressBlock, Call, Facilities, Modulo};
+use kiban_osi_runtime::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
+use kiban_osi_runtime::socket;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;

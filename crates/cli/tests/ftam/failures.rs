@@ -5,10 +5,10 @@
 //! files are unchanged.
 
 use super::common::{Fate, Relay, TestDir, kiban, noise, remote, said, same};
-use kiban_osi_runtime::client::{Client, ClientConfig};
-use kiban_osi_runtime::disk::Settings;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
+use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
+use kiban_osi_runtime::ftam::disk::Settings;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;

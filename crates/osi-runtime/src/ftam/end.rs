@@ -2,7 +2,7 @@
 //! and a stopwatch.
 
 use super::timing::Stopwatch;
-use crate::osi::pump;
+use crate::pump;
 use kiban_base::{Bytes, Instant, RopeQueue};
 use kiban_osi::ftam::{Machine, State};
 use kiban_osi::network::Origin;

@@ -1,6 +1,6 @@
 //! The target of a probe.
 
-use crate::osi::association::Tls;
+use crate::association::Tls;
 use kiban_osi::Selectors;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use super::marks;
 use super::paths::{self, DirectoryEntry, above, directory, disk_error, enter, open_at, real};
 use super::protected::Protected;
 pub(super) use super::settings::{Durability, OPEN_MAX, RECORDS_MAX, Settings};
-use crate::osi::buffers::Buffer;
+use crate::buffers::Buffer;
 use kiban_base::{Bytes, Rope};
 use kiban_osi::ftam::filestore::{
     Date, Disk, DiskError, Entry, Handle, Kind, Mark, OpenedContents, Path, RECORD_BYTES_MAX, Stamp,

@@ -9,9 +9,9 @@
 use super::disk::{DirectoryDisk, Settings};
 use super::end::{FileEnd, User};
 use super::timing::Stopwatch;
-use crate::osi::pump::pump;
-use crate::osi::secure::{self, TlsError};
-use crate::osi::socket;
+use crate::pump::pump;
+use crate::secure::{self, TlsError};
+use crate::socket;
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};

@@ -2,7 +2,7 @@
 //! never held across an await.
 
 use super::parameters::Failure;
-use crate::osi::pump;
+use crate::pump;
 use bytes::Bytes;
 use kiban_base::{Instant, RopeQueue};
 use kiban_os::Clock;

@@ -1,7 +1,7 @@
 //! A probe's short connection, on which TPKTs are exchanged until a deadline.
 
 use super::Target;
-use crate::osi::socket;
+use crate::socket;
 use bytes::{Buf, BytesMut};
 use kiban_base::Malformed;
 use kiban_base::Rope;

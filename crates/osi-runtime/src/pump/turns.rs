@@ -1,8 +1,8 @@
 //! The loop between an endpoint and its socket.
 
 use super::end::End;
-use crate::osi::buffers::{BUFFER_BYTES, Buffer};
-use crate::osi::ropes::poll_write;
+use crate::buffers::{BUFFER_BYTES, Buffer};
+use crate::ropes::poll_write;
 use kiban_base::{Instant, RopeQueue};
 use kiban_os::Clock;
 use std::future::poll_fn;

@@ -2,7 +2,7 @@
 
 use super::handle::{Association, within};
 use super::parameters::{Acceptance, Failure};
-use crate::osi::socket;
+use crate::socket;
 use kiban_osi::acse::{self, Associate, AssociateAnswer};
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::acse::{AssociateDiagnostic, AssociateResult, UserDiagnostic};

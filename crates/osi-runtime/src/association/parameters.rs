@@ -19,7 +19,7 @@ use tokio_rustls::TlsConnector;
 /// TLS settings for an association that this end initiates.
 #[derive(Clone)]
 pub struct Tls {
-    /// See [`secure::connector`](crate::osi::secure::connector).
+    /// See [`secure::connector`](crate::secure::connector).
     pub connector: TlsConnector,
     /// The name for which the peer's certificate must be issued.
     pub name: ServerName<'static>,

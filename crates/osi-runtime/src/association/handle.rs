@@ -3,8 +3,8 @@
 use super::driven::{Driven, Shared, State};
 use super::event::Event;
 use super::parameters::{Failure, Parameters, Tls};
-use crate::osi::pump::pump;
-use crate::osi::socket;
+use crate::pump::pump;
+use crate::socket;
 use kiban_os::Clock;
 use kiban_osi::acse::{self, AssociateAnswer};
 use kiban_osi::presentation;

@@ -3,7 +3,7 @@
 
 use super::settings::{Settings, WAITING_BYTES_MAX};
 use super::sizes::Sizes;
-use crate::osi::ropes::poll_write;
+use crate::ropes::poll_write;
 use bytes::BytesMut;
 use kiban_base::{Instant, Rope, RopeQueue};
 use kiban_os::Clock;

@@ -1,9 +1,9 @@
 //! Tests of the probe with different peers: one that supports everything, and some that do not.
 
 use super::*;
-use crate::osi::association::{Association, Listener, Parameters, Tls};
-use crate::osi::echo;
-use crate::osi::secure::{self, Identity};
+use crate::association::{Association, Listener, Parameters, Tls};
+use crate::echo;
+use crate::secure::{self, Identity};
 use kiban_osi::AcceptedSelectors;
 use kiban_osi::Selectors;
 use kiban_osi::stack::layers::StackConfig;

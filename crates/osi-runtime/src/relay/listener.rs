@@ -4,7 +4,7 @@ use super::circuit::{self, Circuit};
 use super::event::{CircuitEvent, Event};
 use super::route::Route;
 use super::settings::Settings;
-use crate::osi::socket;
+use crate::socket;
 use kiban_os::Clock;
 use kiban_osi::x25::{Call, FastSelect};
 use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::end::End;
 use super::turns::pump;
-use crate::osi::secure::{self, Identity};
+use crate::secure::{self, Identity};
 use bytes::Bytes;
 use kiban_base::{Instant, Rope, RopeQueue, SimRng};
 use kiban_os::Clock;
