@@ -37,8 +37,8 @@
 
 pub mod address;
 pub mod atm;
+pub mod board_driver;
 pub mod cells;
-pub mod driver;
 pub mod fd_program;
 pub mod frames;
 pub mod impair;
@@ -47,8 +47,8 @@ pub mod record;
 pub mod unit;
 
 pub use address::{Address, AnyLink};
+pub use board_driver::Driver;
 pub use cells::connection::Role;
-pub use driver::Driver;
 pub use fd_program::{EpollSet, FdProgram, Interest};
 
 use kiban_base::{Instant, Memory};

@@ -1,7 +1,8 @@
 //! A custom protocol on top of ACSE: the initiator requests an association, sends values, receives their
 //! echoes, and releases the association.
 //!
-//! `cargo run --release -p kiban-osi-runtime --example acse` runs both sides in one process. To run two processes:
+//! `cargo run --release -p kiban-osi-runtime --example acse` runs both sides in one process. To run two
+//! processes:
 //!
 //! ```text
 //! acse serve ADDRESS:PORT         answers one association; port 0: a free port is chosen and printed

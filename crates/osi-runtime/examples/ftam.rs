@@ -1,8 +1,8 @@
 //! FTAM in a program: a server with a filestore in a directory, and a client that stores, lists, fetches and
 //! removes a file there.
 //!
-//! `cargo run --release -p kiban-osi-runtime --example ftam` runs server and client in one process. They can also
-//! run as two processes; the client works with any FTAM server, such as `kiban ftam serve`:
+//! `cargo run --release -p kiban-osi-runtime --example ftam` runs server and client in one process. They can
+//! also run as two processes; the client works with any FTAM server, such as `kiban ftam serve`:
 //!
 //! ```text
 //! ftam serve ADDRESS:PORT DIRECTORY        serves a filestore to the user `ann`, whose password is `secret`

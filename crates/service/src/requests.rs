@@ -1,7 +1,7 @@
 //! Requests to a running board from other threads: a queue, a bell, and answers.
 
 use kiban_atm::wire::atm::Vc;
-use kiban_link::driver::Waker;
+use kiban_link::board_driver::Waker;
 use kiban_os::{Flag, lock};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;

@@ -15,8 +15,8 @@
 //!           causes an event where it arrives.
 //! Early     the end of the next frame on a line is known exactly if nothing more is sent, and is never
 //!           earlier than predicted. An event that turns out to be too early is rescheduled.
-//! Terminals send and receive cells without feedback (`programs/terminal.rs`): they cause no events, and receive
-//!           cells when a frame ends or at [`World::collect`].
+//! Terminals send and receive cells without feedback (`programs/terminal.rs`): they cause no events, and
+//!           receive cells when a frame ends or at [`World::collect`].
 //! Cost      processor time is measured with a tick source that the caller supplies, because the world has no
 //!           clock.
 //! Modelled  a board may be given a modelled processor (`models/processor.rs`); the board is then called only

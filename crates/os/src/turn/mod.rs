@@ -18,15 +18,18 @@
 //!                  turns.
 //! Not implemented  fork (a child must not use its parent's turn); fairness among followers.
 
-mod driver;
 mod followers;
 mod helper;
 mod machine;
+mod machine_driver;
 mod queue_waiters;
 mod shared;
 mod signals;
 
-pub use driver::{Turn, watch};
 pub use machine::{HelperPolicy, Machine, QueueKey, WaitError};
+pub use machine_driver::{Turn, watch};
 pub use signals::ends_this_call;
 pub use signals::with_signals_blocked;
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use kiban_atm::wire::atm::Vc;
 use kiban_base::Instant;
 use kiban_board::{Board, Host};
 use kiban_link::Driver;
-use kiban_link::driver::Waker;
+use kiban_link::board_driver::Waker;
 use kiban_os::lines::LogLimiter;
 use kiban_os::{Clock, Waiting, random};
 use kiban_sandbox as sandbox;

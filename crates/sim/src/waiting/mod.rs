@@ -8,8 +8,8 @@
 //! Queue     each arrival consumes one receive descriptor, whatever its length; the process reposts the
 //!           descriptor after it has handled the packet. The reliability level ([`Level`]) decides what
 //!           happens when none is left. The queue is a trait: the same process runs over the counters here
-//!           ([`Posted`]) and over the NIC that we ship (`tests/models/waiting_nic.rs`), and both must give the
-//!           same result.
+//!           ([`Posted`]) and over the NIC that we ship (`tests/models/waiting_nic.rs`), and both must give
+//!           the same result.
 //! Process   polls; if there is a packet, handles it; if not, waits according to its policy. Spinning sees an
 //!           arrival at once. A sleep costs CPU time at both ends (`Costs::both_ends`; both are on this
 //!           host, because it also serves the NIC's interrupt), and ends `Costs::wake` after the arrival.

@@ -84,7 +84,7 @@ impl From<Poisoned> for HostError {
 /// A host attached to a board in another process.
 pub struct BoardHost {
     queues: Host,
-    channel: Channel,
+    pub(super) channel: Channel,
     arena: Region,
     waiting: Waiting,
     clock: Clock,
@@ -282,6 +282,3 @@ impl fmt::Debug for BoardHost {
         write!(f, "BoardHost({:?})", self.arena)
     }
 }
-
-#[cfg(test)]
-mod tests;

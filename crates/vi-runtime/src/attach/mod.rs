@@ -14,3 +14,6 @@ mod host;
 
 pub use self::host::{ARENA_BYTES_MAX, BoardHost, HostError};
 pub(crate) use self::host::{layout, listener_name};
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<(
 
 /// A machine and the state of the threads that drive it. Clones share it; its helper ends with the last one.
 pub struct Turn<M: Machine, Q: QueueKey> {
-    shared: Arc<Shared<M, Q>>,
+    pub(super) shared: Arc<Shared<M, Q>>,
     /// Stops the helper when the last clone is dropped.
     _helper: Arc<Helper<M, Q>>,
 }
@@ -228,6 +228,3 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         lock(&self.shared.waiters).forget(queue);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::{Device, HostAddress, Nic};
+use kiban_base::Wait;
 use kiban_base::{SharedBytes, SimRng};
+use kiban_vi::queues::{Control, ControlError, Indication, PostError};
 use kiban_vi::{AddressSegment, Completion, CompletionKind, Reliability, Status};
+use kiban_vi::{DataSegment, Work};
 use std::process::{Child, Command};
+use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

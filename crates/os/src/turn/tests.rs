@@ -1,6 +1,11 @@
 //! Tests of turns, with a minimal machine.
 
+use super::shared::Shared;
 use super::*;
+use crate::lock;
+use kiban_base::{Instant, Wait};
+use std::io;
+use std::time::Duration;
 
 /// Longer than any test. A wait that missed its wake-up might still find its result after this time, so tests
 /// check the time.
