@@ -1,6 +1,6 @@
 //! Connection management: listen, accept, connect, reject, private data, disconnect.
 
-use super::core::Route;
+use super::linked_nic::Route;
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
 use kiban_rdma::nic::Request;
@@ -107,7 +107,7 @@ impl Connection {
     /// The timeout expired.
     pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
         let end = self.inner.end;
-        let look = |core: &mut super::Core| {
+        let look = |core: &mut super::LinkedNic| {
             core.end_states.get(&end).is_none_or(|state| state.gone || state.failed.is_some()).then_some(())
         };
         Ok(self.inner.context.turn.wait(Queue::Control, None, timeout, look)?)

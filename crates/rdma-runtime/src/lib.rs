@@ -32,8 +32,8 @@
 //! Not implemented  fork: a child must not use its parent's context.
 
 mod connect;
-pub(crate) mod core;
 mod link;
+pub(crate) mod linked_nic;
 mod memory;
 mod queues;
 pub mod same_user;
@@ -51,7 +51,7 @@ pub use kiban_rdma::rnic::{
     Access, Completion, Config, Event, Kind, Notify, Operation, QpState, RequestError, RnicCounters, Status,
 };
 
-use self::core::Core;
+use self::linked_nic::LinkedNic;
 use kiban_base::{Report, Wait};
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::nic::OpenError;
@@ -132,7 +132,7 @@ pub enum Queue {
 /// objects created from it have been dropped.
 #[derive(Clone)]
 pub struct Context {
-    turn: Turn<Core, Queue>,
+    turn: Turn<LinkedNic, Queue>,
 }
 
 impl Context {
@@ -150,7 +150,8 @@ impl Context {
     /// As for [`Context::open`].
     pub fn open_with(lower: &Lower, config: Config) -> Result<Context, Error> {
         let lower = lower.clone();
-        let turn = Turn::new("kiban-rdma", HelperPolicy::SELDOM, |epoll| Core::open(lower, config, epoll))?;
+        let turn =
+            Turn::new("kiban-rdma", HelperPolicy::SELDOM, |epoll| LinkedNic::open(lower, config, epoll))?;
         Ok(Context { turn })
     }
 

@@ -70,7 +70,7 @@ impl Cq {
     #[inline]
     pub fn wait(&self, timeout: Duration) -> Result<Completion, Error> {
         let number = self.inner.number;
-        let look = |core: &mut super::Core| core.nic.core.poll(number).ok().flatten();
+        let look = |core: &mut super::LinkedNic| core.nic.core.poll(number).ok().flatten();
         Ok(self.inner.context.turn.wait(Queue::Completions(number), None, timeout, look)?)
     }
 

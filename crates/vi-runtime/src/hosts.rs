@@ -1,8 +1,8 @@
 //! Serves the hosts attached to the NIC (see [attached](super::attached)).
 
 use super::attached::AttachedHost;
-use super::core::Core;
 use super::device::HostAddress;
+use super::linked_nic::LinkedNic;
 use crate::attach::{ARENA_BYTES_MAX, layout};
 use kiban_base::Instant;
 use kiban_base::ring::{Consumer, Producer};
@@ -18,7 +18,7 @@ const HOSTS_MAX: usize = 64;
 /// Maximum VIs per host.
 const VIS_MAX: usize = 64;
 
-impl Core {
+impl LinkedNic {
     /// Opens a listener for hosts.
     pub(super) fn serve(&mut self, name: &str) -> io::Result<()> {
         let listener = ChannelListener::open(&crate::attach::listener_name(name)?)?;

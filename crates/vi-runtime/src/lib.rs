@@ -42,14 +42,14 @@
 pub mod attach;
 mod attached;
 mod carried;
-mod core;
 mod device;
 mod hosts;
+mod linked_nic;
 pub mod shm;
 
 pub use device::{BOARD_PORT, Device, HostAddress, OpenError, UDP_PORT};
 
-use self::core::Core;
+use self::linked_nic::LinkedNic;
 use kiban_base::{Instant, Region, Report, Wait};
 use kiban_os::turn::{HelperPolicy, Machine, Turn, WaitError};
 use kiban_vi::{
@@ -145,7 +145,7 @@ pub enum Queue {
 /// A NIC. Clones refer to the same NIC, which closes when the last one is dropped.
 #[derive(Clone)]
 pub struct Nic {
-    turn: Turn<Core, Queue>,
+    turn: Turn<LinkedNic, Queue>,
 }
 
 impl Nic {
@@ -163,7 +163,9 @@ impl Nic {
     /// As for [`Nic::open`].
     pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
         Ok(Nic {
-            turn: Turn::new("kiban-vi", HelperPolicy::SELDOM, |epoll| Core::open(device, config, epoll))?,
+            turn: Turn::new("kiban-vi", HelperPolicy::SELDOM, |epoll| {
+                LinkedNic::open(device, config, epoll)
+            })?,
         })
     }
 
@@ -180,7 +182,7 @@ impl Nic {
 
     /// Returns the maximum length of packets to other NICs in bytes.
     pub fn packet_bytes(&self) -> usize {
-        self.turn.read(Core::packet_bytes)
+        self.turn.read(LinkedNic::packet_bytes)
     }
 
     /// Returns the settings.
@@ -568,7 +570,7 @@ impl Nic {
         &self,
         queue: Queue,
         timeout: Duration,
-        look: impl FnMut(&mut Core) -> Option<T>,
+        look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {
         self.wait_by(queue, None, timeout, look)
     }
@@ -578,7 +580,7 @@ impl Nic {
         queue: Queue,
         once: Option<Wait>,
         timeout: Duration,
-        mut look: impl FnMut(&mut Core) -> Option<T>,
+        mut look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {
         // Deliver everything that is still available before reporting that the board has ended.
         self.turn.wait(queue, once, timeout, |core| {

@@ -10,7 +10,7 @@ use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
 use crate::Lower;
-use crate::core::Core;
+use crate::linked_nic::LinkedNic;
 use crate::same_user::SocketOwners;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// The NIC and the program's names for its objects.
 pub(super) struct EngineState {
-    pub(super) core: Core,
+    pub(super) core: LinkedNic,
     pub(super) cqs: HashMap<u32, CqChannels>,
     pub(super) srqs: HashMap<u32, (Arc<Channel<AsyncEvent>>, u64)>,
     pub(super) qps: QueuePairs,
@@ -41,7 +41,7 @@ pub(super) struct EngineState {
 
 impl EngineState {
     pub(super) fn open(config: Config, ways: Features, outer: &OwnedFd) -> io::Result<EngineState> {
-        let mut core = Core::open(Lower::Tcp { from: None }, config, outer)?;
+        let mut core = LinkedNic::open(Lower::Tcp { from: None }, config, outer)?;
         core.follow_all();
         if ways.shared_memory {
             core.share_memory();

@@ -8,7 +8,7 @@
 use super::Engine;
 use super::board::EngineState;
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
-use crate::core::Route;
+use crate::linked_nic::Route;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;

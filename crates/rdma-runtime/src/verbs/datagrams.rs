@@ -9,7 +9,7 @@
 
 use super::pairs::QueuePairs;
 use super::ports::{Port, Ports, port_of};
-use crate::core::Core;
+use crate::linked_nic::LinkedNic;
 use kiban_rdma::wire::datagram::Header;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl Datagrams {
     }
 
     /// Receives datagrams and passes them to their queue pairs.
-    pub(super) fn take(&mut self, core: &mut Core, qps: &QueuePairs, ports: &mut Ports) {
+    pub(super) fn take(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports) {
         self.more = false;
         for &(address, number) in self.open.keys() {
             let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
@@ -105,7 +105,7 @@ impl Datagrams {
     }
 
     /// Sends the datagrams that queue pairs have posted.
-    pub(super) fn send(&mut self, core: &mut Core, qps: &QueuePairs, ports: &mut Ports) {
+    pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports) {
         while let Some(outgoing) = core.nic.core.next_datagram(&mut self.leaving) {
             let Some(entry) = qps.get(outgoing.from) else { continue };
             let Some(port) = ports.port(entry.address, entry.qpn) else { continue };

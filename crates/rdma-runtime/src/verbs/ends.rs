@@ -1,6 +1,6 @@
 //! Ends of connections: what they are used for, and the owners of their events.
 
-use crate::core::Route;
+use crate::linked_nic::Route;
 use kiban_rdma::nic::ConnectError;
 use std::collections::HashMap;
 use std::net::SocketAddr;

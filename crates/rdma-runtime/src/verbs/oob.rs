@@ -4,7 +4,7 @@
 use super::board::EngineState;
 use super::ends::EndUse;
 use super::pairs::{Peer, PendingIncoming, State, Timer};
-use crate::core::Route;
+use crate::linked_nic::Route;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::wire::oob_setup::{self, OobSetup};

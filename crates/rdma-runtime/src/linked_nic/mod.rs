@@ -74,7 +74,7 @@ enum Timer {
 }
 
 /// The NIC and its links.
-pub(crate) struct Core {
+pub(crate) struct LinkedNic {
     pub(crate) nic: Nic,
     lower: Lower,
     efe: Option<EfeLink>,
@@ -119,13 +119,13 @@ pub(crate) struct Core {
     orphans: Vec<u32>,
 }
 
-impl Core {
-    pub(crate) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<Core> {
+impl LinkedNic {
+    pub(crate) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<LinkedNic> {
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
         let efe = EfeLink::open(&lower, random::key()?)?;
         let board = BoardLink::attach(&lower)?;
-        let core = Core {
+        let core = LinkedNic {
             nic: Nic::new(config, random::key()?),
             lower,
             efe,
@@ -301,7 +301,7 @@ impl Core {
         }
         let mut budget = BUDGET_BYTES;
         loop {
-            let Core { nic, connections: lines, room, places, .. } = self;
+            let LinkedNic { nic, connections: lines, room, places, .. } = self;
             let Some(line) = lines.get_mut(&end).filter(|line| line.connected) else { return };
             if matches!(line.offer, SharedMemoryOffer::Calling(_)) {
                 return;
@@ -389,7 +389,7 @@ impl Core {
         }
         let mut budget = BUDGET_BYTES;
         loop {
-            let Core { nic, connections: lines, .. } = self;
+            let LinkedNic { nic, connections: lines, .. } = self;
             let Some(line) = lines.get_mut(&end) else { return };
             if !line.leaving && nic.is_over(end) {
                 // Limit the wait for a slow reader.
@@ -406,7 +406,7 @@ impl Core {
             {
                 continue;
             }
-            let Core { nic, connections: lines, .. } = self;
+            let LinkedNic { nic, connections: lines, .. } = self;
             let (Some(line), Some((stream, core))) = (lines.get_mut(&end), nic.stream(end)) else { return };
             if !stream.fill(core) {
                 break;
@@ -471,7 +471,7 @@ impl Core {
     /// sleeps.
     fn set_interest(&mut self, end: u32) {
         let are_tried = !self.direct.is_empty() && !self.armed;
-        let Core { nic, connections: lines, epoll, .. } = self;
+        let LinkedNic { nic, connections: lines, epoll, .. } = self;
         let (Some(line), Some((stream, _))) = (lines.get_mut(&end), nic.stream(end)) else { return };
         if !line.transport.is_announced() || are_tried && !line.quiet && stream.wants_bytes() {
             return;
@@ -621,7 +621,7 @@ impl Core {
     }
 }
 
-impl Machine for Core {
+impl Machine for LinkedNic {
     fn drive(&mut self, now: Instant) {
         self.more = false;
         if self.deadline() <= now {

@@ -3,7 +3,7 @@
 use super::carrier::Transport;
 use super::file::File;
 use super::line::{Connection, ListenSocket, MpaListener, SharedMemoryOffer};
-use super::{CLOSE_TIMEOUT, Core, Timer};
+use super::{CLOSE_TIMEOUT, LinkedNic, Timer};
 use crate::link::{Address, Lower};
 use crate::shared;
 use crate::tcp::{TcpLink, TcpListenSocket};
@@ -35,7 +35,7 @@ pub(crate) struct EndState {
     pub(crate) gone: bool,
 }
 
-impl Core {
+impl LinkedNic {
     /// Begins to connect. Returns the end.
     pub(crate) fn connect(
         &mut self,
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Starts listening. Returns the listener's number and its address. On a board, the address is known
-    /// only later ([`Core::listening`]).
+    /// only later ([`LinkedNic::listening`]).
     pub(crate) fn listen(
         &mut self,
         at: Address,
@@ -130,7 +130,7 @@ impl Core {
         Ok(number)
     }
 
-    /// Makes [`Core::changed`] report every end whose state changes.
+    /// Makes [`LinkedNic::changed`] report every end whose state changes.
     pub(crate) fn follow_all(&mut self) {
         self.changed = Some(Vec::new());
     }
@@ -191,7 +191,7 @@ impl Core {
     }
 
     /// Releases an end from its owner. An end that is closing in order continues as long as its queue pair
-    /// exists, and closes when everything has been sent ([`Core::write`]).
+    /// exists, and closes when everything has been sent ([`LinkedNic::write`]).
     pub(crate) fn release(&mut self, end: u32, now: Instant) {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);

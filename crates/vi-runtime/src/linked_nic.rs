@@ -124,7 +124,7 @@ impl BoardAttachment {
 }
 
 /// The NIC and its links.
-pub(crate) struct Core {
+pub(crate) struct LinkedNic {
     pub(crate) nic: Nic,
     links: Vec<PathLink>,
     address: HostAddress,
@@ -149,9 +149,9 @@ pub(crate) struct Core {
     some_over: bool,
 }
 
-impl Core {
-    pub(crate) fn open(device: &Device, config: Config, epoll: &OwnedFd) -> Result<Core, OpenError> {
-        let mut core = Core {
+impl LinkedNic {
+    pub(crate) fn open(device: &Device, config: Config, epoll: &OwnedFd) -> Result<LinkedNic, OpenError> {
+        let mut core = LinkedNic {
             nic: Nic::new(config, random::key()?),
             links: Vec::new(),
             address: HostAddress::Loopback,
@@ -287,7 +287,7 @@ impl Core {
 
     #[inline]
     fn take_from_rings(&mut self, now: Instant) {
-        let Core { nic, links, some_over, took, .. } = self;
+        let LinkedNic { nic, links, some_over, took, .. } = self;
         for path_link in links.iter_mut() {
             let Link::Shm(link) = &mut path_link.link else { continue };
             if !link.into.is_ready() && !link.into.is_poisoned() {
@@ -319,7 +319,7 @@ impl Core {
     }
 
     fn take_from_streams(&mut self, now: Instant) {
-        let Core { nic, links, some_over, took, .. } = self;
+        let LinkedNic { nic, links, some_over, took, .. } = self;
         for path_link in links.iter_mut() {
             let Link::Board(carried) = &mut path_link.link else { continue };
             if path_link.has_ended || !carried.is_readable() {
@@ -337,7 +337,7 @@ impl Core {
 
     fn take_from_udp(&mut self, now: Instant) {
         for _ in 0..TURN_PACKETS {
-            let Core { nic, links, udp: Some(udp), room, .. } = self else { return };
+            let LinkedNic { nic, links, udp: Some(udp), room, .. } = self else { return };
             let Some((length, from)) = udp.receive(room) else { return };
             self.took = true;
             let known = links.iter().find(|path_link| matches!(path_link.link, Link::Udp(to) if to == from));
@@ -356,7 +356,7 @@ impl Core {
     }
 
     fn flush_way(&mut self, index: usize, now: Instant) {
-        let Core { nic, links, udp, room, some_over, took, .. } = self;
+        let LinkedNic { nic, links, udp, room, some_over, took, .. } = self;
         let PathLink { path, link, has_ended: over, .. } = &mut links[index];
         match link {
             Link::SettingUp(_) => {}
@@ -573,7 +573,7 @@ impl Core {
     }
 }
 
-impl Machine for Core {
+impl Machine for LinkedNic {
     #[inline]
     fn drive(&mut self, now: Instant) {
         self.took = false;

@@ -15,7 +15,7 @@ use super::board::BoardLink;
 use super::carrier::Transport;
 use super::file::File;
 use super::line::{Connection, ListenSocket, MpaListener};
-use super::{ASK_EVERY, Core};
+use super::{ASK_EVERY, LinkedNic};
 use crate::link::Address;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
@@ -27,7 +27,7 @@ use std::ops::Bound;
 /// Maximum number of streams polled per `drive` call, unless a driver is about to sleep.
 const LOOKS_MAX: usize = 64;
 
-impl Core {
+impl LinkedNic {
     /// Watches the board's file.
     pub(super) fn watch_board(&self) -> io::Result<()> {
         match &self.board {

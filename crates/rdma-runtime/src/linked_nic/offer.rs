@@ -9,7 +9,7 @@
 use super::carrier::Transport;
 use super::file::File;
 use super::line::SharedMemoryOffer;
-use super::{Core, Timer};
+use super::{LinkedNic, Timer};
 use crate::shared;
 use crate::shared::SharedLink;
 use kiban_base::Instant;
@@ -25,7 +25,7 @@ const OFFER: Duration = Duration::from_secs(1);
 /// polled.
 const SHARED_MAX: usize = 64;
 
-impl Core {
+impl LinkedNic {
     /// Enables shared memory for streams between processes of the same user on the same host.
     pub(crate) fn share_memory(&mut self) {
         self.shares = true;
