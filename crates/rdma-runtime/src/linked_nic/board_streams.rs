@@ -15,7 +15,7 @@ use super::board::BoardLink;
 use super::carrier::Transport;
 use super::file::File;
 use super::line::{Connection, ListenSocket, MpaListener};
-use super::{ASK_EVERY, LinkedNic};
+use super::state::{ASK_EVERY, LinkedNic};
 use crate::link::Address;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;

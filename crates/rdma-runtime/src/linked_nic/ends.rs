@@ -2,8 +2,8 @@
 
 use super::carrier::Transport;
 use super::file::File;
-use super::line::{Connection, ListenSocket, MpaListener, SharedMemoryOffer};
-use super::{CLOSE_TIMEOUT, LinkedNic, Timer};
+use super::line::{Connection, EndState, ListenSocket, MpaListener, Route, SharedMemoryOffer};
+use super::state::{CLOSE_TIMEOUT, LinkedNic, Timer};
 use crate::link::{Address, Lower};
 use crate::shared;
 use crate::tcp::{TcpLink, TcpListenSocket};
@@ -16,24 +16,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
-
-/// The addresses of a connection to be opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Route {
-    pub(crate) to: Address,
-    /// The local address, if it differs from the lower layer's.
-    pub(crate) from: Option<IpAddr>,
-}
-
-/// The state of an end, as reported to its owner.
-#[derive(Default)]
-pub(crate) struct EndState {
-    pub(crate) connected: Option<Vec<u8>>,
-    pub(crate) failed: Option<ConnectError>,
-    /// The peer has closed its direction, and data received before that waits for receives.
-    pub(crate) left: bool,
-    pub(crate) gone: bool,
-}
 
 impl LinkedNic {
     /// Begins to connect. Returns the end.

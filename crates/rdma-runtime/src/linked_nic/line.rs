@@ -1,14 +1,17 @@
 //! A line: the transport of an end and the state of that transport. Also the listeners that accept lines.
 
 use super::carrier::Transport;
+use crate::link::Address;
 use crate::shared::SharedLink;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_os::channel::{ChannelListener, PendingChannel};
 use kiban_rdma::iwarp::mpa;
+use kiban_rdma::nic::ConnectError;
 use kiban_streams::nonblocking::Listener;
 use rustix::event::epoll::EventFlags;
 use std::io;
+use std::net::IpAddr;
 
 /// Shared memory that may replace an end's socket after the start frames, if both ends have it by then.
 pub(super) enum SharedMemoryOffer {
@@ -90,4 +93,22 @@ impl ListenSocket {
 pub(super) struct MpaListener {
     pub(super) entrance: ListenSocket,
     pub(super) config: mpa::Config,
+}
+
+/// The addresses of a connection to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    pub(crate) to: Address,
+    /// The local address, if it differs from the lower layer's.
+    pub(crate) from: Option<IpAddr>,
+}
+
+/// The state of an end, as reported to its owner.
+#[derive(Default)]
+pub(crate) struct EndState {
+    pub(crate) connected: Option<Vec<u8>>,
+    pub(crate) failed: Option<ConnectError>,
+    /// The peer has closed its direction, and data received before that waits for receives.
+    pub(crate) left: bool,
+    pub(crate) gone: bool,
 }

@@ -9,7 +9,7 @@
 use super::carrier::Transport;
 use super::file::File;
 use super::line::SharedMemoryOffer;
-use super::{LinkedNic, Timer};
+use super::state::{LinkedNic, Timer};
 use crate::shared;
 use crate::shared::SharedLink;
 use kiban_base::Instant;
