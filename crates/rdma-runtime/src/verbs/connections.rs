@@ -5,9 +5,9 @@
 //! Locking  owners are called while the NIC is locked, so they must record the event and call the engine
 //!          later.
 
-use super::Engine;
-use super::board::EngineState;
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
+use super::engine::Engine;
+use super::engine_state::EngineState;
 use crate::linked_nic::Route;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;

@@ -1,8 +1,8 @@
 //! Out-of-band connection of two queue pairs that are both ready: decides which side connects, accepts or
 //! waits ([`super::queue_pairs`]).
 
-use super::board::EngineState;
 use super::ends::EndUse;
+use super::engine_state::EngineState;
 use super::pairs::{Peer, PendingIncoming, State, Timer};
 use crate::linked_nic::Route;
 use kiban_base::Instant;

@@ -29,9 +29,9 @@
 //!                   acknowledgements. If a reliable queue pair is connected to an unreliable one, its
 //!                   messages are not acknowledged.
 
-use super::Engine;
-use super::board::EngineState;
 use super::ends::EndUse;
+use super::engine::Engine;
+use super::engine_state::EngineState;
 use super::oob::{PAUSE, oob_config};
 use super::pairs::{Entry, OobConnection, Peer, QueuePair, Service, State, Timer};
 use kiban_base::Instant;

@@ -2,10 +2,14 @@
 
 mod hostile;
 
+use super::engine::config;
 use super::*;
-use kiban_rdma::rnic::Sges;
+use kiban_base::Region;
+use kiban_rdma::rnic::Config;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::Duration;
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const QKEY: u32 = 0x1111;

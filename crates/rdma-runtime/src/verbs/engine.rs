@@ -1,0 +1,345 @@
+//! The NIC of a process: memory, completion queues, event channels, and shared receive queues.
+
+use super::channel::Channel;
+use super::engine_state::EngineState;
+use super::events::{AsyncEvent, CqChannels, Features};
+use kiban_base::Region;
+use kiban_os::turn::{HelperPolicy, Turn, WaitError};
+use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError};
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The queue that a thread waits for: a channel, identified by its file.
+type Queue = RawFd;
+
+/// Returns the maximum number of open files of this process.
+fn files_max() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(usize::MAX, |most| most as usize)
+}
+
+/// Returns the NIC's settings for a process with at most `files_max` open files: connections not yet
+/// accepted use at most a quarter of them.
+pub(super) fn config(files_max: usize) -> Config {
+    let config = Config::default();
+    Config { waiting_max: config.waiting_max.min(files_max / 4), ..config }
+}
+
+/// The objects in use in an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct InUse {
+    /// Queue pairs.
+    pub queue_pairs: usize,
+    /// Steering tags: regions and windows.
+    pub keys: usize,
+    /// Connections.
+    pub streams: usize,
+    /// Connections that use memory shared with the peer.
+    pub shared: usize,
+}
+
+/// The NIC of a process. Clones share it; it closes when the last clone is dropped.
+#[derive(Clone)]
+pub struct Engine {
+    pub(super) turn: Turn<EngineState, Queue>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+impl Engine {
+    /// Opens a NIC.
+    ///
+    /// # Errors
+    /// The system is out of file descriptors or threads.
+    pub fn open(ways: Features) -> io::Result<Engine> {
+        let turn = Turn::new("kiban-verbs", HelperPolicy::ALERT, |epoll| {
+            EngineState::open(config(files_max()), ways, epoll)
+        })?;
+        Ok(Engine { turn })
+    }
+
+    /// Returns the NIC's settings.
+    pub fn bounds(&self) -> Config {
+        self.turn.read(|board| board.core.nic.core.config().clone())
+    }
+
+    /// Returns the numbers of objects in use.
+    pub fn in_use(&self) -> InUse {
+        self.turn.read(|board| {
+            let (queue_pairs, keys) = board.core.nic.core.in_use();
+            InUse { queue_pairs, keys, streams: board.core.lines(), shared: board.core.shared() }
+        })
+    }
+
+    // ---- memory
+
+    /// Allocates a protection domain.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn alloc_pd(&self) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.create_pd())
+    }
+
+    /// Deallocates a protection domain.
+    ///
+    /// # Errors
+    /// The domain is unknown, or objects still belong to it.
+    pub fn dealloc_pd(&self, pd: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.destroy_pd(pd))
+    }
+
+    /// Registers memory whose first byte has the address `address`. Returns its key, for this side and for
+    /// peers.
+    ///
+    /// # Errors
+    /// There are too many regions; the access rights are inconsistent; the addresses wrap around.
+    pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.register_blocks(pd, address, vec![memory], access))
+    }
+
+    /// Changes the memory, the access rights or the domain of a key. The old memory is no longer accessed.
+    ///
+    /// # Errors
+    /// As for [`Engine::reg_mr`] and [`Engine::dereg_mr`]; in that case, nothing has changed.
+    pub fn rereg_mr(
+        &self,
+        key: u32,
+        pd: u32,
+        memory: Region,
+        address: u64,
+        access: Access,
+    ) -> Result<(), RequestError> {
+        self.turn.work(|board, _| {
+            let nic = &mut board.core.nic;
+            let other = nic.core.register_blocks(pd, address, vec![memory], access)?;
+            let exchanged = nic.core.swap_memory(key, other);
+            // `other` is now the key of the old memory, or of the new memory if the exchange failed.
+            nic.deregister(other)?;
+            exchanged
+        })
+    }
+
+    /// Deregisters memory, which is then no longer accessed.
+    ///
+    /// # Errors
+    /// The key is unknown, or windows are bound to the memory.
+    pub fn dereg_mr(&self, key: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.core.nic.deregister(key).map(drop))
+    }
+
+    /// Allocates an unbound memory window. A type 2 window belongs to the queue pair that binds it.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn alloc_mw(&self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.allocate_window(pd, type_2))
+    }
+
+    /// Deallocates a window, bound or not.
+    ///
+    /// # Errors
+    /// The key is unknown.
+    pub fn dealloc_mw(&self, key: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| {
+            // Binding has changed the key.
+            let key = board.core.nic.core.current_stag(key).unwrap_or(key);
+            board.core.nic.deregister(key).map(drop)
+        })
+    }
+
+    // ---- completion queues
+
+    /// Creates a completion queue.
+    ///
+    /// # Errors
+    /// There are too many queues, or `entries` is too large.
+    pub fn create_cq(&self, entries: usize, tells: CqChannels) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| {
+            let cq = board.core.nic.core.create_cq(entries)?;
+            board.cqs.insert(cq, tells);
+            Ok(cq)
+        })
+    }
+
+    /// Changes the capacity of a completion queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, it already holds more completions, or `entries` is too large.
+    pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.resize_cq(cq, entries))
+    }
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, or a queue pair uses it.
+    pub fn destroy_cq(&self, cq: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| {
+            board.core.nic.core.destroy_cq(cq)?;
+            board.cqs.remove(&cq);
+            Ok(())
+        })
+    }
+
+    /// Takes up to `most` completions and returns how many. If there are none, makes progress and polls once
+    /// more.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    #[inline]
+    pub fn poll_cq(
+        &self,
+        cq: u32,
+        most: usize,
+        mut take: impl FnMut(Completion),
+    ) -> Result<usize, RequestError> {
+        let found = self.turn.look(|board| {
+            for taken in 0..most {
+                match board.core.nic.core.poll(cq) {
+                    Ok(Some(completion)) => take(completion),
+                    Ok(None) if taken == 0 => return None,
+                    Ok(None) => return Some(Ok(taken)),
+                    Err(refusal) => return Some(Err(refusal)),
+                }
+            }
+            Some(Ok(most))
+        });
+        found.unwrap_or(Ok(0))
+    }
+
+    /// Requests one notification, through the queue's channel, for the next completion.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    #[inline]
+    pub fn arm_cq(&self, cq: u32, notify: Notify) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.arm(cq, notify))
+    }
+
+    /// Waits for the next event of a channel and takes it.
+    ///
+    /// # Errors
+    /// The timeout expired ([`io::ErrorKind::TimedOut`]); the program has made the channel's file
+    /// non-blocking and there is no event ([`io::ErrorKind::WouldBlock`]); or a signal handler ran that was
+    /// installed without SA_RESTART ([`io::ErrorKind::Interrupted`]).
+    pub fn next_event<T>(&self, channel: &Channel<T>, timeout: Duration) -> io::Result<T> {
+        self.next_event_noting(channel, timeout, |_| ())
+    }
+
+    /// Takes an event like [`Engine::next_event`]. Calls `note` with the event while the channel is locked,
+    /// so that each event is seen either by `note` or by [`Channel::forget`].
+    ///
+    /// # Errors
+    /// As for [`Engine::next_event`].
+    pub fn next_event_noting<T>(
+        &self,
+        channel: &Channel<T>,
+        timeout: Duration,
+        mut note: impl FnMut(&T),
+    ) -> io::Result<T> {
+        if let Some(event) = channel.take_noting(&mut note) {
+            return Ok(event);
+        }
+        if channel.is_nonblocking() {
+            // For programs that wait on files, the helper thread makes progress; a non-blocking call makes
+            // progress itself.
+            let found = self.turn.look(|_| channel.take_noting(&mut note));
+            return found.ok_or_else(|| io::ErrorKind::WouldBlock.into());
+        }
+        let queue = channel.number();
+        match self.turn.wait_interruptibly(queue, timeout, |_| channel.take_noting(&mut note)) {
+            Ok(Some(event)) => Ok(event),
+            Ok(None) => Err(io::ErrorKind::Interrupted.into()),
+            Err(WaitError::Timeout) => Err(io::ErrorKind::TimedOut.into()),
+            Err(WaitError::Closed) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Forgets the wait statistics of a channel that is destroyed.
+    pub fn forget_channel<T>(&self, channel: &Channel<T>) {
+        self.turn.forget_queue(channel.number());
+    }
+
+    /// Adds an event from outside the NIC to a channel, and wakes its waiters.
+    pub fn tell<T>(&self, channel: &Channel<T>, event: T) {
+        self.turn.work(|board, _| {
+            channel.tell(event);
+            board.has_events = true;
+        });
+    }
+
+    // ---- shared receive queues
+
+    /// Creates a shared receive queue. `events` receives an event when fewer receives than the limit are
+    /// left.
+    ///
+    /// # Errors
+    /// There are too many queues, or `entries` is too large.
+    pub fn create_srq(
+        &self,
+        pd: u32,
+        entries: usize,
+        limit: usize,
+        events: Arc<Channel<AsyncEvent>>,
+        cookie: u64,
+    ) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| {
+            let srq = board.core.nic.core.create_srq(pd, entries, limit)?;
+            board.srqs.insert(srq, (events, cookie));
+            Ok(srq)
+        })
+    }
+
+    /// Sets the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    pub fn set_srq_limit(&self, srq: u32, limit: usize) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.core.nic.core.set_srq_limit(srq, limit))
+    }
+
+    /// Returns the capacity and the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown.
+    pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), RequestError> {
+        self.turn.read(|board| board.core.nic.core.query_srq(srq))
+    }
+
+    /// Destroys a shared receive queue.
+    ///
+    /// # Errors
+    /// The queue is unknown, or a queue pair uses it.
+    pub fn destroy_srq(&self, srq: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| {
+            board.core.nic.core.destroy_srq(srq)?;
+            board.srqs.remove(&srq);
+            Ok(())
+        })
+    }
+
+    /// Posts receives to a shared receive queue until one is refused.
+    ///
+    /// # Errors
+    /// A receive was refused: returns the reason, and the number accepted before it.
+    pub fn post_srq_receives(
+        &self,
+        srq: u32,
+        works: impl IntoIterator<Item = ReceiveWork>,
+    ) -> Result<(), (usize, RequestError)> {
+        self.turn.work(|board, _| {
+            for (taken, work) in works.into_iter().enumerate() {
+                board.core.nic.core.post_srq_receive(srq, work).map_err(|refusal| (taken, refusal))?;
+            }
+            Ok(())
+        })
+    }
+}
