@@ -6,7 +6,9 @@
 //! Receive path   a segment is placed from the endpoint's buffer. A segment that waits for a receive stays
 //!                there and keeps its credit.
 
-use super::{CmEvent, ConnectError, End, FlowPhase, Nic, OpenError, Request, Transport};
+use super::connection::{CmEvent, ConnectError, OpenError, Request};
+use super::device::Nic;
+use super::end::{End, FlowPhase, Transport};
 use crate::efe::{self, Endpoint, FlowNumber, Peer};
 use crate::iwarp::mpa::{self, Answer, Initiator, Responder};
 use crate::rnic::{Payload, SegmentResult, StreamAction, StreamTraits, ToLlp};
