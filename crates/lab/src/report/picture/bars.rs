@@ -1,6 +1,8 @@
 //! Horizontal stacked bars: one row per case, one colour per part.
 
-use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
+use super::axis::{Axis, Scale};
+use super::canvas::{Canvas, at, value, width};
+use super::svg::{COLOURS, Picture};
 use crate::report::data::{Data, number};
 
 const WIDTH: f64 = 760.0;

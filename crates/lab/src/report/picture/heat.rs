@@ -5,7 +5,8 @@
 //! Outlines  drawn around named regions.
 //! Notes     a note is a mark next to the value of a cell, and a tooltip.
 
-use super::{Canvas, Picture, at, value, width};
+use super::canvas::{Canvas, at, value, width};
+use super::svg::Picture;
 use crate::report::data::{Data, number};
 use std::ops::Range;
 

@@ -5,7 +5,9 @@
 //! Published values  are diamonds with tooltips.
 //! Tooltips  at each horizontal position, the values of all curves.
 
-use super::{COLOURS, Canvas, Picture, Scale, at, axis::Axis, value, width};
+use super::axis::{Axis, Scale};
+use super::canvas::{Canvas, at, value, width};
+use super::svg::{COLOURS, Picture};
 use crate::report::data::{Data, number};
 
 const WIDTH: f64 = 760.0;

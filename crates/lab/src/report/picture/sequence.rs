@@ -4,7 +4,8 @@
 //! The vertical axis is time, but not to scale, because intervals differ by orders of magnitude. Long waits
 //! are marked by a band with a caption.
 
-use super::{Canvas, Picture, at, value};
+use super::canvas::{Canvas, at, value};
+use super::svg::Picture;
 use crate::report::data::{Data, number};
 
 const WIDTH: f64 = 620.0;

@@ -3,7 +3,10 @@
 //! The layers are step functions, because a rate holds for an interval; the first series is the lowest layer.
 //! A limit is a dashed line with a caption.
 
-use super::{COLOURS, Canvas, Line, Picture, Scale, at, axis::Axis, value, width};
+use super::axis::{Axis, Scale};
+use super::canvas::{Canvas, at, value, width};
+use super::lines::Line;
+use super::svg::{COLOURS, Picture};
 use crate::report::data::{Data, number};
 
 const WIDTH: f64 = 760.0;
