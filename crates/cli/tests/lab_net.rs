@@ -267,7 +267,7 @@ fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(words.iter().all(|words| told.contains(words)), "{words:?}: {told}");
     };
-    let words = ["no run.json", "as sweeps of earlier versions left it", "another folder (--out)"];
+    let words = ["no run.json", "like a sweep of an earlier version", "another folder (--out)"];
     says(&short(&server, &folder, &former, &[]), &words);
     for verb in ["live", "summary", "report"] {
         says(&reader(&[verb, &former], &[]), &words);

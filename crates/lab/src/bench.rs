@@ -544,15 +544,15 @@ impl Bench {
 fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
     let mut notes = Vec::new();
     if options.quick {
-        notes.push("quick run: checks that the benchmark works; results are not to be quoted".to_owned());
+        notes.push("quick run: checks only that the benchmark works; do not quote the results".to_owned());
     }
     let limit = options.foreign_cores_max;
     let rejected = rounds.iter().filter(|round| !round.quiet).count();
     if gave_up {
         let worst = rounds.iter().filter(|round| round.counts).map(Round::foreign_cores_worst);
         notes.push(format!(
-            "GAVE UP waiting for a quiet machine: {rejected} of {} rounds had more than {limit} cores of \
-             foreign load; the quietest {} rounds count, with up to {:.2} cores of foreign load",
+            "GAVE UP waiting for an idle machine: in {rejected} of {} rounds, other processes used more \
+             than {limit} cores; the {} quietest rounds count, in which they used up to {:.2} cores",
             rounds.len(),
             rounds.iter().filter(|round| round.counts).count(),
             worst.fold(0.0, f64::max),
@@ -561,7 +561,7 @@ fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
         notes.push(format!("{rejected} disturbed rounds were repeated"));
     }
     if rounds.iter().any(|round| round.foreign_cores.iter().any(Option::is_none)) {
-        notes.push("cannot read CPU times from /proc: foreign load went undetected".to_owned());
+        notes.push("cannot read CPU times from /proc: load from other processes was not detected".to_owned());
     }
     notes
 }
@@ -727,8 +727,8 @@ mod tests {
             Target::None,
         );
         assert_eq!((record.gave_up, record.rounds.len(), record.verdict), (false, 3, None));
-        assert!(record.notes.iter().any(|note| note.contains("went undetected")));
-        assert!(record.notes.iter().any(|note| note.contains("not to be quoted")));
+        assert!(record.notes.iter().any(|note| note.contains("was not detected")));
+        assert!(record.notes.iter().any(|note| note.contains("do not quote")));
     }
 
     #[test]

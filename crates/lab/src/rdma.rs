@@ -244,7 +244,7 @@ pub fn serve(
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
                 // The failed thread's closure owned the request; dropping it has aborted the connection.
-                note(&format!("{from}: no thread: {error}"));
+                note(&format!("{from}: cannot start a thread: {error}"));
             }
         }
         Ok(())

@@ -157,7 +157,7 @@ pub fn serve(
                     Err(failure) => note(&format!("{what} for {whose}: {failure}")),
                 };
                 if let Err(error) = std::thread::Builder::new().spawn_scoped(threads, work) {
-                    note(&format!("{what} for {from}: no thread: {error}"));
+                    note(&format!("{what} for {from}: cannot start a thread: {error}"));
                     // The client may have disconnected.
                     let _ = nic.reject(&request);
                 }

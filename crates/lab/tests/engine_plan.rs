@@ -137,7 +137,7 @@ fn errors_have_a_line_and_a_suggestion() {
         ),
         (
             format!("{begin}[parameters]\nword = {{ from = 1, to = 2, step = 1 }}"),
-            "line 3: word must be a string in quotes, which has no",
+            "line 3: word must be a string in quotes, for which ranges",
         ),
         (format!("{begin}parameters = 3"), "line 2: parameters must be a table: [parameters]"),
         (begin.into(), "line 1: missing parameter word: for tests"),

@@ -52,7 +52,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         (0, |_| "{ nonsense".to_owned(), "not a record"),
         (4, |line| line.replace("\"seed\":1", "\"seed\":2"), "its key does not match its point"),
         (4, |line| line.replace("\"toy\"", "\"boy\""), "belongs to question boy"),
-        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "made by kiban 9."),
+        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "created by kiban 9."),
         (4, |_| "\u{fffd}\u{0}".to_owned(), "not a record"),
     ] {
         let dir = tempdir().expect("a folder");
@@ -85,7 +85,7 @@ fn garbage_lines_are_counted_and_a_device_is_refused() {
     let manifest = toy.manifest(PLAN, Shard::ALL);
     let records = Records::read(dir.path(), &manifest).expect("it can be read");
     assert_eq!((records.lines.len(), records.broken.len()), (10, 10));
-    assert!(records.broken[9].why.ends_with("and 49990 more lines after it"), "{:?}", records.broken[9]);
+    assert!(records.broken[9].why.ends_with("; 49990 more invalid lines follow"), "{:?}", records.broken[9]);
     // A device that never ends is not accepted as a records file.
     fs::remove_file(&path).expect("ours");
     std::os::unix::fs::symlink("/dev/zero", &path).expect("a link");
@@ -173,7 +173,7 @@ fn records_of_another_build_are_detected() {
     run(&Toy::new(Time::Virtual), dir.path(), Some(&cache), Shard::ALL).expect("it can be created");
     let other = Toy { build: 1e-9, ..Toy::new(Time::Virtual) };
     let error = run(&other, dir.path(), None, Shard::ALL).expect_err("its figures differ");
-    assert!(error.to_string().contains("are of another build; use another folder"), "{error}");
+    assert!(error.to_string().contains("come from another build; use another folder"), "{error}");
     let fresh = tempdir().expect("a folder");
     let error =
         run(&other, fresh.path(), Some(&cache), Shard::ALL).expect_err("the cached figures differ, too");

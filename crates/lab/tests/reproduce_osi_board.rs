@@ -14,7 +14,7 @@ fn the_report_equals_the_snapshot() {
     assert_eq!(points, Effort::FULL.points());
     let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
     let missed: Vec<_> = missed.map(|row| row.what.as_str()).collect();
-    assert_eq!(missed, ["the same as factors: FTAM, PL; SL, TL"]);
+    assert_eq!(missed, ["the same increase as factors: FTAM, PL; SL, TL"]);
     check("osi-board.txt", &made.to_string());
     let csv: String = made.report.figures.iter().map(|figure| figure.csv()).collect();
     check("osi-board.csv", &csv);

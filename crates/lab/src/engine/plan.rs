@@ -376,7 +376,13 @@ impl Reader<'_> {
     fn range(&mut self, name: &str, span: Range<usize>, range: &DeTable<'_>, kind: Kind) -> Vec<Value> {
         const WORDS: [&str; 4] = ["from", "to", "step", "times"];
         if matches!(kind, Kind::Flag | Kind::Word) {
-            self.say(span, format!("{name} must be {}, which has no ranges: list the values", kind.words()));
+            self.say(
+                span,
+                format!(
+                    "{name} must be {}, for which ranges are not supported: list the values",
+                    kind.words()
+                ),
+            );
             return Vec::new();
         }
         for key in range.keys().filter(|key| !WORDS.contains(&&**key.get_ref())) {

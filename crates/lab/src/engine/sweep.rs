@@ -264,8 +264,8 @@ impl Sweep<'_> {
         }
         Err(StoreError::Mismatch(format!(
             "the record of {} seed={} differs from the result of this build of kiban {VERSION}, although \
-             virtual time is exact: the records are of another build; use another folder (--out), and \
-             another cache if there is one",
+             virtual time is deterministic: the records come from another build; use another folder \
+             (--out), and another cache if you use --cache",
             trial.point, trial.seed
         )))
     }

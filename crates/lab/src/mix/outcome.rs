@@ -278,7 +278,7 @@ impl Outcome {
             let stacked = Stacked {
                 name: name.clone(),
                 title: format!("{from} to {to}"),
-                description: format!("What the flows from {from} to {to} carried, stacked."),
+                description: format!("Stacked rates of the flows from {from} to {to}."),
                 x: "seconds".to_owned(),
                 y: "Mbit/s".to_owned(),
                 layers: flows.map(layer).collect(),
@@ -295,21 +295,22 @@ impl Real {
         let mbps = self.octets as f64 * 8e-6 / seconds.max(1e-9);
         let lost = self.datagrams_lost.map_or("an unknown number".to_owned(), |lost| lost.to_string());
         table.remark(format!(
-            "A real network: {} datagrams, {mbps:.3} Mbit/s with the headers of UDP and IP; {lost} were \
+            "Real network: {} datagrams were sent, {mbps:.3} Mbit/s with UDP and IP headers; {lost} were \
              lost, of which this host's own queue refused {}.",
             self.datagrams, self.refused_here
         ));
         if let (Some(p99), Some(max)) = (self.late_us_p99, self.late_us_max) {
             table.remark(format!(
-                "Datagrams were sent late by {p99:.0} us (p99) and {max:.0} us at most, which is not part of \
-                 any delay."
+                "Datagrams were sent {p99:.0} us late (p99), at most {max:.0} us; no delay includes this \
+                 lateness."
             ));
         }
         for (count, what) in [
             (self.refused_there, "exceeded the server's --rate"),
             (
                 self.dropped_there.unwrap_or(0),
-                "were dropped at the server's full socket buffer: its host is too slow, not the network",
+                "were dropped because the server's socket buffer was full: the server's host is too slow, \
+                not the network",
             ),
         ] {
             if count > 0 {
@@ -318,13 +319,13 @@ impl Real {
         }
         if let Some(drift) = self.drift_us {
             table.remark(format!(
-                "The fastest of the last quarter were {drift:+.0} us later than those of the first: the \
-                 clocks drift, or a queue stands; CDV includes it."
+                "The fastest datagrams of the last quarter were {drift:+.0} us later than those of the \
+                 first quarter: the clocks drift, or a queue has built up. CDV includes this difference."
             ));
         }
         if !self.left_out.is_empty() {
             table.remark(format!(
-                "Left out, because they start at other sites: {}.",
+                "Flows that start at other sites were left out: {}.",
                 self.left_out.join(", ")
             ));
         }
@@ -362,20 +363,22 @@ impl fmt::Display for Outcome {
             let mut name = format!("{}{copies}", flow.name);
             if flow.matrices > 0 {
                 name += &table.note(format!(
-                    "{}: {} matrices, {} corrected, {} not",
+                    "{}: {} FEC matrices, {} corrected, {} uncorrectable",
                     flow.name, flow.matrices, flow.matrices_corrected, flow.matrices_uncorrectable
                 ));
             }
             if let Some(goodput) = flow.goodput_mbps {
                 name += &table.note(format!(
-                    "{}: {goodput:.2} Mbit/s in order, {} segments retransmitted; its CDV is that of 64 KiB \
-                     blocks: how much longer than the fastest each took",
+                    "{}: {goodput:.2} Mbit/s in order, {} segments retransmitted; its CDV is how much \
+                     longer 64 KiB blocks took than the fastest block",
                     flow.name, flow.retransmissions
                 ));
             }
             if let Some(ppm) = flow.clock_ppm {
-                name += &table
-                    .note(format!("{}: the source's clock is {ppm:+.2} ppm by its time stamps", flow.name));
+                name += &table.note(format!(
+                    "{}: the source's clock is off by {ppm:+.2} ppm, according to its time stamps",
+                    flow.name
+                ));
             }
             if let (Some(p50), Some(p99)) = (flow.round_us_p50, flow.round_us_p99) {
                 name += &table.note(format!(
@@ -397,15 +400,15 @@ impl fmt::Display for Outcome {
             }
             if let Some(ppm) = flow.recovered_ppm {
                 name += &table.note(format!(
-                    "{}: read at {ppm:+.1} ppm of the nominal rate by the level of its buffer, which fell \
-                     {:.2} ms below and rose {:.2} ms above its target level{}",
+                    "{}: the clock recovered from the buffer level was {ppm:+.1} ppm off the nominal rate; \
+                     the level fell {:.2} ms below and rose {:.2} ms above its target{}",
                     flow.name,
                     flow.buffer_below_ms,
                     flow.buffer_above_ms,
                     if flow.slips == 0 {
                         String::new()
                     } else {
-                        format!(", with {} underruns or overruns: the rate means little", flow.slips)
+                        format!("; with {} underruns or overruns, this rate is unreliable", flow.slips)
                     }
                 ));
             }
@@ -425,23 +428,23 @@ impl fmt::Display for Outcome {
         let Network { cells_policed, cells_tagged, cells_dropped_full, .. } = self.network;
         let Some(real) = &self.real else {
             table.remark(format!(
-                "The network dropped {cells_policed} cells and marked {cells_tagged} that exceeded \
-                 contracts; {cells_dropped_full} were dropped at a full queue."
+                "The network dropped {cells_policed} cells and tagged {cells_tagged} cells that exceeded \
+                 contracts; {cells_dropped_full} cells were dropped because a queue was full."
             ));
             table.remark(
-                "Rates in Mbit/s on the line. CDV: by how much cells were later than the fastest of their \
-                 flow.",
+                "Rates are in Mbit/s on the line. CDV: how much later cells arrived than the fastest cells \
+                 of their flow.",
             );
             return table.fmt(f);
         };
         real.remark(&mut table, self.seconds);
         table.remark(format!(
-            "At the far end {cells_policed} cells exceeded contracts and were dropped, {cells_tagged} were \
-             marked; {cells_dropped_full} were dropped at the full queue of a shaped path."
+            "At the far end, {cells_policed} cells exceeded contracts and were dropped, {cells_tagged} were \
+             tagged, and {cells_dropped_full} were dropped because the queue of a shaped path was full."
         ));
         table.remark(
-            "Rates in Mbit/s of cells of 53 octets, of TCP those of its payload. CDV: by how much datagrams \
-             were later than the fastest of their flow (PDV, RFC 5481 4.2).",
+            "Rates are in Mbit/s of 53-octet cells; for TCP, of payload. CDV: how much later datagrams \
+             arrived than the fastest of their flow (PDV, RFC 5481 §4.2).",
         );
         table.fmt(f)
     }

@@ -428,10 +428,10 @@ impl Flow {
         let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
         match self.kind {
             Kind::Constant if self.mbps.is_none() => {
-                return wrong("a constant rate without a rate".into(), "set mbps");
+                return wrong("it is constant but has no rate".into(), "set mbps");
             }
             Kind::Jpeg if self.ranges.is_empty() => {
-                return wrong("pictures without a rate".into(), "set ranges = [[2.1, 5.5]]");
+                return wrong("its pictures have no rate".into(), "set ranges = [[2.1, 5.5]]");
             }
             Kind::Bulk if self.end_s.is_some() => {
                 return wrong("end_s is set for TCP".into(), "TCP ends with the plan: remove end_s");
@@ -448,12 +448,12 @@ impl Flow {
             }
         }
         if self.ranges.iter().any(|[low, high]| low > high) {
-            return wrong("a range that ends below its start".into(), "put the lower rate first");
+            return wrong("one of its ranges ends below its start".into(), "put the lower rate first");
         }
         if self.fec != Fec::None && self.block_octets.is_some() {
             return wrong(
                 "both fec and block_octets are set".into(),
-                "remove one: AAL1 has one or the other",
+                "remove one: AAL1 uses one or the other",
             );
         }
         if self.block_octets == Some(0) {
@@ -472,7 +472,7 @@ impl Flow {
             return wrong(format!("frame_octets is {}", self.frame_octets), "choose 64 to 65535");
         }
         if !(1..=1000).contains(&self.pictures_per_second) {
-            let what = format!("{} pictures a second", self.pictures_per_second);
+            let what = format!("{} pictures per second", self.pictures_per_second);
             return wrong(what, "choose 1 to 1000");
         }
         if !(self.scene_s > 0.0 && (0.0..=1.0).contains(&self.spread)) {
@@ -542,9 +542,9 @@ mod tests {
             (
                 "\"audio\"",
                 "\"jpeg\"",
-                "line 13: flow `f`: pictures without a rate: set ranges = [[2.1, 5.5]]",
+                "line 13: flow `f`: its pictures have no rate: set ranges = [[2.1, 5.5]]",
             ),
-            ("\"audio\"", "\"constant\"", "line 13: flow `f`: a constant rate without a rate: set mbps"),
+            ("\"audio\"", "\"constant\"", "line 13: flow `f`: it is constant but has no rate: set mbps"),
             (
                 "\"audio\"",
                 "\"audio\"\nclock_ppm = 5",

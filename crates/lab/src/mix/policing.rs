@@ -30,25 +30,29 @@ static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
             Value::Word("source".into()),
         ),
         parameter("fec", "check octets of MPEG-2: none, short or long", Value::Word("short".into())),
-        parameter("bulk", "TCP flows beside them", Value::Count(0)),
+        parameter("bulk", "TCP flows in addition to the lectures", Value::Count(0)),
         parameter("seconds", "virtual seconds", Value::Count(5)),
     ]
 });
 
 static METRICS: [Metric; 9] = [
-    Metric { name: "cell_loss", what: "cells of all flows that did not arrive, as a fraction", unit: "" },
-    Metric { name: "offered_mbps", what: "cells of all flows from Waseda to Musashino", unit: "Mbit/s" },
-    Metric { name: "mpeg2_cell_loss", what: "cells of MPEG-2 that did not arrive, as a fraction", unit: "" },
-    Metric { name: "mpeg2_picture_loss", what: "MPEG-2 pictures with wrong octets, as a fraction", unit: "" },
+    Metric { name: "cell_loss", what: "fraction of the cells of all flows that did not arrive", unit: "" },
     Metric {
-        name: "jpeg_cell_loss",
-        what: "cells of Motion-JPEG that did not arrive, as a fraction",
+        name: "offered_mbps",
+        what: "rate of the cells of all flows from Waseda to Musashino",
+        unit: "Mbit/s",
+    },
+    Metric { name: "mpeg2_cell_loss", what: "fraction of MPEG-2 cells that did not arrive", unit: "" },
+    Metric { name: "mpeg2_picture_loss", what: "fraction of MPEG-2 pictures with wrong octets", unit: "" },
+    Metric { name: "jpeg_cell_loss", what: "fraction of Motion-JPEG cells that did not arrive", unit: "" },
+    Metric {
+        name: "jpeg_picture_loss",
+        what: "fraction of Motion-JPEG pictures that are incomplete",
         unit: "",
     },
-    Metric { name: "jpeg_picture_loss", what: "incomplete Motion-JPEG pictures, as a fraction", unit: "" },
-    Metric { name: "audio_loss", what: "audio packets that did not arrive, as a fraction", unit: "" },
+    Metric { name: "audio_loss", what: "fraction of audio packets that did not arrive", unit: "" },
     Metric { name: "jpeg_picture_ms_p99", what: "delay of a complete picture, p99", unit: "ms" },
-    Metric { name: "bulk_mbps", what: "goodput of TCP", unit: "Mbit/s" },
+    Metric { name: "bulk_mbps", what: "TCP goodput", unit: "Mbit/s" },
 ];
 
 /// The maximum number of lectures in one run.

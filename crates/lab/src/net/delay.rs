@@ -195,7 +195,7 @@ impl fmt::Display for Delays {
         let rate = match (self.rate_mbps, self.is_fitted) {
             (Some(mbps), true) => format!("B fitted: {mbps:.1} Mbit/s"),
             (Some(mbps), false) => format!("B as given: {mbps:.1} Mbit/s"),
-            (None, _) => "B unknown: round trips do not grow with their bytes".into(),
+            (None, _) => "B unknown: round-trip times do not grow with the message size".into(),
         };
         let distance = self.distance_km.map_or_else(
             || "L unknown: give --distance KM to subtract the propagation delay from rest".into(),
@@ -204,8 +204,9 @@ impl fmt::Display for Delays {
         table.remark(format!("{distance}; {rate}; rest = min - 2L/c - 16N/B"));
         if self.rows.iter().any(|row| row.rest_us < 0.0) {
             table.remark(
-                "rest is negative: L is shorter, or B is not the rate for a single message: a rate limiter \
-                 lets short bursts pass at the rate of the underlying link; give that as --rate",
+                "rest is negative: either the fibre is shorter than L, or B is not the rate of a single \
+                 message; a rate limiter passes short bursts at the rate of the underlying link, so give \
+                 that rate as --rate",
             );
         }
         write!(f, "{table}")

@@ -42,7 +42,7 @@ impl Question for Network {
     }
 
     fn what(&self) -> &'static str {
-        "How do messages fare on a TCP connection over a real network?"
+        "How fast are messages on a TCP connection over a real network?"
     }
 
     fn time(&self) -> Time {

@@ -54,18 +54,20 @@ impl Case {
     /// Returns [`Failure`]: `Impossible` if captures are not permitted.
     pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
-        let (mut evidence, frames) = session.with(|client, path| match setup.pattern {
+        let (mut evidence, frames) = session.with(|client, path| {
+            match setup.pattern {
             Pattern::Stream => stream::run(client, path, setup, clock, true),
             Pattern::StreamBack => Err(Failure::Impossible(
-                "a trace shows what this host sends: run the server here and the trace on the other host"
+                "a trace shows only what this host sends: run the server here and the trace on the other host"
                     .into(),
             )),
             _ => transactions::run(client, path, setup, clock, true),
+        }
         })?;
         if frames.is_empty() {
             return Err(Failure::Impossible(
-                "no packet could be captured: a trace needs CAP_NET_RAW (run it as root, or setcap \
-                 cap_net_raw+ep the program)"
+                "no packets could be captured: a trace needs CAP_NET_RAW (run it as root, or grant it with \
+                 setcap cap_net_raw+ep)"
                     .into(),
             ));
         }

@@ -114,7 +114,7 @@ impl Document {
              <meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n\
-             <a class=\"skip\" href=\"#main\">To the content</a>\n<header>\n<h1>{title}</h1>\n<p \
+             <a class=\"skip\" href=\"#main\">Skip to the content</a>\n<header>\n<h1>{title}</h1>\n<p \
              class=\"lead\">{}</p>\n</header>\n\
              <nav aria-label=\"Contents\">\n<ol>\n{contents}</ol>\n</nav>\n<main \
              id=\"main\">\n{body}</main>\n<footer>\n{foot}</footer>\n\

@@ -116,7 +116,7 @@ pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     };
     let six = Figure {
         name: "figure-6",
-        title: "figure 6: one session, Mbit/s by window".to_owned(),
+        title: "figure 6: throughput of one session by window, Mbit/s".to_owned(),
         x: "window KB",
         y: "Mbit/s",
         curves: vec![one(Board::Of1995, "1995"), one(Board::Today, "today")],
@@ -128,14 +128,14 @@ pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     };
     let seven = Figure {
         name: "figure-7",
-        title: "figure 7: many sessions, sum in Mbit/s by sessions, board of 1995".to_owned(),
+        title: "figure 7: total throughput by number of sessions, board of 1995, Mbit/s".to_owned(),
         x: "sessions",
         y: "Mbit/s",
         curves: MANY_WINDOWS_KIB.map(|window| many(Board::Of1995, window)).to_vec(),
     };
     let today = Figure {
         name: "figure-7-today",
-        title: "the same, today".to_owned(),
+        title: "figure 7: total throughput by number of sessions, kiban today, Mbit/s".to_owned(),
         curves: MANY_WINDOWS_KIB.map(|window| many(Board::Today, window)).to_vec(),
         ..seven.clone()
     };
@@ -145,7 +145,7 @@ pub fn report(effort: Effort, progress: &mut dyn FnMut()) -> Report {
     Report {
         paper: "atm-board",
         source: "Maruyama (NTT), an ATM high-speed communication board, 1995",
-        today: "kiban as it is, without a modelled processor",
+        today: "kiban without the model of the board's processor",
         rows,
         constants: constants(&BOARD_1995),
         figures: vec![six, seven, today],
@@ -187,8 +187,8 @@ fn table_2() -> Vec<Row> {
     if let Some(last) = rows.last_mut() {
         let unrounded = limits::oc3c_mbps(8192, 0);
         last.note = Some(format!(
-            "the paper multiplies the rounded 135.632; without intermediate rounding the value is \
-            {unrounded:.4}"
+            "The paper multiplies the rounded 135.632. Without intermediate rounding, the value is \
+            {unrounded:.4}."
         ));
     }
     rows
@@ -224,7 +224,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: today.at(256.0).map(|mbps| format!("{mbps:.1}")),
             verdict: Verdict::of(Verdict::Fitted, is_near(best, published::BEST_MBPS)),
             note: Some(format!(
-                "{}; the pause of the segmentation chip was fitted to this value",
+                "The difference is {}. The pause of the segmentation chip was fitted to this value.",
                 off(best, published::BEST_MBPS)
             )),
             ..Row::new("Fig. 6", "best, window 256 KB, Mbit/s", "133.4", format!("{best:.1}"))
@@ -236,7 +236,7 @@ fn figure_6(six: &Figure) -> Vec<Row> {
                 (best_percent(then) - published::BEST_PERCENT).abs() <= 0.5,
             ),
             note: Some(format!(
-                "{} points; follows from the row above",
+                "The difference is {} percentage points. This value follows from the row above.",
                 signed(best_percent(then) - published::BEST_PERCENT)
             )),
             ..Row::new("Fig. 6", "the same, % of the limit", "99", format!("{:.1}", best_percent(then)))
@@ -245,13 +245,13 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", from_48(today))),
             verdict: Verdict::of(Verdict::Met, from_48(then) >= 99.0 && below(then) < 99.0),
             note: Some(format!(
-                "the paper gives no number; counts as met if the minimum is 99 % of the best and 24 KB is \
-                below that (here {:.1} %)",
+                "The paper gives no number. The value counts as met if it is at least 99 % and a window of \
+                24 KB gives less (here {:.1} %).",
                 below(then)
             )),
             ..Row::new(
                 "Fig. 6",
-                "minimum from 48 KB on, % of the best",
+                "minimum for windows from 48 KB, % of the best",
                 "nearly all",
                 format!("{:.1}", from_48(then)),
             )
@@ -260,9 +260,11 @@ fn figure_6(six: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", scaled(today))),
             verdict: Verdict::of(Verdict::Met, scaled(then) < 1.0),
             note: Some(
-                "gain of 256 KB over 48 KB, which needs no scaling; counts as met below 1 %".to_owned(),
+                "The value is the gain of a 256 KB window over a 48 KB window, which needs no window \
+                scaling. It counts as met below 1 %."
+                    .to_owned(),
             ),
-            ..Row::new("Fig. 6", "gain by window scaling, %", "little", format!("{:.1}", scaled(then)))
+            ..Row::new("Fig. 6", "gain from window scaling, %", "little", format!("{:.1}", scaled(then)))
         },
     ]
 }
@@ -286,7 +288,8 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{:.1}", curve(today, 16).peak())),
         verdict: Verdict::of(Verdict::Fitted, is_near(peak, published::PEAK_16_MBPS)),
         note: Some(format!(
-            "{}; the combined cost of a PDU and an acknowledgement was fitted to this value",
+            "The difference is {}. The combined cost of a PDU and an acknowledgement was fitted to this \
+            value.",
             off(peak, published::PEAK_16_MBPS)
         )),
         ..Row::new("Fig. 7", "16 KB: peak, Mbit/s", "131.2", format!("{peak:.1}"))
@@ -296,21 +299,21 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         let near = here.is_some_and(|here| (here - drop).abs() <= published::DROP_TOLERANCE_POINTS);
         let note = match window {
             16 => {
-                "the number of clusters was chosen so that they do not run out here; the decrease is due \
-                to the search for a session"
+                "The number of clusters was chosen so that they do not run out here. The decrease is due to \
+                the search for a session."
             }
             24 => {
-                "no constant was fitted to the amount, but the number of clusters was chosen so that \
-                they run out here, and the formula for the cost of waiting was chosen for this value"
+                "No constant was fitted to this value. However, the number of clusters was chosen so that \
+                they run out here, and the formula for the cost of waiting was chosen to match this value."
             }
-            _ => "the cost of waiting for a cluster was fitted to this value",
+            _ => "The cost of waiting for a cluster was fitted to this value.",
         };
         rows.push(Row {
             today: curve(today, window).drop_at(sessions as f64).map(|drop| format!("{drop:.1}")),
             verdict: Verdict::of(Verdict::Fitted, near),
-            note: Some(
-                here.map_or(note.to_owned(), |here| format!("{} points; {note}", signed(here - drop))),
-            ),
+            note: Some(here.map_or(note.to_owned(), |here| {
+                format!("The difference is {} percentage points. {note}", signed(here - drop))
+            })),
             ..Row::new(
                 "Fig. 7",
                 format!("{window} KB: decrease from the peak at {sessions} sessions, %"),
@@ -328,8 +331,9 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
         today: Some(format!("{}", last(today))),
         verdict: Verdict::of(Verdict::Fitted, last(seven) == published::SESSIONS_AT_256),
         note: Some(
-            "the 16th session gets no receive clusters and never opens; the cluster size and the number of \
-            windows prepared per session were fitted to this value. Today: the largest number that was tried"
+            "The 16th session gets no receive clusters and never opens. The cluster size and the number of \
+            windows prepared per session were fitted to this value. The value for today is the largest \
+            number of sessions that was tried."
                 .to_owned(),
         ),
         ..Row::new("Fig. 7", "256 KB: maximum number of sessions with data", "15", last(seven).to_string())
@@ -339,8 +343,8 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", curve(today, 8).peak())),
             verdict: Verdict::Doubtful,
             note: Some(
-                "the text says 10.6; 106 is the likelier reading. Neither was used in a fit, and neither \
-                is reproduced"
+                "The text says 10.6, but 106 is the likelier reading. Neither value was used in a fit, and \
+                neither is reproduced."
                     .to_owned(),
             ),
             ..Row::new("Fig. 7", "8 KB: maximum, Mbit/s", reading, format!("{:.1}", curve(seven, 8).peak()))
@@ -358,7 +362,7 @@ fn order(seven: &Figure, curve: &dyn Fn(&Figure, u32) -> Curve) -> Row {
     Row {
         verdict: Verdict::of(Verdict::Fitted, ordered),
         note: Some(format!(
-            "follows from the rows above; Mbit/s: {}, {}, {}, {}",
+            "The order follows from the rows above. The rates in Mbit/s are: {}, {}, {}, {}.",
             show(16),
             show(24),
             show(48),
@@ -366,7 +370,7 @@ fn order(seven: &Figure, curve: &dyn Fn(&Figure, u32) -> Curve) -> Row {
         )),
         ..Row::new(
             "Fig. 7",
-            "order at 60 sessions, best first, KB",
+            "windows by throughput at 60 sessions, best first, KB",
             "16 24 48 256",
             if ordered { "16 24 48 256" } else { "another" },
         )

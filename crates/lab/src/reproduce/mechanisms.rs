@@ -71,7 +71,7 @@ pub fn modelled(mechanisms: &[Mechanism], interval: Interval) -> Vec<Modelled> {
 
 /// Returns the modelled comparison as a text table.
 pub fn modelled_table(rows: &[Modelled]) -> Table {
-    let mut table = Table::new("under the cost model of 1995: what is lost without a mechanism")
+    let mut table = Table::new("throughput lost without each mechanism, cost model of 1995")
         .text_column("window x sessions")
         .text_column("without")
         .number_column("Mbit/s")
@@ -123,7 +123,7 @@ pub fn measured(mechanisms: &[Mechanism], options: Options) -> Vec<Measured> {
 
 /// Returns the measured comparison as a text table.
 pub fn measured_table(rows: &[Measured]) -> Table {
-    let mut table = Table::new("measured here: processor time for a PDU of 8192 bytes, ns")
+    let mut table = Table::new("measured on this machine: CPU time per PDU of 8192 bytes, ns")
         .text_column("mechanism")
         .text_column("with / without")
         .number_column("with")
@@ -219,7 +219,10 @@ struct Joined {
 }
 
 impl Joined {
-    #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it measures only the board, which does the same work in each run"
+    )]
     fn new(options: PathOptions) -> Joined {
         let mut boards = [0, 1]
             .map(|side| Board::new(&Joined::config(side, options), RngKey::for_simulation(side as u64)));
@@ -357,7 +360,10 @@ struct Ports {
 const TRAIN_PDUS: usize = 16;
 
 impl Ports {
-    #[expect(clippy::disallowed_methods, reason = "it measures the board alone, the same in each run")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "it measures only the board, which does the same work in each run"
+    )]
     fn new() -> Ports {
         let (circuit, vc) = (Circuit(0), Vc::new(0, 100));
         let mut down = Segmentation::new(CellTime::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);

@@ -209,8 +209,8 @@ pub struct PaperItem {
 const ABSENT: [(&str, &str, &str); 1] = [(
     "wide-area-atm",
     "Fig. 3 to 5",
-    "differences between boards and directions: the values are lost with the figures; the verdict on the \
-    common map is that of §3.2",
+    "The differences between boards and directions cannot be reproduced, because their values are lost with \
+    the figures. The verdict on the common map is that of §3.2.",
 )];
 
 /// All verdicts, starting with the worst.
@@ -311,9 +311,9 @@ impl All {
         let published = ORDER.into_iter().filter(|verdict| *verdict != Verdict::Ours);
         let all: usize = published.map(|verdict| self.values(verdict)).sum();
         format!(
-            "Of {all} published values, {} are reproduced by derivation or without any fit, {} because a \
-             constant was fitted to them, {} are missed, {} conflict with other values of their paper, {} \
-             are uncertain in their paper.",
+            "Of {all} published values, {} are derived or reproduced without any fit, {} are reproduced \
+             because a constant was fitted to them, {} are missed, {} conflict with other values in their \
+             paper, and {} are uncertain in their paper.",
             self.values(Verdict::Exact) + self.values(Verdict::Met),
             self.values(Verdict::Fitted),
             self.values(Verdict::Missed),
@@ -339,7 +339,7 @@ impl All {
             ]);
         }
         table.remark(
-            "the verdict on a table or figure is the worst of its values; the notes name missed values.",
+            "The verdict on a table or figure is the worst of its values. The notes name the missed values.",
         );
         table
     }
@@ -355,7 +355,7 @@ impl fmt::Display for All {
         let Some(Measured { environment, mechanisms, waiting, files }) = &self.measured else {
             return Ok(());
         };
-        writeln!(f, "\nMEASURED ON THIS MACHINE, and part of no verdict: {}", environment.line())?;
+        writeln!(f, "\nMEASURED ON THIS MACHINE, not used in any verdict: {}", environment.line())?;
         writeln!(f, "\n{}", mechanisms::measured_table(mechanisms))?;
         match waiting {
             Ok(tables) => writeln!(f, "{tables}")?,

@@ -38,8 +38,8 @@ pub fn document(all: &All, command: &str) -> Document {
         foot: vec![
             format!("kiban {}. This page is one self-contained file.", env!("CARGO_PKG_VERSION")),
             format!(
-                "Made by: {command}. Everything except the last tables is in virtual time: the same on \
-                every machine."
+                "Created by: {command}. Everything except the last tables is computed in virtual time and \
+                is the same on every machine."
             ),
         ],
     }
@@ -107,7 +107,7 @@ fn summary(all: &All) -> Section {
 }
 
 fn weaknesses(weaknesses: &[Weakness]) -> Section {
-    let heads = ["paper", "weakness", "as the paper's machine", "kiban at its best", "gone"];
+    let heads = ["paper", "weakness", "kiban as the paper's machine", "kiban at its best", "gone"];
     let mut grid = Grid::new("The main weakness of each machine, then and now", &heads);
     for Weakness { paper, what, then, best, gone, bound, how, kept } in weaknesses {
         let (tone, word) = if *gone { (Tone::Good, "gone") } else { (Tone::Bad, "REMAINS") };
@@ -116,8 +116,9 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
             Cell::from(*what),
             then.as_str().into(),
             Cell::from(best.as_str()).with_note(Some((*how).to_owned())),
-            Cell::from(Badge::new(tone, word))
-                .with_note(Some(format!("counts as gone: {bound}. Kept in {kept}"))),
+            Cell::from(Badge::new(tone, word)).with_note(Some(format!(
+                "The weakness counts as gone if {bound}. The result is recorded in {kept}."
+            ))),
         ]);
     }
     Section {
@@ -137,7 +138,8 @@ fn weaknesses(weaknesses: &[Weakness]) -> Section {
 
 /// Returns the table of values: published, the paper's machine, kiban at its best.
 fn values(report: &Report) -> Grid {
-    let heads = ["place", "value", "#published", "#as the paper's machine", "#at its best", "verdict"];
+    let heads =
+        ["place", "value", "#published", "#kiban as the paper's machine", "#kiban at its best", "verdict"];
     let mut grid = Grid::new(format!("{}: values", title(report.paper)), &heads);
     for row in &report.rows {
         let dash = || "–".to_owned();
@@ -157,7 +159,7 @@ fn values(report: &Report) -> Grid {
             badge(row.verdict).into(),
         ]);
     }
-    grid.remarks.push(format!("At its best: {}.", report.today));
+    grid.remarks.push(format!("Kiban at its best: {}.", report.today));
     grid
 }
 
@@ -227,13 +229,13 @@ fn atm_board(all: &All) -> Section {
             "figure-7" => (
                 Scale::Linear,
                 &[(2.0, 131.2, "peak at 16 KB")],
-                "The more sessions and the larger their windows, the sooner content pages run out. At \
-                256 KB the sixteenth session gets none.",
+                "The more sessions and the larger their windows, the sooner content pages run out. At 256 \
+                KB, the sixteenth session gets none.",
             ),
             "figure-7-today" => (
                 Scale::Linear,
                 &[],
-                "The same board without a modelled processor: pages do not run out at any window.",
+                "Without the model of the board's processor, pages do not run out at any window.",
             ),
             _ => return None,
         };
@@ -246,9 +248,9 @@ fn atm_board(all: &All) -> Section {
     });
     let bars = Bars {
         name: "atm-board-mechanisms".to_owned(),
-        title: "The five mechanisms, each switched off: one session, window 256 KB".to_owned(),
+        title: "Effect of switching off each of the five mechanisms: one session, window 256 KB".to_owned(),
         description: format!(
-            "Throughput of the modelled board, {:.1} Mbit/s with all five.",
+            "The throughput of the modelled board is {:.1} Mbit/s with all five mechanisms.",
             whole.and_then(|row| row.points.first()).map_or(0.0, |point| point.mbps)
         ),
         unit: "Mbit/s".to_owned(),
@@ -259,17 +261,17 @@ fn atm_board(all: &All) -> Section {
         heading: "Without each mechanism".to_owned(),
         blocks: vec![
             Block::Paragraph(
-                "The paper publishes no results without a mechanism: these depend on assumed constants \
-                and affect no verdict."
+                "The paper publishes no results without a mechanism: these results depend on assumed \
+                constants and affect no verdict."
                     .to_owned(),
             ),
             Block::Figure(bars.picture(), String::new()),
             Block::Grid((&mechanisms::modelled_table(&all.mechanisms)).into()),
         ],
     };
-    let about = "TCP/IP entirely on a board beside its host, over ATM at 155 Mbit/s, with separate \
-        header and content memory, and checksums computed while data is moved. Two such boards are \
-        connected by a switch.";
+    let about = "TCP/IP runs entirely on a board beside its host, over ATM at 155 Mbit/s. The board has \
+        separate memories for headers and content, and computes checksums while it moves data. A switch \
+        connects two such boards.";
     paper(report, about, figures, vec![Block::Section(more)])
 }
 
@@ -283,19 +285,19 @@ fn wide_area(all: &All) -> Section {
     for map in beside.iter().chain([&all.map_best]).chain(long) {
         let says = match map.name {
             "map" => {
-                "The TCP rules of the time. In dark cells throughput has collapsed: the writer waits for \
-                the reader's delayed-ACK timer 20 times per second."
+                "These are the TCP rules of the time. In dark cells, throughput has collapsed: the writer \
+                waits for the reader's delayed-ACK timer 20 times per second."
             }
             "map-today" => {
-                "Today's TCP rules on the same workstations. The writer never waits for a timer; writer \
-                and reader alternate instead, because such a buffer holds at most two segments."
+                "These are today's TCP rules on the same workstations. The writer never waits for a timer; \
+                writer and reader alternate instead, because such a buffer holds at most two segments."
             }
             "map-best" => {
-                "Kiban at its best on the same workstations: all their rules except one. The writer \
-                continues as soon as there is room, and no cell collapses."
+                "This is kiban at its best on the same workstations. It follows all their rules except one: \
+                the writer continues as soon as there is room. No cell collapses."
             }
             _ => {
-                "Longer messages, on the vertical axis. Throughput is best at multiples of the MSS, 9140 \
+                "The vertical axis shows longer messages. Throughput is best at multiples of the MSS, 9140 \
                 bytes, and drops just above them."
             }
         };
@@ -307,8 +309,9 @@ fn wide_area(all: &All) -> Section {
         figures.push(Block::Figure(drawn(report, number, sequence).picture(), String::new()));
     }
     figures.extend(figure_blocks(report, |_| None));
-    let about = "TCP between workstations over ATM: how delay grows with distance, how throughput depends on \
-        message length and socket buffers, and a region in which it collapses to a thirtieth.";
+    let about = "The paper measures TCP between workstations over ATM: how delay grows with distance, how \
+        throughput depends on message length and socket buffers, and in which region throughput collapses \
+        to a thirtieth.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -350,8 +353,9 @@ fn rdma_nic(all: &All) -> Section {
     let figures = figure_blocks(report, |figure| {
         // The maxima that the paper gives are for long messages.
         let marks = [(65_536.0, 881.0, "send"), (65_536.0, 795.0, "receive")];
-        let says = "Receiving performs its look-ups for every segment, so throughput dips where a message \
-            first needs two. When overlapped, the look-ups cost no time (dashed; many: back-to-back Writes).";
+        let says = "The receiver performs look-ups for every segment, so throughput dips where a message \
+            first needs two segments. When overlapped, the look-ups cost no time (dashed; many: \
+            back-to-back Writes).";
         let mut lines = lines(report, figure, Scale::Doublings, Scale::Linear, &marks);
         lines.title = "figure 10: throughput of RDMA Writes by their length".to_owned();
         // The first two curves show the NIC of 2008. The other curves, which are dashed, show the overlapped
@@ -360,8 +364,9 @@ fn rdma_nic(all: &All) -> Section {
         (figure.name == "figure-10").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.rdma_nic.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "An RDMA network interface without a processor: 64 bits at 125 MHz, iWARP's operations over \
-        a lossless Ethernet layer. Every step of every block is counted in clocks.";
+    let about = "The paper describes an RDMA network interface without a processor: 64 bits at 125 MHz, \
+        with iWARP's operations over a lossless Ethernet layer. The model counts every step of every block \
+        in clocks.";
     paper(report, about, figures, more)
 }
 
@@ -375,9 +380,9 @@ fn via_library(all: &All) -> Section {
         (figure.name == "figure-2").then(|| Block::Figure(lines.picture(), says.to_owned()))
     });
     let more = all.via_library.tables().iter().map(|table| Block::Grid(table.into())).collect();
-    let about = "A process that waits for packets over the Virtual Interface Architecture: poll for a set \
-        time, then sleep. Longer polling costs processor time and loses fewer packets; the receive buffer \
-        decides how many.";
+    let about = "A process waits for packets over the Virtual Interface Architecture: it polls for a set \
+        time, then sleeps. Longer polling costs processor time but loses fewer packets; the receive buffer \
+        determines how many.";
     paper(
         report,
         about,
@@ -412,10 +417,10 @@ fn osi_board(all: &All) -> Section {
         .map(|tasks| (format!("{}, F-DATA {}", tasks.end, tasks.fdata_bytes), tasks.seconds.to_vec()));
     let bars = Bars {
         name: "osi-board-figure-3".to_owned(),
-        title: "figure 3: seconds of each task, line, TPDU 2048".to_owned(),
+        title: "figure 3: time of each task on the line, TPDU 2048, s".to_owned(),
         description: "Processor time by task for a file of 2 MiB. When F-DATA shrinks from 8000 to 2000 \
-            bytes, FTAM and presentation grow, session and transport hardly; the sender's lower interface \
-            takes long where the line is the limit."
+            bytes, the times of FTAM and presentation grow, and those of session and transport hardly \
+            change. The sender's lower interface takes long where the line is the limit."
             .to_owned(),
         unit: "seconds".to_owned(),
         parts: Task::ALL.map(|task| task.name().to_owned()).to_vec(),
@@ -425,8 +430,8 @@ fn osi_board(all: &All) -> Section {
         bars.picture(),
         "LIF, the interface to the lower module, polls continuously while the line is full.".to_owned(),
     ));
-    let about = "All seven layers of OSI on a board, up to file transfer: no copies of user data between \
-        layers, and tasks that pass pointers. The PC runs only the user of FTAM.";
+    let about = "A board runs all seven layers of OSI, up to file transfer. User data is not copied between \
+        layers: the tasks pass pointers. The PC runs only the FTAM user.";
     paper(report, about, figures, Vec::new())
 }
 
@@ -453,13 +458,16 @@ fn measured(Measured { environment, mechanisms, waiting, files }: &Measured) -> 
 fn reading() -> Section {
     let mut grid = Grid::new("Verdicts", &["verdict", "meaning"]);
     for (verdict, words) in [
-        (Verdict::Exact, "derived, and equal in all published digits"),
-        (Verdict::Met, "the value is reproduced, and no fit has used it"),
-        (Verdict::Fitted, "a constant was fitted to the value, which explains but does not confirm it"),
+        (Verdict::Exact, "the value is derived and equals all published digits"),
+        (Verdict::Met, "the value is reproduced and was not used in any fit"),
+        (
+            Verdict::Fitted,
+            "a constant was fitted to the value; this explains the value but does not confirm it",
+        ),
         (Verdict::Missed, "the value is not reproduced; the row says why"),
         (Verdict::Conflict, "the paper contradicts itself; its readings are shown beside the result"),
         (Verdict::Doubtful, "the published value is uncertain; no conclusion is drawn"),
-        (Verdict::Ours, "nothing is published; the result confirms a statement of ours"),
+        (Verdict::Ours, "the paper publishes no value; the result confirms a claim made by kiban"),
     ] {
         grid.row([Cell::from(badge(verdict)), words.into()]);
     }

@@ -174,12 +174,13 @@ impl std::fmt::Display for Report {
                 format!("{}{mark}", row.verdict.word()),
             ]);
         }
-        rows.remark(format!("here: with the constants below. today: {}.", self.today));
+        rows.remark(format!("here: kiban with the constants below. today: {}.", self.today));
         rows.remark(
-            "met: reproduced, and not used in any fit. fitted: a constant was chosen to reproduce the value.",
+            "met: the value is reproduced and was not used in any fit. fitted: a constant was chosen to \
+            reproduce the value.",
         );
         if self.rows.iter().any(|row| row.verdict == Verdict::Ours) {
-            rows.remark("ours: no value is published; the result confirms a claim of kiban.");
+            rows.remark("ours: the paper publishes no value; the result confirms a claim made by kiban.");
         }
         writeln!(f, "{rows}")?;
         for figure in &self.figures {

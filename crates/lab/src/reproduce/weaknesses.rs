@@ -109,8 +109,8 @@ pub(super) fn verdicts(
         .collect();
     let fast = usual.iter().filter(|mbps| **mbps > USUAL_MBPS).count();
     let waits: f64 = map.iter().map(|(_, _, cell)| cell.waits_per_second).sum();
-    let lost = find(via_library, "packets lost where a stall fits the buffer");
-    let dip = find(rdma_nic, "receive: falls at");
+    let lost = find(via_library, "packets lost where the buffer outlasts a stall");
+    let dip = find(rdma_nic, "receive: rate dips at");
     let used = line.iter().map(|(_, line)| line.percent).fold(f64::INFINITY, f64::min);
     let rates = |of: &[(usize, LineUse)]| {
         let (first, last) =
@@ -136,37 +136,37 @@ pub(super) fn verdicts(
                 flow.active_streams, flow.mbps, flow.least_percent
             ),
             gone: flow.active_streams == SESSIONS && flow.least_percent >= EVEN_PERCENT,
-            bound: "all transfer data, each at least 90 % of an equal share",
-            how: "a ledger shares memory: n greedy sessions get 1/(n+1) of it each",
-            kept: "cli/tests/snapshots/all.txt; sim/tests/memory/starvation.rs",
+            bound: "all sessions transfer data, each at least 90 % of an equal share",
+            how: "A ledger shares memory: each of n greedy sessions gets 1/(n+1) of it.",
+            kept: "cli/tests/snapshots/all.txt; sim/tests/starvation.rs",
         },
         Weakness {
             paper: "wide-area-atm",
             what: "collapse: the writer waits for the reader's delayed-ACK timer",
             then: format!(
-                "{} stalls per second in all cells; {} cells of the slow region under {SLOW_MBPS:.0} Mbit/s",
+                "{} stalls per second in all cells; {} cells of the slow region below {SLOW_MBPS:.0} Mbit/s",
                 find(wide_area, "delayed-ACK stalls").here,
-                find(wide_area, "cells under").here
+                find(wide_area, "cells below").here
             ),
             best: format!(
-                "{waits:.0} stalls; slowest cell {least:.1} Mbit/s; {fast} of {} cells over {USUAL_MBPS:.0} \
-                with buffers from 10,000 and messages from 1000",
+                "{waits:.0} stalls; slowest cell {least:.1} Mbit/s; {fast} of {} cells with buffers from \
+                10,000 and messages from 1000 above {USUAL_MBPS:.0}",
                 usual.len()
             ),
             gone: waits == 0.0 && least >= SLOW_MBPS,
-            bound: "no delayed-ACK stall in any cell, and no cell under 10 Mbit/s",
-            how: "one rule fewer on the same modelled workstations (send_low_water_bytes as in modern): \
-                the writer continues as soon as there is room",
+            bound: "no cell has delayed-ACK stalls, and no cell is below 10 Mbit/s",
+            how: "On the same modelled workstations, one rule is removed (send_low_water_bytes as in the \
+                profile modern): the writer continues as soon as there is room.",
             kept: "cli/tests/snapshots/all.txt",
         },
         Weakness {
             paper: "rdma-nic",
             what: "a dip where a message first needs a second segment",
-            then: format!("receiving falls at {} bytes", dip.here),
-            best: format!("falls at: {}", dip.today.as_deref().unwrap_or("not made")),
+            then: format!("receive rate dips at {} bytes", dip.here),
+            best: format!("dips at: {}", dip.today.as_deref().unwrap_or("not made")),
             gone: dip.today.as_deref() == Some("none"),
-            bound: "no power of two is 1 % lower than both neighbours",
-            how: "look-ups for the next segment overlap with the transfer of this one",
+            bound: "no power of two has a rate 1 % below those of both its neighbours",
+            how: "Look-ups for the next segment overlap with the transfer of the current one.",
             kept: "lab/tests/snapshots/rdma-nic.txt",
         },
         Weakness {
@@ -176,22 +176,22 @@ pub(super) fn verdicts(
                 "{} % with 100 us of polling and 7 MB",
                 find(via_library, "loss, 100 us, 7 MB").here
             ),
-            best: format!("{} packets, unreliable delivery", lost.here),
+            best: format!("{} packets lost with unreliable delivery", lost.here),
             gone: lost.verdict == Verdict::Ours && lost.here == "0",
-            bound: "no packet",
-            how: "adaptive waiting; where a stall does not fit the buffer, the reliable levels stop the \
-                sender and lose nothing",
+            bound: "no packet is lost",
+            how: "Waiting is adaptive. Where the buffer does not outlast a stall, the reliable levels stop \
+                the sender and lose nothing.",
             kept: "lab/tests/snapshots/via-library.txt",
         },
         Weakness {
             paper: "osi-board",
-            what: "throughput falls with small F-DATA, Mbit/s on 2 Mbit/s",
+            what: "throughput falls with small F-DATA, Mbit/s on a 2 Mbit/s line",
             then: ends(&board.curves[0].points),
             best: format!("{}; line utilization at least {used:.1} %", rates(line)),
             gone: used >= FULL_PERCENT,
-            bound: "the line is full at every F-DATA size; the rest is headers",
-            how: "no copies between layers, and no separate tasks. In loopback every F-DATA still costs \
-                its encoding, which is measured below",
+            bound: "the line is full at every F-DATA size (the rest is headers)",
+            how: "There are no copies between layers and no separate tasks. In loopback, every F-DATA still \
+                incurs the cost of its encoding, which is measured below.",
             kept: "cli/tests/snapshots/all.txt",
         },
     ]
@@ -202,14 +202,14 @@ pub(super) fn table(weaknesses: &[Weakness]) -> Table {
     let mut table = Table::new("weaknesses: the paper's machine, and kiban at its best")
         .text_column("paper")
         .text_column("weakness")
-        .text_column("as the paper's machine")
-        .text_column("at its best")
+        .text_column("kiban as the paper's machine")
+        .text_column("kiban at its best")
         .text_column("gone");
     for one in weaknesses {
-        let mark = table.note(format!("gone: {}. {}", one.bound, one.how));
+        let mark = table.note(format!("The weakness counts as gone if {}. {}", one.bound, one.how));
         let gone = if one.gone { "yes" } else { "NO" };
         table.row([one.paper, one.what, &one.then, &one.best, &format!("{gone} {mark}")]);
     }
-    table.remark("the notes say when a weakness counts as gone, and what kiban does about it.");
+    table.remark("The notes say when a weakness counts as gone and what kiban does about it.");
     table
 }

@@ -18,7 +18,7 @@ impl WideArea {
     pub(super) fn new() -> WideArea {
         let parameters = vec![
             parameter("message_bytes", "length of every write", Value::Count(4000)),
-            parameter("buffer_bytes", "both socket buffers of both hosts", Value::Count(8000)),
+            parameter("buffer_bytes", "send and receive buffers of both hosts", Value::Count(8000)),
             parameter("profile", "TCP profile: modern, bsd43 or solaris23", Value::Word("solaris23".into())),
             parameter("mtu_bytes", "longest IP packet", Value::Count(9180)),
             parameter(

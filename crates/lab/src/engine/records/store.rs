@@ -78,7 +78,7 @@ impl Manifest {
         if manifest.format != FORMAT {
             let format = manifest.format;
             return Err(StoreError::Mismatch(format!(
-                "{} has format version {format}, this kiban writes {FORMAT}: use another folder",
+                "{} has format version {format}, but this kiban writes version {FORMAT}: use another folder",
                 path.display()
             )));
         }
@@ -117,8 +117,8 @@ impl Manifest {
         let dir = dir.display();
         let what = if self.version != wanted.version {
             format!(
-                "{dir} was made by kiban {}, this is {}: continue with that version, or use another folder \
-                 (--out)",
+                "{dir} was created by kiban {}, but this is kiban {}: continue with that version, or use \
+                 another folder (--out)",
                 self.version, wanted.version
             )
         } else if let Some(difference) = self.plan.difference(&wanted.plan) {
@@ -140,7 +140,7 @@ impl Manifest {
 /// Returns the error for records without a manifest.
 fn no_plan(dir: &Path) -> StoreError {
     StoreError::Mismatch(format!(
-        "{} has records but no {RUN}, as sweeps of earlier versions left it: measure again in another folder \
+        "{} has records but no {RUN}, like a sweep of an earlier version: measure again in another folder \
          (--out)",
         dir.display()
     ))
@@ -240,7 +240,7 @@ impl Records {
         if unnamed > 0
             && let Some(last) = records.broken.last_mut()
         {
-            last.why += &format!("; and {unnamed} more lines after it");
+            last.why += &format!("; {unnamed} more invalid lines follow");
         }
         records
     }
@@ -425,9 +425,9 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
                 Entry::Occupied(taken) if *taken.get() == line => {}
                 Entry::Occupied(taken) if manifest.exact => {
                     return Err(StoreError::Mismatch(format!(
-                        "{}: the results of trial {} differ from those of another folder, although virtual \
-                         time is exact: they were made by different builds of kiban {}; repeat one of them \
-                         in another folder",
+                        "{}: the results of trial {} differ from those in another folder, although virtual \
+                         time is deterministic: they come from different builds of kiban {}; repeat one of \
+                         the runs in another folder",
                         dir.display(),
                         taken.key(),
                         manifest.version

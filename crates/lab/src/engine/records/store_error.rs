@@ -24,15 +24,15 @@ impl fmt::Display for StoreError {
             StoreError::Busy(path) => {
                 write!(
                     f,
-                    "{}: another process is writing to it; wait for it, or use another folder",
+                    "{}: another process is writing to it; wait until it ends, or use another folder",
                     path.display()
                 )
             }
             StoreError::Read(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             StoreError::Write(path, error) if error.kind() == io::ErrorKind::StorageFull => write!(
                 f,
-                "cannot write {}: the disk is full; the records so far are kept: free some space, then \
-                 repeat",
+                "cannot write {}: the disk is full; the records so far are kept: free some space, then run \
+                 the command again",
                 path.display()
             ),
             StoreError::Write(path, error) => write!(f, "cannot write {}: {error}", path.display()),

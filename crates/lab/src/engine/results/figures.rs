@@ -70,13 +70,13 @@ impl Axes {
         for name in [across, down] {
             if !numbers.contains(&name) {
                 return Err(format!(
-                    "'{name}' is not a varying numeric parameter of this run; {}",
+                    "'{name}' is not a numeric parameter that varies in this run; {}",
                     suggest(name, &numbers)
                 ));
             }
         }
         if across == down {
-            return Err(format!("'{across}' can go across or down, not both"));
+            return Err(format!("'{across}' cannot be used for both axes"));
         }
         Ok(Axes { across: across.to_owned(), down: down.to_owned() })
     }

@@ -64,11 +64,14 @@ fn points(report: &Report) -> Block {
     }
     if rows.iter().any(|row| row.count > 1) {
         grid.remarks.push(
-            "Below a median: its 95 % confidence interval, which takes at least six trials.".to_owned(),
+            "The 95 % confidence interval is below the median; it requires at least six trials.".to_owned(),
         );
     }
     if rows.len() > POINTS_MAX {
-        grid.remarks.push(format!("The first {POINTS_MAX} of {}: summary.json has all.", rows.len()));
+        grid.remarks.push(format!(
+            "The table has the first {POINTS_MAX} of {} points; summary.json has all of them.",
+            rows.len()
+        ));
     }
     Block::Collapsed(format!("A row for each of {} points", rows.len()), vec![Block::Grid(grid)])
 }

@@ -94,11 +94,11 @@ impl Report {
         }
         let disturbed = self.summary.disturbed();
         if disturbed > 0 {
-            warnings.push(format!("{disturbed} trials had foreign CPU load in every attempt"));
+            warnings.push(format!("{disturbed} trials were disturbed by other processes in every attempt"));
         }
         if self.figures.left_out > 0 {
             warnings
-                .push(format!("{} figures were omitted, because there are too many", self.figures.left_out));
+                .push(format!("{} figures were omitted because there are too many", self.figures.left_out));
         }
         warnings
     }

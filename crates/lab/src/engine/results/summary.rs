@@ -209,11 +209,12 @@ impl Summary {
             table.remark(format!("constant: {}", self.fixed));
         }
         if many {
-            table
-                .remark("from, to: 95 % confidence interval of the median, which takes at least six trials.");
+            table.remark(
+                "from, to: the 95 % confidence interval of the median, which requires at least six trials.",
+            );
         }
         if disturbed {
-            table.remark("*: foreign CPU load in every attempt of a trial.");
+            table.remark("*: other processes disturbed every attempt of a trial.");
         }
         table
     }

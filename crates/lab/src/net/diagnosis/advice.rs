@@ -69,7 +69,7 @@ pub fn against(
                 if let Some(bytes) = buffer_bytes_max(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: socket buffers of at most {bytes} bytes \
+                            "if the program cannot be changed, set socket buffers of at most {bytes} bytes \
                              for messages of {} (twice the body), which keeps segments no longer than the \
                              body",
                             setup.message_bytes
@@ -79,7 +79,7 @@ pub fn against(
                 } else if let Some(bytes) = short_segments(setup) {
                     list.push(advice(
                         format!(
-                            "where the program cannot be changed: an MSS of {bytes} bytes (TCP_MAXSEG, or \
+                            "if the program cannot be changed, set an MSS of {bytes} bytes (TCP_MAXSEG, or \
                              the route's advmss)"
                         ),
                         Setup { mss_bytes: Some(bytes), ..setup.clone() },
@@ -92,7 +92,7 @@ pub fn against(
             let segment = evidence.info.snd_mss.max(evidence.receiver.info.rcv_mss);
             let bytes = round_up(f64::from(segment) * 8.0);
             vec![advice(
-                format!("socket buffers of at least {bytes} bytes: eight segments of {segment}"),
+                format!("set socket buffers of at least {bytes} bytes (eight segments of {segment})"),
                 Setup { buffer_bytes: Some(bytes), ..setup.clone() },
             )]
         }
@@ -103,14 +103,14 @@ pub fn against(
             vec![
                 advice(
                     format!(
-                        "socket buffers of at least {bytes} bytes: twice {best_mbps:.1} Mbit/s times {:.2} \
-                         ms",
+                        "set socket buffers of at least {bytes} bytes (twice {best_mbps:.1} Mbit/s times \
+                         {:.2} ms)",
                         round_trip_us * 1e-3
                     ),
                     Setup { buffer_bytes: Some(bytes), ..setup.clone() },
                 ),
                 advice(
-                    "do not set SO_SNDBUF and SO_RCVBUF at all: Linux then lets buffers grow by themselves"
+                    "do not set SO_SNDBUF and SO_RCVBUF, so that Linux grows the buffers automatically"
                         .into(),
                     Setup { buffer_bytes: None, ..setup.clone() },
                 ),
@@ -119,7 +119,7 @@ pub fn against(
         Cause::Sender => {
             let bytes = setup.message_bytes.saturating_mul(16).min(1 << 20);
             vec![advice(
-                format!("write larger pieces: {bytes} bytes"),
+                format!("write more per call: {bytes} bytes"),
                 Setup { message_bytes: bytes, ..setup.clone() },
             )]
         }
@@ -143,12 +143,12 @@ pub fn against(
         Cause::Receiver => vec![
             words("make the receiving program read more often, or give it more CPU time"),
             advice(
-                "use larger receive buffers, if it only pauses for a while".into(),
+                "use larger receive buffers, if the receiving program only pauses for a while".into(),
                 Setup { buffer_bytes: None, ..setup.clone() },
             ),
         ],
         Cause::ServerLimit => vec![words("start `kiban lab serve` with a larger --rate, if that is allowed")],
-        Cause::NotExplained => vec![words("inspect it with `kiban lab trace`")],
+        Cause::NotExplained => vec![words("inspect this case with `kiban lab trace`")],
     }
 }
 

@@ -111,7 +111,8 @@ fn captured(evidence: &Evidence) -> Found {
     let capture = evidence.capture.as_ref().filter(|capture| capture.gaps > 0)?;
     if 2 * capture.held > capture.gaps && !evidence.settings.no_delay {
         let because = format!(
-            "in {} of {} gaps captured, data was held for {:.1} ms, until a pure acknowledgement arrived; {}",
+            "in {} of {} captured gaps, the sender held data for {:.1} ms, until a pure acknowledgement \
+            arrived; {}",
             capture.held,
             capture.gaps,
             capture.held_ms,
@@ -188,7 +189,7 @@ fn of_stream(evidence: &Evidence) -> Found {
         }
         if !evidence.settings.no_delay && evidence.message_bytes < evidence.info.snd_mss {
             let because = format!(
-                "{delayed:.0} delayed acknowledgements fill {:.0} % of the time; {}",
+                "{delayed:.0} delayed acknowledgements take up {:.0} % of the time; {}",
                 100.0 * waited,
                 short_write(evidence)
             );
@@ -200,8 +201,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     }
     if shares.send_buffer >= 0.5 {
         let because = format!(
-            "the send buffer of {} bytes limited the sender {:.0} % of the time; it carries {:.2} Mbit/s at \
-             most over {:.2} ms",
+            "the send buffer of {} bytes limited the sender {:.0} % of the time; it allows at most {:.2} \
+             Mbit/s with an RTT of {:.2} ms",
             evidence.given.send_bytes / 2,
             100.0 * shares.send_buffer,
             window_mbps(evidence.given.send_bytes / 2, evidence),
@@ -211,7 +212,7 @@ fn of_stream(evidence: &Evidence) -> Found {
     }
     if shares.busy < 0.7 {
         let because = format!(
-            "the sender had no data {:.0} % of the time: writes of {} bytes come too slowly",
+            "the sender had no data to send {:.0} % of the time: its writes of {} bytes are too infrequent",
             100.0 * (1.0 - shares.busy),
             evidence.message_bytes
         );
@@ -222,8 +223,8 @@ fn of_stream(evidence: &Evidence) -> Found {
     if shares.window + shares.send_buffer < 0.2 && (0.5..2.0).contains(&(carried / evidence.mbps().max(1e-9)))
     {
         let because = format!(
-            "a congestion window of {} segments of {} bytes carries {carried:.2} Mbit/s over {:.2} ms; no \
-             buffer limited the sender",
+            "a congestion window of {} segments of {} bytes allows {carried:.2} Mbit/s with an RTT of {:.2} \
+             ms; no buffer limited the sender",
             evidence.info.snd_cwnd,
             evidence.info.snd_mss,
             evidence.info.rtt_us as f64 * 1e-3
@@ -241,8 +242,8 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     if window < 2 * full && delayed > 0 {
         let because = format!(
-            "the window of {window} bytes, less than two segments of {full}, was full {part:.0} % of the \
-             time, and {delayed} acknowledgements were delayed"
+            "the window of {window} bytes, less than two segments of {full} bytes, was full {part:.0} % of \
+             the time, and {delayed} acknowledgements were delayed"
         );
         return (Cause::SillyWindow, because);
     }
@@ -251,15 +252,15 @@ fn silly_or_slow(evidence: &Evidence, shares: Shares) -> (Cause, String) {
     if shut == 0 && evidence.mbps() > 0.4 * most {
         let because = format!(
             "the peer's window of {window} bytes was full {part:.0} % of the time; its buffer of {} bytes \
-             carries {most:.2} Mbit/s at most over {:.2} ms",
+             allows at most {most:.2} Mbit/s with an RTT of {:.2} ms",
             evidence.receiver.given.receive_bytes / 2,
             evidence.info.rtt_us as f64 * 1e-3
         );
         return (Cause::ReceiveBuffer, because);
     }
     let because = format!(
-        "the peer's window was full {part:.0} % of the time and shut {shut} times, though its buffer would \
-         carry {most:.2} Mbit/s"
+        "the peer's window was full {part:.0} % of the time and closed {shut} times, although its buffer \
+         would allow {most:.2} Mbit/s"
     );
     (Cause::Receiver, because)
 }

@@ -276,8 +276,8 @@ impl Findings {
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
-                "{}: {slow} of {all} cells are slow; the prediction, from the rule and the path's MSS, is \
-                 right for {right} of {all}.",
+                "{}: {slow} of {all} cells are slow; the prediction from the rule and the path's MSS is \
+                 right for {right} of {all} cells.",
                 map.title
             )));
         }
@@ -302,7 +302,7 @@ impl Findings {
         explanation.sections.push(Section { heading: "Why cells are slow".to_owned(), blocks });
         if !self.advice.is_empty() {
             let heads = ["advice", "case", "#before", "#after", "unit", "verdict"];
-            let mut sheet = Sheet::new("What helps, tried on the worst case of each cause", &heads);
+            let mut sheet = Sheet::new("What helps, tested on the worst case of each cause", &heads);
             for proof in &self.advice {
                 let (tone, word) = match (proof.after, proof.removed) {
                     (Some(_), true) => (Tone::Good, "PROVED"),

@@ -201,8 +201,8 @@ impl fmt::Display for Map {
         }
         let (all, slow, right) = self.counts();
         table.remark(format!(
-            "{slow} of {all} cells are slow; │ is the predicted boundary, right for {right} of {all} cells; \
-             best {}",
+            "{slow} of {all} cells are slow; │ is the predicted boundary, which is right for {right} of \
+             {all} cells; best {}",
             figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")

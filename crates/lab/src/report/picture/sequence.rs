@@ -90,7 +90,7 @@ impl Sequence {
             ));
             canvas.add(format!("<path class=\"f{class}\" d=\"M{} {}{head}\"/>", at(to), at(y)));
             canvas.words((LEFT + RIGHT) / 2.0, y - 4.0, "small mid", what);
-            let says = format!("{what}\n{} ms after the line before", value(*after_ms));
+            let says = format!("{what}\n{} ms after the previous line", value(*after_ms));
             let element = format!(
                 "<rect class=\"hit v\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{ROW}\"",
                 at(LEFT - 60.0),

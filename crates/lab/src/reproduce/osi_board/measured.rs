@@ -90,7 +90,7 @@ fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
 
 /// Returns the results as a text table.
 pub fn table(all: &[Measured]) -> Table {
-    let heads = Table::new("today: the same wiring on this machine, internal loopback")
+    let heads = Table::new("today: the same wiring in internal loopback, measured on this machine")
         .number_column("F-DATA")
         .number_column("TPDU")
         .number_column("MB/s");
@@ -102,8 +102,11 @@ pub fn table(all: &[Measured]) -> Table {
         table.row(cells.into_iter().chain(one.shares.iter().map(|share| format!("{share:.0}"))));
     }
     table.remark(
-        "MB/s of the file, not doubled: one thread does the work of both ends and of their disks in memory.",
+        "MB/s: the throughput of the file, not doubled. One thread does the work of both ends, including \
+        their in-memory disks.",
     );
-    table.remark("% of the time, from a separate run; HIF includes the disks, FTAM's users and the driver.");
+    table.remark(
+        "%: shares of the time, from a separate run. HIF includes the disks, FTAM's users and the driver.",
+    );
     table
 }

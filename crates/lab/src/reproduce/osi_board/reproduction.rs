@@ -198,8 +198,8 @@ pub fn make(effort: Effort, progress: &mut dyn FnMut()) -> OsiBoard {
     let report = Report {
         paper: "osi-board",
         source: "Idoue, Kato, Suzuki (KDD), the general-purpose OSI 7-layer board, 1992",
-        today: "the same line without a modelled processor; in loopback, measured on this machine, see \
-            the last table",
+        today: "the same line without the model of the board's processor; the last table gives loopback \
+            rates measured on this machine",
         rows,
         constants: constants(),
         figures: vec![two_a, two_b],
@@ -290,7 +290,7 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
             today: today(8000),
             verdict: Verdict::of(Verdict::Fitted, is_near(line_8000, published::LINE_MBPS)),
             note: Some(format!(
-                "{}; the lower module's cost per frame was fitted to this value",
+                "The difference is {}. The lower module's cost per frame was fitted to this value.",
                 off(line_8000, 1.5)
             )),
             ..Row::new(
@@ -303,24 +303,29 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             today: today(4000),
             verdict: Verdict::of(Verdict::Met, is_near(line_4000, published::LINE_MBPS)),
-            note: Some(off(line_4000, published::LINE_MBPS)),
+            note: Some(format!("The difference is {}.", off(line_4000, published::LINE_MBPS))),
             ..Row::new("§3 (1)", "line, F-DATA 4000, Mbit/s", "about 1.5", format!("{line_4000:.2}"))
         },
         Row {
             verdict: Verdict::of(Verdict::Met, from == published::LINE_FROM_BYTES),
             note: Some(format!(
-                "the smallest of 1000, 2000, 4000 and 8000 with 95 % of the rate at 8000; at 2000 the \
-                rate is {:.2}. Costs of {} ns per host byte give the same, with coding adjusted to keep \
-                the loopback rate",
+                "The value is the smallest of 1000, 2000, 4000 and 8000 bytes that reaches 95 % of the rate \
+                at 8000; at 2000, the rate is {:.2} Mbit/s. Costs of {} ns per host byte give the same \
+                result if the cost of coding is adjusted to keep the loopback rate.",
                 at(line, 2000),
                 same.join(", ")
             )),
-            ..Row::new("§3 (1)", "line: F-DATA size that reaches that rate, bytes", "4000", from.to_string())
+            ..Row::new(
+                "§3 (1)",
+                "line: smallest F-DATA that reaches this rate, bytes",
+                "4000",
+                from.to_string(),
+            )
         },
         Row {
             verdict: Verdict::of(Verdict::Fitted, is_near(most, published::LOOPBACK_MBPS)),
             note: Some(format!(
-                "{}; the cost of coding was fitted to this value",
+                "The difference is {}. The cost of coding was fitted to this value.",
                 off(most, published::LOOPBACK_MBPS)
             )),
             ..Row::new(
@@ -333,7 +338,7 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Fitted, is_near(least, published::LOOPBACK_LEAST_MBPS)),
             note: Some(format!(
-                "{}; the cost of a task's turn was fitted to this value",
+                "The difference is {}. The cost of a task's turn was fitted to this value.",
                 off(least, published::LOOPBACK_LEAST_MBPS)
             )),
             ..Row::new("§3 (4)", "the same, TPDU 512, Mbit/s", "2.5", format!("{least:.2}"))
@@ -347,10 +352,10 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         },
         Row {
             verdict: Verdict::of(Verdict::Met, falls),
-            note: Some("at every F-DATA size the rate is lower than at the next larger one".to_owned()),
+            note: Some("The rate at every F-DATA size is lower than at the next larger size.".to_owned()),
             ..Row::new(
                 "§3 (5)",
-                "loopback falls with smaller F-DATA: at 2000, Mbit/s",
+                "loopback rate falls with smaller F-DATA: rate at 2000, Mbit/s",
                 "falls",
                 format!("{:.2}", at(loopback, 2000)),
             )
@@ -358,21 +363,28 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Fitted, straight >= published::STRAIGHT),
             note: Some(
-                "R squared of a linear fit to the curve from 128 to 2048; counts as linear from 0.99. \
-                The lower module was given no cost per byte to obtain this"
+                "The value is R squared of a linear fit to the curve from 128 to 2048 bytes. The curve \
+                counts as linear from 0.99. To obtain this, the lower module was given no cost per byte."
                     .to_owned(),
             ),
-            ..Row::new("Fig. 2(b)", "line falls linearly with the TPDU", "nearly", format!("{straight:.4}"))
+            ..Row::new(
+                "Fig. 2(b)",
+                "line rate falls linearly with the TPDU size",
+                "nearly",
+                format!("{straight:.4}"),
+            )
         },
         Row {
             verdict: Verdict::of(Verdict::Met, margin > 1.0),
             note: Some(
-                "minimum over all TPDU sizes of the loopback rate divided by the line rate".to_owned(),
+                "The value is the minimum, over all TPDU sizes, of the loopback rate divided by the line \
+                rate."
+                    .to_owned(),
             ),
             ..Row::new(
                 "§3 (2)",
-                "the upper module is faster than the lower one, factor",
-                "it is",
+                "speed of the upper module relative to the lower one, factor",
+                "faster",
                 format!("{margin:.1}"),
             )
         },
@@ -402,8 +414,9 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, sender.of(Task::Lower) > 2.0 * receiver.of(Task::Lower)),
             note: Some(
-                "that it polls all the time while the lower module has no room is the paper's \
-                explanation, and part of the model. Counts as met from twice the time"
+                "The paper's explanation, which is part of the model, is that the sender polls all the time \
+                while the lower module has no room. The values count as met if the sender's LIF takes more \
+                than twice the receiver's time."
                     .to_owned(),
             ),
             ..Row::new(
@@ -415,10 +428,14 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         },
         Row {
             verdict: Verdict::of(Verdict::Met, above > 5.0 * below && below > 0.0),
-            note: Some("both ends together; counts as met from a factor of five".to_owned()),
+            note: Some(
+                "The values are sums over both ends. They count as met if the first is more than \
+                five times the second."
+                    .to_owned(),
+            ),
             ..Row::new(
                 "Fig. 3",
-                "F-DATA 8000 to 2000, increase in s: FTAM and PL, SL and TL",
+                "increase from F-DATA 8000 to 2000, s: FTAM and PL, SL and TL",
                 "much, little",
                 format!("{above:.1}, {below:.1}"),
             )
@@ -426,13 +443,14 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, factors[2].max(factors[3]) < 0.5 * factors[0].min(factors[1])),
             note: Some(
-                "if the paper means factors, that of session is not reproduced: it processes four times as \
-                many units, at a small cost each. Counts as met if SL's and TL's are below half of the others"
+                "If the paper means factors, the session layer's factor is not reproduced: the session \
+                layer processes four times as many units, at a small cost each. The values count as met if \
+                the factors of SL and TL are below half of the other two."
                     .to_owned(),
             ),
             ..Row::new(
                 "Fig. 3",
-                "the same as factors: FTAM, PL; SL, TL",
+                "the same increase as factors: FTAM, PL; SL, TL",
                 "large; little",
                 format!("{:.1}, {:.1}; {:.1}, {:.1}", factors[0], factors[1], factors[2], factors[3]),
             )
@@ -444,7 +462,7 @@ fn times(figure_3: &[Tasks]) -> Vec<Row> {
 
 impl OsiBoard {
     fn tasks_table(&self) -> Table {
-        let heads = Table::new("figure 3: seconds of each task, line, TPDU 2048")
+        let heads = Table::new("figure 3: time of each task on the line, TPDU 2048, s")
             .text_column("end")
             .number_column("F-DATA");
         let mut table = Task::ALL
@@ -457,7 +475,7 @@ impl OsiBoard {
                 bar.seconds.iter().chain([&bar.took_seconds]).map(|seconds| format!("{seconds:.2}"));
             table.row(cells.into_iter().chain(seconds));
         }
-        table.remark("HIF: the host interface; LIF: the interface to the lower module, its polls included.");
+        table.remark("HIF: the host interface. LIF: the interface to the lower module, including its polls.");
         table
     }
 }

@@ -161,8 +161,8 @@ pub fn make() -> RdmaNic {
     let report = Report {
         paper: "rdma-nic",
         source: "Uchiyama and others (Keio, NEC), the RDMA communication mechanism on ExpEther, 2008",
-        today: "the same blocks at the same clocks, each working on the next segment while the current \
-            one is transferred",
+        today: "the same blocks with the same numbers of clocks, but each block works on the next segment \
+            while the current one is transferred",
         rows,
         constants: constants(),
         figures: vec![figure],
@@ -175,8 +175,8 @@ fn constants() -> Vec<Constant> {
         name: "segment",
         value: format!("{} B: header 2 words, payload {PAYLOAD_BYTES} B", work::SEGMENT_BYTES),
         origin: "sourced",
-        why: "section 6.2.3: 1472 B at most, and a mask only for a transfer's last word, so that a segment \
-            within a transfer ends with a full word",
+        why: "section 6.2.3: at most 1472 B, and a mask only for the last word of a transfer, so every \
+            earlier segment ends with a full word",
     };
     let clocks = CONSTANTS.iter().map(|constant| {
         let (origin, why) = match constant.origin {
@@ -214,33 +214,38 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, in_order == table_2.len()),
             note: Some(
-                "for a Write of one word: the steps that the core logged while it made the segment, see \
-                table 2 below"
+                "The steps are those that the core logged while it built the segment for a Write of one \
+                word (see table 2 below)."
                     .to_owned(),
             ),
-            ..Row::new("Table 2", "steps that the core takes once, in this order", "16", in_order.to_string())
+            ..Row::new(
+                "Table 2",
+                "steps that the core takes once and in this order",
+                "16",
+                in_order.to_string(),
+            )
         },
         Row {
             today: Some(ns(RDMA_NIC_2008.overlapped(&write.sending).end).to_string()),
             verdict: Verdict::of(Verdict::Exact, first(Core::Of2008) == published::WRITE_NS),
             note: Some(format!(
-                "{sum} clocks, the sum of table 2, from the core's steps. Overlapping does not make the \
-                first payload earlier"
+                "The core's steps take {sum} clocks, the sum of table 2. Overlapping does not make the \
+                first payload earlier."
             )),
             ..Row::new("Table 1", "RDMA Write: first payload, ns", "352", first(Core::Of2008).to_string())
         },
         Row {
             verdict: Verdict::Conflict,
             note: Some(format!(
-                "the text describes the request as nearly table 2 without reading STag and PBL: \
-                {without} clocks, but table 1 has {published_clocks}. Which {} clocks are missing cannot \
-                be derived: taking the DMA length has as many, and so have three rows of one clock (check \
-                STag, request DMA, write payload)",
+                "The text describes the request as nearly table 2 without reading STag and PBL, which is \
+                {without} clocks, but table 1 has {published_clocks}. Which {} clocks are missing cannot be \
+                derived: taking the DMA length takes that many, and so do three steps of one clock together \
+                (check STag, request DMA, write payload).",
                 without - published_clocks
             )),
             ..Row::new(
                 "Table 1",
-                "RDMA Read request: header out, ns, by the text",
+                "RDMA Read request: header sent, by the text, ns",
                 "168",
                 ns(without).to_string(),
             )
@@ -249,12 +254,18 @@ fn latency(table_2: &[StepRow]) -> Vec<Row> {
             today: Some(ns(RDMA_NIC_2008.overlapped(&request).end).to_string()),
             verdict: Verdict::of(Verdict::Met, ns(sequence) == published::READ_REQUEST_NS),
             note: Some(format!(
-                "{sequence} clocks: kiban's core validates the memory for the response before it sends \
-                the request ({judging} clocks), which the paper's did not; {} without that. The request \
-                needs no DMA transfer, and its header and body are six words",
+                "The request takes {sequence} clocks, because kiban's core, unlike the paper's, validates \
+                the memory for the response before it sends the request ({judging} clocks). Without this \
+                validation, the request would take {} clocks. It needs no DMA transfer, and its header and \
+                body are six words.",
                 sequence - judging
             )),
-            ..Row::new("Table 1", "the same, by the core's steps", "168", ns(sequence).to_string())
+            ..Row::new(
+                "Table 1",
+                "RDMA Read request: header sent, by the core's steps, ns",
+                "168",
+                ns(sequence).to_string(),
+            )
         },
     ]
 }
@@ -277,7 +288,7 @@ fn figure_10(all: &[(usize, Steps)]) -> Figure {
     };
     Figure {
         name: "figure-10",
-        title: "figure 10: throughput of one RDMA Write, MiB/s by its length".to_owned(),
+        title: "figure 10: throughput of one RDMA Write by length, MiB/s".to_owned(),
         x: "bytes",
         y: "MiB/s",
         curves: vec![
@@ -304,15 +315,15 @@ fn theory() -> Vec<Row> {
     let mut rows = vec![Row {
         verdict: Verdict::of(Verdict::Exact, (theory * 10.0).floor() / 10.0 == published::THEORY_MIB),
         note: Some(
-            "953.67, truncated. MB are MiB: 64 bits at 125 MHz are 1000 MB/s, and the percentages below \
-            are correct only for MiB"
+            "The paper truncates 953.67. Its MB are MiB: 64 bits at 125 MHz are 1000 MB/s, and the \
+            percentages below are correct only for MiB."
                 .to_owned(),
         ),
         ..Row::new("§7.2", "64 bits at 125 MHz, MB/s", "953.6", format!("{theory:.2}"))
     }];
     for (what, mib, percent) in [
-        ("881 MB/s sent, % of it", published::SEND_MIB, published::SEND_PERCENT),
-        ("795 MB/s received, % of it", published::RECEIVE_MIB, published::RECEIVE_PERCENT),
+        ("881 MB/s sent, % of 953.6", published::SEND_MIB, published::SEND_PERCENT),
+        ("795 MB/s received, % of 953.6", published::RECEIVE_MIB, published::RECEIVE_PERCENT),
     ] {
         let here = tenths(mib / theory * 100.0);
         rows.push(Row {
@@ -370,8 +381,9 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
             today: Some(format!("{:.1}", long(Core::Overlapped, end))),
             verdict: Verdict::of(Verdict::Fitted, near(here) && near(at_64)),
             note: Some(format!(
-                "{}; from the cost of one more segment of {PAYLOAD_BYTES} B; at 64 KiB {at_64:.1} ({}). \
-                The pause after a segment was fitted to this value",
+                "The difference is {}. The rate is computed from the cost of one more segment of \
+                {PAYLOAD_BYTES} B; at 64 KiB, it is {at_64:.1} MiB/s ({}). The pause after a segment was \
+                fitted to this value.",
                 off(here, mib),
                 off(at_64, mib)
             )),
@@ -389,15 +401,16 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
             today: Some(near_from(overlapped, long(Core::Overlapped, end), NEAR_PERCENT).to_string()),
             verdict: Verdict::of(Verdict::Met, here == from),
             note: Some(format!(
-                "the paper gives no number; counts as met if this is the first power of two from which \
-                on it has {NEAR_PERCENT} % of the maximum ({} to {} % gives the same). The start-up time \
-                of a message follows from table 2 and the look-ups and was not fitted",
+                "The paper gives no number. The value is the smallest power of two from which the rate \
+                stays at {NEAR_PERCENT} % of the maximum or above; thresholds from {} to {} % give the \
+                published value. The start-up time of a message follows from table 2 and the look-ups and \
+                was not fitted.",
                 least.unwrap_or(0),
                 most.unwrap_or(0)
             )),
             ..Row::new(
                 "Fig. 10",
-                format!("{what}: close to the maximum from, bytes"),
+                format!("{what}: smallest length close to the maximum, bytes"),
                 from.to_string(),
                 here.to_string(),
             )
@@ -408,16 +421,21 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
         today: Some(list(&dips(receive_overlapped))),
         verdict: Verdict::of(Verdict::Met, receives == [published::DIP_BYTES]),
         note: Some(
-            "powers of two at which it is lower, by at least 1 %, than at half and at twice the length. \
-            A message that needs a second segment adds the pause of 11 clocks to the look-ups; without it \
-            1024 and 2048 B would be equal"
+            "The values are the powers of two at which the rate is at least 1 % lower than at half and at \
+            twice the length. A message that needs a second segment adds the pause of 11 clocks to the \
+            look-ups; without this pause, the rates at 1024 and 2048 B would be equal."
                 .to_owned(),
         ),
-        ..Row::new("Fig. 10", "receive: falls at, bytes", published::DIP_BYTES.to_string(), list(&receives))
+        ..Row::new(
+            "Fig. 10",
+            "receive: rate dips at, bytes",
+            published::DIP_BYTES.to_string(),
+            list(&receives),
+        )
     });
     rows.push(Row {
         verdict: Verdict::of(Verdict::Met, sends.is_empty()),
-        ..Row::new("Fig. 10", "send: falls at, bytes", "none", list(&sends))
+        ..Row::new("Fig. 10", "send: rate dips at, bytes", "none", list(&sends))
     });
     let (_, steps) = all.last().expect("there are sizes");
     let look_ups = |steps: &[Step]| steps.iter().filter(|step| **step == Step::ReadStag).count();
@@ -425,7 +443,9 @@ fn throughput(figure: &Figure, all: &[(usize, Steps)]) -> Vec<Row> {
     let (sent, received) = (look_ups(&steps.sending), look_ups(&steps.receiving));
     rows.push(Row {
         verdict: Verdict::of(Verdict::Met, (sent, received) == (1, segments)),
-        note: Some(format!("the cores' steps for 64 KiB, {segments} segments")),
+        note: Some(format!(
+            "The values are counts of the cores' steps for 64 KiB, which is {segments} segments."
+        )),
         ..Row::new(
             "§7.2",
             "STag look-ups: sent, received",
@@ -478,8 +498,8 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
             today: Some(pair(idle, send_overlapped, receive_overlapped)),
             verdict: Verdict::of(Verdict::Ours, send_overlapped.idle + receive_overlapped.idle == 0),
             note: Some(
-                "for long messages. No block becomes faster, and the pauses remain as work of the \
-                blocks; but they and the look-ups no longer delay the words"
+                "The values apply to long messages. No block becomes faster, and each block still pauses, \
+                but the pauses and the look-ups no longer delay the words."
                     .to_owned(),
             ),
             ..Row::new("Overlap", "idle clocks per segment: send, receive", "", pair(idle, send, receive))
@@ -491,7 +511,8 @@ fn overlapping(gains: &[Gain]) -> Vec<Row> {
                 send_overlapped.of_limit_percent.min(receive_overlapped.of_limit_percent) >= 99.9,
             ),
             note: Some(format!(
-                "the format's limit is {:.1} MiB/s: {PAYLOAD_BYTES} B in {} clocks, two of them the header's",
+                "The format's limit is {:.1} MiB/s: {PAYLOAD_BYTES} B in {} clocks, two of which are the \
+                header's.",
                 limit_mib(),
                 segment_words()
             )),
@@ -509,7 +530,7 @@ impl RdmaNic {
     }
 
     fn steps_table(&self) -> Table {
-        let mut table = Table::new("table 2: clocks of an RDMA Write until its first payload")
+        let mut table = Table::new("table 2: clocks until the first payload of an RDMA Write")
             .text_column("module")
             .text_column("work")
             .number_column("published")
@@ -527,14 +548,14 @@ impl RdmaNic {
         let sum = |of: fn(&StepRow) -> u64| self.table_2.iter().map(of).sum::<u64>().to_string();
         table.row(["", "sum", &sum(|row| row.published), &sum(|row| row.here)]);
         table.remark(
-            "the clocks are the paper's; the positions are those at which kiban's core logged the step, \
-            for a Write of one word.",
+            "The published clocks are the paper's. The last column is the position at which kiban's core \
+            logged the step for a Write of one word.",
         );
         table
     }
 
     fn gains_table(&self) -> Table {
-        let mut table = Table::new("what overlapping gains: long messages")
+        let mut table = Table::new("gain from overlapping, long messages")
             .text_column("core")
             .number_column("MiB/s")
             .number_column("% of the format's limit")
@@ -552,7 +573,8 @@ impl RdmaNic {
             ]);
         }
         table.remark(
-            "waiting words: payload that is read before its memory address is known; the FIFO must hold it.",
+            "waiting words: payload words that are read before their memory address is known; the FIFO must \
+            hold them.",
         );
         table
     }

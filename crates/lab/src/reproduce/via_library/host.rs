@@ -172,50 +172,65 @@ pub(super) fn constants(host: &Host) -> Vec<Constant> {
             "minimum gap",
             us(host.gap_min),
             "assumed",
-            "the sender is the same machine; the gap must exceed the work, otherwise no receiver keeps up",
+            "the sender is the same kind of machine; the gap must exceed the work, or no receiver keeps up",
         ),
         constant(
             "work per packet",
             us(host.work),
             "fitted",
-            "Fig. 2: the remainder of 25, 31 and 50 % without polling and sleep",
+            "Fig. 2: the remainder of 25, 31 and 50 % after subtracting polling and sleep",
         ),
         constant(
             "sleep",
             us(host.costs.sleep + host.costs.ring),
             "assumed",
-            "CPU time for falling asleep, the interrupt and waking; only its sum with the work shows in Fig. \
-             2",
+            "CPU time for falling asleep, the interrupt and waking; Fig. 2 shows only its sum with the work",
         ),
-        constant("wake-up", us(host.costs.wake), "assumed", "from the interrupt until the process runs"),
+        constant("wake-up", us(host.costs.wake), "assumed", "time from the interrupt until the process runs"),
         constant(
             "timed sleeps",
             us(host.costs.timer_late),
             "sourced",
-            "late by one tick of Linux 2.2's clock (HZ = 100): too coarse for packets, so Adaptive does \
-            not use them",
+            "late by one tick of Linux 2.2's clock (HZ = 100), which is too coarse for packets, so adaptive \
+            waiting does not use timed sleeps",
         ),
         constant(
             "size of a descriptor",
             format!("{DESCRIPTOR_BYTES} B"),
             "assumed",
-            "a descriptor holds one packet of any length (VI Architecture 1.0), so the longest of Fig. \
-            2; see the documentation",
+            "a descriptor holds one packet of any length (VI Architecture 1.0), so it must hold the longest \
+            packet in Fig. 2; see the documentation",
         ),
         constant(
             "stalled process",
             "sleeping".to_owned(),
             "assumed",
-            "at its wake-up: Linux 2.2 does not preempt the kernel. A running process keeps the processor",
+            "a process is stalled when it wakes up, because Linux 2.2 does not preempt the kernel; a \
+            running process keeps the processor",
         ),
-        constant("frequent stalls", often.0, "fitted", "wake-ups; 0.2 % with 100 us and 7 MB"),
+        constant(
+            "frequent stalls",
+            often.0,
+            "fitted",
+            "wake-ups; gives a loss of 0.2 % with 100 us and 7 MB",
+        ),
         constant(
             "their length",
             often.1,
             "fitted",
-            "long enough for that cell, too short for 140 us and 7 MB",
+            "long enough for loss in that cell, too short for loss with 140 us and 7 MB",
         ),
-        constant("rare stalls", seldom.0, "fitted", "wake-ups; 0.00025 % with 140 us and 7 MB"),
-        constant("their length", seldom.1, "fitted", "long enough for 100 us and 10 MB, 0.0001 %"),
+        constant(
+            "rare stalls",
+            seldom.0,
+            "fitted",
+            "wake-ups; gives a loss of 0.00025 % with 140 us and 7 MB",
+        ),
+        constant(
+            "their length",
+            seldom.1,
+            "fitted",
+            "long enough for the loss of 0.0001 % with 100 us and 10 MB",
+        ),
     ]
 }

@@ -260,11 +260,15 @@ impl Tables {
         let short = of("table 1: packets close together", false, ["high, none, high", "low, some, high"]);
         let mut long = of("table 2: packets far apart", true, ["high, none, high", "high, none, low"]);
         long.remark(
-            "measured now, in real time: VI through shared memory, unreliable, 64 descriptors of 1 KiB.",
+            "Measured in real time: VI through shared memory, unreliable delivery, 64 descriptors of 1 KiB.",
         );
-        long.remark("others: cores that other processes used; above about 0.1 a row is of little value.");
+        long.remark(
+            "others: CPU cores used by other processes. A row with more than about 0.1 is unreliable.",
+        );
         if !self.apart {
-            long.remark("ONE PROCESSOR for both ends: a polling receiver keeps the sender from running.");
+            long.remark(
+                "Both ends share ONE PROCESSOR, so a polling receiver keeps the sender from running.",
+            );
         }
         long.remark(self.environment.line());
         [short, long]

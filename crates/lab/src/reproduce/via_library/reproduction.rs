@@ -180,12 +180,13 @@ pub fn make(effort: &Effort, done: &(dyn Fn() + Sync)) -> ViaLibrary {
 impl ViaLibrary {
     /// Returns table 3 and the tables of the other cells.
     pub fn tables(&self) -> [Table; 4] {
-        let adaptive = "adaptive, frequent long stalls: unreliable with three buffers, reliable delivery \
-            that waits for descriptors, reliable reception, unreliable with a high price of latency";
+        let adaptive = "adaptive waiting with frequent long stalls: unreliable delivery with three buffers, \
+            reliable delivery that waits for descriptors, reliable reception, unreliable delivery with a \
+            high price of latency";
         [
-            cells::table("table 3: unreliable, all sizes", &self.table_3),
+            cells::table("table 3: unreliable delivery, all packet sizes", &self.table_3),
             cells::table("polling for less than 100 us", &self.short),
-            cells::table("running processes are stalled, too", std::slice::from_ref(&self.running)),
+            cells::table("if running processes are stalled, too", std::slice::from_ref(&self.running)),
             cells::table(adaptive, &self.adaptive),
         ]
     }
@@ -236,9 +237,10 @@ fn tables_1_and_2(host: &Host, effort: &Effort) -> Vec<Row> {
             rows.push(Row {
                 verdict: Verdict::of(Verdict::Met, here == (speed, loses, cpu)),
                 note: Some(format!(
-                    "median wait of a packet {lay:.0} us, {lost} of {packets} lost with 7 MB, CPU use \
-                    {used:.1} %. The tables give words: speed counts as low if a packet waits for more \
-                    than a tenth of the interval, CPU use as low up to {LOW_CPU_PERCENT:.0} %"
+                    "The median wait of a packet is {lay:.0} us, {lost} of {packets} packets are lost with \
+                    7 MB, and the CPU use is {used:.1} %. The paper's tables give words only: the speed \
+                    counts as low if a packet waits for more than a tenth of the interval between packets, \
+                    and the CPU use counts as low up to {LOW_CPU_PERCENT:.0} %."
                 )),
                 ..Row::new(
                     place,
@@ -265,7 +267,7 @@ fn figure_2(host: &Host, effort: &Effort) -> Figure {
     curves.push(curve("adaptive", Wait::Adaptive));
     Figure {
         name: "figure-2",
-        title: "figure 2: CPU use in percent by packet size".to_owned(),
+        title: "figure 2: CPU use by packet size, %".to_owned(),
         x: "packet KB",
         y: "CPU %",
         curves,
@@ -284,7 +286,7 @@ fn cpu_rows(figure: &Figure) -> Vec<Row> {
             today: Some(format!("{:.1}", at_50(figure, published::CPU_AT_50.len()))),
             verdict: Verdict::of(Verdict::Fitted, (here - cpu).abs() <= published::CPU_TOLERANCE_POINTS),
             note: Some(
-                "the offered rate and the cost of a packet were fitted to the three values together"
+                "The offered rate and the cost of a packet were fitted to all three values together."
                     .to_owned(),
             ),
             ..Row::new(
@@ -312,12 +314,12 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
         let (verdict, note) = match sizes {
             Some(_) => (
                 Verdict::of(Verdict::Fitted, near),
-                "frequency and length of the stalls were fitted to the three cells with loss",
+                "The frequency and the length of the stalls were fitted to the three cells with loss.",
             ),
             None => (
                 Verdict::of(Verdict::Met, cell.lost() == 0),
-                "no fit has used the cells without loss; a descriptor is assumed to hold any packet, \
-                because bytes alone cannot distinguish these cells from those with loss",
+                "The cells without loss were not used in any fit. A descriptor is assumed to hold a packet \
+                of any size, because bytes alone cannot distinguish these cells from those with loss.",
             ),
         };
         rows.push(Row {
@@ -330,8 +332,9 @@ fn table_rows(cells: &[Cell], host: &Host) -> Vec<Row> {
             rows.push(Row {
                 verdict: Verdict::of(Verdict::Met, at.is_some_and(|at| (from..=to).contains(&at))),
                 note: Some(
-                    "here a cell loses most at the smallest size with a sleep between packets, where \
-                    most packets arrive during a stall; no fit has used the sizes"
+                    "In the model, a cell loses most at the smallest size at which the process sleeps \
+                    between packets, because most packets then arrive during a stall. The sizes were not \
+                    used in any fit."
                         .to_owned(),
                 ),
                 ..Row::new(
@@ -366,15 +369,15 @@ fn order_row(host: &Host) -> Row {
     Row {
         verdict: Verdict::of(Verdict::Met, falls),
         note: Some(format!(
-            "descriptors x (work + polling): the shortest stall that loses a packet, ms. Cells with \
-            loss: {}; without: {}. Only the work is fitted, to figure 2, and any work below 366 us gives \
-            this order",
+            "The shortest stall that loses a packet is descriptors x (work + polling). In ms, it is {} in \
+            the cells with loss and {} in the cells without. Only the work was fitted, to figure 2, and any \
+            work below 366 us gives this order.",
             of(true),
             of(false)
         )),
         ..Row::new(
             "Table 3",
-            "the nine cells in the order of how long their descriptors last",
+            "nine cells, ordered by how long their descriptors last",
             "losses fall",
             if falls { "losses fall" } else { "another" }.to_owned(),
         )
@@ -389,9 +392,10 @@ fn short_row(short: &[Cell], host: &Host) -> Row {
     Row {
         verdict: Verdict::of(Verdict::Met, all),
         note: Some(format!(
-            "with 0, 20, 50 and 90 us and 15 MB, the largest buffer in the paper (which states neither \
-            its limit nor the times that it tried). Here 15 MB suffice from {} us on, and slightly below \
-            that hardly any stall is long enough",
+            "The values are for 0, 20, 50 and 90 us of polling and 15 MB, the largest buffer in the paper \
+            (which states neither its limit nor the polling times that it tried). In the model, 15 MB \
+            suffice from {} us of polling, and slightly below that, hardly any stall is long enough to lose \
+            packets.",
             enough.saturating_sub(host.work).as_micros()
         )),
         ..Row::new("§4.3", "loss, polling for less than 100 us, any buffer, %", "lost", here.join(", "))
@@ -407,8 +411,9 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Ours, running.lost() > 0),
             note: Some(
-                "counter-test: if running processes were stalled as often, small packets would be lost with \
-                300 us and 7 MB, which the paper excludes. So a polling process must have kept its processor"
+                "This is a counter-test: if running processes were stalled as often, small packets would be \
+                lost with 300 us and 7 MB, which the paper excludes. A polling process must therefore have \
+                kept its processor."
                     .to_owned(),
             ),
             ..Row::new(
@@ -423,15 +428,15 @@ fn reason_rows(running: &Cell, host: &Host) -> Vec<Row> {
         Row {
             verdict: Verdict::Conflict,
             note: Some(format!(
-                "counted in bytes, at {:.1} MB/s, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms, the order \
-                that the text gives; but then a stall would fill a buffer equally for all three polling \
-                times at 25 KB and more, where all three sleep, and the cells of a column could not differ. \
-                Counted in descriptors of {DESCRIPTOR_BYTES} B the cells differ as published, and stalls of \
-                100 ms would cause loss in all nine",
-                in_bytes.1,
+                "If a buffer is counted in bytes, 7, 10 and 15 MB last {:.0}, {:.0} and {:.0} ms at {:.1} \
+                MB/s, which is the order that the text gives. But then a stall would fill a buffer equally \
+                for all three polling times at 25 KB and more, where all three sleep, and the cells in a \
+                column could not differ. If it is counted in descriptors of {DESCRIPTOR_BYTES} B, the cells \
+                differ as published, and stalls of 100 ms would cause loss in all nine.",
                 bytes_ms(*in_bytes.0.start()),
                 bytes_ms(10.0),
                 bytes_ms(*in_bytes.0.end()),
+                in_bytes.1,
             )),
             ..Row::new("§4.1", "longest stall, ms", "order of 100", format!("{longest:.1}"))
         },
@@ -504,12 +509,13 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, scales),
             note: Some(format!(
-                "fewest descriptors without loss at 50 KB and 100 us: {one}, {two} and {tenth} (with so \
-                few descriptors, a single packet matters)"
+                "At 50 KB and 100 us, the fewest descriptors without loss are {one} at the original \
+                bandwidth, {two} at twice and {tenth} at a tenth of it. With so few descriptors, a single \
+                packet matters."
             )),
             ..Row::new(
                 "§4.4",
-                "buffer with twice, a tenth of the bandwidth",
+                "relative buffer at twice, a tenth of the bandwidth",
                 "2, 0.1",
                 format!("{:.2}, {:.2}", ratio(two), ratio(tenth)),
             )
@@ -517,12 +523,12 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, few < one && lost == 0 && cpu < published::CPU_AT_50[0].1),
             note: Some(format!(
-                "stalls of 1 ms: {few} descriptors instead of {one} at 50 KB; and polling is not needed: \
-                with interrupts alone and 7 MB there is no loss at any size"
+                "With stalls of 1 ms, {few} descriptors suffice at 50 KB instead of {one}. Polling is not \
+                needed: with interrupts alone and 7 MB, there is no loss at any size."
             )),
             ..Row::new(
                 "§4.4",
-                "a real-time system: buffer; CPU at 50 KB, %",
+                "real-time system: relative buffer; CPU at 50 KB, %",
                 "less; less",
                 format!("{:.0} % of it; {cpu:.1}", few as f64 / one as f64 * 100.0),
             )
@@ -530,9 +536,9 @@ fn laws(host: &Host, effort: &Effort) -> Vec<Row> {
         Row {
             verdict: Verdict::of(Verdict::Met, same == published::TABLE_3.len()),
             note: Some(
-                "the paper says that the processor's speed does not matter, because VIA does not use it. \
-                Here, with half the work per packet, the process sleeps at smaller sizes, and more \
-                packets arrive during a stall"
+                "The paper says that the processor's speed does not matter, because VIA does not use the \
+                processor. In the model, with half the work per packet, the process sleeps at smaller \
+                sizes, and more packets arrive during a stall."
                     .to_owned(),
             ),
             ..Row::new("§4.4", "processor twice as fast: unchanged cells of table 3", "9", same.to_string())
@@ -560,9 +566,10 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         Row {
             verdict: Verdict::of(Verdict::Ours, fitting.1 == 0),
             note: Some(format!(
-                "{} combinations of size and buffer in which all packets of the longest stall find \
-                descriptors; the longest stalls (33.5 ms) are as frequent as the short ones of table 3. \
-                In the other combinations it loses packets like every sleeping process, at most {} %",
+                "The value is the sum over {} combinations of size and buffer in which all packets of the \
+                longest stall find descriptors. The longest stalls (33.5 ms) are as frequent as the short \
+                ones in table 3. In the other combinations, adaptive waiting loses packets like every \
+                sleeping process, at most {} %.",
                 fitting.0,
                 percent(
                     BUFFERS
@@ -572,13 +579,19 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
                         .fold(0.0, f64::max)
                 ),
             )),
-            ..Row::new("Adaptive", "packets lost where a stall fits the buffer", "", fitting.1.to_string())
+            ..Row::new(
+                "Adaptive",
+                "packets lost where the buffer outlasts a stall",
+                "",
+                fitting.1.to_string(),
+            )
         },
         Row {
             verdict: Verdict::of(Verdict::Ours, delivery.lost() + reception.lost() == 0),
             note: Some(format!(
-                "all sizes, 7 MB, the same stalls; if the receive queue is empty, reliable delivery waits \
-                (`dry_patience`, 100 ms). The sender is stopped instead, for at most {held:.1} % of the time"
+                "The value is the sum over all sizes, with 7 MB and the same stalls. If the receive queue \
+                is empty, reliable delivery waits (`dry_patience`, 100 ms). Instead of losing packets, the \
+                reliable levels stop the sender, for at most {held:.1} % of the time."
             )),
             ..Row::new(
                 "Adaptive",
@@ -598,14 +611,14 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
         rows.push(Row {
             verdict: Verdict::of(Verdict::Ours, fixed.is_some_and(|(_, cpu)| here < cpu)),
             note: Some(
-                "the shortest of the three polling times without loss at any size. Adaptive sleeps at \
-                once at 50 KB; at sizes where a stall does not fit the buffer it needs a reliable level, \
-                or a high price of latency"
+                "The best fixed time is the shortest of the three polling times without loss at any size. \
+                Adaptive waiting sleeps at once at 50 KB. At sizes where the buffer does not outlast a \
+                stall, it needs a reliable level or a high price of latency."
                     .to_owned(),
             ),
             ..Row::new(
                 "Adaptive",
-                format!("CPU at 50 KB, and with the best fixed time without loss, {buffer} MB, %"),
+                format!("CPU at 50 KB: adaptive; best fixed time without loss, {buffer} MB, %"),
                 "",
                 fixed.map_or("no fixed".to_owned(), |(spin, cpu)| format!("{here:.1}; {spin} us: {cpu:.1}")),
             )
@@ -615,8 +628,9 @@ fn adaptive_rows(adaptive: &[Cell], table_3: &[Cell], figure: &Figure, effort: &
     rows.push(Row {
         verdict: Verdict::of(Verdict::Ours, dear.lost() == 0 && dear_cpu < at_50(figure, 2)),
         note: Some(format!(
-            "unreliable, 7 MB, all {} sizes: configured to weigh a sleep like 300 us of polling \
-            (`Costs::price`), it polls in gaps up to that length and sleeps at once in longer ones",
+            "The values cover unreliable delivery with 7 MB and all {} sizes. Adaptive waiting is \
+            configured to weigh a sleep like 300 us of polling (`Costs::price`): it polls in gaps up to \
+            that length and sleeps at once in longer ones.",
             effort.sizes_kb.len()
         )),
         ..Row::new(

@@ -166,7 +166,9 @@ fn distances() -> Vec<Row> {
             here: format!("{here:.2}"),
             verdict: Verdict::of(Verdict::Fitted, here.round() == f64::from(ping_ms)),
             note: Some(
-                "no distance is published; assumed is the length of fibre that gives this ping time".into(),
+                "The paper publishes no distance. The fibre is assumed to have the length that gives this \
+                ping time."
+                    .into(),
             ),
             ..Row::published(
                 "table 1",
@@ -177,7 +179,11 @@ fn distances() -> Vec<Row> {
         rows.push(Row {
             here: format!("{:.2}", here / 4.0),
             verdict: Verdict::of(Verdict::Exact, (here / 4.0).round() == f64::from(one_way_ms)),
-            note: Some("a quarter of the ping: the looped-back circuit is traversed four times".into()),
+            note: Some(
+                "The value is a quarter of the ping time, because a ping traverses the looped-back \
+                circuit four times."
+                    .into(),
+            ),
             ..Row::published("table 1", format!("one way, {site}, ms"), one_way_ms.to_string())
         });
     }
@@ -190,8 +196,9 @@ fn distances() -> Vec<Row> {
         ),
         verdict: Verdict::Conflict,
         note: Some(
-            "the paper attributes all delay to distance, but Sendai is on the way to Sapporo, about 300 \
-            and 830 km as the crow flies: most of the delay is due to detours or equipment on the path"
+            "The paper attributes all delay to distance. But Sendai (Tohoku), about 300 km away as the crow \
+            flies, is on the way to Sapporo (Hokkaido), about 830 km away: most of the delay is due to \
+            detours or equipment on the path."
                 .into(),
         ),
         ..Row::published("table 1", "Tohoku farther away than Hokkaido: length of fibre", "20 ms and 11 ms")
@@ -205,8 +212,8 @@ fn distances() -> Vec<Row> {
             Verdict::Met,
             (1e6..1e7).contains(&bytes) && (total - 2.0 * distant).abs() < 1e-9,
         ),
-        note: Some("T = L/c + 8N/B with L/c of 100 ms and B of 155 Mbit/s".into()),
-        ..Row::published("§2.1", "message that takes as long as a distance of 100 ms", "several MB")
+        note: Some("The value follows from T = L/c + 8N/B with L/c of 100 ms and B of 155 Mbit/s.".into()),
+        ..Row::published("§2.1", "message that takes as long to send as 100 ms of propagation", "several MB")
     });
     rows
 }
@@ -261,12 +268,12 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: Some(format!("{} of {all}", count(modern, collapses, slow).0)),
             verdict: Verdict::of(Verdict::Fitted, inside == all),
             note: Some(format!(
-                "not slow here: {}",
+                "Cells that are not slow in the model: {}.",
                 if missed.is_empty() { "none".to_owned() } else { missed.join("; ") }
             )),
             ..Row::published(
                 "§3.2",
-                "cells under 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500",
+                "cells below 10 Mbit/s: buffers 2000 .. 9000, messages 2000 .. 4500",
                 format!("{all}"),
             )
         },
@@ -275,24 +282,26 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: today_of(&collapses),
             verdict: Verdict::of(Verdict::Met, rates.0 >= 1.2 && rates.1 <= 2.6),
             note: Some(
-                "counts as met within 1.2 .. 2.6: the text's 1.4 .. 2.1 with a margin of 0.2 below and \
-                0.5 above. The rules were fitted to the position of the region, not to its rates"
+                "The value counts as met within 1.2 .. 2.6, which is the text's 1.4 .. 2.1 with a margin of \
+                0.2 below and 0.5 above. The rules were fitted to the position of the region, not to its \
+                rates."
                     .into(),
             ),
-            ..Row::published("§3.2", "their rates, Mbit/s", "1.4 .. 2.1")
+            ..Row::published("§3.2", "rates of these cells, Mbit/s", "1.4 .. 2.1")
         },
         Row {
             here: format!("{usual} of {all_usual}"),
             today: Some(format!("{} of {all_usual}", count(modern, outside, |mbps| mbps > USUAL_MBPS).0)),
             verdict: Verdict::of(Verdict::Fitted, usual == all_usual),
             note: Some(format!(
-                "here {} Mbit/s: the costs of the hosts were chosen for this result. Today TCP acknowledges \
-                every second segment, and such a buffer holds at most two: writer and reader alternate",
+                "The rates in the model are {} Mbit/s, because the costs of the hosts were chosen for this \
+                result. Today's TCP acknowledges every second segment, and such a buffer holds at most two, \
+                so writer and reader alternate.",
                 span(range(old, outside, any))
             )),
             ..Row::published(
                 "§3.2",
-                "cells over 40 Mbit/s: buffers from 10,000, messages from 1000",
+                "cells above 40 Mbit/s: buffers from 10,000, messages from 1000",
                 "usually",
             )
         },
@@ -301,8 +310,8 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: today_of(&long),
             verdict: Verdict::Conflict,
             note: Some(
-                "§3.3 and figure 8: slow up to the MTU (9180). §3.2: slow up to 4500, half of it. Figure 7: \
-                 33.9 with 4600"
+                "According to §3.3 and figure 8, throughput is low up to the MTU (9180). According to §3.2, \
+                 it is low up to 4500, half of the MTU. Figure 7 has 33.9 Mbit/s with 4600."
                     .into(),
             ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 5000 .. 6000, Mbit/s", "<10, or ~40")
@@ -312,7 +321,9 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: today_of(&short),
             verdict: Verdict::Conflict,
             note: Some(
-                "§3.3 and figure 8: slow up to the MTU, without a lower end. §3.2: slow from 2000 on".into(),
+                "According to §3.3 and figure 8, throughput is low for all messages up to the MTU. \
+                According to §3.2, it is low from 2000."
+                    .into(),
             ),
             ..Row::published("§3.2, §3.3", "buffers up to 8000, messages 100 .. 1500, Mbit/s", "<10, or ~40")
         },
@@ -321,9 +332,9 @@ fn region(old: &Map, modern: &Map) -> Vec<Row> {
             today: Some(format!("{waits:.0}")),
             verdict: Verdict::of(Verdict::Ours, waits == 0.0 && today.0 >= SLOW_MBPS),
             note: Some(format!(
-                "nothing is published. Today no writer waits for the reader's delayed-ACK timer; with \
-                messages from 1000 bytes on, the slowest cell has {:.1} Mbit/s, limited by a window of \
-                one or two messages",
+                "The paper publishes no value. Today, no writer waits for the reader's delayed-ACK timer. \
+                With messages from 1000 bytes, the slowest cell has {:.1} Mbit/s, limited by a window of \
+                one or two messages.",
                 today.0
             )),
             ..Row::published("", "delayed-ACK stalls per second, sum of all cells", "-")
@@ -348,7 +359,7 @@ fn sequences(
         Row {
             here: format!("{:.2}", slow.mbps),
             verdict: Verdict::of(Verdict::Fitted, is_near(slow.mbps, published::SLOW_MBPS)),
-            note: Some(off(slow.mbps, published::SLOW_MBPS)),
+            note: Some(format!("The difference is {}.", off(slow.mbps, published::SLOW_MBPS))),
             ..Row::published(
                 "figure 7",
                 "slow: buffer 9500, message 4400, Mbit/s",
@@ -371,27 +382,23 @@ fn sequences(
         Row {
             here: words(slow.stall_ms.map(span)),
             verdict: Verdict::of(Verdict::Met, stalls.is_some()),
-            note: Some("a timer of 50 ms that is checked every 10 ms".into()),
+            note: Some("The delay is that of a 50 ms timer that is checked every 10 ms.".into()),
             ..Row::published("figure 7", "slow: delayed acknowledgements, ms", "41.2, 44.7")
         },
         Row {
             here: format!("{:.2}, {:.2}", slow.mbps, inside.mbps),
             verdict: Verdict::Conflict,
             note: Some(
-                "by its label the slow case lies outside the region given in the text, which ends at \
-                9000; the second value is for 9000"
+                "According to its label, the slow case lies outside the region given in the text, which \
+                ends at 9000. The second value is for a buffer of 9000."
                     .into(),
             ),
-            ..Row::published(
-                "figure 7",
-                "slow: buffer 9500 as labelled, 9000 by the text, Mbit/s",
-                "3.3, 1.4 .. 2.1",
-            )
+            ..Row::published("figure 7", "slow: buffer 9500 (label), 9000 (text), Mbit/s", "3.3, 1.4 .. 2.1")
         },
         Row {
             here: format!("{:.1}", fast.mbps),
             verdict: Verdict::of(Verdict::Fitted, is_near(fast.mbps, published::FAST_MBPS)),
-            note: Some(off(fast.mbps, published::FAST_MBPS)),
+            note: Some(format!("The difference is {}.", off(fast.mbps, published::FAST_MBPS))),
             ..Row::published(
                 "figure 7",
                 "fast: buffer 8500, message 4600, Mbit/s",
@@ -410,17 +417,17 @@ fn sequences(
             here: format!("{:.2}, {:.1}", label.mbps, fast.mbps),
             verdict: Verdict::Conflict,
             note: Some(
-                "the label says 4500, which the text calls slow; the text says 4600, and 4550 + 50 are 4600"
+                "The label says 4500, which the text calls slow. The text says 4600, and 4550 + 50 are 4600."
                     .into(),
             ),
-            ..Row::published("figure 7", "fast: message 4500 as labelled, 4600 by the text, Mbit/s", "33.9")
+            ..Row::published("figure 7", "fast: message 4500 (label), 4600 (text), Mbit/s", "33.9")
         },
         Row {
             here: fast.segment_bytes.iter().map(u32::to_string).collect::<Vec<_>>().join(" + "),
             verdict: Verdict::of(Verdict::Met, fast.segment_bytes == [50, 4550]),
             note: Some(
-                "an MSS of 4550 (half of the MTU without headers) would give these segments; with the \
-                MTU in the text, 9180, a message of 4600 bytes is one segment"
+                "An MSS of 4550 (half of the MTU without headers) would give these segments. With the MTU \
+                in the text, 9180, a message of 4600 bytes is one segment."
                     .into(),
             ),
             ..Row::published("figure 7", "fast: segments of a message", "4550 + 50")
@@ -439,7 +446,8 @@ fn sawtooth(map: &Map) -> Row {
         here: teeth.map(|(top, foot)| format!("{top:.0}/{foot:.0}")).join(", "),
         verdict: Verdict::of(Verdict::Met, teeth.iter().all(|(top, foot)| top > foot)),
         note: Some(format!(
-            "buffer {SAWTOOTH_BUFFER}: at 1, 2, 3 times {MSS} bytes, and at the next multiple of 1000 bytes"
+            "With a buffer of {SAWTOOTH_BUFFER} bytes, each pair gives the rates at 1, 2 or 3 times {MSS} \
+            bytes and at the next multiple of 1000 bytes."
         )),
         ..Row::published("§3.2", "sawtooth: best at multiples of the MSS, Mbit/s", "best there")
     }
@@ -452,7 +460,7 @@ fn constants() -> Vec<Constant> {
     let micros = |length: Duration| format!("{} us", length.as_micros());
     let nanos = |picoseconds: u64| format!("{} ns", picoseconds / 1000);
     let tcp = tcp::Config::solaris23();
-    let usual = "the map's cells over 40 Mbit/s, and figure 7's 33.9";
+    let usual = "the map's cells above 40 Mbit/s, and the 33.9 Mbit/s of figure 7";
     let constant = |name, value, origin, why| Constant { name, value, origin, why };
     vec![
         constant("MTU", "9180 bytes".into(), "sourced", "§3.2"),
@@ -472,13 +480,13 @@ fn constants() -> Vec<Constant> {
             "deferred acknowledgement",
             "50 ms by 10 ms".into(),
             "sourced",
-            "documented for later versions; the clock of Solaris",
+            "documented for later versions; 10 ms is the tick of the Solaris clock",
         ),
         constant(
             "acknowledged at once",
             "from 4620 bytes".into(),
             "fitted",
-            "figure 7: 4600 bytes are not, 4650 are",
+            "figure 7: 4600 bytes are not acknowledged at once, 4650 are",
         ),
         constant(
             "send mark",
@@ -490,24 +498,24 @@ fn constants() -> Vec<Constant> {
             "writer woken",
             "5120 bytes free".into(),
             "fitted",
-            "figure 7, slow: not at 5100; the map: at 5500",
+            "figure 7, slow: not woken at 5100; the map: woken at 5500",
         ),
         constant(
             "Nagle's limit",
             format!("{} bytes", tcp.nagle_limit_bytes),
             "fitted",
-            "the region of §3.2: 3001 to 3500 fit as well; later versions: 4095",
+            "the region of §3.2; 3001 to 3500 fit as well, and later versions have 4095",
         ),
-        constant("a call", micros(costs.call), "fitted", usual),
-        constant("a byte copied", nanos(costs.copy_byte_ps), "fitted", usual),
-        constant("a segment sent", micros(costs.segment_out), "fitted", usual),
-        constant("a byte of it", nanos(costs.byte_out_ps), "fitted", usual),
-        constant("a segment received", micros(costs.segment_in), "fitted", usual),
-        constant("a byte of it", nanos(costs.byte_in_ps), "fitted", usual),
-        constant("an acknowledgement", micros(costs.acknowledgment), "fitted", usual),
+        constant("cost per call", micros(costs.call), "fitted", usual),
+        constant("cost per byte copied", nanos(costs.copy_byte_ps), "fitted", usual),
+        constant("cost per segment sent", micros(costs.segment_out), "fitted", usual),
+        constant("cost per byte sent", nanos(costs.byte_out_ps), "fitted", usual),
+        constant("cost per segment received", micros(costs.segment_in), "fitted", usual),
+        constant("cost per byte received", nanos(costs.byte_in_ps), "fitted", usual),
+        constant("cost per acknowledgement", micros(costs.acknowledgment), "fitted", usual),
         constant("waking a process", micros(costs.wake), "assumed", "a plausible figure"),
-        constant("through the switch", micros(hosts::SWITCH_DELAY), "assumed", "a plausible figure"),
-        constant("light in fibre", "2.1e8 m/s".into(), "sourced", "§2.1"),
+        constant("delay of the switch", micros(hosts::SWITCH_DELAY), "assumed", "a plausible figure"),
+        constant("speed of light in fibre", "2.1e8 m/s".into(), "sourced", "§2.1"),
     ]
 }
 

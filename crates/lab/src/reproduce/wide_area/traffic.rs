@@ -221,8 +221,9 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
             here: format!("{line:.2}"),
             verdict: Verdict::of(Verdict::Fitted, (line * 10.0).round() == published::MPEG2 * 10.0),
             note: Some(format!(
-                "5.88 x 94/88 x 53/47; it would be {} with RS(128, 124), {} in a transport stream, {} with \
-                RS(94, 88) and a transport stream: the paper mentions interleaving and cells, but no code",
+                "The value is 5.88 x 94/88 x 53/47. It would be {} with RS(128, 124), {} in a transport \
+                stream, and {} with RS(94, 88) and a transport stream. The paper mentions interleaving and \
+                cells, but no code.",
                 ways[0], ways[1], ways[2]
             )),
             ..Row::published("§4.3", "MPEG-2, 5.5 and 0.38 Mbit/s over AAL1, Mbit/s on the line", "7.1")
@@ -230,14 +231,19 @@ fn rates_of_kinds(series: &Outcome) -> Vec<Row> {
         Row {
             here: format!("{audio:.2}"),
             verdict: Verdict::of(Verdict::Met, (audio * 10.0).round() == published::AUDIO * 10.0),
-            note: Some("0.256 plus cell overhead; packets of 10 ms or more all round to this value".into()),
-            ..Row::published("§4.3", "audio, 16 kHz of 16 bit, Mbit/s on the line", "about 0.3")
+            note: Some(
+                "The value is 0.256 Mbit/s plus cell overhead. Packets of 10 ms or more all round to \
+                this value."
+                    .into(),
+            ),
+            ..Row::published("§4.3", "audio, 16 bits at 16 kHz, Mbit/s on the line", "about 0.3")
         },
         Row {
             here: span(pictures),
             verdict: Verdict::of(Verdict::Fitted, met),
             note: Some(
-                "one picture 2.1 .. 5.5, four in one 0.4 .. 1.7: scenes are drawn from these ranges".into(),
+                "Scenes are drawn from the ranges 2.1 .. 5.5 (one picture) and 0.4 .. 1.7 (four in one)."
+                    .into(),
             ),
             ..Row::published("figure 10", "Motion-JPEG, Mbit/s", span(published::PICTURES))
         },
@@ -267,8 +273,8 @@ fn sums(series: &Outcome) -> Vec<Row> {
             here: span(parts),
             verdict: Verdict::of(Verdict::Fitted, near),
             note: Some(format!(
-                "sum of MPEG-2, audio and pictures of 0.4 .. 5.5; {} in this series while MPEG-2 is \
-                sent. The lowest sum in the paper implies pictures of 1.3 Mbit/s",
+                "The value is the sum of MPEG-2, audio and pictures of 0.4 .. 5.5. In this series, the sum \
+                is {} while MPEG-2 is sent. The lowest sum in the paper implies pictures of 1.3 Mbit/s.",
                 span(there)
             )),
             ..Row::published("figure 10", "Waseda to Musashino, sum, Mbit/s", span(published::TO_MUSASHINO))
@@ -277,8 +283,8 @@ fn sums(series: &Outcome) -> Vec<Row> {
             here: span(back),
             verdict: Verdict::Conflict,
             note: Some(
-                "constant audio of 0.3 and pictures of 0.4 .. 1.7 give 0.7 .. 2.0; the published sums \
-                exceed that range at both ends, so the pictures must have had other rates"
+                "Constant audio of 0.3 and pictures of 0.4 .. 1.7 give 0.7 .. 2.0. The published sums \
+                exceed that range at both ends, so the pictures must have had other rates."
                     .into(),
             ),
             ..Row::published("figure 11", "Musashino to Waseda, sum, Mbit/s", span(published::TO_WASEDA))
@@ -339,9 +345,9 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
         ),
         spoilt.collect::<Vec<_>>().join(", "),
         format!(
-            "{POLICED_MBPS} Mbit/s is a *peak* rate: in a picture of {cells} cells that is sent at \
-            149.76 the last cell is {early_us:.0} us early, whatever the mean rate; a picture conforms \
-            only if its source is shaped or the tolerance is larger"
+            "The contract's {POLICED_MBPS} Mbit/s is a *peak* rate. In a picture of {cells} cells that is \
+            sent at 149.76 Mbit/s, the last cell is {early_us:.0} us early, whatever the mean rate. A \
+            picture conforms only if its source is shaped or the tolerance is larger."
         ),
     )];
     for (shaping, points) in loads {
@@ -358,11 +364,11 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
             Shaping::Edge => "the whole path shaped at the edge",
         };
         let why = match shaping {
-            Shaping::None => "every single picture exceeds the contract",
-            Shaping::Contract => "a picture sent at the contract's rate leaves no capacity for MPEG-2",
-            Shaping::Source => "possible as long as the sum of all peak rates is below the contract",
+            Shaping::None => "Every single picture exceeds the contract.",
+            Shaping::Contract => "A picture sent at the contract's rate leaves no capacity for MPEG-2.",
+            Shaping::Source => "No cell is lost as long as the sum of all peak rates is below the contract.",
             Shaping::Edge => {
-                "the policer drops nothing; instead, pictures wait at the edge until its queue is full"
+                "The policer drops nothing. Instead, pictures wait at the edge until its queue is full."
             }
         };
         rows.push(ours(
@@ -380,7 +386,7 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
                 ),
                 by_kind(&last.outcome, FlowOutcome::unit_loss),
                 format!(
-                    "lost cells: {} percent; one lost cell damages a picture of hundreds of cells",
+                    "The lost cells are {} percent. One lost cell damages a picture of hundreds of cells.",
                     by_kind(&last.outcome, FlowOutcome::cell_loss)
                 ),
             ));
@@ -400,8 +406,8 @@ fn policing(tolerances: &[Point], loads: &[(Shaping, Vec<Point>)], rates: &[Poin
             ),
             by_kind(&point.outcome, FlowOutcome::unit_loss),
             format!(
-                "lost cells: {} percent; below the mean rate, the edge drops the cells that the policer \
-                would drop",
+                "The lost cells are {} percent. If the contract is below the mean rate, the edge drops the \
+                cells that the policer would otherwise drop.",
                 by_kind(&point.outcome, FlowOutcome::cell_loss)
             ),
         ));
