@@ -142,16 +142,16 @@ pub(crate) fn run(options: &Options) {
 
     let bytes = if options.quick { 32 << 20 } else { 256 << 20 };
     let mut table = Table::new(format!(
-        "line: many sessions, {} MiB in all, while all are active, virtual time",
+        "line: many sessions, {} MiB in total, while all are active, virtual time",
         bytes >> 20
     ))
     .number_column("window KB")
     .number_column("sessions")
-    .number_column("sum Mbit/s")
+    .number_column("total Mbit/s")
     .number_column("%")
-    .number_column("least share")
-    .number_column("greatest")
-    .number_column("over s")
+    .number_column("min share")
+    .number_column("max share")
+    .number_column("seconds")
     .number_column("retransmits")
     .number_column("starved")
     .text_column("99 %, 0.9");

@@ -37,7 +37,7 @@ const FAMILIES: [Family; 11] = [
     Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
     Family {
         name: "link",
-        about: "TCP against the kernel through TUN, beside a stub and two kernels",
+        about: "TCP with the kernel through TUN against a stub and two kernels",
         run: link::run,
     },
     Family { name: "vi", about: "VI through shared memory against a bare ring and memcpy", run: vi::run },

@@ -206,7 +206,7 @@ pub(crate) fn run(options: &Options) {
         within,
     );
     bench.compare(
-        "the same frame against the allocator",
+        "the same frame, compared with the allocator",
         Unit::Nanoseconds,
         ("kiban PDU and pages", |trial: &mut Trial| kiban_frames(trial, &payload)),
         ("Vec: a header, 2 pages, copied without a sum", |trial: &mut Trial| vec_frames(trial, &payload)),

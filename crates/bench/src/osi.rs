@@ -146,7 +146,7 @@ fn transfers(bench: &mut Bench, runtime: &Runtime, dir: &TestDir, bytes: usize, 
     let about = format!("F-DATA {}, TPDU {}", row.fdata_bytes, row.tpdu_bytes);
     let raw = |trial: &mut Trial| stream(trial, bytes, row.fdata_bytes) / 1e9;
     let alone = bench.single(
-        &format!("a bare stream in writes of {}", row.fdata_bytes),
+        &format!("a bare stream with writes of {}", row.fdata_bytes),
         Unit::GbytePerSecond,
         ("raw TCP", raw),
         Target::None,
@@ -235,7 +235,7 @@ fn associations(bench: &mut Bench, runtime: &Runtime) {
         });
     };
     bench.single(
-        "an association made and released, both ends in one thread",
+        "an association opened and released, both ends in one thread",
         Unit::Microseconds,
         ("ACSE", |trial: &mut Trial| {
             trial
@@ -250,7 +250,7 @@ fn associations(bench: &mut Bench, runtime: &Runtime) {
     );
     let bare = answer_bytes();
     bench.compare(
-        "an association made and released, its ends in two threads",
+        "an association opened and released, its ends in two threads",
         Unit::Microseconds,
         ("ACSE", |trial: &mut Trial| {
             trial

@@ -40,7 +40,7 @@ struct Ports {
 }
 
 impl Ports {
-    #[expect(clippy::disallowed_methods, reason = "the ports are in memory, the same in each run")]
+    #[expect(clippy::disallowed_methods, reason = "the ports are in memory and behave the same in each run")]
     fn new(circuits: usize) -> Ports {
         let mut memory = Memory {
             transmit: PagePool::new(4, PAGE_BYTES),
@@ -131,7 +131,7 @@ pub(crate) fn run(options: &Options) {
         bench.single(
             &format!("frames of 8240 bytes, {circuits} {plural}"),
             Unit::GbitPerSecond,
-            ("cut and put together, per core", |trial: &mut Trial| sample(trial, circuits)),
+            ("segmented and reassembled, per core", |trial: &mut Trial| sample(trial, circuits)),
             Target::at_least(12.0),
         );
     }

@@ -40,7 +40,9 @@ impl fmt::Display for HostError {
                 f.write_str("no such listener: it was not created, or has been closed")
             }
             HostError::NoRoute => f.write_str("no route to that address: add one to the board"),
-            HostError::TooLong => f.write_str("the payload exceeds the longest packet: send less at once"),
+            HostError::TooLong => {
+                f.write_str("the payload exceeds the maximum packet size: send less at a time")
+            }
             HostError::NoMemory => f.write_str("out of packet memory: try again after the next completion"),
             HostError::NoCircuit => {
                 f.write_str("no such circuit: give an ATM port and the number of one of its circuits")

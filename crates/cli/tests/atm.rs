@@ -239,8 +239,8 @@ fn a_board_and_the_ping_command_ping_each_other() {
             "no board other is running; running boards: lab",
         ),
         (vec!["0.100"], "give both the link and the circuit"),
-        (vec!["tap:tap0", "0.100"], "carries no cells"),
-        (vec![LINK, "300"], "use up to 255, or --nni"),
+        (vec!["tap:tap0", "0.100"], "does not carry cells"),
+        (vec![LINK, "300"], "use at most 255, or --nni"),
         (vec![LINK, "a.b"], "neither a circuit nor a path"),
     ] {
         let output = dir.kiban(&[&["atm", "ping", "-c", "1"], &arguments[..]].concat());

@@ -233,7 +233,7 @@ fn impossible_mixes_are_refused_before_anything_is_sent() {
     );
     let mut command = kiban(None);
     command.args(["lab", "mix", &plan, "--to", &server.at, "--token-file", &folder.path("token")]);
-    says(command, "choose the site of this host with --from (here, there, yonder)");
+    says(command, "choose this host's site with --from (here, there, yonder)");
     let mut command = kiban(None);
     command.args([
         "lab",

@@ -281,7 +281,7 @@ fn a_directory_of_another_version_or_sweep_is_refused_with_a_remedy() {
     let plan = folder.path("plan.toml");
     std::fs::write(&plan, "question = \"network\"\nparameters.host = \"192.0.2.1\"\n")
         .expect("there is room");
-    says(&reader(&["run", &plan], &[]), &["network is run by 'kiban lab sweep HOST'"]);
+    says(&reader(&["run", &plan], &[]), &["network can only be run by 'kiban lab sweep HOST'"]);
 }
 
 /// Run in a mount namespace with a file system of 16 KiB.

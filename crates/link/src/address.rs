@@ -295,12 +295,12 @@ fn parse(text: &str) -> Result<Address, String> {
         set(&mut options, key, value)?;
     }
     if matches!(carrier, Transport::Pseudowire(_)) && options.label.is_none() {
-        return Err("missing label; give both ends the same one, such as label=1000".to_owned());
+        return Err("missing label; use the same one at both ends, such as label=1000".to_owned());
     }
     let address = Address { transport: carrier, options };
     if address.is_impaired() && address.options.offload == Some(true) {
-        return Err("offload=on cannot be combined with impairments, which apply to single packets, \
-                    not to segments of 64 KB; leave offload=on out"
+        return Err("offload=on cannot be combined with impairments, which apply to single packets, not to \
+                    segments of 64 KB; remove offload=on"
             .to_owned());
     }
     Ok(address)
@@ -834,7 +834,7 @@ mod tests {
             ("tun:k,rate=0Mbit", "write rate=10Mbit"),
             ("tun:k,rate=10Mbps", "write rate=10Mbit (or bit, kbit, Gbit)"),
             ("tun:k,offload=yes", "write offload=on or offload=off"),
-            ("tun:k,offload=on,loss=1%", "leave offload=on out"),
+            ("tun:k,offload=on,loss=1%", "remove offload=on"),
             ("pcap:a%b.pcap", "write %25 for a percent sign"),
             ("pcap:a.pcap,speed=slow", "write speed=fast (or times)"),
             ("tcp-cells:listen:7000", "write 192.0.2.1:7000"),

@@ -134,7 +134,7 @@ impl CapturePoint {
         file.write_all(&head).map_err(say)?;
         #[expect(
             clippy::disallowed_methods,
-            reason = "records carry the wall's time; nothing is decided by it"
+            reason = "records carry wall-clock time; no decision depends on it"
         )]
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (tell, ended) = oneshot::channel();

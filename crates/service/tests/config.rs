@@ -125,7 +125,7 @@ fn an_error_names_the_line_the_key_and_the_remedy() {
         (
             "nagle = \"off\"",
             "retries = 3",
-            "line 8: TCP's setting `retries` is now called `rto_retries`: write `rto_retries`",
+            "line 8: the TCP setting `retries` is now called `rto_retries`: write `rto_retries`",
         ),
         (
             "nagle = \"off\"",
@@ -203,7 +203,7 @@ fn an_error_names_the_line_the_key_and_the_remedy() {
         (
             "via = \"10.0.0.254\"",
             "via = \"fd00::2\"",
-            "line 37: via: fd00::2 and 0.0.0.0/0 are of different address families: use a next hop of the same family",
+            "line 37: via: fd00::2 and 0.0.0.0/0 have different address families: use a next hop of the same family",
         ),
         ("kind = \"echo\"", "kind = \"ecco\"", "line 40: kind: unknown value `ecco`: did you mean `echo`?"),
         (
@@ -422,7 +422,7 @@ fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
         (
             "encapsulation",
             "peer = \"10.0.0.1\"\nencapsulation",
-            "line 7: peer: circuit 0.100 belongs to a bridge, which has no peer",
+            "line 7: peer: circuit 0.100 belongs to a bridge, so it cannot have a peer",
         ),
         ("circuits", "fcs = 1\ncircuits", "line 11: fcs: "),
         ("circuits = \"atm:0.100\"", "", "line 3: port `atm` has no address"),

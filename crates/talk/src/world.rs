@@ -428,7 +428,8 @@ impl World {
             }
             Packet::Fragment { .. } => {
                 return Err(
-                    "`fragment` is only for packets of the board: use `cut` for those of the peer".into()
+                    "`fragment` applies only to packets from the board: use `cut` for packets from the peer"
+                        .into(),
                 );
             }
         }
@@ -444,7 +445,7 @@ impl World {
         while !rest.is_empty() {
             let slice = memory.receive.take().and_then(|mut page| page.append(rest)).ok_or(scarce)?;
             rest = &rest[slice.len()..];
-            pdu.push_body(slice).map_err(|_| "the packet is longer than a PDU can be")?;
+            pdu.push_body(slice).map_err(|_| "the packet is longer than the maximum PDU")?;
         }
         Ok(pdu)
     }

@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) {
     let board = |direction| transfer(Who::Board, direction, device, cpus, length);
     if wanted("kernels") {
         bench.compare(
-            "MTU 1500, board over TUN receives, two kernels over veth",
+            "MTU 1500, board receives over TUN, compared with two kernels over veth",
             Unit::GbitPerSecond,
             ("board", |_: &mut _| board(Direction::Receives)),
             ("kernels", |_: &mut _| peer::over_veth(1500, cpus, length)),
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) {
         );
         if peer::has_iperf3() {
             bench.compare(
-                "MTU 1500, two kernels over veth, by our plain loops and by iperf3",
+                "MTU 1500, two kernels over veth, with plain loops and with iperf3",
                 Unit::GbitPerSecond,
                 ("plain", |_: &mut _| peer::over_veth(1500, cpus, length)),
                 ("iperf3", |_: &mut _| peer::iperf3_over_veth(1500, cpus)),
@@ -71,7 +71,7 @@ pub(crate) fn run(options: &Options) {
         for (direction, verb, figure) in
             [(Direction::Receives, "receives", 41.7), (Direction::Sends, "sends", 27.7)]
         {
-            let title = format!("TUN, MTU 1500, whole segments, {verb}, ahead of gVisor's {figure}");
+            let title = format!("TUN, MTU 1500, whole segments, {verb}, compared with gVisor's {figure}");
             bench.single(
                 &title,
                 Unit::GbitPerSecond,
@@ -85,9 +85,9 @@ pub(crate) fn run(options: &Options) {
     }
     if wanted("cells") {
         for packed in [false, true] {
-            let form = if packed { "27 in a datagram" } else { "a datagram each" };
+            let form = if packed { "27 per datagram" } else { "one per datagram" };
             bench.single(
-                &format!("two boards over UDP cells, {form}, each way, one core for both"),
+                &format!("two boards over UDP cells ({form}), each way, one core for both"),
                 Unit::Named("cells/s"),
                 ("boards", |_: &mut _| cells::run(packed, 128, first, length)),
                 Target::at_least(cells::OC3C),
@@ -104,7 +104,7 @@ pub(crate) fn run(options: &Options) {
             println!("link: {} idle sessions: skipped: 'ulimit -n' allows too few files", idle::SESSIONS);
         } else {
             bench.single(
-                "10,000 idle TCP sessions with the kernel, growth of the process",
+                "10,000 idle TCP sessions with the kernel, growth of the process's memory",
                 Unit::Named("MB"),
                 ("board", |_: &mut _| idle::run()),
                 Target::at_most(100.0),
@@ -131,7 +131,7 @@ fn beside_the_stub(bench: &mut Bench, device: Device, ratio: f64, cpus: [usize; 
 
 fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) {
     bench.single(
-        "attached program, 64 bytes to the board's echo and back",
+        "attached program, 64 bytes to the board's echo service and back",
         Unit::Microseconds,
         ("attached", |_: &mut _| attach::echo(cpus, if quick { 2_000 } else { 20_000 })),
         Target::at_most(15.0),
@@ -140,7 +140,7 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
         let device = Device { mtu_bytes: 1500, whole };
         for (direction, verb) in [(Direction::Receives, "receives"), (Direction::Sends, "sends")] {
             bench.compare(
-                &format!("TUN, MTU 1500, {what}, {verb}, attached beside the board's own"),
+                &format!("TUN, MTU 1500, {what}, {verb}, attached program compared with the board's own"),
                 Unit::GbitPerSecond,
                 ("attached", |_: &mut _| {
                     attach::transfer(attach::Who::Attached, direction, device, cpus, length)
@@ -157,14 +157,14 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
     // accurate.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
-        "sixty sessions send over 1 Gbit/s, the one farthest from the mean",
+        "sixty sessions send over 1 Gbit/s, session farthest from the mean",
         Unit::Percent,
         ("board", |_: &mut _| sixty::run(Sender::Board, cpus, length).worst_percent),
         ("kernel", |_: &mut _| sixty::run(Sender::Kernel, cpus, length).worst_percent),
         Target::at_most(4.0),
     );
     bench.compare(
-        "the same, all together",
+        "sixty sessions send over 1 Gbit/s, total",
         Unit::MbitPerSecond,
         ("board", |_: &mut _| sixty::run(Sender::Board, cpus, length).mbit_per_second),
         ("kernel", |_: &mut _| sixty::run(Sender::Kernel, cpus, length).mbit_per_second),

@@ -24,7 +24,7 @@ pub(super) fn run(bench: &mut Bench) {
     let kept = bench.options_mut().foreign_cores_max;
     bench.options_mut().foreign_cores_max = f64::INFINITY;
     bench.single(
-        &format!("{QUEUE_PAIRS} idle queue pairs, resident, both ends"),
+        &format!("{QUEUE_PAIRS} idle queue pairs, resident memory of both ends"),
         Unit::Named("MB"),
         ("RDMA", |_: &mut Trial| {
             let (mut one, mut two) = (Peer::start(), Peer::start());

@@ -143,7 +143,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
         for (bytes, turns) in [(64, 20_000), (4 << 10, 20_000), (64 << 10, 8_000), (1 << 20, 600)] {
             let peer = RefCell::new(&mut *peer);
             bench.compare(
-                &format!("Send of {} there, half a round trip, polling", size(bytes)),
+                &format!("Send of {}, half a round trip, polling", size(bytes)),
                 Unit::Microseconds,
                 ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut peer.borrow_mut(), bytes, POLLING)),
                 ("libfabric tcp", |_: &mut Trial| {
@@ -163,7 +163,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
     }
     let shared = RefCell::new(&mut *peer);
     bench.compare(
-        "Send of 64 B there, half a round trip, polling",
+        "Send of 64 B, half a round trip, polling",
         Unit::Microseconds,
         ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut shared.borrow_mut(), 64, POLLING)),
         ("UCX tcp tag_lat", |_: &mut Trial| {

@@ -47,7 +47,7 @@ fn pinned(options: &Options, peer: &mut Peer, other: usize) {
     }
     if wanted("gather") {
         bench.single(
-            "Writes of 64 B gathered, polling",
+            "Writes of 64 B with a gather list, polling",
             Unit::MillionPerSecond,
             ("RDMA", |trial: &mut Trial| verbs::gathered(trial, peer, POLLING) / 1e6),
             Target::at_least(1.0),
@@ -101,7 +101,7 @@ fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
         let stream = Stream { block_bytes, crc, wait: BLOCKING };
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
-            &format!("the same of {}{checked}, processor time of both ends", size(block_bytes)),
+            &format!("Writes of {}{checked}, processor time of both ends", size(block_bytes)),
             Unit::Named("ns/KiB"),
             ("RDMA", |trial: &mut Trial| {
                 verbs::stream(trial, &mut peer.borrow_mut(), stream).cpu_nanos_each * 1024.0
@@ -119,7 +119,7 @@ fn ping_pongs(bench: &mut Bench, peer: &mut Peer) {
     for wait in [BLOCKING, POLLING] {
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
-            &format!("Send of 64 B there, half a round trip, {}", wait.0),
+            &format!("Send of 64 B, half a round trip, {}", wait.0),
             Unit::Microseconds,
             ("RDMA", |trial: &mut Trial| verbs::ping_pong(trial, &mut peer.borrow_mut(), 64, wait)),
             ("raw TCP", |trial: &mut Trial| raw::ping_pong(trial, &mut peer.borrow_mut(), 64, wait)),

@@ -77,7 +77,10 @@ fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardCon
 }
 
 impl Boards {
-    #[expect(clippy::disallowed_methods, reason = "both boards are in memory, the same in each run")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "both boards are in memory and behave the same in each run"
+    )]
     pub(super) fn new(setting: Setting, segmentation: Segmentation) -> Boards {
         let boards = [0, 1].map(|side| {
             Board::new(&config(side, setting, segmentation), RngKey::for_simulation(side as u64))

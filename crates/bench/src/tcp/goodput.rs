@@ -120,13 +120,13 @@ pub(crate) fn run(options: &Options) {
         join: &|setting| smol::Ends::new(setting, 65_535),
         settings: grid(&[2, 4, 8, 16], &[true, false], &[false]),
     };
-    let mut tuned = Table::new("tcp: settings that were fastest of a grid")
+    let mut tuned = Table::new("tcp: the fastest settings of a grid")
         .text_column("side")
         .number_column("window KiB")
         .number_column("packets queued")
         .text_column("acknowledgements")
         .text_column("timestamps")
-        .number_column("Gbit/s then");
+        .number_column("Gbit/s");
     let mut row = |name: &str, (setting, goodput): (Setting, f64)| {
         tuned.row([
             name,
@@ -160,14 +160,14 @@ pub(crate) fn run(options: &Options) {
         Target::ratio_at_least(1.5),
     );
     bench.compare(
-        "for information: a segment a frame, end to end",
+        "for information: one segment per frame, end to end",
         unit,
         single,
         (smol.0, &mut smol.1),
         Target::None,
     );
     bench.compare(
-        "goodput per core, segments handed down whole",
+        "goodput per core, segments passed down whole",
         unit,
         (whole.0, &mut whole.1),
         (smol.0, &mut smol.1),

@@ -259,9 +259,10 @@ fn print(rows: &[Row], hogs: bool) {
             (|figures| format!("{}/{}", short(figures.p50), short(figures.p99))) as fn(&Figures) -> String,
         ),
         ("receiver's CPU, %", |figures| short(figures.cpu)),
-        (if hogs { "cost, in that of sleeping at once" } else { "cost, in optima" }, |figures| {
-            short(figures.optima)
-        }),
+        (
+            if hogs { "cost relative to sleeping at once" } else { "cost relative to the optimum" },
+            |figures| short(figures.optima),
+        ),
     ] {
         let mut table = Table::new(format!("{what} ({head})")).text_column("traffic");
         for wait in first.policies {
@@ -287,7 +288,7 @@ fn print(rows: &[Row], hogs: bool) {
 
 /// Prints how the waits of the adaptive policy ended.
 fn print_reports(rows: &[Row]) {
-    let mut table = Table::new("what adaptive did, in % of all messages")
+    let mut table = Table::new("what adaptive waiting did, % of all messages")
         .text_column("traffic")
         .number_column("there at once")
         .number_column("spinning")
@@ -342,7 +343,7 @@ fn picture(rows: &[Row], options: &Options) {
     };
     let figure = Figure {
         name: "waiting",
-        title: "What waiting costs, beside the optimum that knows the arrivals".to_owned(),
+        title: "Cost of waiting, relative to an optimum that knows the arrivals".to_owned(),
         x: "constant gap between arrivals, us",
         y: "optima",
         // The figure has seven colours, so 140 µs is omitted: its curve lies between its neighbours.
@@ -379,7 +380,7 @@ fn judge(bench: &mut Bench, rows: &[Row]) {
             keep("receiver's CPU", Unit::Percent, &names, row.rounds(&both, |figures| figures.cpu), target);
         }
         let rounds = row.rounds(&[Wait::Adaptive], |figures| figures.optima);
-        let what = if row.hogs { "cost in that of block" } else { "cost in optima" };
+        let what = if row.hogs { "cost relative to block" } else { "cost relative to the optimum" };
         keep(what, Unit::Times, &["adaptive"], rounds, Target::at_most(2.0));
     }
 }
@@ -412,7 +413,7 @@ fn decisions(bench: &mut Bench) {
             })
             .nanos_each()
     };
-    bench.single("the decisions of a wait", Unit::Nanoseconds, ("adaptive", decide), Target::at_most(100.0));
+    bench.single("decisions of a wait", Unit::Nanoseconds, ("adaptive", decide), Target::at_most(100.0));
     let bell = Bell::new();
     let ring = |trial: &mut Trial| {
         trial
@@ -432,7 +433,7 @@ pub(crate) fn run(options: &Options) {
         }
     };
     let costs = kiban_os::costs();
-    println!("What a sleep was measured to cost: {costs:?}\n");
+    println!("Measured cost of a sleep: {costs:?}\n");
     let size = Size::of(options);
     let (quiet, hogs): (&[Traffic], &[Traffic]) =
         if options.quick { (&QUICK, &QUICK_HOGS) } else { (&QUIET, &HOGS) };

@@ -96,7 +96,7 @@ impl Ping {
     fn over(&self, link: &str, flow: Flow, mut teller: Reporter) -> Result<ExitCode, String> {
         let address: Address = link.parse().map_err(|error| format!("{error}"))?;
         let AnyLink::Cells(opened) = address.open().map_err(|error| format!("{link}: {error}"))? else {
-            return Err(format!("{link} carries no cells: ping needs udp-cells:, tcp-cells: or pseudowire:"));
+            return Err(format!("{link} does not carry cells: use udp-cells:, tcp-cells: or pseudowire:"));
         };
         let interface = if self.nni { Interface::Nni } else { Interface::Uni };
         let vpi = match flow {
@@ -104,7 +104,7 @@ impl Ping {
             Flow::Path(vpi) => vpi,
         };
         if vpi > 255 && !self.nni {
-            return Err(format!("VPI {vpi} does not fit UNI headers: use up to 255, or --nni"));
+            return Err(format!("VPI {vpi} does not fit in a UNI header: use at most 255, or --nni"));
         }
         let say = |error: std::io::Error| format!("{link}: {error}");
         let mut pinger = Pinger::new(opened, flow, self.segment, interface).map_err(say)?;

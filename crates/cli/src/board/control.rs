@@ -35,7 +35,7 @@ impl BoardName {
         \n  kiban status                                    if only one board is running\
         \n  kiban status lab --json | jq .ports[0].rates\
         \n  watch -n1 kiban status                          or: kiban top\
-        \n\nExit status: 0; 1 if no such board is running, or if a link is down.")]
+        \n\nExit status: 0 if all links are up, 1 if no such board is running or a link is down.")]
 pub(crate) struct Show {
     #[command(flatten)]
     which: BoardName,
@@ -145,7 +145,7 @@ impl Capture {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         if self.file.as_os_str() == "-" {
             return Err(
-                "the board's process writes the capture, and cannot write to standard output: name a file"
+                "the board's process writes the capture and cannot write to standard output: name a file"
                     .into(),
             );
         }

@@ -29,7 +29,7 @@ const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
         \n  kiban run -- curl http://10.9.0.1/\
         \n  kiban run -- iperf3 -c 10.9.0.1\
         \n  kiban run --board lab -- python3 -m http.server --bind 10.9.0.2 8000\
-        \n  eval \"$(kiban run --env)\"                          for all programs of this shell\
+        \n  eval \"$(kiban run --env)\"                          for all programs in this shell\
         \n\nVariables:\
         \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
         \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\

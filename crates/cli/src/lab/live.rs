@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_secs(1);
         \n  kiban lab run map.toml & kiban lab live map.lab\
         \n  kiban lab live map.lab --once          print once, as text\
         \n  kiban lab live map.lab --json          print once, for scripts\
-        \n\nWithout a terminal it prints once, too.")]
+        \n\nWithout a terminal, it prints once.")]
 pub(super) struct Live {
     /// Directory of a run.
     dir: PathBuf,

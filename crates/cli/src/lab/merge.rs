@@ -37,7 +37,7 @@ impl Merge {
         } else {
             let mut words = format!("{}: {records} of {trials} trials have a record", self.out.display());
             if twice > 0 {
-                words += &format!("; {twice} were run twice, and the first record is used");
+                words += &format!("; {twice} were run twice, so their first record is used");
             }
             crate::output::print(&(words + "\n"))?;
         }

@@ -109,8 +109,8 @@ impl Mix {
             }
             (None, [first, _]) => Ok((*first).to_owned()),
             (None, _) => Err(format!(
-                "the plan has {} sites: choose the site of this host with --from ({}); the other host \
-                 represents the rest",
+                "the plan has {} sites: choose this host's site with --from ({}); the other host represents \
+                 the other sites",
                 names.len(),
                 names.join(", ")
             )),

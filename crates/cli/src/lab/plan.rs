@@ -26,7 +26,7 @@ pub(super) fn parse_plan(path: &Path) -> Result<(Plan, &'static dyn Question), S
     })?;
     let question = known::find(&plan.question).expect("a plan is read for a known question");
     if let Some(command) = question.own_command() {
-        return Err(format!("the plan {}: {} is run by '{command}'", path.display(), plan.question));
+        return Err(format!("the plan {}: {} can only be run by '{command}'", path.display(), plan.question));
     }
     Ok((plan, question))
 }

@@ -92,8 +92,8 @@ fn words(outcome: &engine::Outcome, out: &str) -> String {
     for (count, what) in [
         (found, "already recorded"),
         (cached, "from the cache"),
-        (redone, "repeated because of other load or a lost peer"),
-        (disturbed, "marked as disturbed: other load affected every attempt"),
+        (redone, "repeated because of other processes or a lost peer"),
+        (disturbed, "marked as disturbed: other processes affected every attempt"),
         (failed, "FAILED: run the same command to retry them"),
     ] {
         if *count > 0 {

@@ -90,7 +90,7 @@ impl Script {
 
     fn slurm(&self, question: &dyn Question) -> Result<String, String> {
         let alone = if question.time() == Time::Real {
-            "# Real-time trials need the machine for themselves.\n#SBATCH --exclusive\n"
+            "# Real-time trials need exclusive use of the machine.\n#SBATCH --exclusive\n"
         } else {
             ""
         };

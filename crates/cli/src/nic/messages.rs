@@ -31,7 +31,8 @@ pub(crate) fn ping_pong_table(title: String, results: &[PingPong]) -> Table {
         table.row(cells);
     }
     table.remark(
-        "CPU  processor time of this process by wall time; two polling ends in one process use 200 %",
+        "CPU %: processor time of this process relative to wall time; two polling ends in one process use \
+        200 %",
     );
     table
 }

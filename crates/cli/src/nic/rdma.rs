@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
         \n\nOver EFE in Ethernet frames (as root, or with CAP_NET_RAW):\
         \n  kiban rdma serve 0.0.0.0:7471 --over efe-raw:eth0\
         \n  kiban rdma pingpong 02:00:00:00:00:01/7471 --over efe-raw:eth0\
-        \n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments.")]
+        \n\nExit status: 0 on success, 1 if the measurement failed, 2 for invalid arguments.")]
 pub(crate) struct Rdma {
     #[command(subcommand)]
     what: What,

@@ -37,11 +37,11 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  kiban verbs -- rping -s -a 127.0.0.1 &\
         \n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\
         \n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\
-        \n  eval \"$(kiban verbs --env)\"                          for all programs of this shell\
+        \n  eval \"$(kiban verbs --env)\"                          for all programs in this shell\
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|iwarp    the same as --transport, which takes precedence\
-        \n  KIBAN_SHARED_MEMORY=0       use TCP between processes of one host, too\
+        \n  KIBAN_SHARED_MEMORY=0       use TCP even between processes on one host\
         \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
 pub(crate) struct Verbs {
@@ -124,7 +124,8 @@ fn find(named: Option<OsString>, program: &Path, libraries: &[&str]) -> Result<P
         let remedy = match named {
             Some(_) => format!("correct {FOLDER}, or unset it"),
             None => format!(
-                "run 'make verbs' or 'make install' in kiban's sources, or name their folder in {FOLDER}"
+                "run 'make verbs' or 'make install' in kiban's source tree, or set {FOLDER} to their \
+                directory"
             ),
         };
         return Err(format!("{} not found in {}: {remedy}", libraries.join(", "), looked.join(" or in ")));

@@ -35,10 +35,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
         \n\nTwo hosts:\
         \n  kiban vi serve --device udp:192.0.2.1          on one of them\
         \n  kiban vi stream udp:192.0.2.1 --level reception  on the other\
-        \n\nTwo boards, the one here called lab:\
+        \n\nTwo boards; the one on this host is called lab:\
         \n  kiban vi serve --device board:lab@10.9.0.2     beside one of them\
         \n  kiban vi pingpong board@10.9.0.2               beside the other\
-        \n\nExit status: 0, 1 if the measurement failed, 2 for invalid arguments.")]
+        \n\nExit status: 0 on success, 1 if the measurement failed, 2 for invalid arguments.")]
 pub(crate) struct Vi {
     #[command(subcommand)]
     what: What,

@@ -34,7 +34,7 @@ const VALUE_BYTES_MAX: i64 = 8 << 20;
         \n  kiban osi probe 192.0.2.7:1102 --json         the same, for scripts\
         \n  kiban osi echo --listen 0.0.0.0:1102          answer associations until ctrl-c\
         \n  kiban osi echo 192.0.2.7:1102 --bytes 1000    measure round trips to it\
-        \n\nExit status: 0, 1 if the peer does not speak OSI, 2 for invalid arguments.")]
+        \n\nExit status: 0 on success, 1 if the peer does not speak OSI, 2 for invalid arguments.")]
 pub(crate) struct Osi {
     #[command(subcommand)]
     what: What,
@@ -55,7 +55,7 @@ enum What {
         \n  kiban osi echo --listen [::]:3782 --tls --tls-cert cert.pem --tls-key key.pem\
         \n  kiban osi echo 192.0.2.7:1102 --count 1000 --bytes 4096\
         \n  kiban osi echo 192.0.2.7:3782 --tls --tls-ca cert.pem --json\
-        \n\nExit status: 0, 1 if the association failed, 2 for invalid arguments."
+        \n\nExit status: 0 on success, 1 if the association failed, 2 for invalid arguments."
 )]
 struct Echo {
     /// The server [default port: 102].

@@ -65,8 +65,9 @@ impl Datagrams {
     /// Binds a socket to `local`, for datagrams to and from `peer`.
     pub(crate) fn open(local: SocketAddr, peer: SocketAddr, any_port: bool) -> io::Result<Datagrams> {
         if local.is_ipv4() != peer.is_ipv4() {
-            let message =
-                format!("{local} and {peer} are of different families: write two IPv4 or two IPv6 addresses");
+            let message = format!(
+                "{local} and {peer} have different address families: write two IPv4 or two IPv6 addresses"
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let link = kiban_os::udp::UdpLink::bind(local)?;

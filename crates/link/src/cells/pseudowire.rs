@@ -96,7 +96,7 @@ impl Pseudowire {
     pub fn open(local: SocketAddr, peer: SocketAddr, config: PseudowireConfig) -> io::Result<Pseudowire> {
         for label in [config.label, config.label_in] {
             if !(LABEL_FIRST..=LABEL_MAX).contains(&label) {
-                let message = format!("label {label}: labels for users are {LABEL_FIRST} to {LABEL_MAX}");
+                let message = format!("invalid label {label}: use {LABEL_FIRST} to {LABEL_MAX}");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
             }
         }

@@ -76,7 +76,8 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
             };
             let length = u32::from_be_bytes(*length) as usize;
             if !(1..=LONGEST_BYTES).contains(&length) {
-                let what = format!("not a stream of packets, frames or cells: a unit of {length} bytes");
+                let what =
+                    format!("not a stream of packets, frames or cells: it has a unit of {length} bytes");
                 return Err(connection.gone(io::ErrorKind::InvalidData, what));
             }
             let Some(bytes) = rest.get(..length) else { if connection.fill()? { continue } else { break } };

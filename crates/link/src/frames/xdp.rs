@@ -87,8 +87,8 @@ impl XdpLink {
                 Some(libc::EPERM | libc::EACCES) => format!("; packet:{name} needs only CAP_NET_RAW"),
                 Some(libc::EBUSY | libc::EEXIST) => {
                     format!(
-                        "; a queue takes one AF_XDP socket, and an interface one XDP program (ip link show {name}); \
-                         after a close, both stay busy for a moment"
+                        "; a queue can have one AF_XDP socket, and an interface one XDP program (ip link \
+                         show {name}); both stay busy for a moment after they are closed"
                     )
                 }
                 Some(libc::EINVAL) if queue > 0 => {

@@ -105,7 +105,7 @@ fn an_af_xdp_link_takes_a_queue_from_the_kernel_and_returns_it() {
     kernel.pull().expect("the link is up");
     assert_eq!((first.items(), kernel.items()), (vec![frame.clone()], vec![]));
     let error = End::open("xdp:lab0").err().expect("the queue is taken").to_string();
-    assert!(error.contains("a queue takes one AF_XDP socket"), "{error}");
+    assert!(error.contains("a queue can have one AF_XDP socket"), "{error}");
     drop(first);
     second.send(&frame).expect("the link is up");
     kernel.take_until(|end| !end.came.is_empty()).expect("the link is up");

@@ -168,7 +168,7 @@ impl Validator<'_> {
                     ConfigError { key: String::new(), ..error }
                 }
                 SettingError::Renamed { name, now } => {
-                    let error = format!("TCP's setting `{name}` is now called `{now}`");
+                    let error = format!("the TCP setting `{name}` is now called `{now}`");
                     let error = ConfigError::at(self.text, at, error, format!("write `{now}`"));
                     ConfigError { key: String::new(), ..error }
                 }
@@ -540,7 +540,7 @@ impl Validator<'_> {
             }
         };
         if let (true, Some(peer)) = (is_bridged, &table.peer) {
-            let wrong = format!("circuit {vc} belongs to a bridge, which has no peer");
+            let wrong = format!("circuit {vc} belongs to a bridge, so it cannot have a peer");
             return Err(self.at(peer, wrong, "remove it"));
         }
         if !llc_snap && peer.is_none() && !is_bridged {
@@ -564,7 +564,7 @@ impl Validator<'_> {
         if gateway.is_ipv4() != prefix.address().is_ipv4() {
             return Err(self.at(
                 &table.via,
-                format!("{gateway} and {} are of different address families", table.to.value),
+                format!("{gateway} and {} have different address families", table.to.value),
                 "use a next hop of the same family",
             ));
         }

@@ -80,7 +80,8 @@ impl Admitted {
             _ = &mut self.gone => Err(io::Error::other("disconnected for another client")),
             done = timeout(patience, caller) => done.unwrap_or_else(|_| {
                 let seconds = patience.as_secs();
-                let message = format!("no request, or answer not read, within {seconds} s");
+                let message = format!("the client sent no request, or did not read the answer, within \
+                    {seconds} s");
                 Err(io::Error::new(io::ErrorKind::TimedOut, message))
             }),
         };

@@ -97,7 +97,7 @@ impl ControlClient {
             }
         }
         Err(why.unwrap_or_else(|| match &boards()[..] {
-            [] => format!("no board {name} is running, nor any other{}", names::left_out()),
+            [] => format!("no board {name} is running, and no other board either{}", names::left_out()),
             others => {
                 format!(
                     "no board {name} is running; running boards: {}{}",

@@ -25,7 +25,7 @@ pub(super) fn has_memory(wanted: usize) -> Result<(), String> {
     }
     let mib = |bytes: u64| bytes >> 20;
     let (wanted, there) = (mib(wanted as u64), mib(there));
-    Err(format!("memory: transmit and receive need {wanted} MiB, and this host has {there} MiB: reduce them"))
+    Err(format!("memory: transmit and receive need {wanted} MiB, but this host has {there} MiB: reduce them"))
 }
 
 pub(super) fn route_of(plan: &Plan, route: &RoutePlan) -> Route {

@@ -36,8 +36,8 @@ impl TokenArgs {
             (Some(path), _) => token_of(path),
             (None, Ok(text)) if !text.is_empty() => Token::of_text(&text),
             (None, _) => Err(format!(
-                "no token: set {TOKEN_VARIABLE} to what `kiban lab serve` printed, or name a file with \
-                 --token-file"
+                "no token: set {TOKEN_VARIABLE} to the token that `kiban lab serve` printed, or name a file \
+                 with --token-file"
             )),
         }
     }

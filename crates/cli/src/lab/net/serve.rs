@@ -101,7 +101,7 @@ impl Serve {
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }
-        server.run().map_err(|error| format!("cannot accept connections on {at} any more: {error}"))?;
+        server.run().map_err(|error| format!("can no longer accept connections on {at}: {error}"))?;
         Ok(ExitCode::SUCCESS)
     }
 }
