@@ -1,4 +1,4 @@
-//! Runs a board as a service of this host: `kiban up`.
+//! Runs a board as a service on this host: `kiban up`.
 //!
 //! ```text
 //!   board.toml ─► config ─► running ─┬─ links ─ kiban_link

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// Switch cells between links, by circuit or by path, with optional policing and shaping.
 ///
-/// A link is of any kind that carries cells (docs/links.md). Routes are bidirectional unless they are
-/// one-way. OAM cells follow their circuit or path. A lost link is reopened. The switch runs in the
-/// foreground until ctrl-c or SIGTERM, then prints its counters; SIGUSR1 prints them at once. On a terminal
-/// the table is refreshed every second. docs/atm-tools.md describes every key of FILE.
+/// A link is of any kind that carries cells (docs/links.md). Routes are bidirectional unless one-way is
+/// given. OAM cells follow their circuit or path. A lost link is reopened. The switch runs in the foreground
+/// until ctrl-c or SIGTERM, then prints its counters; SIGUSR1 prints them at once. On a terminal the table is
+/// refreshed every second. docs/atm-tools.md describes every key of FILE.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban atm switch switch.toml\

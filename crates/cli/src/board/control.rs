@@ -53,11 +53,11 @@ impl Show {
     }
 }
 
-/// Tell a running board to read its configuration again.
+/// Make a running board reload its configuration.
 ///
-/// Changed services, routes and links are replaced; everything else, including sessions, goes on. Changes
-/// that need a restart (ports, addresses, memory, TCP settings) are refused with the name of the key, and
-/// then nothing is changed.
+/// Changed services, routes and links are replaced; everything else, including sessions, is unaffected.
+/// Changes that need a restart (ports, addresses, memory, TCP settings) are refused with an error that names
+/// the key, and then nothing is changed.
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  kiban up --check board.toml && kiban reload\n  systemctl reload kiban@lab"
@@ -106,7 +106,7 @@ impl Down {
 /// prints the file's name and the number of packets in it. The board's process writes the file without
 /// interrupting traffic, and the file is complete however this command ends. The board may write in
 /// directories for temporary files ($TMPDIR or /tmp, /var/tmp), in that of its control socket, in those of
-/// `record=`, and in those that `write` of `[sandbox]` names (docs/operations.md).
+/// `record=`, and in those listed under `write` in `[sandbox]` (docs/operations.md).
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban capture lan /tmp/lan.pcap                 until ctrl-c\

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 /// The configuration file names the ports (TUN and TAP devices or other links), addresses, routes and
 /// services (echo, discard, source, http, forward). All of it is checked before anything is changed. The
 /// board runs in the foreground, in a terminal or under a service manager, until ctrl-c, SIGTERM or
-/// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` read the file
-/// again. docs/settings.md lists every key; docs/operations.md has a systemd unit and the Prometheus metrics.
+/// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` reload the file.
+/// docs/settings.md lists every key; docs/operations.md has a systemd unit and the Prometheus metrics.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban up board.toml\

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 /// Transfer files by FTAM (ISO 8571), and serve them.
 ///
-/// FTAM is OSI's file service: telephone exchanges, mediation and control systems speak it. Here it runs over
-/// TCP (RFC 1006), optionally with TLS. Remote names are ftam://USER@HOST:PORT/PATH; the default port is 102.
-/// The password is read from --password-file or KIBAN_FTAM_PASSWORD, or prompted for.
+/// FTAM is OSI's file service, used by telephone exchanges, mediation systems and control systems. Here it
+/// runs over TCP (RFC 1006), optionally with TLS. Remote names are ftam://USER@HOST:PORT/PATH; the default
+/// port is 102. The password is read from --password-file or KIBAN_FTAM_PASSWORD, or prompted for.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban ftam passwd users.toml collector              add a user; prompts for the password\

@@ -87,7 +87,7 @@ pub(super) struct Serve {
 /// When to sync data to disk.
 #[derive(Clone, Copy, ValueEnum)]
 enum Fsync {
-    /// Leave it to the operating system: a host crash may lose files that were confirmed.
+    /// Leave syncing to the operating system: a host crash may lose files that were confirmed.
     Never,
     /// Before confirming a transfer.
     End,

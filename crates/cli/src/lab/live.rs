@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Watch a run: progress, rate, the maps so far, and the latest records.
 ///
-/// This only reads the directory, so it can be started and stopped at any time, also on another machine that
+/// This only reads the directory, so it can be started and stopped at any time, even on another machine that
 /// shares the directory. Press left or right for another picture, q to quit.
 #[derive(Args)]
 #[command(after_help = "Examples:\

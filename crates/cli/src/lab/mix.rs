@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Run a mix of traffic flows over a simulated ATM network with policing, or over a real network.
 ///
 /// The plan defines the sites, the paths between them with their traffic contracts, and the flows: constant
-/// bit rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. The result is, for each flow, the
-/// rates, cell and picture losses, and delay variation; --csv and --svg show them over time. In virtual time
-/// the same plan and seed always give the same figures. With --to, the cells are sent in UDP datagrams to a
-/// host that runs `kiban lab serve`, which represents all other sites; TCP flows use the kernel's TCP.
+/// bit rate, MPEG-2 over AAL1, Motion-JPEG over AAL5, audio, data, TCP. The results for each flow are its
+/// rates, its cell and picture losses, and its delay variation; --csv and --svg show them over time. In
+/// virtual time the same plan and seed always give the same figures. With --to, the cells are sent in UDP
+/// datagrams to a host that runs `kiban lab serve`, which represents all other sites; TCP flows use the
+/// kernel's TCP.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab mix scripts/mix/lecture.toml                the remote lecture of paper [2]\

@@ -11,7 +11,7 @@ pub(super) fn plan(path: &Path) -> Result<(Plan, &'static dyn Question), String>
 }
 
 /// Checks that every point of a plan is possible. It examines each point, so a plan with millions of points
-/// takes a while.
+/// takes some time.
 pub(super) fn validate(path: &Path, plan: &Plan, question: &dyn Question) -> Result<(), String> {
     plan.validate(question).map_err(|what| format!("the plan {}: {what}", path.display()))
 }

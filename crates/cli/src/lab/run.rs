@@ -14,7 +14,7 @@ const TRIALS_MAX: u64 = 100_000;
 ///
 /// Each trial is appended to records.jsonl as soon as it ends, so a run can be interrupted at any time; the
 /// same command resumes it. Virtual-time trials use all processors. Real-time trials run one at a time, and a
-/// trial disturbed by other load is repeated.
+/// trial disturbed by other processes is repeated.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab run map.toml                        into map.lab\

@@ -16,9 +16,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Send messages and access memory through an RDMA NIC, and measure round trips and throughput.
 ///
-/// RDMA lets a program write to another's memory and read from it. This NIC is software (iWARP: RDMAP, DDP,
-/// MPA) on the operating system's TCP, on the TCP of a running board, or on EFE over UDP or Ethernet.
-/// Without a SERVER both ends run in this process, with one NIC each.
+/// RDMA lets a program write to another program's memory and read from it. This NIC is software (iWARP:
+/// RDMAP, DDP, MPA) on the operating system's TCP, on the TCP of a running board, or on EFE over UDP or
+/// Ethernet. Without a SERVER both ends run in this process, with one NIC each.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban rdma pingpong                            round trips of messages, over this host's TCP\
@@ -53,7 +53,7 @@ enum What {
     Pingpong(Measure),
     /// Measure throughput: many operations in flight.
     Stream(Measure),
-    /// Serve measurements of other processes or hosts until ctrl-c.
+    /// Serve measurements from other processes or hosts until ctrl-c.
     Serve(Serve),
 }
 

@@ -59,7 +59,7 @@ pub(crate) struct Verbs {
 /// The transport that the emulated device reports.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
-    /// An iWARP NIC, which is what it speaks: for peers with siw or an iWARP card.
+    /// An iWARP NIC, which matches the protocol in use: for peers with siw or an iWARP card.
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,

@@ -50,7 +50,7 @@ enum What {
     Pingpong(Measure),
     /// Measure throughput: messages in one direction.
     Stream(Measure),
-    /// Serve measurements of other processes or hosts until ctrl-c.
+    /// Serve measurements from other processes or hosts until ctrl-c.
     Serve(Serve),
 }
 
@@ -63,7 +63,8 @@ struct Serve {
     /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Lose a connection over UDP when the client has been silent for this long (30s) [default: 875ms].
+    /// Drop a connection over UDP when the client has been silent for this long, such as 30s [default:
+    /// 875ms].
     #[arg(long, value_name = "TIME", value_parser = silence)]
     silence: Option<Duration>,
     /// Do not report clients.
@@ -93,7 +94,8 @@ struct Measure {
     /// or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Lose a connection over UDP when the server has been silent for this long (30s) [default: 875ms].
+    /// Drop a connection over UDP when the server has been silent for this long, such as 30s [default:
+    /// 875ms].
     #[arg(long, value_name = "TIME", value_parser = silence)]
     silence: Option<Duration>,
     /// Print one JSON object instead of the table.
@@ -139,7 +141,7 @@ impl Vi {
     }
 }
 
-/// Parses the time after which the connection to a silent peer is lost.
+/// Parses the time after which the connection to a silent peer is dropped.
 fn silence(text: &str) -> Result<Duration, String> {
     let DurationValue(time) = text.parse()?;
     match (SILENCE_MIN..=SILENCE_MAX).contains(&time) {
@@ -148,7 +150,7 @@ fn silence(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns settings under which a connection is lost when the peer has been silent for this long.
+/// Returns settings under which a connection is dropped when the peer has been silent for this long.
 fn lost_after(silence: Duration) -> Config {
     let default = Config::default();
     let count = |time: Duration, every: Duration| time.as_nanos().div_ceil(every.as_nanos()) as u32;

@@ -8,9 +8,9 @@
 //!
 //! Goal      to show what a contract does to different kinds of traffic that share it, which is the open
 //!           question of paper \[2\].
-//! Network   a star: each site has a switch, a line to the network's switch, and permanent paths to other
-//!           sites. A path has a contract; the network's switch polices it with GCRA at its input, and drops
-//!           or tags the excess cells.
+//! Network   a star: each site has a switch, a line to the network's switch, and permanent virtual paths to
+//!           other sites. A path has a contract; the network's switch polices it with GCRA at its input, and
+//!           drops or tags the excess cells.
 //! Exact     virtual time: the same plan and seed give the same figures on any host.
 //! Left out  virtual paths that cross several switches of the network; signalling.
 

@@ -4,7 +4,7 @@
 //! server ── control connection (lines of JSON, a token first) ── client
 //!    └───── data connection, one per trial, with the trial's settings ─┘
 //!
-//! trial → record → slow? → cause → recommendation → the same point with it: proved, or not
+//! trial → record → slow? → cause → recommendation → the same point with this remedy: proved or not proved
 //! ```
 //!
 //! Sweep     a run of the engine ([`crate::engine`]) whose question is [`Network`], followed by its

@@ -1,4 +1,4 @@
-//! The question of a sweep: how do messages fare on a TCP connection over a real network?
+//! The question of a sweep: how fast are messages on a TCP connection over a real network?
 //!
 //! Trial     depends on the pattern: [`transactions`], measured in exchanges per second, or a [`stream`], in
 //!           Mbit/s.

@@ -1,7 +1,7 @@
 //! Reproductions of published results: the published values, the values measured here, and a verdict on each.
 //!
 //! Verdicts  a value to which a constant was fitted is [`Verdict::Fitted`], however well it is reproduced.
-//!           Only a value that no fit has used can be [`Verdict::Met`].
+//!           Only a value that was not used in any fit can be [`Verdict::Met`].
 //! Papers    one module each; `docs/reproduce-*.md` describes the published results, the assumptions and the
 //!           open questions.
 

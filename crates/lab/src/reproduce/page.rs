@@ -17,7 +17,7 @@ use kiban_osi::stack::meter::Task;
 /// The shortest time that is marked as a wait in a sequence diagram, milliseconds.
 const WAIT_MS: f64 = 20.0;
 
-/// Returns the page. `command` is the command that makes it.
+/// Returns the page. `command` is the command that creates it.
 pub fn document(all: &All, command: &str) -> Document {
     let mut sections = vec![summary(all), weaknesses(&all.weaknesses)];
     sections.extend([atm_board(all), wide_area(all), rdma_nic(all), via_library(all), osi_board(all)]);

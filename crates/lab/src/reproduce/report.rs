@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum Verdict {
     /// The value is derived and equals all published digits.
     Exact,
-    /// The value is reproduced, and no fit has used it.
+    /// The value is reproduced and was not used in any fit.
     Met,
     /// The value is reproduced because a constant was fitted to it.
     Fitted,

@@ -3,7 +3,7 @@
 //! Set-ups   X.25: two boards on a line of 2 Mbit/s as in paper \[5\] (packets of 2048 bytes, windows of 7,
 //!           F-DATA of 8000 bytes), in virtual time. TCP: TPKTs over the boards' own TCP, on OC-3c lines as
 //!           in the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one
-//!           board, joined below transport, in real time, with F-DATA of 256 KiB.
+//!           board, connected below the transport layer, in real time, with F-DATA of 256 KiB.
 //! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, the rate of a
 //!           copy between two in-memory filestores, measured just before.
 //! Size      the filestores are in memory, so only the first [`PART_BYTES_MAX`] bytes of a file are

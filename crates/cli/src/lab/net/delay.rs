@@ -1,4 +1,4 @@
-//! `kiban lab delay`: measures round-trip times and the share of them that is due to distance.
+//! `kiban lab delay`: measures round-trip times and the share that is due to distance.
 
 use super::numbers::Numbers;
 use super::peer::TokenArgs;

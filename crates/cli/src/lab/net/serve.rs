@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve measurements of `kiban lab sweep`, `delay`, `trace` and `mix --to`.
+/// Serve measurements from `kiban lab sweep`, `delay`, `trace` and `mix --to`.
 ///
 /// Only clients that know the token are served, and only measurements. The token is sent unencrypted: use
 /// this on trusted networks, restrict addresses with --allow, and stop it when you are done. Each trial opens

@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Each point is a TCP connection with its own settings. Slow points are explained from both kernels' TCP
 /// statistics and a short capture (with CAP_NET_RAW); remedies are tried on the worst points. Results are
 /// kept in a directory, so the same command resumes an interrupted sweep. 'kiban lab live', 'summary' and
-/// 'report' read the directory, also while the sweep runs.
+/// 'report' can read the directory while the sweep runs.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\

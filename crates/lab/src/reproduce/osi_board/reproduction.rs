@@ -239,7 +239,7 @@ fn is_near(here: f64, published: f64) -> bool {
     (here / published - 1.0).abs() <= published::TOLERANCE
 }
 
-/// Returns the smallest F-DATA size from which on the rate on the line equals that with the largest F-DATA.
+/// Returns the smallest F-DATA size from which the line rate stays close to the rate with the largest F-DATA.
 fn level_from(rate: impl Fn(usize) -> f64) -> usize {
     let most = rate(8000);
     let level = |bytes: &&usize| rate(**bytes) >= most * (1.0 - published::LEVEL);

@@ -56,7 +56,7 @@ pub struct Measured {
     pub p99_us: f64,
     /// CPU use of the receiving thread, percent.
     pub cpu_percent: f64,
-    /// Foreign load in cores; `None` if it cannot be read. Above about 0.1 the row is of little value.
+    /// Foreign load in cores; `None` if it cannot be read. A row with more than about 0.1 is unreliable.
     pub foreign_cores: Option<f64>,
 }
 

@@ -26,21 +26,21 @@ use std::time::Duration;
 /// The CPU costs of a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostCosts {
-    /// Per write or read call of the process: system call, stream head.
+    /// CPU time per write or read call of the process: system call, stream head.
     pub call: Duration,
-    /// Per byte copied between process and kernel, picoseconds.
+    /// CPU time per byte copied between process and kernel, picoseconds.
     pub copy_byte_ps: u64,
-    /// Per sent segment with payload: TCP, IP, driver.
+    /// CPU time per sent segment with payload: TCP, IP, driver.
     pub segment_out: Duration,
-    /// Per byte of a sent segment: checksum and bus transfer, picoseconds.
+    /// CPU time per byte of a sent segment: checksum and bus transfer, picoseconds.
     pub byte_out_ps: u64,
-    /// Per received segment with payload: interrupt, driver, IP, TCP.
+    /// CPU time per received segment with payload: interrupt, driver, IP, TCP.
     pub segment_in: Duration,
-    /// Per byte of a received segment, picoseconds.
+    /// CPU time per byte of a received segment, picoseconds.
     pub byte_in_ps: u64,
-    /// Per segment without payload, sent or received.
+    /// CPU time per segment without payload, sent or received.
     pub acknowledgment: Duration,
-    /// Per wake-up of a waiting process.
+    /// CPU time per wake-up of a waiting process.
     pub wake: Duration,
 }
 
@@ -69,7 +69,7 @@ pub struct Experiment {
     pub mtu_bytes: usize,
     /// Length of every write, bytes.
     pub message_bytes: usize,
-    /// Size of both socket buffers of both hosts, bytes.
+    /// Size of the send and receive buffers of both hosts, bytes.
     pub buffer_bytes: u32,
     /// The CPU costs of the hosts.
     pub costs: HostCosts,

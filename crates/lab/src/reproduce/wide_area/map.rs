@@ -36,7 +36,7 @@ pub struct Map {
 
 /// The lowest rate that the paper calls usual, Mbit/s.
 pub(crate) const USUAL_MBPS: f64 = 40.0;
-/// Below this rate the throughput of a cell has collapsed, Mbit/s.
+/// The rate below which the throughput of a cell counts as collapsed, Mbit/s.
 pub(crate) const SLOW_MBPS: f64 = 10.0;
 /// Buffer sizes of the slow region in the paper's text (§3.2), bytes.
 pub(crate) const REGION_BUFFERS: std::ops::RangeInclusive<u32> = 2000..=9000;

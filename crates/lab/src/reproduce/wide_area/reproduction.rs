@@ -220,8 +220,8 @@ fn distances() -> Vec<Row> {
 
 // ---- The map
 
-/// Returns two numbers of cells: those whose position matches `place` and whose rate matches `rate`, and all
-/// whose position matches `place`.
+/// Counts cells: those whose position matches `place` and whose rate matches `rate`, and all whose position
+/// matches `place`.
 fn count(map: &Map, place: impl Fn(u32, usize) -> bool, rate: impl Fn(f64) -> bool) -> (usize, usize) {
     let inside: Vec<_> = map.iter().filter(|(buffer, message, _)| place(*buffer, *message)).collect();
     (inside.iter().filter(|(_, _, cell)| rate(cell.mbps)).count(), inside.len())
