@@ -1,7 +1,7 @@
 //! The progress of a running sweep: trials done, rate, latest records and figures so far.
 //!
 //! Purpose   a dashboard in another process, which reads the files of the run without slowing it down.
-//! Look      each [`Live::look`] reads the folder again if the records file has changed.
+//! Look      each [`Live::look`] rereads the folder if the records file has changed.
 //! Rate      trials per second over the last [`WINDOW`]; records that existed at the first look do not count.
 //! Limits    a look reads all records, so it costs as much as a summary; callers should wait about a second
 //!           between two looks.

@@ -4,7 +4,7 @@
 //!           new ones are stored there.
 //! Real time  trials run one after the other. The foreign load is read before and after each trial
 //!           ([`crate::load`]): a disturbed trial is repeated. If every attempt up to a limit is disturbed,
-//!           the least disturbed one counts and is marked. The cache is not used.
+//!           the least disturbed one is used and marked. The cache is not used.
 //! Clock     monotonic: setting the machine's time has no effect.
 //! Builds    if virtual-time records exist, one of their trials is repeated and must give an equal record.
 //!           This detects records from another build of the same version.

@@ -6,8 +6,8 @@
 //! Model     kiban's board with the TCP settings of 4.3BSD and the processor of [`kiban_sim::cost`]; one set
 //!           of constants for all points.
 //! Today     the same points without a modelled processor and with today's settings.
-//! No data   a point is shown without data unless every session transfers something.
-//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
+//! No data   a point has no data unless every session transfers something.
+//! Virtual time  is deterministic: each point is run once and gives the same values on every machine.
 
 use super::flow::{Interval, measure};
 use super::{Constant, Curve, Figure, Report, Row, Verdict, off, signed};

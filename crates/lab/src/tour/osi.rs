@@ -5,7 +5,7 @@
 //!           in the tour's first rows, in virtual time, with F-DATA of 256 KiB. Loopback: both ends on one
 //!           board, connected below the transport layer, in real time, with F-DATA of 256 KiB.
 //! Limits    for the lines, the payload that frames of these sizes can carry; for the loopback, the rate of a
-//!           copy between two in-memory filestores, measured just before.
+//!           copy between two in-memory filestores, measured just before the transfer.
 //! Size      the filestores are in memory, so only the first [`PART_BYTES_MAX`] bytes of a file are
 //!           transferred.
 //! Copies    only the copies of TCP and ATM are counted. The seven OSI layers do not copy; each in-memory

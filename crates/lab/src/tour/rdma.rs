@@ -7,8 +7,8 @@
 //! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
 //!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
 //! Limits    in virtual time, the limit is the payload that the line can carry in frames of these sizes; in
-//!           real time, it is the rate of a bare TCP stream of the same file, measured just before, with the
-//!           same block size and with hashing at both ends.
+//!           real time, it is the rate of a bare TCP stream of the same file, measured just before the
+//!           transfer, with the same block size and with hashing at both ends.
 
 use super::{Failure, Payload, Row, Shared, hex, source, watch};
 use crate::limits;

@@ -8,8 +8,8 @@
 //! Refused   a folder that belongs to another plan, version or shard, or to which another process is writing.
 //! Cache     one file per record, named by its key and created by renaming, so that readers never see a
 //!           partial record.
-//! Locks     are advisory and may be missing on network file systems; two processes in one folder then go
-//!           undetected.
+//! Locks     are advisory and may be missing on network file systems; two processes in one folder are then
+//!           not detected.
 //! Limits    a record survives the end of the process as soon as it is written, but it survives a power
 //!           failure only after the run has ended. All keys of a run are held in memory.
 

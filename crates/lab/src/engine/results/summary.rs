@@ -5,7 +5,7 @@
 //! Interval  a confidence interval of the median from order statistics: the true median lies between the k-th
 //!           smallest and the k-th largest of n values with the probability that n tosses of a fair coin give
 //!           k to n-k heads. This holds for every continuous distribution (Conover, Practical Nonparametric
-//!           Statistics, 3.2). The narrowest interval with at least 95 % is used; it takes at least six
+//!           Statistics, 3.2). The narrowest interval with at least 95 % is used; it requires at least six
 //!           values.
 //! Input     only the records. Points are sorted by their values.
 //! Limits    trials are assumed to be independent. In virtual time, each seed is an independent simulation;

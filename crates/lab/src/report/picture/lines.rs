@@ -149,7 +149,7 @@ impl Lines {
         for at in 1..rows.len() {
             rows[at] = rows[at].max(rows[at - 1] + NAME);
         }
-        // Move names up again that are now below the lower end of the axis.
+        // Move names that are now below the lower end of the axis back up.
         let mut lowest = HEIGHT - BOTTOM + 4.0;
         for row in rows.iter_mut().rev() {
             *row = row.min(lowest);

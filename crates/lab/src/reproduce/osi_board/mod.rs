@@ -11,7 +11,7 @@
 //!           the work of both ends.
 //! Figures   the axes of the published figures are lost, so the verdicts use what the paper's text says about
 //!           the figures.
-//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
+//! Virtual time  is deterministic: each point is run once and gives the same values on every machine.
 //!           Measurements on this machine ([`measured`]) are not part of the report.
 
 pub mod measured;

@@ -9,7 +9,7 @@
 //!           fewer packets arrive during a stall; this alone explains why polling loses less.
 //! Adaptive  loss and CPU use of adaptive waiting, with the same packets and more stalls.
 //! Measured  tables 1 and 2 on this machine in real time ([`measured`]); not part of the report.
-//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
+//! Virtual time  is deterministic: each point is run once and gives the same values on every machine.
 
 pub mod cells;
 pub mod host;

@@ -1,8 +1,8 @@
 //! Round-trip delay over distance: table 1 of paper \[2\].
 //!
 //! Two workstations at one site are connected by a circuit that is looped back at a distant site, so a ping
-//! crosses the distance four times. The distances are not published; those used here are the distances that
-//! the published pings would take if propagation in fibre were the only delay.
+//! crosses the distance four times. The distances are not published; those used here would give the published
+//! ping times if propagation in fibre were the only delay.
 
 use kiban_base::Instant;
 use kiban_board::{Completion, Host};

@@ -6,7 +6,7 @@
 //! Distance  pings over circuits that are looped back at a distant site ([`delay`]).
 //! Conflicts  the paper contradicts itself in places. Each of the conflicting values has a row of its own,
 //!           with kiban's result.
-//! Virtual time  is deterministic: each run is made once and gives the same values on every machine.
+//! Virtual time  is deterministic: each point is run once and gives the same values on every machine.
 
 pub mod delay;
 pub mod hosts;
