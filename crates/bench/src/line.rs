@@ -11,7 +11,7 @@
 //!           last. Many sessions are measured while all of them are active: from the time when the last
 //!           session has received its first half megabyte (or twice its window) until the first session has
 //!           received everything.
-//! Exact     virtual time has no noise: each run is made once, and the same seed gives the same results on
+//! Exact     virtual time has no noise: each point is run once, and the same seed gives the same results on
 //!           any machine.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
@@ -153,7 +153,7 @@ pub(crate) fn run(options: &Options) {
     .number_column("max share")
     .number_column("seconds")
     .number_column("retransmits")
-    .number_column("starved")
+    .number_column("no memory")
     .text_column("99 %, 0.9");
     for window_kib in MANY_WINDOWS_KIB {
         for sessions in MANY_SESSIONS {

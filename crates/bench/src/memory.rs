@@ -192,14 +192,14 @@ pub(crate) fn run(options: &Options) {
     let mut bench = Bench::new("memory", options.clone());
     let within = Target::ratio_at_most(2.0);
     bench.compare(
-        "a PDU, taken and released",
+        "a PDU: allocated and released",
         Unit::Nanoseconds,
         ("kiban PDU block", kiban_blocks),
         ("ring: a cluster of 1 header, 2 pages", |trial: &mut Trial| ring_frames(trial, &[])),
         within,
     );
     bench.compare(
-        "a frame: PDU, 2 pages, 64 bytes appended to each with their sum, released",
+        "a frame: PDU and 2 pages allocated, 64 bytes appended to each with a checksum, released",
         Unit::Nanoseconds,
         ("kiban PDU and pages", |trial: &mut Trial| kiban_frames(trial, &payload)),
         ("ring: a cluster, the same", |trial: &mut Trial| ring_frames(trial, &payload)),
@@ -209,11 +209,13 @@ pub(crate) fn run(options: &Options) {
         "the same frame, compared with the allocator",
         Unit::Nanoseconds,
         ("kiban PDU and pages", |trial: &mut Trial| kiban_frames(trial, &payload)),
-        ("Vec: a header, 2 pages, copied without a sum", |trial: &mut Trial| vec_frames(trial, &payload)),
+        ("Vec: a header and 2 pages, copied without a checksum", |trial: &mut Trial| {
+            vec_frames(trial, &payload)
+        }),
         Target::None,
     );
     bench.single(
-        "a page, taken, 64 bytes appended with their sum, released",
+        "a page: allocated, 64 bytes appended with a checksum, released",
         Unit::Nanoseconds,
         ("kiban page", |trial: &mut Trial| kiban_pages(trial, &payload)),
         Target::None,

@@ -552,7 +552,7 @@ fn notes(rounds: &[Round], gave_up: bool, options: &Options) -> Vec<String> {
         let worst = rounds.iter().filter(|round| round.counts).map(Round::foreign_cores_worst);
         notes.push(format!(
             "GAVE UP waiting for an idle machine: in {rejected} of {} rounds, other processes used more \
-             than {limit} cores; the {} quietest rounds count, in which they used up to {:.2} cores",
+             than {limit} cores; the {} quietest rounds are reported, with up to {:.2} cores",
             rounds.len(),
             rounds.iter().filter(|round| round.counts).count(),
             worst.fold(0.0, f64::max),

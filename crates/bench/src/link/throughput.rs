@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) {
         return;
     }
     let [first, .., last] = cpus[..] else {
-        println!("link: skipped: two processors are needed");
+        println!("link: needs two CPUs: skipped");
         return;
     };
     let cpus = [first, last];

@@ -290,11 +290,11 @@ fn print(rows: &[Row], hogs: bool) {
 fn print_reports(rows: &[Row]) {
     let mut table = Table::new("what adaptive waiting did, % of all messages")
         .text_column("traffic")
-        .number_column("there at once")
-        .number_column("spinning")
+        .number_column("available at once")
+        .number_column("while polling")
         .number_column("after a nap")
-        .number_column("woken")
-        .number_column("core lost, times");
+        .number_column("after a wake-up")
+        .number_column("times core lost");
     for row in rows {
         let Report { waits, at_once, spin_hits, blocks, disturbances, .. } = row.report;
         let percent = |part: u64| short(part as f64 * 100.0 / (waits + at_once) as f64);

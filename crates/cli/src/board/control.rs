@@ -173,7 +173,7 @@ impl Capture {
             Reply::Captured(Captured { port, packets, bytes, .. }) => {
                 let file = self.file.display();
                 crate::output::print(&format!(
-                    "{packets} packets of port {port} in {file}, {bytes} bytes\n"
+                    "{packets} packets on port {port} captured into {file}, {bytes} bytes\n"
                 ))?;
                 Ok(ExitCode::SUCCESS)
             }

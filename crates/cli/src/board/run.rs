@@ -32,7 +32,7 @@ const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
         \n  eval \"$(kiban run --env)\"                          for all programs in this shell\
         \n\nVariables:\
         \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
-        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if not that of this program\
+        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments.")]
 pub(crate) struct Run {
     /// Name of the board; needed only if several are running.

@@ -252,11 +252,11 @@ impl Measure {
                     (Lower::EfeUdp { at: SocketAddr::new(next.into(), at.port()) }, at.ip())
                 }
                 IpAddr::V6(_) => {
-                    return Err(format!("{} reaches only other processes: specify SERVER", self.over));
+                    return Err(format!("{} can only reach other processes: specify SERVER", self.over));
                 }
             },
             Lower::EfeRaw { .. } => {
-                return Err(format!("{} reaches only other hosts: specify SERVER", self.over));
+                return Err(format!("{} can only reach other hosts: specify SERVER", self.over));
             }
         };
         let (server, client) = (open(&self.over, self.wait)?, open(&own, self.wait)?);

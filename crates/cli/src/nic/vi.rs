@@ -239,7 +239,7 @@ impl Measure {
         let device = match (&self.device, host) {
             (Some(device), _) => device.clone(),
             (None, HostAddress::Loopback) => {
-                return Err("the loopback device reaches only this process: omit HOST".into());
+                return Err("the loopback device can only reach this process: omit HOST".into());
             }
             (None, HostAddress::Name(_)) => Device::Shm(None),
             (None, HostAddress::Udp(to)) if to.is_ipv4() => Device::Udp(([0, 0, 0, 0], 0).into()),

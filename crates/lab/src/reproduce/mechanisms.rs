@@ -131,7 +131,7 @@ pub fn measured_table(rows: &[Measured]) -> Table {
         .number_column("ratio");
     for row in rows {
         let mark = if row.disturbed {
-            format!(" {}", table.note("other load on the machine: the quietest rounds count"))
+            format!(" {}", table.note("other processes disturbed the rounds: the quietest ones are used"))
         } else {
             String::new()
         };

@@ -59,13 +59,13 @@ fn badge(verdict: Verdict) -> Badge {
 /// Returns the number of values by verdict.
 fn tally(verdicts: impl Iterator<Item = Verdict> + Clone) -> Block {
     let all = [
-        (Verdict::Exact, "derived, equal to the last digit"),
-        (Verdict::Met, "reproduced, and not used in any fit"),
+        (Verdict::Exact, "derived and equal in all published digits"),
+        (Verdict::Met, "reproduced and not used in any fit"),
         (Verdict::Fitted, "reproduced because a constant was fitted"),
         (Verdict::Missed, "not reproduced"),
         (Verdict::Conflict, "contradicted by their own paper"),
         (Verdict::Doubtful, "doubtful in their paper"),
-        (Verdict::Ours, "not published; ours"),
+        (Verdict::Ours, "without a published value"),
     ];
     let badges = all.into_iter().filter_map(|(verdict, words)| {
         let count = verdicts.clone().filter(|other| *other == verdict).count();

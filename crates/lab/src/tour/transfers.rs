@@ -413,7 +413,7 @@ const LEGEND: [&str; 4] = [
     "goodput  Mbit/s in simulated time (OS, loop: real time); paper: as published; x60: 60 TCP sessions",
     "% limit  goodput in % of the link's capacity (OS: of a bare TCP stream; loop: of a copy in memory)",
     "kcells   thousands of cells sent (VI: packets; write, read: DDP segments; X.25: frames; loop: TPDUs)",
-    "copies   bytes copied per byte of the file; ns: CPU time per PDU and per byte; wall: real seconds",
+    "copies   bytes copied per byte of the file; ns: CPU time per PDU and per byte; wall: elapsed seconds",
 ];
 
 /// Returns the table of `rows`, at most 100 columns wide.

@@ -286,7 +286,7 @@ impl Validator<'_> {
             ));
         }
         if let (Some(host_address), false) = (&table.host_address, link::device(&table.link).is_some()) {
-            let remedy = "set the address where the interface is configured";
+            let remedy = "configure the address on the interface itself";
             return Err(self.at(
                 host_address,
                 format!("`{}` is not a device that the board creates", table.link.value),
@@ -456,7 +456,7 @@ impl Validator<'_> {
         }
         if let (Some(word), None) = (&table.host_address, link::device(&table.link)) {
             let wrong = format!("`{}` is not a device that the board creates", table.link.value);
-            return Err(self.at(word, wrong, "set the address where the interface is configured"));
+            return Err(self.at(word, wrong, "configure the address on the interface itself"));
         }
         let (mtu_bytes, packets_max) = (table.mtu.unwrap_or(1500), table.queue.unwrap_or(256));
         if !(576..=9180).contains(&mtu_bytes) || !(16..=65_536).contains(&packets_max) {

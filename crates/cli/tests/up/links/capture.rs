@@ -62,7 +62,7 @@ fn a_timed_capture_ends_and_prints_its_packet_count() {
     // The word appears in one packet per direction.
     let (count, found) = records(&dir, "lan.pcap", word);
     assert_eq!(found, 2);
-    assert!(told.starts_with(&format!("{count} packets of port lan in lan.pcap, ")), "{count}: {told}");
+    assert!(told.starts_with(&format!("{count} packets on port lan captured into lan.pcap, ")), "{count}: {told}");
     for (arguments, words) in [
         (&["wan", "other.pcap"][..], "no port wan; the ports are lan"),
         (&["lan", "lan.pcap"], "lan.pcap already exists: name another file"),
@@ -90,7 +90,7 @@ fn a_capture_ends_after_the_requested_packets() {
     // Two packets per word, after the packets of the handshakes.
     (0..5).for_each(|_| echo(&mut session, b"hello"));
     let (told, is_well) = ended(running);
-    assert!(is_well && told.starts_with("5 packets of port lan"), "{told}");
+    assert!(is_well && told.starts_with("5 packets on port lan"), "{told}");
     assert_eq!(records(&dir, "lan.pcap", b"hello").0, 5);
 }
 
@@ -130,7 +130,7 @@ fn a_capture_ends_when_its_command_is_interrupted_or_killed() {
     assert!(dir.kiban(&["down", "lab"]).status.success());
     assert_eq!(board.wait(), Some(0));
     let (told, is_well) = ended(last);
-    assert!(is_well && told.contains("packets of port lan in last.pcap"), "{told}");
+    assert!(is_well && told.contains("packets on port lan captured into last.pcap"), "{told}");
     assert_eq!(records(&dir, "last.pcap", b"a rare word").1, 2);
 }
 

@@ -412,7 +412,7 @@ impl fmt::Display for Findings {
             }
         }
         if self.disturbed > 0 {
-            writeln!(f, "{} points were disturbed by other load in every attempt", self.disturbed)?;
+            writeln!(f, "{} points were disturbed by other processes in every attempt", self.disturbed)?;
         }
         Ok(())
     }
