@@ -1,4 +1,4 @@
-//! `kiban reproduce all` as its reader sees it: tables in the terminal, and a page in the browser.
+//! `kiban reproduce all` as a user sees it: tables in the terminal, and a page in the browser.
 //!
 //! Operation the papers are reproduced once, with short runs that give exact results; several tests check the
 //!           tables and the page.

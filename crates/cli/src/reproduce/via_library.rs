@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Reproduce waiting for packets over VI (2000): CPU use and loss by polling time and buffer size.
 ///
-/// kiban's waiting code runs on a model of a host of 2000, with one set of constants for all points, and is
+/// kiban's waiting code runs on a model of a host from 2000, with one set of constants for all points, and is
 /// compared with kiban's adaptive waiting. Nothing leaves this machine. --measure instead measures the
 /// paper's tables 1 and 2 on this machine.
 #[derive(Args)]

@@ -46,7 +46,7 @@ impl Allocations {
         command
     }
 
-    /// Returns whether no allocation is to fail, as in the first run, which counts the allocations.
+    /// Returns whether no allocation is made to fail, as in the first run, which counts the allocations.
     pub(crate) fn all_succeed(&self) -> bool {
         self.n == 0
     }

@@ -340,7 +340,7 @@ impl Sweep<'_> {
                 continue;
             }
             return match (best, lost, self.options.peer_timeout) {
-                // An earlier, disturbed attempt counts; the next trial will notice that the peer is lost.
+                // Use the earlier, disturbed attempt; the next trial will notice that the peer is lost.
                 (Some((metrics, cores)), ..) => Tried::Made(metrics, Some(cores)),
                 (None, Some(why), Some(_)) => Tried::Gone(why),
                 (None, why, _) => Tried::Failed(Failure::Lost(why.unwrap_or_default())),
