@@ -62,7 +62,10 @@ fn a_timed_capture_ends_and_prints_its_packet_count() {
     // The word appears in one packet per direction.
     let (count, found) = records(&dir, "lan.pcap", word);
     assert_eq!(found, 2);
-    assert!(told.starts_with(&format!("{count} packets on port lan captured into lan.pcap, ")), "{count}: {told}");
+    assert!(
+        told.starts_with(&format!("{count} packets on port lan captured into lan.pcap, ")),
+        "{count}: {told}"
+    );
     for (arguments, words) in [
         (&["wan", "other.pcap"][..], "no port wan; the ports are lan"),
         (&["lan", "lan.pcap"], "lan.pcap already exists: name another file"),
