@@ -62,10 +62,10 @@ pub enum RejectReason {
 impl fmt::Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RejectReason::UnknownCircuit => "open the circuit before sending on it",
-            RejectReason::QueueFull => "the circuit's queue is full: send within its room",
-            RejectReason::Oversized => "a frame has at most 65535 bytes: send shorter frames",
-            RejectReason::Empty => "a frame has at least one byte",
+            RejectReason::UnknownCircuit => "no such circuit: open it before sending",
+            RejectReason::QueueFull => "the circuit's queue is full: wait until it has room",
+            RejectReason::Oversized => "the frame is longer than 65535 bytes: send shorter frames",
+            RejectReason::Empty => "the frame is empty: send at least one byte",
             RejectReason::TailFull => {
                 "pad and trailer need room in the tail: freeze the tail into the body first"
             }

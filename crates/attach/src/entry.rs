@@ -181,7 +181,7 @@ impl fmt::Display for EndReason {
             EndReason::Aborted => "the board aborted the stream",
             EndReason::NoRoute => "the board has no route to that address: add one to its configuration",
             EndReason::BadAddress => {
-                "invalid address: the local one is not the board's, or the remote one cannot be connected to"
+                "invalid address: the board does not have the local address, or cannot connect to the remote one"
             }
             EndReason::InUse => "the address and port are in use on the board",
             EndReason::TooMany => "a limit of the board is reached: close some streams, or raise its limits",

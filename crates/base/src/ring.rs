@@ -36,7 +36,7 @@ pub struct Poisoned;
 
 impl fmt::Display for Poisoned {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the other side violated the protocol of the shared memory: close the connection")
+        f.write_str("the other side violated the shared-memory protocol: close the connection")
     }
 }
 

@@ -72,7 +72,7 @@ fn usage_errors_name_a_remedy() {
         (&["rdma", "pingpong", "nowhere"], "use IP:PORT or MAC/SERVICE"),
         (&["rdma", "pingpong", "--over", "efe-raw:lo"], "specify SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),
-        (&["rdma", "pingpong", "02:00:00:00:00:01/7"], "TCP needs an address of the form IP:PORT"),
+        (&["rdma", "pingpong", "02:00:00:00:00:01/7"], "TCP needs an address in the form IP:PORT"),
     ] {
         let output = kiban(arguments);
         let text = String::from_utf8_lossy(&output.stderr);

@@ -78,8 +78,8 @@ impl Drop for Mapping {
 /// fails.
 pub fn map(memory: BorrowedFd<'_>, bytes: RangeInclusive<usize>) -> io::Result<Region> {
     if !is_plain_memory(memory) {
-        let message = "shared memory must be a memfd without huge pages, which can be lost: create it without \
-                       MFD_HUGETLB";
+        let message = "shared memory must be a memfd without huge pages, because huge pages can be lost: create it \
+                       without MFD_HUGETLB";
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     let seals = rustix::fs::fcntl_get_seals(memory)?;
@@ -329,7 +329,7 @@ fn is_nobody(error: &io::Error) -> bool {
 }
 
 fn not_understood() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the other side is not a kiban process of this version")
+    io::Error::new(io::ErrorKind::InvalidData, "the other side is not a kiban process of the same version")
 }
 
 fn send(socket: &Peer, words: &[&[u8]], memory: Option<BorrowedFd<'_>>) -> io::Result<()> {

@@ -60,7 +60,10 @@ impl fmt::Display for TlsError {
                 write!(f, "the certificate authorities in {} cannot be used: {error}", path.display())
             }
             TlsError::NoAuthorities => {
-                write!(f, "this system has no certificate authorities: give a file with those of the peer")
+                write!(
+                    f,
+                    "this system has no trusted certificate authorities: give a file with the peer's authorities"
+                )
             }
             TlsError::Name(name, error) => {
                 write!(f, "'{name}' is not a valid name in a certificate: {error}")

@@ -130,9 +130,9 @@ impl Sandbox {
 pub fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "; kiban dropped privileges after start: it opens only files that its user may open, in the \
-             directories that were there at start (not through a link that leads elsewhere, in \
-             a directory that was replaced, or of another owner); put it back, or restart kiban"
+            "; kiban dropped privileges after start: it can open only files that its user may access, in the \
+             directories that existed at start; if the file belongs to another user now, or its directory was \
+             replaced, or a link leads elsewhere, put it back, or restart kiban"
         }
         _ => "",
     }

@@ -89,7 +89,7 @@ extern "C" fn on_signal(_: libc::c_int) {
 
 /// Restricts every thread of this process, the caller last.
 pub(super) fn restrict_all(job: Job) -> io::Result<()> {
-    JOB.set(job).map_err(|_| io::Error::other("this process is in a sandbox already"))?;
+    JOB.set(job).map_err(|_| io::Error::other("this process is already in a sandbox"))?;
     let signal = libc::SIGRTMIN() + 7;
     handle(signal, on_signal as *const () as libc::sighandler_t)?;
     let own = rustix::thread::gettid().as_raw_nonzero().get();

@@ -106,7 +106,7 @@ fn only_board() -> io::Result<String> {
         }
         many => {
             let message = format!(
-                "several boards accept clients, name one (board:NAME; a VI's device is board:NAME@ADDRESS:0): {}",
+                "several boards accept clients: choose one as board:NAME, or for a VI as board:NAME@ADDRESS:0: {}",
                 many.join(", ")
             );
             Err(io::Error::new(io::ErrorKind::InvalidInput, message))

@@ -68,8 +68,10 @@ impl core::fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::UnknownSocket => "no such socket: it was never bound, or it has been closed",
             Refusal::AddressInUse => "that address and port are in use: choose another port",
-            Refusal::BadAddress => "the address cannot be used: give addresses of one family and a port",
-            Refusal::TooLong => "more payload than a datagram holds: send less at once",
+            Refusal::BadAddress => {
+                "invalid address: use addresses of the same family, and ports other than 0"
+            }
+            Refusal::TooLong => "the payload is too long for a datagram: send less at a time",
             Refusal::TooMany => "no socket number is free: close sockets first",
         })
     }

@@ -72,7 +72,7 @@ absent! {
         number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
 
-    "in newer rdma-core releases: asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
+    "newer rdma-core releases add asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {
         minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
     }
 

@@ -67,8 +67,8 @@ impl fmt::Display for OpenError {
             ),
             OpenError::NoHost(word) => write!(
                 f,
-                "{word:?} is not a host to call: use loopback, shm:NAME, udp:ADDRESS or board@ADDRESS, the last two \
-                 followed by :PORT if it is not the default port"
+                "{word:?} is not a valid host: use loopback, shm:NAME, udp:ADDRESS or board@ADDRESS, and append \
+                 :PORT to the last two if it is not the default port"
             ),
             OpenError::System(error) => write!(f, "the device cannot be opened: {error}"),
         }

@@ -40,16 +40,16 @@ pub enum RequestError {
 impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            RequestError::UnknownTag => "no such protection tag: create one, or use the one of your VI",
+            RequestError::UnknownTag => "no such protection tag: create one, or use that of your VI",
             RequestError::UnknownMemory => {
-                "no such registered memory: its handle was not issued, or it is deregistered"
+                "no such registered memory: its handle was never issued, or it was deregistered"
             }
             RequestError::UnknownVi => "no such VI: it was not created, or has been destroyed",
             RequestError::UnknownQueue => {
                 "no such completion queue: it was not created, or has been destroyed"
             }
             RequestError::UnknownRequest => {
-                "no such connection request: it was answered, withdrawn or timed out"
+                "no such connection request: it was already answered, was withdrawn, or timed out"
             }
             RequestError::UnknownPath => "no path to that NIC",
             RequestError::InUse => "still in use: release the objects that use it first",

@@ -99,7 +99,7 @@ pub struct NotAVc;
 
 impl fmt::Display for NotAVc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("write a circuit as vpi.vci, such as 0.100: vpi at most 4095, vci at most 65535")
+        f.write_str("write a circuit as vpi.vci, such as 0.100, with a vpi of at most 4095 and a vci of at most 65535")
     }
 }
 

@@ -50,7 +50,7 @@ rules! {
     ProtocolType, "protocol_type", "the protocol type is not IPv4";
     AddressLength, "address_length", "invalid address length";
     Operation, "operation", "the operation code is not defined";
-    Magic, "magic", "missing magic number of this format";
+    Magic, "magic", "the format's magic number is missing";
     RecordLength, "record_length", "the record length is below its header or exceeds the bytes received";
     RecordType, "record_type", "unsupported record type";
     TagNumber, "tag_number", "a tag number has leading zeros or more than 32 bits";
@@ -65,11 +65,11 @@ rules! {
     ParameterValue, "parameter_value", "a parameter has an invalid value";
     ParameterMissing, "parameter_missing", "a mandatory parameter is missing";
     TooMany, "too_many", "a list has too many entries";
-    LinkAddress, "link_address", "a frame to or from an address that is invalid on this link";
+    LinkAddress, "link_address", "the source or destination address is invalid on this link";
     GeneralFormat, "general_format", "invalid general format identifier";
     AddressDigits, "address_digits", "an address is too long for its kind, or has invalid digits";
     FacilityLength, "facility_length", "a facility exceeds its field, or that field exceeds the packet";
-    UserData, "user_data", "more user data than this packet type may carry";
+    UserData, "user_data", "the user data is longer than this packet type may carry";
     PointerParity, "pointer_parity", "a pointer has odd parity";
     PointerRange, "pointer_range", "a pointer is out of range";
 }

@@ -251,7 +251,7 @@ pub fn file(name: &[u8]) -> io::Result<String> {
     }
     if name.is_empty() || form.len() > FORM_BYTES_MAX {
         let message = format!(
-            "name must be 1 to {FORM_BYTES_MAX} bytes; all but letters, digits and -_.:@+ count as three"
+            "name must be 1 to {FORM_BYTES_MAX} bytes long (bytes other than letters, digits and -_.:@+ count as three)"
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }

@@ -224,19 +224,21 @@ impl fmt::Display for Failure {
             Failure::Aborted(abort) if abort.source == AbortSource::SERVICE_USER => {
                 f.write_str("the peer aborted the association")
             }
-            Failure::Aborted(_) => f.write_str("ACSE aborted the association: protocol error"),
+            Failure::Aborted(_) => f.write_str("the peer's ACSE aborted the association: protocol error"),
             Failure::Disconnected(why) => {
                 write!(f, "transport refused or ended the connection: {why}")
             }
             Failure::Broken(PAbort::Session(AbortReason::TransportDisconnect)) => {
-                f.write_str("the peer refused the transport connection or closed it: is the selector right?")
+                f.write_str("the peer refused or closed the transport connection: check the selector")
             }
-            Failure::Broken(PAbort::Session(reason)) => write!(f, "session aborted: {reason:?}"),
+            Failure::Broken(PAbort::Session(reason)) => {
+                write!(f, "the session layer aborted the association: {reason:?}")
+            }
             Failure::Broken(PAbort::Here { reason, .. }) => {
                 write!(f, "the peer violated the presentation protocol: {reason:?}")
             }
             Failure::Broken(PAbort::Peer { reason, .. }) => {
-                write!(f, "the peer's presentation layer aborted: {reason:?}")
+                write!(f, "the peer's presentation layer aborted the association: {reason:?}")
             }
             Failure::Over => f.write_str("the association has ended"),
             Failure::InvalidRequest(misuse) => write!(f, "{misuse}"),

@@ -121,7 +121,7 @@ impl Line {
             let read = self.socket.read_buf(&mut self.received);
             match by(&mut self.deadline, read).await? {
                 Ok(0) if self.received.is_empty() => return Err(NoAnswer::new("it closed the connection")),
-                Ok(0) => return Err(NoAnswer::new("it closed the connection within a TPKT")),
+                Ok(0) => return Err(NoAnswer::new("it closed the connection in the middle of a TPKT")),
                 Ok(_) => {}
                 Err(error) => return Err(NoAnswer::new(error.to_string())),
             }

@@ -79,12 +79,12 @@ async fn other_protocols_and_silent_peers_are_reported() {
     for (says, tpkt, words) in [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(), false, "HTTP/1.1"),
         (Vec::new(), false, "closed the connection"),
-        (b"\x03\0".to_vec(), false, "within a TPKT"),
+        (b"\x03\0".to_vec(), false, "in the middle of a TPKT"),
         (b"\x03\0\0\x07\xff\xff\xff".to_vec(), true, "not a valid TPDU"),
         (cc.to_vec(), true, "closed the connection"),
         ([&cc[..], &data(b"nonsense")].concat(), true, "not a valid SPDU"),
         ([&cc[..], &data(&[14, 0])].concat(), true, "no result for contexts"),
-        ([&cc[..], &data(&[12, 3, 50, 1, 2])].concat(), true, "above it refuses"),
+        ([&cc[..], &data(&[12, 3, 50, 1, 2])].concat(), true, "refused by a layer above it"),
         ([&cc[..], &data(&[25, 0])].concat(), true, "aborted by"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");

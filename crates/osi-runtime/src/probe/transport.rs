@@ -170,7 +170,9 @@ async fn selectors(target: &Target, report: &mut Report) {
     let others = match (nobodys.is_confirmed(), taken.is_empty()) {
         (true, _) => "any selector is accepted".to_owned(),
         (false, false) => format!("accepted: {}; try --tsel with one of these", taken.join(", ")),
-        (false, true) => "unknown and usual selectors are refused; give one with --tsel".to_owned(),
+        (false, true) => {
+            "an arbitrary selector and the common ones are refused; give one with --tsel".to_owned()
+        }
     };
     let (verdict, none) = match without.is_confirmed() {
         true => (Verdict::No, "an absent selector is accepted"),

@@ -144,7 +144,7 @@ impl Reply {
         match &self.session {
             Some(Session::Accept { .. }) => "accepted".into(),
             Some(Session::Refuse { reason: spdu::RefuseReason::UserData }) => {
-                "session accepts; a layer above it refuses".into()
+                "accepted by session; refused by a layer above it".into()
             }
             Some(Session::Refuse { reason }) => format!("refused: {}", refuse_words(*reason)),
             Some(Session::Abort { user: true }) => "aborted by a layer above session".into(),

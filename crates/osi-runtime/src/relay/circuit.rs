@@ -108,13 +108,13 @@ impl Circuit {
     pub(super) async fn wait_for_call(&mut self, socket: &mut TcpStream) -> Result<Call, String> {
         self.until(socket, |indication| match indication {
             Indication::Incoming { call, .. } => Some(Ok(call.clone())),
-            Indication::Down => {
-                Some(Err("the peer does not speak XOT, or closed the connection before a call".into()))
-            }
+            Indication::Down => Some(Err(
+                "the peer does not speak XOT, or closed the connection before it made a call".into(),
+            )),
             _ => None,
         })
         .await
-        .unwrap_or_else(|| Err("the peer sent no call in time".into()))
+        .unwrap_or_else(|| Err("timed out waiting for the peer's call".into()))
     }
 
     /// Makes the call and waits until it is accepted.
@@ -126,13 +126,13 @@ impl Circuit {
             Indication::Accepted { .. } => Some(Ok(())),
             Indication::Cleared { cause, by_peer: true, .. } => Some(Err(words(*cause))),
             Indication::Cleared { cause, .. } if cause.diagnostic == Some(diagnostic::CALL_TIME) => {
-                Some(Err("no answer to the call in time".into()))
+                Some(Err("the call timed out without an answer".into()))
             }
             Indication::Cleared { .. } => Some(Err("it closed the connection, or does not speak XOT".into())),
             Indication::Down => Some(Err("it closed the connection".into())),
             _ => None,
         });
-        answer.await.unwrap_or_else(|| Err("no answer to the call in time".into()))
+        answer.await.unwrap_or_else(|| Err("the call timed out without an answer".into()))
     }
 
     /// Accepts the call.
@@ -347,7 +347,7 @@ impl Circuit {
             Indication::Reset { .. } => "the circuit was reset, which ends a class 0 connection".into(),
             _ if self.xot.is_broken() => "received data is not XOT".into(),
             _ if self.xot_ended => "the XOT connection was closed".into(),
-            _ => "the call was cleared by this end: X.25 protocol error".into(),
+            _ => "this end cleared the call: X.25 protocol error".into(),
         };
         // The call is still open after a reset, so this end must clear it.
         let ends = matches!(

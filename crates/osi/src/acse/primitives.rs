@@ -190,7 +190,10 @@ pub struct Abort {
 
 /// Requests and responses.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "two of them live for as long as an association is being made")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "at most two exist, and only while an association is being established"
+)]
 pub enum Request {
     /// A-ASSOCIATE request.
     Associate(Associate),
@@ -219,7 +222,10 @@ pub enum Request {
 
 /// Indications and confirmations.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "two of them live for as long as an association is being made")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "at most two exist, and only while an association is being established"
+)]
 pub enum Indication {
     /// A-ASSOCIATE indication.
     Associate(Associate),

@@ -139,8 +139,8 @@ impl fmt::Display for RequestError {
             RequestError::Group => {
                 "the request is not allowed at this point of a group, or only within a group"
             }
-            RequestError::Value => "a parameter does not match the request or what was negotiated",
-            RequestError::Context => "no presentation context for contents of this type",
+            RequestError::Value => "a parameter does not match the request or the negotiated values",
+            RequestError::Context => "no presentation context was negotiated for contents of this type",
             RequestError::Checkpoint => {
                 "the checkpoint is unknown or already acknowledged, or the window is full"
             }

@@ -277,7 +277,7 @@ fn tcp_address(address: Address) -> io::Result<SocketAddr> {
         Address::Ip(address) => Ok(address),
         Address::Ethernet { .. } => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "TCP needs an address of the form IP:PORT, not an Ethernet address",
+            "TCP needs an address in the form IP:PORT, not an Ethernet address",
         )),
     }
 }

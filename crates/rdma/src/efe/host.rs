@@ -109,12 +109,14 @@ impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             RequestError::UnknownFlow => "no such flow: it was not created, or has ended",
-            RequestError::NotConnected => "the flow is not connected: wait for the event that says so",
+            RequestError::NotConnected => "the flow is not connected: wait for its connected event",
             RequestError::NotRequested => {
-                "no answer is pending on this flow: the request was answered, or timed out"
+                "no answer is pending on this flow: the request was already answered, or timed out"
             }
             RequestError::Finished => "sending on this flow is finished: connect another flow to send more",
-            RequestError::TooLong => "the segment is too long: split it to the flow's maximum",
+            RequestError::TooLong => {
+                "the segment is too long: split it into segments of at most the flow's maximum length"
+            }
             RequestError::Full => "the flow's send ring is full: wait until it is writable",
             RequestError::Greeting => "the greeting is too long: the maximum is 1024 bytes",
             RequestError::TooMany => "too many flows: close some, or raise the limit in the settings",

@@ -101,7 +101,9 @@ impl fmt::Display for OpenError {
         match self {
             OpenError::PrivateData(error) => error.fmt(f),
             OpenError::TooMany => f.write_str("too many connections: close some first"),
-            OpenError::Gone => f.write_str("the connection request was answered, withdrawn or timed out"),
+            OpenError::Gone => {
+                f.write_str("the connection request was already answered, was withdrawn, or timed out")
+            }
             OpenError::InUse => f.write_str(
                 "the queue pair is or was connected: disconnect and reset it, or use another queue pair",
             ),

@@ -63,9 +63,11 @@ impl fmt::Display for RequestError {
             }
             RequestError::Full => "the queue is full: wait for completions, or make it larger",
             RequestError::BadAddress => "the address range wraps",
-            RequestError::BadAccess => "memory that peers may write to must allow local writes as well",
+            RequestError::BadAccess => {
+                "inconsistent access rights: memory that peers may write to must also allow local writes"
+            }
             RequestError::BadState(QpState::Idle) => {
-                "the queue pair is not ready to send: connect it, or move a datagram queue pair to RTS, first"
+                "the queue pair is not ready to send: first connect it or, for datagrams, move it to RTS"
             }
             RequestError::BadState(QpState::Rts) => "the queue pair is connected: disconnect it first",
             RequestError::BadState(_) => "the queue pair has ended: create a new one",
@@ -78,7 +80,7 @@ impl fmt::Display for RequestError {
                  need extensions at both ends; a Send with immediate data needs kiban at both ends"
             }
             RequestError::OtherKind => {
-                "wrong type of queue pair: use a datagram queue pair for datagrams, a connected one for streams"
+                "wrong type of queue pair: use a datagram queue pair for datagrams, and a connected one for streams"
             }
             RequestError::BadNumber => "a datagram queue pair's number must fit in 24 bits",
         })

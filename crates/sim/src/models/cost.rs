@@ -249,15 +249,14 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "costs.pdu",
             value: |model| micros(model.costs.pdu),
             origin: Fitted(
-                "16 KB: peak 131.2 Mbit/s, one acknowledgement for each PDU: pdu + acknowledgment = 499.5 us",
+                "peak of 131.2 Mbit/s with 16 KB and one acknowledgement per PDU: pdu + acknowledgment = 499.5 us",
             ),
         },
         Constant {
             name: "costs.acknowledgment",
             value: |model| micros(model.costs.acknowledgment),
             origin: Assumed(
-                "its share of the sum above; with one acknowledgement per two PDUs, the line must remain the \
-                 limit",
+                "the split of the sum above; with one acknowledgement per two PDUs, the line must remain the limit",
             ),
         },
         Constant {
@@ -285,8 +284,8 @@ pub const CONSTANTS: [Constant; 18] = {
             name: "costs.gap",
             value: |model| micros(model.costs.gap),
             origin: Fitted(
-                "256 KB, one session: 133.4 Mbit/s, which is 491.3 us per PDU; its cells take 487.0 us of \
-                 that",
+                "one session with 256 KB reaches 133.4 Mbit/s, which is 491.3 us per PDU; the cells take 487.0 us \
+                 of that",
             ),
         },
         Constant {
@@ -297,42 +296,47 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "costs.setup",
             value: |model| micros(model.costs.setup),
-            origin: Assumed("charged separately only without chaining; one per transfer is part of pdu"),
+            origin: Assumed(
+                "charged separately only without chaining; pdu already includes one per transfer",
+            ),
         },
         Constant {
             name: "costs.sum_byte",
             value: |model| format!("{} ns", model.costs.sum_byte_ps as f64 / 1000.0),
-            origin: Assumed("memory read at 80 MB/s; paid only without the sum on the fly"),
+            origin: Assumed("memory is read at 80 MB/s; paid only without checksumming on the fly"),
         },
         Constant {
             name: "costs.copy_byte",
             value: |model| format!("{} ns", model.costs.copy_byte_ps as f64 / 1000.0),
-            origin: Assumed("memory copied at 40 MB/s; paid only without separation"),
+            origin: Assumed("memory is copied at 40 MB/s; paid only without separation"),
         },
         Constant {
             name: "memory.bytes",
             value: |model| format!("{} MiB", model.memory.bytes >> 20),
-            origin: Sourced("paper [1], table 1: 8 MB to transmit, 8 MB to receive"),
+            origin: Sourced("paper [1], table 1: 8 MB each for sending and receiving"),
         },
         Constant {
             name: "memory.cluster",
             value: |model| format!("{} KiB", model.memory.cluster_bytes >> 10),
             origin: Fitted(
-                "60 sessions hold 120 clusters with 16 KB windows, which fit, and 180 with 24 KB, which \
-                 do not: 47 to 70 KiB per cluster",
+                "60 sessions need 120 clusters with 16 KB windows, which fit, and 180 with 24 KB windows, which do \
+                 not, so a cluster has 47 to 70 KiB",
             ),
         },
         Constant {
             name: "memory.header_clusters",
             value: |model| model.memory.header_clusters.to_string(),
             origin: Fitted(
-                "256 KB: no data past 15 sessions; header memory (§3.1) is assumed to be part of the 8 MB",
+                "with 256 KB, the paper has no data past 15 sessions; header memory (§3.1) is assumed to be part of \
+                 the 8 MB",
             ),
         },
         Constant {
             name: "memory.prepared_windows",
             value: |model| model.memory.prepared_windows.to_string(),
-            origin: Fitted("256 KB: no data past 15 sessions: 15 x 2 x 4 clusters fit, 16 x 2 x 4 do not"),
+            origin: Fitted(
+                "with 256 KB, the paper has no data past 15 sessions: 15 x 2 x 4 clusters fit, 16 x 2 x 4 do not",
+            ),
         },
         Constant {
             name: "memory.page",
@@ -342,7 +346,7 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "frames in the chip",
             value: |_| (FRAMES_MAX / 2).to_string(),
-            origin: Assumed("the current one and the next; more would only let the processor run ahead"),
+            origin: Assumed("the current frame and the next; more would only let the processor run ahead"),
         },
         Constant {
             name: "payload",
@@ -352,7 +356,7 @@ pub const CONSTANTS: [Constant; 18] = {
         Constant {
             name: "line length",
             value: |_| "2 x 100 m".to_owned(),
-            origin: Assumed("within one room: 0.5 us of propagation each"),
+            origin: Assumed("within one room: 0.5 us of propagation per 100 m"),
         },
     ]
 };

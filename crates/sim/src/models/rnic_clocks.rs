@@ -110,23 +110,24 @@ pub const CONSTANTS: [Constant; 11] = {
                 format!("{}, {}, {}", clocks.read_stag, clocks.read_pbl, clocks.other) + " clocks"
             },
             origin: Assumed(
-                "the paper gives no table for the receive path; its look-ups, validation and DMA requests are \
-                 taken to cost what they cost the sender, and each word of a header one clock",
+                "the paper gives no table for the receive path; look-ups, validation and DMA requests are assumed \
+                 to cost as much as at the sender, and each header word is assumed to cost one clock",
             ),
         },
         Constant {
             name: "pause_sending",
             value: |clocks| many(clocks.pause_sending),
             origin: Fitted(
-                "881 MiB/s sent: 15 clocks per segment beside its payload, 9 of which are table 2's rows for a \
-                 further segment",
+                "sending reaches 881 MiB/s: 15 clocks per segment in addition to the payload, 9 of which are table \
+                 2's rows for a further segment",
             ),
         },
         Constant {
             name: "pause_receiving",
             value: |clocks| many(clocks.pause_receiving),
             origin: Fitted(
-                "795 MiB/s received: 36 clocks per segment beside its payload, 25 of which are its steps",
+                "receiving reaches 795 MiB/s: 36 clocks per segment in addition to the payload, 25 of which are the \
+                 modelled steps",
             ),
         },
     ]

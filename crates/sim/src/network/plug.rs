@@ -121,7 +121,7 @@ impl fmt::Display for AttachError {
             AttachError::NoSuchPort(plug) => write!(f, "there is no {plug}: ports are numbered from 0"),
             AttachError::Taken(plug) => write!(f, "{plug} is already connected"),
             AttachError::Differ(one, kind, other, its) => {
-                write!(f, "{one} carries {kind}, but {other} carries {its}: connect ports of one kind")
+                write!(f, "{one} carries {kind}, but {other} carries {its}: connect ports of the same kind")
             }
             AttachError::NotCells(plug, kind) => {
                 write!(f, "{plug} carries {kind}, but a line carries cells: use World::connect_packets")

@@ -66,41 +66,41 @@ pub const CONSTANTS: [Constant; 7] = [
         name: "turn",
         value: |costs| micros(costs.turn),
         origin: Origin::Fitted(
-            "to 2.5 Mbit/s in loopback with TPDUs of 512, given 4 Mbit/s with 2048: what a TPDU costs",
+            "to 2.5 Mbit/s in loopback with TPDUs of 512 octets, given 4 Mbit/s with 2048: the cost of a TPDU",
         ),
     },
     Constant {
         name: "coding",
         value: |costs| micros(costs.coding),
-        origin: Origin::Fitted("to 4 Mbit/s in loopback, TPDU 2048, F-DATA 8000"),
+        origin: Origin::Fitted("to 4 Mbit/s in loopback with TPDUs of 2048 octets and F-DATA of 8000"),
     },
     Constant {
         name: "host_byte",
         value: |costs| format!("{} ns", costs.host_byte_ps as f64 / 1e3),
-        origin: Origin::Assumed("4 MB/s, a PC's 16-bit bus; only its sum with coding is fitted"),
+        origin: Origin::Assumed("4 MB/s, as on a PC's 16-bit bus; only the sum with coding is fitted"),
     },
     Constant {
         name: "poll",
         value: |costs| micros(costs.poll),
-        origin: Origin::Assumed("short; polls fill all idle time, whatever the length of one poll"),
+        origin: Origin::Assumed("chosen to be short; polls fill all idle time, however long each one is"),
     },
     Constant {
         name: "block",
         value: |costs| micros(costs.block),
         origin: Origin::Fitted(
-            "to 1.5 Mbit/s on the line, TPDU 2048, F-DATA 8000; a per-byte cost is left out because figure \
-             2(b) falls linearly",
+            "to 1.5 Mbit/s on the line with TPDUs of 2048 octets and F-DATA of 8000; there is no per-byte cost, \
+             because figure 2(b) falls linearly",
         ),
     },
     Constant {
         name: "module_bytes",
         value: |costs| format!("{} B", costs.module_bytes),
-        origin: Origin::Assumed("a window of packets: 7 of 2048"),
+        origin: Origin::Assumed("a window of 7 packets of 2048 octets"),
     },
     Constant {
         name: "upper_bytes",
         value: |costs| format!("{} B", costs.upper_bytes),
-        origin: Origin::Assumed("two F-DATA of 8000: one being processed, one waiting"),
+        origin: Origin::Assumed("two F-DATA of 8000 octets: one being processed, one waiting"),
     },
 ];
 

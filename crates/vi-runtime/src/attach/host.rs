@@ -103,7 +103,7 @@ impl BoardHost {
     /// fails.
     pub fn attach(name: &str, arena_bytes: usize, wait: Wait) -> io::Result<BoardHost> {
         if arena_bytes > ARENA_BYTES_MAX {
-            let message = format!("an arena has at most {ARENA_BYTES_MAX} bytes");
+            let message = format!("the arena is too large: the maximum is {ARENA_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let (work, done, arena, shapes) = layout();

@@ -180,11 +180,11 @@ impl fmt::Display for ControlError {
                 "the board does not understand the request: run the same version of kiban on both sides"
             }
             ControlError::NotYours => {
-                "the VI, the memory or the request belongs to another host, or no longer exists"
+                "the VI, memory or request belongs to another host, or no longer exists"
             }
             ControlError::TooMany => "a limit of the board is reached: release some objects of this kind",
             ControlError::BadState => {
-                "not possible in the VI's present state: disconnect it, or empty its queues, first"
+                "not possible in the VI's current state: first disconnect it, or empty its queues"
             }
             ControlError::Unlike => {
                 "reliability level, maximum message length or quality of service differs from the peer's: \

@@ -60,7 +60,7 @@ impl DirectoryDisk {
         match enter(disk.root.as_fd(), ".", OFlags::PATH | OFlags::DIRECTORY) {
             Err(Errno::NOSYS) => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this system has no openat2, which keeps peers within the directory: Linux 5.6 or later is needed",
+                "this system lacks openat2, which confines peers to the directory: use Linux 5.6 or later",
             )),
             Err(errno) => Err(errno.into()),
             Ok(_) => Ok(disk),

@@ -134,7 +134,7 @@ impl Users {
             remedy,
         };
         let whole: WholeFile = toml::from_str(text).map_err(|wrong| {
-            let remedy = "a user is a table [users.NAME] with the keys password, rights and, if need be, home and accounts";
+            let remedy = "a user is a table [users.NAME] with the keys password, rights and, optionally, home and accounts";
             let at = wrong.span().map_or(0, |span| span.start);
             error(at, String::new(), wrong.message().replace('\n', " "), remedy.into())
         })?;
@@ -147,11 +147,13 @@ impl Users {
             let (at, name) = (name.span().start, name.into_inner());
             let key = |key: &str| format!("users.{name}{key}");
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
-                let remedy = format!("a name has 1 to {NAME_BYTES_MAX} bytes and no control characters");
+                let remedy = format!(
+                    "a user name must be 1 to {NAME_BYTES_MAX} bytes long, without control characters"
+                );
                 return Err(error(at, key(""), "invalid user name".into(), remedy));
             }
             let password = password(table.password.get_ref()).map_err(|wrong| {
-                let remedy = format!("`kiban ftam passwd {name}` writes it");
+                let remedy = format!("run `kiban ftam passwd {name}` to set it");
                 error(table.password.span().start, key(".password"), wrong, remedy)
             })?;
             let rights = rights(table.rights.get_ref()).map_err(|word| {

@@ -51,7 +51,7 @@ pub fn hash(password: &[u8]) -> io::Result<String> {
 
 pub(super) fn hash_with(password: &[u8], params: Params) -> io::Result<String> {
     if password.is_empty() || password.len() > PASSWORD_BYTES_MAX {
-        let message = format!("a password has 1 to {PASSWORD_BYTES_MAX} bytes");
+        let message = format!("a password must be 1 to {PASSWORD_BYTES_MAX} bytes long");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     let salt: [u8; 16] = random::bytes()?;

@@ -95,7 +95,7 @@ fn errors_name_the_line_the_key_and_what_to_write() {
         (user(&format!("password = \"{good}\"\n{rights}colour = 1\n")), 5, "", "[users.NAME]"),
         (user(rights), 2, "", "[users.NAME]"),
         (user("password = \n"), 3, "", "[users.NAME]"),
-        (format!("[users.\"\"]\npassword = \"{good}\"\n{rights}"), 1, "users.", "a name has"),
+        (format!("[users.\"\"]\npassword = \"{good}\"\n{rights}"), 1, "users.", "a user name must be"),
         ("groups = 1\n".into(), 1, "", "[users.NAME]"),
     ];
     for (given, line, key, remedy) in rows {

@@ -111,7 +111,7 @@ pub enum DiskError {
 }
 
 /// The files of a filestore. Every call is complete when it returns; no call waits for other users.
-#[expect(clippy::missing_errors_doc, reason = "every call returns the error of the disk")]
+#[expect(clippy::missing_errors_doc, reason = "every call can fail with a disk error")]
 pub trait Disk {
     /// Returns information about the object at `path`.
     fn stat(&mut self, path: &Path) -> Result<Entry, DiskError>;
@@ -208,12 +208,12 @@ impl fmt::Display for DiskError {
             DiskError::Full => "no space left on the disk",
             DiskError::Busy => "the file is in use",
             DiskError::Changed => "the file has changed in the meantime",
-            DiskError::Outside => "the path follows a link or leaves the filestore",
+            DiskError::Outside => "the path leads through a symbolic link or out of the filestore",
             DiskError::NotAFile => "not a file",
             DiskError::NotADirectory => "not a directory",
             DiskError::NotEmpty => "the directory is not empty",
             DiskError::Long => "a name or value is too long for the host",
-            DiskError::TooMany => "too many files are open, unfinished or kept for recovery",
+            DiskError::TooMany => "too many open files, unfinished files or recovery records",
             DiskError::Unable => "the filestore does not support this",
             DiskError::Failed => "the device failed",
         })

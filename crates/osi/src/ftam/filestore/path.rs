@@ -169,11 +169,11 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PathError::Missing => "the name is missing",
-            PathError::Empty => "a component of the name is empty",
+            PathError::Empty => "the name has an empty component",
             PathError::Dots => "`.` and `..` are not allowed as components of a name",
             PathError::Control => "the name contains control characters",
             PathError::Long => "the name is too long",
-            PathError::Reserved => "the name is reserved for the filestore",
+            PathError::Reserved => "the name is reserved for the filestore's own use",
         })
     }
 }

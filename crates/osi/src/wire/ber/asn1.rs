@@ -146,7 +146,7 @@ macro_rules! asn1 {
     (@numbers $(#[$about:meta])* $name:ident, $own:expr, $($(#[$word_about:meta])* $word:ident($number:literal)),* $(,)?) => {
         $(#[$about])*
         #[doc = ""]
-        #[doc = concat!("ASN.1: ", stringify!($name), ", named numbers; unknown ones are kept.")]
+        #[doc = concat!("ASN.1: ", stringify!($name), ", a number with named values. Values without a name are kept.")]
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub i64);
 
@@ -185,7 +185,7 @@ macro_rules! asn1 {
     } $($rest:tt)*) => {
         $(#[$about])*
         #[doc = ""]
-        #[doc = concat!("ASN.1: ", stringify!($name), ", named bits: bit 0 is the lowest here.")]
+        #[doc = concat!("ASN.1: ", stringify!($name), ", a set of named bits. Bit 0 is the least significant bit.")]
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
         pub struct $name(pub u64);
 

@@ -76,7 +76,7 @@ pub struct NotAnAddress;
 
 impl fmt::Display for NotAnAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an X.121 address is up to 15 decimal digits")
+        f.write_str("an X.121 address has at most 15 characters, all of them decimal digits")
     }
 }
 

@@ -192,7 +192,7 @@ impl core::fmt::Display for SetupFault {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             SetupFault::Key => "the frame does not begin with the MPA key",
-            SetupFault::Revision => "the MPA revision is unknown, or is not the requested one",
+            SetupFault::Revision => "the MPA revision is unknown, or differs from the requested one",
             SetupFault::PrivateDataLength => "the private data is too long",
             SetupFault::SetupLength => {
                 "the private data is too short for the enhanced connection setup data (RFC 6581)"

@@ -22,10 +22,12 @@ impl core::fmt::Display for Refusal {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str(match self {
             Refusal::UnknownSession => "no such session: it was not opened, or it has ended",
-            Refusal::Finished => "the session was finished for sending: nothing more can be written",
-            Refusal::NoRoom => "more bytes than the session has room for: wait until it is writable",
+            Refusal::Finished => "sending on this session is finished: nothing more can be written",
+            Refusal::NoRoom => "not enough room in the session: wait until it is writable",
             Refusal::AddressInUse => "that address and port are in use: choose another port",
-            Refusal::BadAddress => "the address cannot be used: give two addresses of one family and a port",
+            Refusal::BadAddress => {
+                "invalid address: use unicast addresses of the same family, and a port other than 0"
+            }
             Refusal::TooMany => "no session number or port is free: close sessions first",
         })
     }
