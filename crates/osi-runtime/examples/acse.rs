@@ -5,7 +5,7 @@
 //! processes:
 //!
 //! ```text
-//! acse serve ADDRESS:PORT         answers one association; port 0: a free port is chosen and printed
+//! acse serve ADDRESS:PORT         answers one association; with port 0, chooses a free port and prints it
 //! acse connect HOST:PORT [WORD ...]
 //! ```
 //!

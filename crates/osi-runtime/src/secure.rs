@@ -30,7 +30,7 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// Why TLS settings were rejected.
+/// The reason why TLS settings were rejected.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TlsError {

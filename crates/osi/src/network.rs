@@ -35,7 +35,7 @@ pub enum Indication {
     Data(Rope),
     /// N-DISCONNECT indication, or an N-RESET indication, which ends a class 0 connection.
     Disconnected {
-        /// Who disconnected.
+        /// The side that disconnected.
         origin: Origin,
         /// The reason.
         reason: Reason,

@@ -72,7 +72,7 @@ async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
     Err(last)
 }
 
-/// Why no association was established.
+/// The reason why no association was established.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -88,7 +88,7 @@ pub enum ConnectError {
     Disconnected(Disconnected),
     /// The peer closed the connection before it answered.
     Lost,
-    /// The peer did not answer in this time.
+    /// The peer did not answer within this time.
     Timeout(Duration),
 }
 

@@ -12,7 +12,7 @@
 //! Idle       an association that has selected a file but transfers nothing for too long is disconnected, so
 //!            that others can use the file. This counts as a lost connection, so the transfer can be resumed.
 //! Log        one line for each refusal and each failure, up to a rate limit ([`LogLimiter`]).
-//! End        however an association ends, transfers that can be recovered are kept, and other unfinished
+//! End        however an association ends, transfers that can be recovered are kept, and all other unfinished
 //!            work is undone.
 //! Limits     see [`ServiceConfig`].
 

@@ -21,7 +21,7 @@ pub struct Target {
     pub timeout: Duration,
 }
 
-/// An FTAM user; without a user name, no initiator identity is sent.
+/// The FTAM user for the probe. Without a user name, no initiator identity is sent.
 #[derive(Clone, Default)]
 pub struct Caller {
     /// The initiator identity.

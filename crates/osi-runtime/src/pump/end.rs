@@ -1,4 +1,4 @@
-//! What the pump drives.
+//! The interface of an endpoint that the pump drives.
 
 use bytes::Bytes;
 use kiban_base::{Instant, RopeQueue};

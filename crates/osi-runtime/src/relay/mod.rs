@@ -1,7 +1,7 @@
 //! A relay between OSI over X.25 and OSI over TCP: calls in XOT (RFC 1613) on one side, TPKTs (RFC 1006) on
 //! the other.
 //!
-//! Purpose          lets a system that has only X.25 and a system that has only TCP establish transport
+//! Purpose          lets a system that supports only X.25 and one that supports only TCP establish transport
 //!                  connections with each other, without changes to either.
 //! From XOT         the called address or the user data of a call selects a [`Route`]; the call is accepted
 //!                  when the TCP connection is established.

@@ -1,4 +1,4 @@
-//! Routes, which say which calls are relayed to which TCP target.
+//! Routes, which map calls to the TCP targets to which they are relayed.
 
 use kiban_osi::x25::{Call, network};
 use std::fmt;

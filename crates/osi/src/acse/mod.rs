@@ -4,7 +4,7 @@
 //!                  release the association in an orderly way.
 //! Encoding         each APDU is the user data of the presentation primitive to which it is mapped, in ACSE's
 //!                  own presentation context.
-//! Beside ACSE      P-DATA, P-SYNC-MINOR and similar primitives pass directly between the presentation layer
+//! Bypassing ACSE   P-DATA, P-SYNC-MINOR and similar primitives pass directly between the presentation layer
 //!                  and the user. The owner of the stack reports a P-RESYNCHRONIZE with
 //!                  [`Acse::on_resynchronise`], since it cancels a release in progress (§7.2.3.6).
 //! Errors           an unexpected or malformed APDU is answered with ABRT (source: provider) and indicated as

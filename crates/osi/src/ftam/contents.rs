@@ -33,7 +33,7 @@ fn lines_of(document: &Document) -> Option<(Lines, &TextParameters)> {
     }
 }
 
-/// Why contents cannot be converted.
+/// The reason why contents cannot be converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A disk error.

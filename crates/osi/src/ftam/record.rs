@@ -1,4 +1,4 @@
-//! Recovery records (dockets) as stored on disk: lines of a keyword and a value in hex digits.
+//! Recovery records (dockets) as stored on disk: lines that each hold a keyword and a hexadecimal value.
 //!
 //! Purpose   an initiator and a responder can resume a transfer even after both programs have ended.
 //! Format    each line has a keyword, a space and a hexadecimal value. Unknown keywords are ignored; a

@@ -28,7 +28,7 @@ pub enum Indication {
     Disconnected(Reason),
 }
 
-/// Why a link is down.
+/// The reason why a link is down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reason {
     /// The host at this end requested it.

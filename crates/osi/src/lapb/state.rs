@@ -27,9 +27,9 @@ impl State {
 /// An event: the kind of a received frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// The one of SABM and SABME for which this link is configured.
+    /// SABM or SABME, whichever matches the numbering for which this link is configured.
     Set,
-    /// The one of SABM and SABME for which this link is not configured.
+    /// SABM or SABME, whichever does not match the configured numbering.
     OtherSet,
     /// DISC.
     Disc,

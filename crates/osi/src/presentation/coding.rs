@@ -70,8 +70,8 @@ impl ContextSet {
         used.map(|&(id, _, transfer_syntax)| ContextIdentifier { id, transfer_syntax }).collect()
     }
 
-    /// Returns the context to which values belong that name none: the only context in the set, or no context
-    /// if the set is empty.
+    /// Returns the context of values that do not name one: the only context in the set, or none if the set is
+    /// empty.
     fn sole(&self) -> Option<i64> {
         match self.contexts[..] {
             [] => Some(Pdv::NO_CONTEXT),

@@ -1,4 +1,4 @@
-//! Primitives of the presentation service (X.216) that the session layer here can support.
+//! Primitives of the presentation service (X.216), as far as this session layer supports them.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -129,7 +129,7 @@ pub enum Request {
     ResynchroniseResponse {
         /// Serial number to resynchronise to.
         serial: Option<u32>,
-        /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
+        /// The sides to which tokens are assigned, for tokens whose assignment was left to the acceptor.
         tokens: session::TokenSettings,
         /// User data.
         user_data: Vec<Pdv>,

@@ -307,8 +307,8 @@ impl Session {
             tokens: connect.tokens,
             user_data,
         })));
-        // After an OVERFLOW ACCEPT, it is version 2 (§8.3.4.9); otherwise the highest version that both ends
-        // support.
+        // After an OVERFLOW ACCEPT, version 2 is selected (§8.3.4.9); otherwise, the highest version that
+        // both ends support.
         self.version_2 = overflowed || connect.versions.and(self.config.versions).has(Versions::V2);
         self.tsdu_bytes_max = self.tsdu_sizes.responder_bytes_max.into();
     }

@@ -33,9 +33,9 @@ pub struct Session {
     pub(super) resync_tokens: TokenSettings,
     /// Whether this end requested the resynchronisation in progress.
     pub(super) resync_own: bool,
-    /// A data or typed data SSDU of which a part has been received; the flag means typed data.
+    /// A partly received data or typed data SSDU; the flag is true for typed data.
     pub(super) ssdu: Option<(bool, Rope)>,
-    /// Another SPDU whose user data has been received in part.
+    /// An SPDU of another type whose user data has been partly received.
     pub(super) partial: Option<(Spdu, Rope)>,
     deadline: Instant,
     pub(super) up: VecDeque<Indication>,

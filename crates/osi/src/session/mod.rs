@@ -8,11 +8,11 @@
 //! Receive path     SPDUs become indications and confirmations, whose user data shares the memory of the
 //!                  received TSDUs.
 //! Versions         both are proposed, or only version 2 if there is more user data than version 1 can carry;
-//!                  2 is preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and does not
-//!                  segment it.
-//! Segmenting       data, if a maximum TSDU size was negotiated; in version 2 also other user data, for
-//!                  example if it is too long for one SPDU. User data of a CONNECT beyond 10240 octets is
-//!                  sent in CONNECT DATA OVERFLOW SPDUs.
+//!                  version 2 is preferred. Version 1 limits user data to 512 octets, or 9 in an ABORT, and
+//!                  does not segment it.
+//! Segmenting       data is segmented if a maximum TSDU size was negotiated. In version 2, other user data is
+//!                  segmented too, for example if it is too long for one SPDU. User data of a CONNECT beyond
+//!                  10240 octets is sent in CONNECT DATA OVERFLOW SPDUs.
 //! Options chosen   a transport connection carries one session connection and is then closed. Half-duplex is
 //!                  never proposed or accepted. A protocol error is answered with ABORT (§A.4.1.2 a); after
 //!                  ABORT, DISCONNECT or REFUSE, the peer has `abort_timeout` (TIM) to close the transport

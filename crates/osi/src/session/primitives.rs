@@ -59,7 +59,7 @@ pub struct Accept {
     pub units: Units,
     /// Initial synchronisation point serial number, if any.
     pub initial_serial: Option<u32>,
-    /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
+    /// The sides to which tokens are assigned, for tokens whose assignment was left to the acceptor.
     pub tokens: TokenSettings,
     /// User data.
     pub user_data: Rope,
@@ -140,7 +140,7 @@ pub enum Request {
         /// Serial number to resynchronise to: the peer's proposal or, with [`Resynchronisation::Set`], one
         /// that the caller prefers. `None` means the proposal.
         serial: Option<u32>,
-        /// The sides to which tokens are assigned, for tokens whose side the acceptor was to choose.
+        /// The sides to which tokens are assigned, for tokens whose assignment was left to the acceptor.
         tokens: TokenSettings,
         /// User data.
         user_data: Rope,

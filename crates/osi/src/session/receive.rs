@@ -80,7 +80,8 @@ impl Session {
         } else {
             self.partial = None;
         }
-        // §7.11.3: any other SPDU between segments of data either makes this end discard them or is an error.
+        // §7.11.3: any other SPDU between segments of data is an error, or makes this end discard the
+        // segments.
         if self.ssdu.is_some()
             && !matches!(spdu, Spdu::Resynchronise { .. } | Spdu::Abort(_))
             && matches!(self.state, State::Sta713 | State::Sta03)

@@ -335,8 +335,8 @@ fn check_serial(serial: Option<u32>) -> Result<(), RequestError> {
     if serial.is_some_and(|serial| serial > SERIAL_MAX) { Err(RequestError::Serial) } else { Ok(()) }
 }
 
-/// Checks that this end chooses a side for each token whose side it was to choose. Only the minor token can
-/// be available.
+/// Checks that this end assigns every token whose assignment was left to it. Only the minor token can be
+/// available.
 fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), RequestError> {
     if proposal.minor == TokenSetting::AcceptorChooses && answer.minor == TokenSetting::AcceptorChooses {
         Err(RequestError::Value)
@@ -345,7 +345,7 @@ fn check_chosen(proposal: TokenSettings, answer: TokenSettings) -> Result<(), Re
     }
 }
 
-/// Returns the proposed token sides, completed by the answer's choices where the acceptor was to choose.
+/// Returns the proposed token sides, with the answer's choices where the choice was left to the acceptor.
 pub(super) fn settled(proposal: TokenSettings, answer: TokenSettings) -> TokenSettings {
     let settle = |proposal, answer| match proposal {
         TokenSetting::AcceptorChooses => answer,

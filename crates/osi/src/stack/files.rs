@@ -95,8 +95,8 @@ impl Files {
         self.stack.expire(now);
     }
 
-    /// Moves one item: within the lower layers as long as they have output; otherwise one request down, or
-    /// else their indications up. Returns true if anything was moved.
+    /// Moves data within the lower layers if they have output. Otherwise, passes one request down or, if
+    /// there is none, passes indications up. Returns true if anything was moved.
     pub(super) fn step(&mut self, now: Instant, meter: &mut impl Meter) -> bool {
         if self.stack.step(now, meter) {
             return true;

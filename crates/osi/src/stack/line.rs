@@ -12,8 +12,8 @@
 //!                  call for the transport layer is indicated; a second call is refused.
 //! Disconnecting    a disconnect waits until all pending data is sent, then clears the call. The link stays
 //!                  up for the next call.
-//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] are work for the lower module, the other
-//!                  methods work for its host; a driver may run the two parts on two processors.
+//! Two processors   [`Line::arrive`] and [`Line::poll_frame`] belong to the lower module, and the other
+//!                  methods to its host. A driver may run the two parts on two processors.
 //! Limits           the packet layer's `outgoing_bytes_max` models the module's memory; the caller limits the
 //!                  data that waits in front of it ([`NetworkService::waiting_bytes`]).
 //! Not implemented  a second circuit at the same time; permanent circuits; addresses other than those in the

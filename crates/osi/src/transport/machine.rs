@@ -340,7 +340,7 @@ impl Transport {
         }
     }
 
-    /// Validates a CR: returns the TPDU size in bytes, or the way in which to refuse the CR.
+    /// Validates a CR. Returns the TPDU size in bytes, or how to refuse the CR.
     fn validate_request(&self, connect: &Connect) -> Result<usize, Refusal> {
         if !connect.offers_class_0() {
             return Err(Refusal::Disconnect(DisconnectReason::NegotiationFailed, Vec::new()));

@@ -6,8 +6,8 @@
 //!                  last one has the EOT mark. CR and CC establish the connection.
 //! Receive path     DT TPDUs are joined up to EOT and passed up as one rope of the pieces that arrived.
 //! Disconnecting    class 0 has no TPDU that ends a transport connection, so the network connection is
-//!                  closed. A DR only refuses a connection; but if a peer sends a DR later, as many do, the
-//!                  connection ends.
+//!                  closed. A DR serves only to refuse a connection, but many peers send one later as well;
+//!                  the connection then ends.
 //! Protocol errors  an invalid TPDU, or one that the state does not allow, is answered with an ER TPDU, and
 //!                  the network connection is closed (X.224 §6.22.1.3 a, b). A CR that does not permit class
 //!                  0 is refused with a DR, "negotiation failed".

@@ -136,7 +136,7 @@ fn conforming_ends_never_see_protocol_errors_or_deadlocks() {
     assert!(missed.is_empty(), "{missed:?}");
 }
 
-/// An input on which an earlier version failed.
+/// A regression test for one recorded input.
 #[test]
 fn an_interrupted_recoverable_transfer_sees_no_protocol_error() {
     let acts = vec![

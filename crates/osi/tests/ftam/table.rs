@@ -121,7 +121,7 @@ const CELLS_WITHOUT: &[(&str, Who, &str, &str)] =
     &[("CancelRequested", Peer, "F-CANCEL request", "CancelCollision")];
 
 /// Returns the next state for requests made after the request to end a transfer. The initiator, which made
-/// that request, cannot take it back. Until the responder answers, it can cancel the transfer, and can
+/// that request, cannot take it back. Before the responder answers, it can still cancel the transfer or
 /// restart a write.
 fn late(role: Role, own: bool, resynchronise: bool, state: &str, word: &str) -> Option<&'static str> {
     let by_responder = (role == Role::Responder) == own;

@@ -1,4 +1,4 @@
-//! The users file: reads it, with errors that say how to correct the file, and replaces it atomically.
+//! Reads the users file, with errors that say how to correct it, and replaces the file atomically.
 
 use super::accounts::{User, Users};
 use super::hash::hash;
@@ -24,7 +24,7 @@ pub struct UsersError {
     pub line: usize,
     /// The key, if there is one.
     pub key: String,
-    /// What is wrong.
+    /// A description of the error.
     pub wrong: String,
     /// How to correct it.
     pub remedy: String,

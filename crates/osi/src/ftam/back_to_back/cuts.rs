@@ -189,8 +189,8 @@ fn without_recovery_nothing_is_kept() {
 #[test]
 fn an_unreadable_docket_is_kept() {
     let contents: Vec<u8> = (0..25_000u32).map(|n| n as u8).collect();
-    // First, the docket is unreadable while the responder looks for expired dockets; then, while the transfer
-    // is resumed.
+    // In the first round, the docket is unreadable while the responder looks for expired dockets; in the
+    // second, while the transfer is resumed.
     for fetches in 0..2 {
         let cut = |cut| {
             let mut fixture = Fixture::new();

@@ -107,8 +107,8 @@ fn fits(state: State, pdu: &Pdu) -> bool {
     }
 }
 
-/// Gives the responder an association of the unconstrained service class, in which more orders of requests
-/// are valid.
+/// Gives the responder an association of the unconstrained service class, which allows requests in more
+/// orders.
 fn called(pair: &mut Pair, fixture: &mut Fixture) {
     let mut request = InitializeRequest::new(
         ServiceClass::UNCONSTRAINED,

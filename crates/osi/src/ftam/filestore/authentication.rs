@@ -2,9 +2,9 @@
 //!
 //! Purpose    the owner of the user database verifies passwords ([`Authenticator`]); a responder uses only
 //!            the result.
-//! Waiting    verifying a password is slow on purpose, and slower still after failed attempts. So an
-//!            authenticator may return [`AuthResult::Wait`], and the responder calls it again later. No call
-//!            blocks.
+//! Waiting    verifying a password is deliberately slow, and even slower after failed attempts. An
+//!            authenticator may therefore return [`AuthResult::Wait`], and the responder calls it again
+//!            later. No call blocks.
 
 use super::{Actions, Path};
 use alloc::string::String;

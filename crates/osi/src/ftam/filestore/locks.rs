@@ -109,7 +109,7 @@ impl Control {
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Hold(u64);
 
-/// Why locks were refused.
+/// The reason why locks were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LockError {

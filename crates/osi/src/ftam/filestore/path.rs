@@ -28,7 +28,7 @@ pub const RESERVED: &str = ".kiban-ftam";
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Path(String);
 
-/// Why a name is invalid.
+/// The reason why a name is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PathError {

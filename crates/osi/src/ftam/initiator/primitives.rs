@@ -84,7 +84,7 @@ pub enum Outcome {
     Entries(Vec<ReadAttributes>),
 }
 
-/// Why a job failed.
+/// The reason why a job failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
     /// Diagnostics from the responder, or from this end.

@@ -14,7 +14,7 @@ pub struct FailureReport {
     pub item: DiagnosticItem,
 }
 
-/// What a responder waits for.
+/// The condition for which a responder waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// Waits for the peer.

@@ -21,7 +21,7 @@
 //! use kiban_osi::wire::ber::{Asn1, GraphicString, Integer, Null, Oid, SequenceOf, Any};
 //!
 //! asn1! {
-//!     /// What can be asked.                 Comments become documentation; a type is closed by `}` or `;`.
+//!     /// A peer's question.                 Comments become documentation; a type is closed by `}` or `;`.
 //!     Question ::= CHOICE {
 //!         Name    [0] IMPLICIT OpenRequest,
 //!         Nothing [1] IMPLICIT Null,

@@ -1,8 +1,8 @@
 //! Bit strings, character strings and dates.
 //!
 //! Purpose   strings are kept as received, because GraphicString and GeneralString may switch character sets
-//!           inside a string, and old systems send Latin-1. Nor must a date with a year of 126 or a month of
-//!           13 end an association.
+//!           inside a string, and old systems send Latin-1. Nor may a malformed date, such as one with the
+//!           year 126 or the month 13, end an association.
 
 use alloc::{borrow::Cow, string::String, vec::Vec};
 use core::fmt::{self, Write};

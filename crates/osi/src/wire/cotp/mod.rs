@@ -13,8 +13,8 @@
 //!   parameter   code 8, length 8, value
 //! ```
 //!
-//! Classes   of the TPDUs of other classes, only the CR is decoded, so that it can be refused, or answered by
-//!           selecting class 0. For all others, only the code is returned ([`Tpdu::Other`]).
+//! Classes   a CR for another class is decoded, so that it can be refused, or answered by selecting class 0.
+//!           For all other TPDUs of other classes, only the code is returned ([`Tpdu::Other`]).
 //! Lenient   unknown parameters, and those without meaning in class 0 (checksum, timers, quality of service),
 //!           are skipped; if a parameter is repeated, the last one counts. User data after a CR, CC or DR,
 //!           which class 0 does not allow, is ignored.

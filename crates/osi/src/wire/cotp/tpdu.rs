@@ -101,7 +101,7 @@ pub struct Connect {
     pub alternatives: Vec<u8>,
 }
 
-/// Why a TPDU was rejected (X.224 §13.12.3).
+/// The reason why a TPDU was rejected (X.224 §13.12.3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RejectCause {
     /// Not specified (0).

@@ -2,7 +2,7 @@
 //!
 //! Groups    kernel: name, permitted actions, contents type. Storage: account, dates, identities,
 //!           availability, sizes. Security: access control, legal qualification. Private: private use.
-//! Partial   for an attribute that it supports only partially, a filestore returns "no value available".
+//! Partial   a filestore returns "no value available" for an attribute that it supports only partially.
 //! Carried   attribute extensions (amendment 1) are passed on without being interpreted.
 
 use alloc::string::String;

@@ -164,7 +164,8 @@ impl Kind {
 }
 
 impl Pdu {
-    /// Decodes at most `most` consecutive FPDUs, such as an octet-aligned presentation data value carries.
+    /// Decodes at most `most` consecutive FPDUs, for example those in an octet-aligned presentation data
+    /// value.
     ///
     /// # Errors
     /// The BER or ASN.1 rule that the bytes break; `Alternative` for an unknown FPDU, or for more than `most`

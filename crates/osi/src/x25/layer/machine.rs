@@ -33,7 +33,7 @@ pub struct Layer {
     pub(super) up: VecDeque<Up>,
     pub(super) calls_up: usize,
     generation: u32,
-    /// A lower bound of the first timer's deadline.
+    /// A lower bound for the earliest timer deadline.
     next_due: Instant,
     pub(super) counters: Counters,
 }

@@ -142,8 +142,8 @@ impl MemoryDisk {
         self.names.keys().map(|path| (path, self.contents(path)))
     }
 
-    /// Returns the numbers of open handles and of unfinished contents. Both are 0 if the user of the disk has
-    /// cleaned up.
+    /// Returns the numbers of open handles and of unfinished contents. Both are 0 once the user of the disk
+    /// has cleaned up.
     pub fn loose_ends(&self) -> (usize, usize) {
         (self.open.len(), self.begun.len())
     }
