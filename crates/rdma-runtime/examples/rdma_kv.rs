@@ -15,7 +15,7 @@
 //! Put       a client sends a message to the server, which answers it. Only the server writes to the table.
 //! Torn      a read can overlap a put. Each slot begins with a checksum of the rest of the slot; if it is
 //!           wrong, the client repeats the read. A version number in each slot counts its puts.
-//! Left out  deletion; growing tables; protection from hostile peers that have a key for this memory.
+//! Omitted   deletion; growing tables; protection from hostile peers that have a key for this memory.
 
 mod common;
 

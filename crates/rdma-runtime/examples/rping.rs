@@ -8,13 +8,14 @@
 //! rping connect HOST:7471 10 60000 crc        there: rping -s -a 0.0.0.0 -p 7471
 //! ```
 //!
-//! A round  the client has two buffers: a source filled with letters, and a sink. It sends the source's
-//!          address; the server reads it and acknowledges; the client sends the sink's address; the server
-//!          writes what it has read there and acknowledges; the client compares. An address message has 16
-//!          bytes in network byte order: 8 for the address, 4 for the key, 4 for the length. The server's
-//!          messages have the same length; their contents are ignored.
-//! Left out several clients; lower layers other than TCP when the other end is the real `rping`, which
-//! supports only iWARP.
+//! Buffers   the client has two: a source filled with letters, and a sink.
+//! Rounds    the client sends the source's address; the server reads the source and acknowledges. Then the
+//!           client sends the sink's address; the server writes the data that it has read to the sink and
+//!           acknowledges. Finally, the client compares the two buffers.
+//! Messages  an address message has 16 bytes in network byte order: 8 for the address, 4 for the key, 4 for
+//!           the length. The server's messages have the same length; their contents are ignored.
+//! Omitted   several clients. With the real `rping` at the other end, only TCP works, because it supports
+//!           only iWARP.
 
 mod common;
 

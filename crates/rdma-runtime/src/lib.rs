@@ -24,8 +24,9 @@
 //!                  freed nor aliased.
 //! Memory           a region ([`Mr`]) owns its memory. Programs access it by copying, since peers may change
 //!                  it at any moment. Dropping it invalidates its keys at once; unsent data is copied first.
-//! Progress         made by any thread that posts, polls or waits. If none does, a helper thread makes
-//!                  progress, so that peers' reads and writes are answered while the program computes.
+//! Progress         any thread that posts, polls or waits makes progress. If no thread does so, a helper
+//!                  thread makes progress, so that peers' reads and writes are answered while the program
+//!                  computes.
 //! Waiting          each queue has a policy ([`kiban_base::Wait`]): poll, interrupt, hybrid, adaptive.
 //! Limits           one lock per context. Programs that drive many queue pairs from many threads should open
 //!                  several contexts.
@@ -59,7 +60,7 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {

@@ -28,8 +28,8 @@ pub struct TcpLink {
 }
 
 impl TcpLink {
-    /// Begins to connect; [`TcpLink::is_connected`] reports completion. `from`: the local address, if it
-    /// matters.
+    /// Begins to connect; [`TcpLink::is_connected`] reports completion. `from` is the local address, if one
+    /// is required.
     ///
     /// # Errors
     /// The address is unreachable, or `from` is not local.

@@ -12,7 +12,7 @@
 use crate::ffi::set_errno;
 use core::ffi::{c_int, c_uint, c_void};
 
-/// Why a function is absent.
+/// The reason why a function is absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// The name of the function.

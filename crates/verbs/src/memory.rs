@@ -1,7 +1,8 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
 //! Purpose         registers memory. Registration populates the pages, as if they were pinned: with unmapped
-//!                 or read-only memory, it fails with EFAULT, instead of an error when a message arrives.
+//!                 or read-only memory, it fails with EFAULT, so that the error does not appear only when a
+//!                 message arrives.
 //! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
 //! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
 //!                 the low bits of the key.

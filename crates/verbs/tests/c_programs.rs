@@ -5,8 +5,8 @@
 //!           functions.
 //! How       the programs are linked against the installed libibverbs, like any other program, and find ours
 //!           through `LD_LIBRARY_PATH`. The script `link` builds the libraries from this crate's archive.
-//! Limits    a program that does not end in time is killed. The test that hung is the one after the last
-//!           that it printed.
+//! Limits    a program that does not end in time is killed. If a test hangs, it is the one after the last
+//!           test that the program printed.
 
 #[path = "common/libraries.rs"]
 mod libraries;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! EXAMPLE [--over LOWER]                        both ends in this process, each with its own NIC
-//! EXAMPLE serve ADDRESS [--over LOWER]          one end; port 0: one is chosen, and printed
+//! EXAMPLE serve ADDRESS [--over LOWER]          one end; with port 0, chooses a port and prints it
 //! EXAMPLE connect ADDRESS [WORD ...] [--over LOWER]
 //! ```
 //!

@@ -172,8 +172,8 @@ impl LinkedNic {
         self.nic.reject(endpoint, end, private_data, now)
     }
 
-    /// Releases an end from its owner. An end that is closing in order continues as long as its queue pair
-    /// exists, and closes when everything has been sent ([`LinkedNic::write`]).
+    /// Releases an end from its owner. An end that is closing gracefully continues as long as its queue pair
+    /// exists, and closes when everything has been sent ([`Core::write`]).
     pub(crate) fn release(&mut self, end: u32, now: Instant) {
         if !self.nic.is_ending(end) {
             return self.forget(end, now);

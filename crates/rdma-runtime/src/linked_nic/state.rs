@@ -21,7 +21,7 @@ use std::time::Duration;
 pub(super) const ROOM_BYTES: usize = 256 << 10;
 /// Number of `drive` calls after which a driver that tries connections directly also calls epoll.
 pub(super) const ASK_EVERY: u32 = 32;
-/// How long to wait for the peer to close its direction after this side closed a stream in order.
+/// How long to wait for the peer to close its direction after this side closed a stream gracefully.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Timers.
@@ -35,7 +35,7 @@ pub(super) enum Timer {
     Nudge(u32, u32),
     /// The time for the orderly close of a connection has expired.
     Farewell(u32),
-    /// The time for a detached stream to close in order has expired.
+    /// The time for a detached stream to close gracefully has expired.
     Parted(u32),
     /// An offer of shared memory was not answered.
     Offer(u32),
@@ -50,7 +50,8 @@ pub(crate) struct LinkedNic {
     pub(super) efe: Option<EfeLink>,
     pub(super) board: Option<BoardLink>,
     pub(super) epoll: OwnedFd,
-    /// Looked up several times per `drive` call. For a few entries, a tree is faster than a hash table.
+    /// The connections, which are looked up several times per `drive` call. With few entries, a tree is
+    /// faster than a hash table.
     pub(super) connections: BTreeMap<u32, Connection>,
     /// The ends that are tried directly.
     pub(super) direct: Vec<u32>,

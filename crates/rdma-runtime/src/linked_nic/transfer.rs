@@ -150,7 +150,8 @@ impl LinkedNic {
         self.write(end, now);
     }
 
-    /// Reads available bytes for an end. `over`: whether its stream is closed in both directions or lost.
+    /// Reads available bytes for an end. `over` says whether the end's stream is closed in both directions or
+    /// lost.
     pub(super) fn read(&mut self, end: u32, over: bool, now: Instant) {
         let is_awaited = |line: &Connection| matches!(line.offer, SharedMemoryOffer::Awaited);
         if self.connections.get(&end).is_some_and(is_awaited) && !self.call_peer(end, now) {
@@ -220,7 +221,7 @@ impl LinkedNic {
         }
     }
 
-    /// Handles the end of a stream. `in_order`: the peer has closed its direction.
+    /// Handles the end of a stream. `in_order` is true if the peer closed its direction.
     pub(super) fn on_stream_end(&mut self, end: u32, in_order: bool, now: Instant) {
         // Work finished by the end of the stream could cause more data to be sent, but no peer would read
         // it.

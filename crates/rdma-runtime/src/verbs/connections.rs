@@ -52,7 +52,7 @@ impl Engine {
         });
     }
 
-    /// Begins to connect a queue pair. Returns the end. `from`: the address of the device.
+    /// Begins to connect a queue pair. Returns the end. `from` is the address of the device.
     ///
     /// # Errors
     /// The address is unreachable; the queue pair is already connected; the private data is too long.

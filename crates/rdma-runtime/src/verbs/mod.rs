@@ -6,12 +6,12 @@
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
-//! Events           are reported through [`Channel`]s, whose files programs poll, and for connections through
-//!                  [`CmEventHandler`]. These are called while the NIC is locked: they must record the event
-//!                  and return.
-//! Progress         made by any thread that posts, polls or waits. If none does, the helper thread makes
-//!                  progress within microseconds, because programs also wait on files and on memory that
-//!                  peers write to.
+//! Events           are reported through [`Channel`]s, whose files programs poll. Connection events are
+//!                  reported through [`CmEventHandler`]s, which are called while the NIC is locked: they must
+//!                  record the event and return.
+//! Progress         any thread that posts, polls or waits makes progress. If no thread does so, the helper
+//!                  thread makes progress within microseconds, because programs also wait on files and on
+//!                  memory that peers write to.
 //! Limits           one lock for all objects of a process.
 //! Not implemented  fork: a child's first call creates an engine of its own.
 

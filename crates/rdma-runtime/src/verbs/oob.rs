@@ -130,7 +130,7 @@ impl EngineState {
         self.ends.of.insert(held.end, EndUse::Refused);
     }
 
-    /// Validates the incoming connections again that wait for a queue pair.
+    /// Revalidates the incoming connections that wait for a queue pair.
     pub(super) fn retry_pending(&mut self, qp: u32, now: Instant) {
         let Some(entry) = self.qps.entries.get(&qp) else { return };
         let place = (entry.address, entry.qpn);

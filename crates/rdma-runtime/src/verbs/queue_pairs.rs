@@ -24,7 +24,7 @@
 //!                   a second, hidden half. It has the same completion queue and number, sends what is
 //!                   posted, and is the peer of the first half. A type 2 window bound through the second
 //!                   half does not belong to the first half, so it cannot be used.
-//! Established       access rights, ordering and error recovery are those of iWARP.
+//! Once connected    access rights, ordering and error recovery are those of iWARP.
 //! Limits            an unreliable queue pair (UC) loses no messages: it also uses a stream, but without
 //!                   acknowledgements. If a reliable queue pair is connected to an unreliable one, its
 //!                   messages are not acknowledged.
@@ -82,8 +82,8 @@ impl Engine {
         self.turn.read(|board| board.qps.named(address, qpn))
     }
 
-    /// Moves a new queue pair to Init, so that receives may be posted. `qkey`: for a datagram queue pair, the
-    /// Q_Key that incoming datagrams must have.
+    /// Moves a new queue pair to Init, so that receives may be posted. For a datagram queue pair, `qkey` is
+    /// the Q_Key that incoming datagrams must have.
     ///
     /// # Errors
     /// The queue pair is unknown, or in another state.

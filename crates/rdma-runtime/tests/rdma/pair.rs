@@ -101,10 +101,7 @@ impl Peer {
         self.0.stdout.take().expect("it was asked for").read_to_string(&mut output).expect("words");
         let status = self.0.wait().expect("it was started");
         // The test program also succeeds if it has no test with this name.
-        assert!(
-            status.success() && output.contains("1 passed"),
-            "a process of this story: {status}: {output}"
-        );
+        assert!(status.success() && output.contains("1 passed"), "child process: {status}: {output}");
     }
 }
 

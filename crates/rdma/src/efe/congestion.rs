@@ -69,7 +69,7 @@ pub(super) struct Congestion {
     was_full: bool,
     was_cut: bool,
     /// Nothing is sent before `silent_until`, and only a fraction of the window before `shallow_until`: see
-    /// Drain.
+    /// "Drain" in the module documentation.
     silent_until: Instant,
     shallow_until: Instant,
 }

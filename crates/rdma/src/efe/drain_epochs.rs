@@ -82,7 +82,8 @@ mod tests {
         epochs.on_busy(&mut one, &config, at(1000));
         epochs.on_busy(&mut one, &config, at(26_000));
         assert!(!epochs.flag(), "alone");
-        // (time of a delivery, whether it is by the other flow, the flag afterwards)
+        // Rows: the time of a delivery in microseconds, whether the other flow delivered, and the flag
+        // afterwards.
         let rows = [
             (27_000, true, false),
             (27_500, false, false),

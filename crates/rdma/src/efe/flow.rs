@@ -10,8 +10,8 @@
 //!                          over (answers for a while, then is removed)
 //! ```
 //!
-//! Letters   the control frames for setup and for the end of a flow are built from its state, and
-//!           retransmitted until they are answered.
+//! Control   the control frames that set up and end a flow are built from the flow's state, and retransmitted
+//!           until they are answered.
 //! Probes    a peer that is silent for `probe_after` is probed; a peer that has granted no more credit is
 //!           probed sooner.
 
@@ -98,7 +98,8 @@ pub(super) struct Flow {
     probes: u32,
     probe_at: Instant,
     probes_credit: bool,
-    /// The number of probes since there was last credit, and whether a probe is to be sent now.
+    /// The number of credit probes since the receiver last granted credit, and whether a probe is to be sent
+    /// now.
     credit_probes: u32,
     probe_now: bool,
     /// The time at which the congestion window allows the next frame.

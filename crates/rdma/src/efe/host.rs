@@ -11,7 +11,7 @@ pub struct Peer(pub u64);
 /// The number of a flow at an endpoint. It becomes invalid when the flow ends.
 pub type FlowNumber = u32;
 
-/// Why a flow has ended.
+/// The reason why a flow has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EndReason {
     /// Both sides have finished sending, and everything has arrived.
@@ -83,7 +83,7 @@ pub enum Event {
     },
 }
 
-/// Why an endpoint refused a request from the host. A refused request changes nothing.
+/// The reason why an endpoint refused a request from the host. A refused request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RequestError {

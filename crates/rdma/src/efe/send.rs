@@ -527,7 +527,7 @@ mod tests {
             assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
             sender.transmit(sequence, &config, &mut counters, now);
         }
-        // Rows are (acknowledged, credit, map, expected result); sequence numbers 100 and 101 have been
+        // Rows: acknowledged, credit, map, and the expected result. Sequence numbers 100 and 101 have been
         // sent.
         let rows = [
             (103, 64, 0, Err(Impossible)),

@@ -205,14 +205,14 @@ pub struct Stream {
     /// Buffer whose first `partial_bytes` bytes are the beginning of an incomplete frame.
     partial_frame: Vec<u8>,
     partial_bytes: usize,
-    /// Length that `partial_bytes` must reach before the frame is processed.
+    /// The length that `partial_bytes` must reach before the frame is processed.
     wanted: usize,
     /// A long frame whose payload is being received, and its trailer's length.
     landing: Option<(Placement, usize)>,
     /// Bytes of a trailer still to be received.
     trailer: usize,
-    /// Reset by each long frame and decremented by each short one. While it is above zero, long frames are
-    /// expected.
+    /// A counter that each long frame resets and each short one decrements. While it is above zero, long
+    /// frames are expected.
     long_frames: u8,
     /// A segment that waits for a receive.
     stalled: Option<Vec<u8>>,
@@ -221,7 +221,7 @@ pub struct Stream {
     event: Option<StreamEvent>,
     /// The peer broke a rule: all further input is ignored.
     ignores_input: bool,
-    /// Something was received after the start frames.
+    /// Whether anything was received after the start frames.
     has_received: bool,
     /// The action after a final reply or a fault.
     final_action: StreamAction,
@@ -382,8 +382,8 @@ impl Stream {
         self.fail();
     }
 
-    /// Aborts the stream if the start frames were not exchanged in time. A stream with a final reply still
-    /// ends in order.
+    /// Aborts the stream if the start frames were not exchanged in time. A stream with a final reply to send
+    /// still closes gracefully.
     pub fn give_up(&mut self) {
         if self.is_starting() {
             self.fail();
@@ -437,7 +437,7 @@ impl Stream {
         self.event = Some(StreamEvent::Failed(fault));
     }
 
-    /// Takes bytes of an established stream. Returns how many were taken.
+    /// Processes bytes from an established stream. Returns how many were consumed.
     fn take_bytes(&mut self, rnic: &mut Rnic, bytes: &[u8]) -> usize {
         self.has_received = true;
         let Some(qp) = self.qp.filter(|_| !self.ignores_input) else { return bytes.len() };
@@ -470,8 +470,8 @@ impl Stream {
         count
     }
 
-    /// Keeps bytes that were not taken: the beginning of a frame, or bytes after a message that waits for a
-    /// receive.
+    /// Keeps bytes that were not consumed: the beginning of a frame, or bytes after a message that waits for
+    /// a receive.
     fn keep(&mut self, rnic: &mut Rnic, rest: &[u8]) {
         match self.stalled {
             None => self.hold(rnic, rest),
@@ -511,9 +511,9 @@ impl Stream {
         }
     }
 
-    /// Takes the frames in `run`. Returns how many bytes were taken. The rest is either the beginning of a
-    /// frame, which must be held until there are `wanted` bytes, or the bytes after a message that waits for
-    /// a receive.
+    /// Processes the frames in `run`. Returns how many bytes were consumed. The rest is either the beginning
+    /// of a frame, which must be held until there are `wanted` bytes, or the bytes after a message that waits
+    /// for a receive.
     fn take_run(&mut self, rnic: &mut Rnic, qp: u32, run: &[u8]) -> usize {
         let mut used = 0;
         let Phase::Up { deframer, rtr } = &mut self.phase else { return run.len() };
@@ -686,7 +686,7 @@ impl Stream {
         }
     }
 
-    /// Handles the end of the byte stream. `in_order`: the close was orderly.
+    /// Handles the end of the byte stream. `in_order` says whether the close was orderly.
     pub fn on_closed(&mut self, rnic: &mut Rnic, in_order: bool) {
         let between_frames = self.partial_bytes == 0 && self.landing.is_none() && self.trailer == 0;
         if let (Some(qp), Phase::Up { .. }) = (self.qp, &self.phase) {

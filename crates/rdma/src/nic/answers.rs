@@ -122,7 +122,7 @@ impl Nic {
         }
     }
 
-    /// Returns whether an end's connection is closing in order, so that queued data is still sent.
+    /// Returns whether an end's connection is closing gracefully, so that queued data is still sent.
     pub fn is_ending(&self, number: u32) -> bool {
         let Some(end) = self.ends.get(number) else { return false };
         let closes = end.qp.is_some_and(|qp| matches!(self.core.query_qp(qp), Ok((_, QpState::Closing, _))));

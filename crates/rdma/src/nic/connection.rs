@@ -4,7 +4,7 @@ use crate::iwarp::mpa::{self};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Why a connection could not be established.
+/// The reason why a connection could not be established.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -82,7 +82,7 @@ pub enum CmEvent {
     },
 }
 
-/// Why a connection could not be begun or answered.
+/// The reason why a connection could not be begun or answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OpenError {

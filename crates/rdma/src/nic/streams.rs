@@ -66,7 +66,7 @@ impl Nic {
         }
     }
 
-    /// Takes bytes received for an end.
+    /// Processes bytes received for an end.
     pub fn arrive(&mut self, end: u32, bytes: &[u8], now: Instant) {
         let Some((stream, core)) = self.stream(end) else { return };
         stream.arrive(core, bytes);
@@ -114,7 +114,7 @@ impl Nic {
         self.schedule(number);
     }
 
-    /// Handles the close of an end's byte stream. `in_order`: the close was orderly.
+    /// Handles the close of an end's byte stream. `in_order` says whether the close was orderly.
     pub fn on_stream_closed(&mut self, number: u32, in_order: bool) {
         let Some(end) = self.ends.get_mut(number) else { return };
         let stood = end.is_established;

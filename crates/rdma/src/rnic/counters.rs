@@ -11,11 +11,11 @@ kiban_base::counters! {
         payload_out_bytes,
         /// Payload bytes copied into the host's memory.
         placed_bytes,
-        /// Payload bytes that the lower layer stored in the host's memory itself.
+        /// Payload bytes that the lower layer stored in the host's memory directly.
         direct_bytes,
         /// Complete untagged messages received.
         messages_in,
-        /// RDMA Writes from peers completely placed.
+        /// RDMA Writes from peers that were placed completely.
         writes_in,
         /// RDMA Reads requested by peers.
         reads_in,

@@ -88,7 +88,7 @@ impl Rnic {
         made
     }
 
-    /// Returns the number of segments that a queue pair has made so far.
+    /// Returns the number of segments built for a queue pair so far.
     pub fn segments_made(&self, qp: u32) -> u64 {
         self.qps.get(qp).map_or(0, |qp| qp.segments_out)
     }
@@ -110,7 +110,7 @@ impl Rnic {
         self.qps.get(qp).map_or(StreamAction::Abort, |qp| qp.stream_action)
     }
 
-    /// Ends a queue pair's stream. `in_order`: the close was orderly.
+    /// Ends a queue pair's stream. `in_order` says whether the close was orderly.
     pub fn on_stream_closed(&mut self, qp: u32, in_order: bool) {
         if let Ok((qp, outputs)) = self.qp(qp) {
             qp.on_stream_closed(in_order, outputs);

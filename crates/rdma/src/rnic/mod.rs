@@ -17,7 +17,7 @@
 //!                  datagram, including its header; [`Rnic::datagram`] takes an incoming one. Both ends must
 //!                  be kiban NICs: no iWARP standard defines datagrams.
 //! Limits           every table and queue has a bound in [`Config`].
-//! Not implemented  PCI Express (host memory is reached by copies); multicast.
+//! Not implemented  PCI Express (host memory is accessed by copying); multicast.
 //!
 //! ```text
 //! paper [3]                                     here

@@ -183,7 +183,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Keeps a connected queue pair alive if the peer closes its stream in order while no message is
+    /// Keeps a connected queue pair alive if the peer closes its stream gracefully while no message is
     /// incomplete. Receives stay posted, and the next send ends as lost. This imitates InfiniBand, where a
     /// peer cannot close a queue pair.
     pub fn outlive_peer_close(&mut self, qp: u32) -> Result<(), RequestError> {

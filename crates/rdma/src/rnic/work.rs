@@ -146,7 +146,7 @@ pub enum Operation {
         /// The window's steering tag. Its low eight bits may differ from the current key; they become the
         /// new key.
         window: u32,
-        /// What the window exposes.
+        /// The part of the region that the window exposes.
         binding: Option<Binding>,
     },
 }

@@ -74,7 +74,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// Returns the sixteen bytes that begin a frame of this side.
+    /// Returns the sixteen bytes that begin a frame sent by this side.
     #[inline]
     pub const fn key(self) -> &'static [u8; 16] {
         match self {
@@ -83,7 +83,7 @@ impl Side {
         }
     }
 
-    /// Returns the reserved bit that carries [`Start::extensions`] in a frame of this side. Requests and
+    /// Returns the reserved bit that carries [`Start::extensions`] in a frame sent by this side. Requests and
     /// replies use different bits, because siw's reply repeats all flags in the request.
     const fn extensions(self) -> u8 {
         match self {

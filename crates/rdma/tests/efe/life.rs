@@ -75,7 +75,7 @@ fn an_abort_is_sent_at_once_and_repeated_if_it_was_lost() {
 
 #[test]
 fn a_vanished_peer_is_detected() {
-    // (probe_after, whether data is in flight, maximum time to detection)
+    // Rows: `probe_after`, whether data is in flight, and the maximum time to detection.
     let second = Duration::from_secs(1);
     let rows = [
         (second, false, Some(second * 4)),

@@ -115,7 +115,7 @@ fn data_before_the_reply_is_a_fault() {
     assert_eq!(responder.take(&[0]).unwrap_err().fault, SetupFault::Early);
 }
 
-/// What an initiator agrees on after a reply: CRC, markers sent, IRD, ORD, RTR.
+/// The values that an initiator has agreed on after a reply: CRC, markers sent, IRD, ORD, RTR.
 type View = (bool, bool, u16, u16, Option<Rtr>);
 
 #[test]

@@ -212,7 +212,7 @@ fn framed(ulpdu: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What the end that was played here sent and received.
+/// The data that the end played here sent and received.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Seen {
     sends_out: u64,

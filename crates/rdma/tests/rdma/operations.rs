@@ -1,4 +1,4 @@
-//! Every operation, with every way in which payload is placed.
+//! Tests every operation with every way of placing payload.
 
 use crate::fixture::pair::{Landing, Pair};
 use kiban_rdma::rnic::{

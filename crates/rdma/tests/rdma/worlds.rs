@@ -5,7 +5,7 @@
 //!              memory that is read never changes, and each side has words of its own for atomics. The
 //!              outcome therefore does not depend on the random order in which the two streams are served.
 //! Random       the operations and their elements, the blocks of the targets, the segment lengths, the way
-//!              in which segments reach memory, the times at which segments are made and confirmed, fences
+//!              in which segments reach memory, the times at which segments are built and confirmed, fences
 //!              and signals.
 
 use crate::fixture::pair::{Landing, Memory, Side, TRAITS};
@@ -198,7 +198,7 @@ impl Half {
         self.side.nic.post_send(self.side.qp, work).expect("there was room");
     }
 
-    /// Makes some segments, and confirms some.
+    /// Builds some segments, and confirms some.
     fn make_some(&mut self, most: u64, rng: &mut SimRng) {
         let (side, mut left) = (&mut self.side, rng.below(most + 1));
         while left > 0

@@ -141,7 +141,7 @@ impl Device {
         }
     }
 
-    /// Returns the GID for a LID: the LID is the low half of an IPv4 address, whose high half is that of
+    /// Returns the GID for a LID. The LID is the low half of an IPv4 address; the high half is taken from
     /// this device's address.
     pub(crate) fn gid_of(&self, lid: u16) -> Option<[u8; 16]> {
         match self.address {

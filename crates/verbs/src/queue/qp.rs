@@ -72,7 +72,7 @@ unsafe impl Object for Qp {
     }
 }
 
-/// Returns the engine's number of a queue pair, for the connection manager.
+/// Returns the engine's number for a queue pair, for use by the connection manager.
 ///
 /// # Safety
 /// `qp` is null or a live queue pair created by this library.

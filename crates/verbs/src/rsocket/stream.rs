@@ -36,7 +36,7 @@ use std::sync::Arc;
 
 /// The address of our receive buffer, as peers see it.
 const RECEIVE_AT: u64 = 1 << 32;
-/// The address of our SGL, in which the peer announces its buffers.
+/// The address of our SGL, as peers see it. The peer announces its buffers there.
 const SGL_AT: u64 = 2 << 32;
 /// The address of the send buffer, in our own work requests.
 const SEND_AT: u64 = 3 << 32;

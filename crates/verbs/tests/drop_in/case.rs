@@ -45,7 +45,7 @@ pub(crate) struct Case {
     pub(crate) proof: Proof,
     /// A generous time limit.
     pub(crate) seconds: u64,
-    /// Why the program is known not to work. A case with a reason must fail.
+    /// The reason why the program does not work, if that is known. A case with a reason must fail.
     pub(crate) missing: Option<&'static str>,
     /// The command to show on the page, if the real one is too long.
     pub(crate) shown: Option<&'static str>,

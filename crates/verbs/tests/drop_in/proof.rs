@@ -2,7 +2,7 @@
 
 use crate::case::CaseOutput;
 
-/// What the output must contain.
+/// The required contents of the output.
 #[derive(Clone)]
 pub(crate) enum Proof {
     /// Words in the output of the client, or of the only process.

@@ -3,7 +3,7 @@
 //! Purpose  lets the upper layer step through the received FPDUs in a few nanoseconds each, without a copy.
 //! Plain    without markers, [`front`] is a pure function of the bytes. Without a CRC, a long FPDU is
 //!          returned before it is complete, so that its payload can be stored directly at its destination.
-//! Markers  with markers, a complete FPDU is copied out from between them; the position of the next marker is
+//! Markers  with markers, a complete FPDU is copied without its markers; the position of the next marker is
 //!          the only state. The CRC is verified first, since a marker can be trusted only if the CRC is
 //!          correct (RFC 5044 §8).
 //! Pad      not checked, because siw leaves stale bytes in it.
@@ -69,7 +69,7 @@ impl core::fmt::Display for Fault {
 
 impl core::error::Error for Fault {}
 
-/// Parses the next FPDU in a stream without markers. `crc`: whether both ends agreed on CRCs; if not, the
+/// Parses the next FPDU in a stream without markers. `crc` says whether both ends agreed on CRCs; if not, the
 /// CRC field is ignored.
 ///
 /// # Errors
@@ -116,8 +116,8 @@ struct Markers {
 }
 
 impl Deframer {
-    /// Creates a receiver that starts at the first byte after the start frame. `markers`: whether the peer
-    /// sends them.
+    /// Creates a receiver that starts at the first byte after the start frame. `markers` says whether the
+    /// peer sends markers.
     pub fn new(crc: bool, markers: bool) -> Deframer {
         Deframer { crc, markers: markers.then(Markers::default) }
     }

@@ -115,12 +115,12 @@ pub struct Agreed {
     pub rtr: Option<Rtr>,
     /// Private data in the reply. Empty for a responder, which received the initiator's in [`PeerRequest`].
     pub private_data: Vec<u8>,
-    /// How many bytes of the last run given to [`Initiator::take`] belonged to the reply; FPDUs follow them.
+    /// How many of the bytes last passed to [`Initiator::take`] belonged to the reply; FPDUs follow them.
     /// Zero for a responder.
     pub consumed: usize,
 }
 
-/// Why a peer's start frame was refused.
+/// The reason why a peer's start frame was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum SetupFault {
@@ -376,7 +376,7 @@ impl Initiator {
         &self.request
     }
 
-    /// Takes received bytes. Each byte must be passed exactly once.
+    /// Processes received bytes. Each byte must be passed exactly once.
     ///
     /// # Errors
     /// The fault in the peer's frame; the connection must be closed.
@@ -492,7 +492,7 @@ impl Responder {
         }
     }
 
-    /// Takes received bytes, including those that arrive before the host has decided. Each byte must be
+    /// Processes received bytes, including those that arrive before the host has decided. Each byte must be
     /// passed exactly once. Returns `None` while the request is incomplete.
     ///
     /// # Errors

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Kind   a queue pair is created either for datagrams or for a stream, and its kind never changes.
-//! State  in every state except ERR, its [`QpState`] is `Idle`, because it has no stream that would change
-//!        it.
+//! State  in every state except ERR, the [`QpState`] of a datagram queue pair is `Idle`, because there is no
+//!        stream to change it.
 
 use super::super::error::RequestError;
 use super::super::work::Operation;

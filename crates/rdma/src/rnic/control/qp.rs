@@ -50,7 +50,7 @@ pub(in super::super) struct Qp {
     pub(in super::super) is_expecting: bool,
     /// The queue pair outlives an orderly close by the peer.
     pub(in super::super) outlives_peer_close: bool,
-    /// The peer has closed its stream in order, and the queue pair stays.
+    /// The peer has closed its stream gracefully, and the queue pair was kept.
     pub(in super::super) has_outlived_peer: bool,
     pub(in super::super) sq: SendQueue,
     pub(in super::super) rq: ReceiveQueue,
@@ -58,7 +58,7 @@ pub(in super::super) struct Qp {
     pub(in super::super) irrq: Irrq,
     /// The message that the send module has partly sent.
     pub(in super::super) job: Option<Job>,
-    /// Read requests that are still to be made; other messages may be sent between them.
+    /// Read requests that are still to be sent; other messages may be sent between them.
     pub(in super::super) asking: Option<Job>,
     /// The last message was a response, so the send queue is next.
     pub(in super::super) sq_turn: bool,
@@ -66,8 +66,8 @@ pub(in super::super) struct Qp {
     pub(in super::super) sequence_out: [u32; 4],
     /// The expected MSN of each local queue.
     pub(in super::super) sequence_in: [u32; 4],
-    /// The number of segments made, and the number of those, counted from the first, that the lower layer no
-    /// longer holds.
+    /// The number of segments built, and how many of them, counted from the first, the lower layer no longer
+    /// holds.
     pub(in super::super) segments_out: u64,
     pub(in super::super) confirmed: u64,
     /// The access that peers have through this queue pair.
@@ -87,7 +87,7 @@ pub(in super::super) struct Qp {
     /// A Terminate message to be sent.
     pub(in super::super) terminate: Option<Terminate>,
     pub(in super::super) stream_action: StreamAction,
-    /// Whether it is in a TX queue.
+    /// Whether the queue pair is in a TX queue.
     pub(in super::super) in_tx_queue: bool,
 }
 
@@ -270,8 +270,8 @@ impl Qp {
         }
     }
 
-    /// Fails the queue pair: sends `terminate`, if the stream still can, and flushes all work. `oldest`: the
-    /// work request at fault and its status.
+    /// Fails the queue pair: sends `terminate`, if the stream can still send, and flushes all work. `oldest`
+    /// contains the work request at fault and its status.
     pub(in super::super) fn fail(
         &mut self,
         terminate: Option<Terminate>,
@@ -331,7 +331,7 @@ impl Qp {
         self.flush(outputs);
     }
 
-    /// Handles the end of the stream. `in_order`: the close was orderly.
+    /// Handles the end of the stream. `in_order` says whether the close was orderly.
     pub(in super::super) fn on_stream_closed(&mut self, in_order: bool, outputs: &mut Outputs) {
         if self.state == QpState::Idle {
             return;

@@ -14,7 +14,7 @@ pub(in super::super) enum Progress {
     Posted,
     /// The send module is working on it; `unanswered` requests await their responses.
     Started { unanswered: u32 },
-    /// All its segments have been made.
+    /// All its segments have been built.
     Sent { unanswered: u32, last_segment: u64 },
     /// Done, with this status.
     Done(Status),
@@ -154,7 +154,7 @@ impl SendQueue {
         }
     }
 
-    /// Records that all segments of a WQE have been made.
+    /// Records that all segments of a WQE have been built.
     pub(in super::super) fn sent(&mut self, number: u64, last_segment: u64) {
         if let Some(wqe) = self.get_mut(number)
             && let Progress::Started { unanswered } = wqe.progress

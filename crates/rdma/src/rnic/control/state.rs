@@ -65,7 +65,7 @@ pub struct StreamTraits {
 pub enum StreamAction {
     /// Continue.
     Open,
-    /// Send what is queued, then close in order.
+    /// Send everything that is queued, then close gracefully.
     Finish,
     /// Abort at once.
     Abort,

@@ -86,7 +86,7 @@ pub(in super::super) struct Tables<'a> {
 /// has been matched.
 const LOOK_UP: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl];
 
-/// Why a segment is refused: the reason to send in the Terminate and, if the segment was a read request,
+/// Details of a refused segment: the reason to send in the Terminate and, if the segment was a read request,
 /// that request.
 type Fault = (Reason, Option<ReadRequest>);
 

@@ -5,7 +5,7 @@
 //! Resolver   selects a queue pair's next message. A Terminate comes first; otherwise, responses and posted
 //!            work alternate, message by message. Messages on one stream never interleave. It checks fences,
 //!            limits and memory, and executes work that sends nothing (invalidate, register, bind).
-//! Generator  makes one segment at a time, with a header and as much payload as fits. The lower layer copies
+//! Generator  builds one segment at a time, with a header and as much payload as fits. The lower layer copies
 //!            the payload or keeps references to it.
 
 use super::super::clocks::Step;
@@ -51,7 +51,7 @@ enum Next {
     Again,
 }
 
-/// Makes a queue pair's next segment. Returns whether there was one.
+/// Builds a queue pair's next segment. Returns whether there was one.
 pub(in super::super) fn next_segment(
     qp: &mut Qp,
     smt: &mut StagTable,
@@ -257,7 +257,7 @@ fn execute_locally(
     }
 }
 
-/// Makes one segment for a job. Returns `Ok(false)` if the job must wait, and `Err` if the queue pair has
+/// Builds one segment for a job. Returns `Ok(false)` if the job must wait, and `Err` if the queue pair has
 /// failed.
 fn generate(
     qp: &mut Qp,
@@ -288,7 +288,7 @@ fn generate(
     }
 }
 
-/// Makes one segment for a Send or a Write.
+/// Builds one segment for a Send or a Write.
 fn message(
     qp: &mut Qp,
     job: Job,

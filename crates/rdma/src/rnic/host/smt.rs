@@ -6,8 +6,8 @@
 //! Kinds    a region has a buffer list, which is empty at first if a work request is to register it. A
 //!          window exposes a part of a region, either to every queue pair in the domain (type 1) or to one
 //!          queue pair (type 2).
-//! Checks   in the order tag, owner, rights, bounds. The Terminate reports the first that fails and reveals
-//!          nothing else to the peer.
+//! Checks   tag, owner, rights and bounds are checked in this order. The Terminate reports the first check
+//!          that fails, and reveals nothing else to the peer.
 
 use super::super::error::RequestError;
 use super::super::work::{Access, Binding};
@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use kiban_base::{Region, SecureRng, Slab};
 use siphasher::sip::SipHasher24;
 
-/// Why memory may not be accessed.
+/// The reason why memory may not be accessed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Violation {
     /// The tag is unknown or not valid now.
@@ -342,7 +342,8 @@ impl StagTable {
         }
     }
 
-    /// Invalidates a tag until it is registered or bound again. `qp`: the queue pair of the request.
+    /// Invalidates a tag until it is registered or bound again. `qp` is the queue pair on which the request
+    /// was posted.
     pub(in super::super) fn invalidate(&mut self, stag: u32, pd: u32, qp: u32) -> Result<(), Violation> {
         let entry =
             self.entries.get_mut(&(stag >> KEY_BITS)).filter(|entry| entry.stag == stag && entry.valid);

@@ -1,4 +1,4 @@
-//! Connections with peers that speak MPA on a TCP socket of the test.
+//! Tests connections with peers that are plain TCP sockets, on which the test itself sends and receives MPA.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     (stream, request)
 }
 
-/// Returns the reply that siw sends: the request, with the key of a reply instead.
+/// Returns the reply that siw sends: the request with its key replaced by that of a reply.
 fn repeated(request: &[u8]) -> Vec<u8> {
     [b"MPA ID Rep Frame", &request[16..]].concat()
 }
