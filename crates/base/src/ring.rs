@@ -93,7 +93,7 @@ impl Side {
         let place = memory.base().as_ptr() as usize + at;
         assert!(
             fits && place.is_multiple_of(64),
-            "a ring needs {} bytes, aligned to a cache line",
+            "a ring needs {} bytes of memory, aligned to a cache line",
             shape.bytes()
         );
         Side { memory: memory.clone(), at, shape, poisoned: false }

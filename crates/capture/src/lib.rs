@@ -249,7 +249,7 @@ impl Erf {
     pub fn write(&self, target: &mut Vec<u8>) {
         assert!(
             usize::from(self.captured_bytes) <= Self::KEPT_BYTES_MAX,
-            "an ERF record is at most 65535 bytes"
+            "the ERF record is longer than 65535 bytes"
         );
         // Rounded down here and up on reading, which is exact: a nanosecond is four ERF units.
         let fraction = ((self.nanoseconds % SECOND) << 32) / SECOND;

@@ -595,7 +595,9 @@ mod tests {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
         let memory = match rustix::fs::memfd_create("huge", flags) {
             Ok(memory) => memory,
-            Err(error) => return println!("skipped: the system makes no memfd of huge pages: {error}"),
+            Err(error) => {
+                return println!("skipped: the system cannot create a memfd with huge pages: {error}");
+            }
         };
         // The size of two 1 GiB pages, the largest huge pages.
         rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");

@@ -76,7 +76,7 @@ impl ClientLog {
         let (pid, uid) =
             (peer.map(|peer| peer.pid.as_raw_nonzero().get()), peer.map(|peer| peer.uid.as_raw()));
         let untold = (untold > 0).then_some(untold);
-        tracing::warn!(socket = self.door, pid, uid, %rule, untold, "a client is cut off");
+        tracing::warn!(socket = self.door, pid, uid, %rule, untold, "disconnected a client that broke a rule");
     }
 }
 

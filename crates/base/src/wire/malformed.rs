@@ -43,7 +43,7 @@ rules! {
     Crc, "crc", "the cyclic redundancy check does not match";
     OptionLength, "option_length", "an option length is invalid for its kind, or beyond the header";
     CommonPartIndicator, "common_part_indicator", "the common part indicator is not zero";
-    Aborted, "aborted", "the frame's length is zero: the sender aborted it";
+    Aborted, "aborted", "the frame's length field is zero: the sender aborted the frame";
     PadLength, "pad_length", "the length field does not match the number of cells";
     Encapsulation, "encapsulation", "unknown encapsulation";
     HardwareType, "hardware_type", "wrong hardware type for this medium";

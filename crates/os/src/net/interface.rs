@@ -236,7 +236,7 @@ pub fn driver(name: &str) -> io::Result<String> {
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
     IoctlSocket::new()?
         .ask(libc::SIOCETHTOOL, &mut request)
-        .map_err(|error| explain_error(name, "ask for the driver of", error))?;
+        .map_err(|error| explain_error(name, "query the driver of", error))?;
     let length = info.driver.iter().position(|byte| *byte == 0).unwrap_or(info.driver.len());
     Ok(String::from_utf8_lossy(&info.driver[..length]).into_owned())
 }
@@ -275,7 +275,7 @@ pub fn set_queue(name: &str, packets: usize) -> io::Result<()> {
     let socket = IoctlSocket::new()?;
     socket
         .ask(libc::SIOCSIFTXQLEN, &mut request)
-        .map_err(|error| explain_error(name, "set the queue of", error))
+        .map_err(|error| explain_error(name, "set the queue length of", error))
 }
 
 /// Brings an interface up.
@@ -332,7 +332,7 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
     match address {
         IpAddr::V4(address) => {
             let socket = IoctlSocket::new()?;
-            let say = |error| explain_error(name, "give an address to", error);
+            let say = |error| explain_error(name, "assign an address to", error);
             request.ifr_ifru.ifru_addr = ipv4(address);
             socket.ask(libc::SIOCSIFADDR, &mut request).map_err(say)?;
             let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
@@ -340,7 +340,7 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
             socket.ask(libc::SIOCSIFNETMASK, &mut request).map_err(say)
         }
         IpAddr::V6(address) => {
-            let say = |error| explain_error(name, "give an IPv6 address to", error);
+            let say = |error| explain_error(name, "assign an IPv6 address to", error);
             IoctlSocket::new()?.ask(libc::SIOCGIFINDEX, &mut request).map_err(say)?;
             // SAFETY: the system has written the index.
             let index = unsafe { request.ifr_ifru.ifru_ifindex };

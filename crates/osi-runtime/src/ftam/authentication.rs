@@ -72,7 +72,7 @@ impl AuthService {
             let not_before = attempts().not_before(&user, &address, now);
             if not_before.since(came) > WAIT_MAX {
                 if let Some(untold) = lock(&self.lines).try_take(now) {
-                    tracing::warn!(user, address, untold, "too many failures: not verified");
+                    tracing::warn!(user, address, untold, "too many failed logins: password not verified");
                 }
                 return AuthResult::Refused(AuthRefusal::Later);
             }
@@ -119,7 +119,7 @@ impl AuthService {
                 AuthResult::Refused(refusal)
             }
             Err(why) => {
-                tracing::warn!(user, address, why, "no thread to verify a password");
+                tracing::warn!(user, address, why, "cannot start a thread to verify a password");
                 AuthResult::Refused(AuthRefusal::Later)
             }
         }

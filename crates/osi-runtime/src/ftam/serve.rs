@@ -161,7 +161,7 @@ impl Service {
         // Authenticated associations are kept; an unauthenticated connection is closed to make room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
             if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
-                tracing::warn!(%peer, untold, "too many associations: refused");
+                tracing::warn!(%peer, untold, "too many associations: connection refused");
             }
             return;
         }
@@ -291,7 +291,7 @@ fn broken_above(end: &End) -> Option<&'static str> {
         (transport.tpdus_unexpected, "unexpected TPDU"),
         (transport.tsdus_oversized, "TSDU too long"),
         (transport.connects_refused, "the transport connection was refused"),
-        (transport.connects_timed_out, "no transport connection in time"),
+        (transport.connects_timed_out, "the transport connection was not established in time"),
         (session.tsdus_malformed, "malformed SPDU"),
         (session.spdus_unexpected, "unexpected SPDU"),
         (session.ssdus_oversized, "SSDU too long"),
@@ -301,7 +301,7 @@ fn broken_above(end: &End) -> Option<&'static str> {
         (presentation.counters.unexpected_in, "unexpected PPDU"),
         (acse.counters.malformed_in, "malformed APDU"),
         (acse.counters.unexpected_in, "unexpected APDU"),
-        (session.timeouts, "no session in time"),
+        (session.timeouts, "the session was not established in time"),
     ];
     rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
 }

@@ -156,11 +156,11 @@ impl Reply {
 
 fn refuse_words(reason: spdu::RefuseReason) -> String {
     match reason {
-        spdu::RefuseReason::User => "its user gives no reason".into(),
+        spdu::RefuseReason::User => "the session user gave no reason".into(),
         spdu::RefuseReason::SelectorUnknown => "the session selector is unknown; give one with --ssel".into(),
         spdu::RefuseReason::UserNotAttached => "no user is attached to the session selector".into(),
         spdu::RefuseReason::Version => "the version is not supported".into(),
-        spdu::RefuseReason::Provider => "session gives no reason".into(),
+        spdu::RefuseReason::Provider => "session gave no reason".into(),
         other => format!("{other:?}"),
     }
 }
@@ -302,7 +302,7 @@ fn files(caller: &Caller, reply: &Reply, report: &mut Report) {
         return report.add("FTAM", question, Verdict::No, "no answer from FTAM");
     };
     let accepted = response.state_result == ftam::StateResult::SUCCESS;
-    let mut words = vec![if accepted { "accepted".to_owned() } else { "FTAM answers and refuses".into() }];
+    let mut words = vec![if accepted { "accepted".to_owned() } else { "refused by FTAM".into() }];
     for item in response.diagnostic.iter().flat_map(|diagnostic| &diagnostic.0) {
         let number = ftam::ErrorIdentifier(item.error_identifier);
         let details = item.further_details.as_ref().map(|text| format!(" (\"{text}\")")).unwrap_or_default();

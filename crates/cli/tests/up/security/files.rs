@@ -431,18 +431,23 @@ fn violations_by_clients_are_logged_one_by_one_up_to_a_limit() {
             assert!(kiban_streams::has_listener(&dir.0.join("kiban").join(name)).expect("it is the board's"));
         }
     }
-    assert!(!dir.log().contains("cut off"), "{}", dir.log());
+    assert!(!dir.log().contains("disconnected a client"), "{}", dir.log());
     let question = vec![b' '; 20 << 10];
     for (name, kind, bytes, socket, rule) in [
         ("lab.streams", stream, &b"GET / HTTP/1.0\r\n\r\n"[..], "attach", "invalid greeting"),
         ("lab.sockets", packets, b"GET / HTTP/1.0", "sockets", "invalid request"),
         ("lab.sock", stream, &question, "control", "the request is longer than 16384 bytes"),
     ] {
-        let lines = || dir.log().lines().filter(|line| line.contains("a client is cut off")).count();
+        let lines = || {
+            dir.log().lines().filter(|line| line.contains("disconnected a client that broke a rule")).count()
+        };
         let before = lines();
         offend(&dir, name, kind, bytes);
         let log = dir.log();
-        let line = log.lines().rfind(|line| line.contains("a client is cut off")).expect("a line");
+        let line = log
+            .lines()
+            .rfind(|line| line.contains("disconnected a client that broke a rule"))
+            .expect("a line");
         let words = [&format!("socket=\"{socket}\""), own.as_str(), rule];
         assert!(words.iter().all(|words| line.contains(words)), "{words:?}: {line}");
         for _ in 0..200 {

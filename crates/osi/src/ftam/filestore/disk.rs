@@ -203,7 +203,7 @@ impl fmt::Display for DiskError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             DiskError::NotThere => "no such file",
-            DiskError::Exists => "a file of that name exists",
+            DiskError::Exists => "a file with that name exists",
             DiskError::Denied => "permission denied on the host",
             DiskError::Full => "no space left on the disk",
             DiskError::Busy => "the file is in use",
