@@ -155,7 +155,7 @@ async fn invalid_and_silent_peers_are_reported() {
     let port = listener.local_addr().expect("it is bound").port();
     for (says, expected) in [
         (&b"SSH-2.0-OpenSSH\r\n"[..], "does not speak RFC 1006"),
-        (b"", "closed it"),
+        (b"", "refused or closed the transport connection"),
         (b"\x03\x00\x00\x0b\x06\x80\x00\x01\x00\x00\x03", "the selector is unknown (3)"),
         (b"\x03\x00\x00\x0f\x0a\x80\x00\x01\x00\x00\x81\xe0\x02no", "is congested (129), saying \"no\""),
     ] {
