@@ -3,10 +3,10 @@
 //!
 //! Purpose    the driver handles bytes or frames, time, and closing; the user of the file service deals with
 //!            the machine. This type connects the two over any network ([`NetworkService`]).
-//! Operation  input arrives ([`End::arrive`]); the user works with [`End::machine`], within [`End::room`];
-//!            then [`End::settle`] carries the user's requests down, and the driver fetches the output.
-//!            `settle` contains the only loop that runs until no layer has output; the layers below run in
-//!            steps.
+//! Operation  the driver passes input to [`End::arrive`]. The user works with [`End::machine`], within
+//!            [`End::room`]. Then [`End::settle`] carries the user's requests down, and the driver fetches
+//!            the output. `settle` contains the only loop that runs until no layer has output; the layers
+//!            below run in steps.
 //! Steps      [`End::step_up`] handles only one unit, for a driver whose processor is shared or modelled.
 //! Limits     [`End::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`], which only the last data
 //!            element may exceed.

@@ -4,8 +4,8 @@
 //! Purpose    one hook in the wiring makes it possible to measure the time spent in each layer, or to charge
 //!            it to a modelled processor.
 //! Operation  the wiring reports each task that it switches to. In real time, a meter reads a clock at each
-//!            switch; in the simulator, it charges the task's cost on the modelled machine; the meter `()`
-//!            does nothing, at no cost.
+//!            switch. In the simulator, a meter charges the task's cost to the modelled machine. The meter
+//!            `()` does nothing and costs nothing.
 
 /// A task of the board: an operating system task in the paper; here, a layer that the wiring calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -8,8 +8,8 @@
 //! Numbering        the called end adopts the modulo of the call. Every call states its window and packet
 //!                  sizes (§6.1). P(R) has end-to-end significance: it acknowledges the data that the host
 //!                  has taken.
-//! PVC              the initiator sends the names of both interfaces and its own sizes; all must match the
-//!                  responder's configuration ([`Pvc`]); then both ends reset the circuit (§6.5).
+//! PVC              the initiator sends the names of both interfaces and its own sizes, all of which must
+//!                  match the responder's configuration ([`Pvc`]). Then both ends reset the circuit (§6.5).
 //! Limits           one incomplete packet of up to `xot::PACKET_BYTES_MAX`. A different version, or an
 //!                  impossible length, ends the connection: [`Xot::is_broken`].
 //! Not implemented  switching packets to a local interface or to another connection.

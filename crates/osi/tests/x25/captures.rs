@@ -1,4 +1,5 @@
-//! Tests that replay captures of another implementation over XOT, with this crate in place of either end.
+//! Tests that replay captures of another implementation over XOT, with this crate at one end and the captured
+//! packets at the other.
 
 use kiban_base::{Instant, Rope};
 use kiban_capture as capture;

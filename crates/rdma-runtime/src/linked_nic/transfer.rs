@@ -17,8 +17,8 @@ const BUDGET_BYTES: usize = 4 << 20;
 /// Maximum number of connections that are tried directly, without epoll.
 const DIRECT_MAX: usize = 2;
 /// Number of failed tries, while another connection received something, after which a connection is not
-/// tried until epoll reports it. Otherwise, programs that keep an idle connection beside the active one
-/// (such as perftest) would pay for both.
+/// tried until epoll reports it. Otherwise, programs that keep an idle connection in addition to the active
+/// one (such as perftest) would pay for both.
 const QUIET_TRIES: u32 = 64;
 /// How long a listener is paused when the process is out of file descriptors.
 const LISTENER_PAUSE: Duration = Duration::from_millis(100);

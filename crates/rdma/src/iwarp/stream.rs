@@ -2,8 +2,8 @@
 //!
 //! Purpose          the same code runs on the operating system's sockets and on kiban's own TCP, in real and
 //!                  in virtual time.
-//! State            first, start frames are exchanged; then the queue pair is connected with the agreed
-//!                  traits; then segments flow until the stream ends.
+//! State            first, the two ends exchange start frames. Then the queue pair is connected with the
+//!                  agreed traits, and segments flow until the stream ends.
 //! Transmit path    [`Stream::fill`] builds a burst of frames when the previous one has been sent;
 //!                  [`Stream::chunks`] returns its bytes, some of which are in the host's own memory. One
 //!                  gathering write sends a burst.

@@ -76,8 +76,8 @@ impl fmt::Display for RequestError {
             }
             RequestError::TooMuchInline => "too much inline data: create the queue with a higher maximum",
             RequestError::NotAgreed => {
-                "not negotiated with the peer: reads need IRD and ORD of at least 1; atomics and immediate data \
-                 need extensions at both ends; a Send with immediate data needs kiban at both ends"
+                "not negotiated with the peer: reads need an IRD and ORD of at least 1, atomics and immediate data \
+                 need extensions at both ends, and a Send with immediate data needs kiban at both ends"
             }
             RequestError::OtherKind => {
                 "wrong type of queue pair: use a datagram queue pair for datagrams, and a connected one for streams"

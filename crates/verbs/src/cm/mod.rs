@@ -10,9 +10,9 @@
 //!                 the engine while it holds an identifier's lock, and locks the lists in [`World`] only for
 //!                 look-ups.
 //! Event types     depend on the transport, as in the kernel. On iWARP, the active side gets ESTABLISHED,
-//!                 and the status is an errno value. On InfiniBand and RoCE, a program with a queue pair of
-//!                 its own gets CONNECT_RESPONSE and calls `rdma_establish`; a reject has a reason of IBTA
-//!                 12.6.7.2; TIMEWAIT_EXIT follows DISCONNECTED.
+//!                 and the status is an errno value. On InfiniBand and RoCE, a program that created its queue
+//!                 pair itself gets CONNECT_RESPONSE and calls `rdma_establish`. A reject has a reason from
+//!                 IBTA 12.6.7.2, and TIMEWAIT_EXIT follows DISCONNECTED.
 //! Fork            identifiers belong to one process. A forked child starts without any.
 //! Not implemented datagrams (`RDMA_PS_UDP`): addresses are resolved, but connecting fails with EOPNOTSUPP;
 //!                 multicast, `AF_IB` and type of service; the QPN of the peer, which iWARP does not

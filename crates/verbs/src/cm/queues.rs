@@ -6,7 +6,7 @@
 //!                 when the connection is established.
 //! Own queue pairs a program that modifies its queue pair itself calls `rdma_init_qp_attr` for the
 //!                 attributes. These contain [`MANAGED`] as the destination QPN, from which `ibv_modify_qp`
-//!                 recognises that the connection manager makes the connection.
+//!                 recognises that the connection manager establishes the connection.
 //! Not implemented XRC.
 
 use super::below::*;
@@ -18,7 +18,7 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
-/// A destination QPN that no queue pair has. It means that the connection manager makes the connection.
+/// A destination QPN that no queue pair has. It means that the connection manager establishes the connection.
 pub(crate) const MANAGED: u32 = 0;
 
 fn last() -> c_int {

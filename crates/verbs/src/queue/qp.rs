@@ -4,8 +4,8 @@
 //!                 changes.
 //! Connection      for an out-of-band connection, the change to RTR specifies the peer and the change to RTS
 //!                 starts the send queue. The destination QPN 0, which no queue pair has, means that the
-//!                 connection manager makes the connection and that state changes are only recorded. On an
-//!                 iWARP device, the connection manager makes all connections.
+//!                 connection manager establishes the connection and that state changes are only recorded. On
+//!                 an iWARP device, the connection manager establishes all connections.
 //! Attributes      are stored and can be queried. Attributes that have no meaning over TCP have no other
 //!                 effect: PSNs after the setup, MTUs, service levels, and retry counts except in the peer
 //!                 timeout.
@@ -368,7 +368,7 @@ fn peer_timeout(timeout: u8, retries: u8) -> Option<Duration> {
     (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PEER_TIMEOUT_MIN))
 }
 
-/// Returns whether the connection manager makes the connection.
+/// Returns whether the connection manager establishes the connection.
 fn is_managed_connection(with: &ibv_qp_attr) -> bool {
     with.dest_qp_num == 0 || transport() == Transport::Iwarp
 }

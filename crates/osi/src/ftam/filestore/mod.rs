@@ -9,8 +9,8 @@
 //! date            dates of records, and their text form in attributes
 //! ```
 //!
-//! Purpose          a put becomes visible completely or not at all; a get returns one version of the file, or
-//!                  fails; no user can reach another user's files.
+//! Purpose          a put becomes visible completely or not at all. A get returns one version of the file, or
+//!                  fails. No user can reach another user's files.
 //! Limits           every name, value, list and table has a limit, documented where it is defined.
 //! Not implemented  hierarchical files (FTAM-4 and later): a file is a sequence of bytes or of lines.
 

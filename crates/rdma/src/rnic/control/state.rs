@@ -24,7 +24,7 @@ pub struct QpAttributes {
     pub send_cq: u32,
     /// Completion queue of receives.
     pub receive_cq: u32,
-    /// A shared receive queue, instead of its own.
+    /// The shared receive queue that the queue pair uses instead of its own, if any.
     pub srq: Option<u32>,
     /// Capacity of the send queue.
     pub send_work_max: usize,
