@@ -2,7 +2,7 @@
 
 use core::net::SocketAddr;
 
-/// Returns whether this is the unspecified address of IPv6.
+/// Returns whether this is the IPv6 unspecified address.
 pub(crate) fn is_any6(local: SocketAddr) -> bool {
     local.is_ipv6() && local.ip().is_unspecified()
 }

@@ -161,7 +161,7 @@ impl Udp {
     /// Binds a socket like [`Udp::bind`]; without `v6_only` the unspecified IPv6 address also accepts IPv4.
     ///
     /// # Errors
-    /// Those of [`Udp::bind`].
+    /// Same as for [`Udp::bind`].
     pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, Refusal> {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);

@@ -237,7 +237,7 @@ proptest! {
     fn fragments(
         offset in 0..8000u16, more in any::<bool>(), identification in any::<u32>(), data in vec(any::<u8>(), 8..40),
     ) {
-        // IPv6: both decode our fragment header, and we decode theirs.
+        // For IPv6, both other implementations decode our fragment header, and we decode theirs.
         let header = ipv6_extension::Fragment {
             next_header: protocol::UDP, offset_bytes: offset * 8, more_fragments: more, identification,
         };
@@ -270,7 +270,7 @@ proptest! {
 
     #[test]
     fn chains_of_extension_headers(options in vec((0..0x40u8, vec(any::<u8>(), 0..6)), 0..4), last in any::<u8>()) {
-        // Options padded to 8 bytes: we and etherparse find the same lengths.
+        // For options padded to 8 bytes, we and etherparse find the same lengths.
         let mut bytes = vec![last, 0];
         for (kind, data) in &options {
             if *kind == 0 {

@@ -98,7 +98,7 @@ fn a_datagram_is_delivered_whole_wherever_its_head_ends() {
     for length in [0, 1, 2, 7, 39, 40, 41, 1001] {
         let payload: Vec<u8> = (0..length).map(|at| at as u8).collect();
         for head in [0, 3, 8, 9, 20, 47] {
-            // With and without link padding after it.
+            // The datagram arrives with and without link padding after it.
             for padding in [0, 1, 30] {
                 let bytes = [datagram(53, &payload), vec![0xee; padding]].concat();
                 assert_eq!(

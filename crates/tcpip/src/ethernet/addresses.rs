@@ -1,4 +1,4 @@
-//! State of IPv6 address configuration: own addresses, prefixes, routers and redirects (RFC 4861 §6.3, RFC
+//! State of IPv6 address configuration: our addresses, prefixes, routers and redirects (RFC 4861 §6.3, RFC
 //! 4862).
 
 use super::config::LinkConfig;
@@ -16,7 +16,7 @@ const REDIRECTS_MAX: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AddressState {
-    /// Duplicate address detection is running: `left` more probes, the next one at `at`.
+    /// Duplicate address detection is running: `left` more probes will be sent, the next one at `at`.
     Tentative {
         left: u8,
         at: Instant,
@@ -101,7 +101,8 @@ impl Autoconf {
         own.chain(others).chain(routers).min().unwrap_or(Instant::NEVER).min(self.solicit_at)
     }
 
-    /// Returns the router for packets to `destination`; `None` if it is on the link, or no router is known.
+    /// Returns the router for packets to `destination`. Returns `None` if the destination is on the link, or
+    /// no router is known.
     pub(super) fn first_hop(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
         if let Some((_, hop)) = self.redirects.iter().find(|(target, _)| *target == destination) {
             return *hop;

@@ -117,7 +117,7 @@ impl Link {
     }
 
     pub(super) fn send_arp_request(&mut self, neighbour: Ipv4Addr, mac: Option<Mac>, cx: &mut Context<'_>) {
-        // The sender address is ours on the neighbour's subnet, or else our first address.
+        // Use our address on the neighbour's subnet as the sender address, or else our first address.
         let near = self.own4.iter().find(|(_, prefix)| prefix.contains(IpAddr::V4(neighbour)));
         let Some((sender, _)) = near.or(self.own4.first()).copied() else { return };
         let packet = Packet {

@@ -1,15 +1,16 @@
 //! IPv6 stateless address autoconfiguration: addresses, prefixes and routers (RFC 4861 §6.3, RFC 4862, RFC
 //! 7217).
 //!
-//! Addresses        come from the configuration, from the link itself (fe80::), or from an advertised prefix.
-//!                  Those from a prefix are deprecated and removed when their lifetimes end. A new address is
-//!                  *tentative* until duplicate address detection has passed, and only then usable by IP. A
-//!                  duplicate address is not used; an opaque one is replaced.
-//! Routers          that advertise a non-zero lifetime are default routers, in order of discovery; one that
-//!                  does not answer moves to the end of the list.
-//! Limits           any station on the link can send advertisements, so tables are bounded. A lifetime below
-//!                  two hours does not shorten a known one (RFC 4862 §5.5.3). An MTU must be between 1280 and
-//!                  the link's own.
+//! Addresses        an address comes from the configuration, from the link itself (fe80::), or from an
+//!                  advertised prefix. An address from a prefix is deprecated and then removed as its
+//!                  lifetimes end. A new address is *tentative* until duplicate address detection has passed,
+//!                  and only then usable by IP. A duplicate address is not used; if it is opaque, another is
+//!                  generated.
+//! Routers          a router becomes a default router if it advertises a non-zero lifetime. The list is kept
+//!                  in order of discovery; a router that does not answer moves to its end.
+//! Limits           any station on the link can send advertisements, so tables are bounded. An advertised
+//!                  lifetime below two hours does not shorten a known lifetime (RFC 4862 §5.5.3). An MTU must
+//!                  be between 1280 and the link's own.
 
 use super::addresses::{AddressState, OnLink, Own, Router, after};
 use super::cache::Advertised;

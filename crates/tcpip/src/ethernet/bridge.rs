@@ -1,4 +1,4 @@
-//! A learning bridge: which member port leads to which station (IEEE 802.1D §7.7 to §7.9).
+//! A learning bridge: records which member port leads to each station (IEEE 802.1D §7.7 to §7.9).
 //!
 //! Purpose          forward a frame to the member where its destination was last seen; flood frames to group
 //!                  addresses and to unknown stations.
@@ -54,7 +54,8 @@ impl Bridge {
         if target.is_group() {
             return Forward::All;
         }
-        // IEEE 802.1D §7.9.2: an aged entry neither forwards nor filters. It is removed when room is needed.
+        // IEEE 802.1D §7.9.2: an aged entry neither forwards nor filters. It is removed when its slot is
+        // needed.
         match self.stations.get(&target.0).filter(|(_, seen)| now.since(*seen) < STATION_TIMEOUT) {
             Some((member, _)) if *member == from => Forward::Nowhere,
             Some((member, _)) => Forward::To(*member),
@@ -92,7 +93,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         let pause = Mac([0x01, 0x80, 0xc2, 0, 0, 1]);
         let spanning_tree = Mac([0x01, 0x80, 0xc2, 0, 0, 0]);
-        // Time, member, source, destination, expected decision.
+        // Columns: time, member, source, destination, expected decision.
         let talk = [
             (0, 0, mac(1), mac(2), Forward::All),
             (1, 1, mac(2), mac(1), Forward::To(0)),
@@ -120,7 +121,7 @@ mod tests {
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
         bridge.on_frame(1, mac(2), Mac::BROADCAST, at(0));
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(299)), Forward::Nowhere, "its own side");
-        // The station has moved and has sent nothing since: a frame from its old side must still reach it.
+        // The station has moved and has sent nothing since, so a frame from its old side must still reach it.
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(300)), Forward::All);
         assert_eq!(bridge.on_frame(2, mac(2), mac(3), at(301)), Forward::To(1));
         assert_eq!(bridge.on_frame(1, mac(3), mac(2), at(302)), Forward::To(2));

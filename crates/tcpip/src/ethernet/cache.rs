@@ -31,13 +31,13 @@ use kiban_base::{Instant, Pdu, SecureRng};
 /// Reachability of a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Being resolved; its MAC address is unknown.
+    /// The neighbour is being resolved; its MAC address is unknown.
     Incomplete,
     /// It has answered recently.
     Reachable,
-    /// Its MAC address is known but not confirmed recently.
+    /// The MAC address is known but has not been confirmed recently.
     Stale,
-    /// In use again; it is probed after a delay.
+    /// The stale entry is in use again; the neighbour is probed after a delay.
     Delay,
     /// Being probed.
     Probe,
@@ -59,17 +59,18 @@ struct Neighbour {
 pub(super) enum Resolved {
     /// The MAC address is known.
     Known(Mac, Pdu),
-    /// The packet was queued; `ask`: a solicitation must be sent now.
+    /// The packet was queued. If `ask` is set, a solicitation must be sent now.
     Waits { ask: bool },
 }
 
 /// A timer event of the cache.
 pub(super) enum CacheEvent {
-    /// Send a solicitation for a neighbour: by broadcast or multicast, or by unicast to the MAC address
+    /// Send a solicitation for a neighbour by broadcast or multicast, or by unicast if a MAC address is
     /// given.
     Ask(IpAddr, Option<Mac>),
-    /// A neighbour did not answer and was removed; `queue` holds the packets that waited for it. `was_known`:
-    /// its MAC address was known, so it may have moved; the next packet to it starts a new resolution.
+    /// A neighbour did not answer and was removed; `queue` holds the packets that waited for it. If
+    /// `was_known` is set, its MAC address was known, so the neighbour may have moved; the next packet to it
+    /// starts a new resolution.
     Gone { neighbour: IpAddr, was_router: bool, was_known: bool, queue: VecDeque<Pdu> },
 }
 
@@ -77,13 +78,13 @@ pub(super) enum CacheEvent {
 #[derive(Clone, Copy)]
 pub(super) struct Advertised {
     pub(super) mac: Option<Mac>,
-    /// Whether it answers one of our solicitations.
+    /// Whether the message answers one of our solicitations.
     pub(super) solicited: bool,
-    /// Whether it overrides the cached MAC address.
+    /// Whether the message overrides the cached MAC address.
     pub(super) overrides: bool,
     /// The router flag, if the message carries one.
     pub(super) router: Option<bool>,
-    /// Whether to create an entry if there is none: the neighbour is communicating with us.
+    /// Whether to create an entry if there is none, because the neighbour is communicating with us.
     pub(super) learn: bool,
 }
 

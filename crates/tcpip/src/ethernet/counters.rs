@@ -15,7 +15,7 @@ kiban_base::counters! {
         unicast_in_multicast,
         /// Malformed ARP packets.
         arp_malformed,
-        /// ARP packets about neither us nor a known neighbour.
+        /// ARP packets that concern neither one of our addresses nor a known neighbour.
         arp_ignored,
         /// ARP requests sent.
         arp_requests_out,

@@ -4,8 +4,8 @@
 //!                  (RFC 6980), and must be well-formed.
 //! Updates          a solicitation for one of our addresses creates a cache entry for its sender, because we
 //!                  will answer it. An unsolicited advertisement only updates an existing entry.
-//! Redirects        are accepted from the current first hop only (§8.1), and only if `accept_redirects` is
-//!                  set.
+//! Redirects        a redirect is accepted from the current first hop only (§8.1), and only if
+//!                  `accept_redirects` is set.
 
 use super::cache::Advertised;
 use super::link::{Link, Output, group_mac6};
@@ -89,8 +89,8 @@ impl Link {
         }
         if self.is_tentative(wanted) {
             // RFC 4862 §5.4.3: a solicitation from the unspecified address is another host's duplicate
-            // address detection for the same address. One from a unicast address is address resolution, and
-            // is ignored while our address is tentative.
+            // address detection for the same address. A solicitation from a unicast address is address
+            // resolution, and is ignored while our address is tentative.
             if probes {
                 self.on_duplicate(wanted, cx);
             }
@@ -115,7 +115,8 @@ impl Link {
         let option = Item::TargetLink(self.config.mac);
         if let Some(packet) = self.message(wanted, to, advertisement, Some(option), cx) {
             self.counters.advertisements_out += 1;
-            // The solicitation may have carried no link-layer address: then the sender is resolved first.
+            // The solicitation may have carried no link-layer address. In that case, the sender is resolved
+            // first.
             if let Some((mac, pdu)) = self.resolve(to.into(), packet, cx) {
                 self.due.push_back(Output::Packet { mac, pdu });
             }
@@ -180,7 +181,7 @@ impl Link {
         let Link { cache, config, counters, .. } = self;
         let learned = cache.update(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
         if learned.no_router {
-            // §7.2.5: it is no longer a default router.
+            // §7.2.5: the neighbour is no longer a default router.
             self.drop_router(neighbour);
         }
         if let Some(mac) = word.mac {
@@ -217,7 +218,7 @@ impl Link {
         sent
     }
 
-    /// Builds the IPv6 packet of a message with at most one option. Returns `None` if there is no memory.
+    /// Builds the IPv6 packet for a message with at most one option. Returns `None` if there is no memory.
     fn message(
         &mut self,
         source: Ipv6Addr,

@@ -29,7 +29,8 @@ pub enum Output {
     },
     /// A packet whose next hop does not answer.
     Undelivered(Pdu),
-    /// A next hop whose MAC address was unknown did not answer; routes through it have already been changed.
+    /// A next hop did not answer, although its MAC address was still unknown. Routes through it have already
+    /// been changed.
     NextHopUnreachable(IpAddr),
     /// An IPv6 address became usable or ceased to be.
     Address(Ipv6Addr, bool),
@@ -105,8 +106,8 @@ impl Link {
         ethernet::Header { target, source: self.config.mac, ether_type }.write(pdu.push_head(HEADER_BYTES));
     }
 
-    /// Returns the MAC address of the next hop together with the packet. If it is unknown, the packet waits
-    /// and the next [`Link::settle`] sends a solicitation.
+    /// Returns the MAC address of the next hop together with the packet. If the address is unknown, the
+    /// packet waits, and the next [`Link::settle`] sends a solicitation.
     #[inline]
     pub fn resolve(&mut self, next: IpAddr, pdu: Pdu, cx: &mut Context<'_>) -> Option<(Mac, Pdu)> {
         if let Some(group) = self.group_mac(next) {
@@ -124,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Gives negative advice about `next`: packets through it seem to be lost.
+    /// Gives negative advice about `next`, because packets through it seem to be lost.
     pub fn negative_advice(&mut self, next: IpAddr) {
         self.cache.negative_advice(next);
     }
@@ -185,8 +186,8 @@ impl Link {
         }
     }
 
-    /// Returns whether the packet's destination is a group (RFC 1122 §3.3.6: a packet for a single host in a
-    /// frame to a group is dropped).
+    /// Returns whether the packet's destination is a group. (RFC 1122 §3.3.6: a packet for a single host is
+    /// dropped if it arrives in a frame to a group.)
     fn is_for_group(&self, pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
         let Some(moved) = pdu.pull_up(ipv4::HEADER_BYTES) else { return false };
         cx.copies.header_bytes += moved as u64;
@@ -226,7 +227,7 @@ impl Link {
         }
     }
 
-    /// Returns when [`Link::settle`] is next due; may be early, never late.
+    /// Returns when [`Link::settle`] is next due. The time may be early, but is never late.
     pub fn deadline(&self) -> Instant {
         if !self.due.is_empty() {
             return Instant::ZERO;
@@ -235,7 +236,7 @@ impl Link {
         self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(self.autoconf.deadline())
     }
 
-    /// Sends a solicitation or ARP request: by broadcast or multicast, or by unicast if a MAC address is
+    /// Sends a solicitation or ARP request by broadcast or multicast, or by unicast if a MAC address is
     /// given.
     fn solicit(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
         match neighbour {

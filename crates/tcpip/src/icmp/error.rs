@@ -9,7 +9,7 @@ use crate::wire::{icmp, icmpv6, ipv4, ipv6, ipv6_extension};
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
 
-/// Bytes of the quoted transport header that must be present (RFC 792: the first 64 bits).
+/// Number of bytes of the quoted transport header that must be present (RFC 792: the first 64 bits).
 pub const TRANSPORT_BYTES: usize = 8;
 /// Maximum number of extension headers skipped in a quotation.
 const HEADERS_MAX: usize = 8;
@@ -29,7 +29,7 @@ pub struct IcmpError {
     pub protocol: u8,
     /// Length of the quoted packet according to its header, bytes.
     pub packet_bytes: usize,
-    /// The first bytes of the transport header: ports of TCP and UDP, sequence number of TCP.
+    /// The first bytes of the transport header: the ports (TCP and UDP) and the sequence number (TCP).
     pub transport: [u8; TRANSPORT_BYTES],
 }
 
@@ -50,8 +50,8 @@ impl IcmpError {
         u32::from_be_bytes([a, b, c, d])
     }
 
-    /// Returns whether a retry is useless: protocol or port unreachable or, with IPv6, prohibited (RFC 1122
-    /// §4.2.3.9; RFC 5461 §2 classifies those of IPv6).
+    /// Returns whether a retry is useless, because a protocol or port is unreachable or, with IPv6,
+    /// prohibited (RFC 1122 §4.2.3.9; RFC 5461 §2 classifies the IPv6 errors).
     pub fn is_hard(&self) -> bool {
         match self.kind {
             IcmpErrorKind::Unreachable { code } if self.source.is_ipv4() => matches!(code, 2 | 3),
@@ -118,8 +118,8 @@ fn pass_extensions(bytes: &[u8], first: u8, at: usize) -> Option<(u8, usize)> {
     None
 }
 
-/// Returns whether the packet is an ICMP error, which must not be answered with an error (RFC 1122 §3.2.2,
-/// RFC 4443 §2.4(e)), or a later fragment.
+/// Returns whether the packet is a later fragment or an ICMP error. An ICMP error must not be answered with
+/// an error (RFC 1122 §3.2.2, RFC 4443 §2.4(e)).
 pub(super) fn is_not_to_be_answered(bytes: &[u8]) -> bool {
     let kind = IcmpErrorKind::Unreachable { code: 0 };
     let nobody = IpAddr::from([0, 0, 0, 0]);

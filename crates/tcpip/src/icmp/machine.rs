@@ -14,7 +14,8 @@ pub const ERRORS_PER_SECOND: u32 = 100;
 /// Longest ICMP error packet that we send, bytes.
 const ERROR_BYTES_MAX_4: usize = 576;
 const ERROR_BYTES_MAX_6: usize = 1280;
-/// Bytes examined at the front of a packet before it is quoted, and of a received quotation.
+/// Number of bytes examined at the front of a packet before it is quoted, and at the front of a received
+/// quotation.
 const LOOK_BYTES: usize = 128;
 /// Length of the ICMP header in both families, bytes.
 const HEADER_BYTES: usize = icmp::HEADER_BYTES;
@@ -109,7 +110,7 @@ fn pseudo(source: IpAddr, target: IpAddr, length: usize) -> Sum {
     }
 }
 
-/// The content of a message of either family.
+/// The content of an ICMP message of either family.
 enum Content {
     EchoRequest(u16, u16),
     EchoReply(u16, u16),

@@ -9,9 +9,9 @@ pub struct Config {
     pub hop_limit: u8,
     /// Whether TCP segments must not be fragmented on the path. If set, IPv4 packets carry DF (RFC 1191 §3).
     pub path_mtu_discovery: bool,
-    /// Smallest path MTU accepted for IPv4, bytes (RFC 791: 68; Linux: 552, since attackers report small
-    /// values to slow connections down). On a path with a smaller MTU, DF is not set. The IPv6 minimum is
-    /// 1280 (RFC 8201 §4).
+    /// Smallest path MTU accepted for IPv4, bytes. RFC 791 requires 68. Linux uses 552, since attackers
+    /// report small values to slow connections down. On a path with a smaller MTU, DF is not set. The IPv6
+    /// minimum is 1280 (RFC 8201 §4).
     pub path_mtu_floor: u16,
     /// Time after which a larger path MTU is tried again (RFC 1191 §6.3, RFC 8201 §4: 10 minutes).
     pub path_mtu_age: Duration,
@@ -45,7 +45,7 @@ pub struct ReassemblyConfig {
     pub fragments_max: usize,
     /// Maximum number of incomplete datagrams.
     pub datagrams_max: usize,
-    /// Maximum number of fragments of one datagram: 64 KB in packets of 576 bytes.
+    /// Maximum number of fragments per datagram; allows 64 KB in packets of 576 bytes.
     pub fragments_of_one_max: usize,
     /// How long a datagram may stay incomplete after its first fragment arrived (RFC 1122 §3.3.2 and RFC 8200
     /// §4.5: 60 s; Linux: 30 s).

@@ -32,7 +32,7 @@ kiban_base::counters! {
         source_routed,
         /// IPv6 packets with an unknown option that requires discarding.
         options_unknown,
-        /// IPv6 packets whose extension headers are out of order, too many, or too long.
+        /// IPv6 packets whose extension headers are out of order, too long, or too many.
         extension_headers_invalid,
         /// IPv6 packets without an upper-layer header (RFC 8200 §4.7).
         no_upper_layer_header,
@@ -53,7 +53,7 @@ kiban_base::counters! {
         fragments_late,
         /// Fragments beyond the number that a datagram may have; their datagram is dropped.
         fragments_too_many,
-        /// Atomic fragments: IPv6 packets with a fragment header that are not fragmented (RFC 6946).
+        /// Atomic fragments: IPv6 packets that have a fragment header but are not fragmented (RFC 6946).
         fragments_atomic,
         /// Datagrams reassembled.
         reassembled,

@@ -1,8 +1,8 @@
 //! Fragmentation: cuts a datagram into the payloads of fragments (RFC 791 §3.2, RFC 8200 §4.5).
 //!
 //! Guarantee        all fragments of a datagram or none: if memory runs out, not even the first is sent.
-//! Payload          is referenced, not copied. The head (transport header) goes into the first fragment. A
-//!                  head too long for it, and a tail, are frozen into the body first.
+//! Payload          the payload is referenced, not copied. The head (transport header) goes into the first
+//!                  fragment. A head too long for it, and a tail, are frozen into the body first.
 
 use alloc::vec::Vec;
 use kiban_base::{Memory, Pdu};

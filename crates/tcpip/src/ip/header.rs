@@ -50,8 +50,8 @@ pub(super) fn header6(
     }
 }
 
-/// Returns the destination address of a packet that has not been checked yet; `None` if it is shorter than
-/// its header.
+/// Returns the destination address of a packet that has not been checked yet. Returns `None` if the packet is
+/// shorter than its header.
 pub fn target_of(pdu: &mut Pdu) -> Option<IpAddr> {
     pdu.pull_up(ipv4::HEADER_BYTES)?;
     if pdu.head()[0] >> 4 == 6 {

@@ -1,7 +1,7 @@
 //! The kinds of ICMP errors.
 
-/// The ICMP error that a packet caused. Codes are those of its family: RFC 792 and RFC 1122 §3.2.2 for IPv4,
-/// RFC 4443 §3 for IPv6.
+/// The ICMP error that a packet caused. The codes are from RFC 792 and RFC 1122 §3.2.2 for IPv4, and from RFC
+/// 4443 §3 for IPv6.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IcmpErrorKind {
     /// The packet could not be delivered.

@@ -144,7 +144,7 @@ impl Ip {
         self.own4.iter().copied().map(IpAddr::V4).chain(six)
     }
 
-    /// Returns whether an IPv4 address is a broadcast address: the limited broadcast address, or that of a
+    /// Returns whether an IPv4 address is a broadcast address: the limited one, or the broadcast address of a
     /// directly connected net.
     pub(super) fn is_broadcast(&self, address: Ipv4Addr) -> bool {
         address.is_broadcast() || self.routes.is_broadcast(address)
@@ -208,7 +208,7 @@ impl Ip {
     }
 
     /// Processes a report that one of our packets, of `packet_bytes`, was too long for a path whose MTU is
-    /// `mtu` (0: not stated). Returns the path MTU to use, if the report is plausible.
+    /// `mtu` (0 if it is not stated). Returns the path MTU to use, if the report is plausible.
     pub fn on_too_long(
         &mut self,
         target: IpAddr,
@@ -291,7 +291,7 @@ impl Ip {
         cx.copies.header_bytes += moved as u64;
         match pdu.head()[0] >> 4 {
             6 => self.arrive6(pdu, false, cx),
-            // The header decoder rejects any other version.
+            // The header decoder rejects all other versions.
             _ => self.arrive4(pdu, cx),
         }
     }
@@ -358,7 +358,7 @@ impl Ip {
         }
     }
 
-    /// Returns when [`Ip::settle`] is next due; may be early, never late.
+    /// Returns when [`Ip::settle`] is next due. The time may be early, but is never late.
     #[inline]
     pub fn deadline(&self) -> Instant {
         self.reassembly.deadline()

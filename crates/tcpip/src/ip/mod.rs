@@ -12,8 +12,8 @@
 //!                  wiring passes it to ICMP, which builds the message.
 //! Files            `machine`: addresses, routes and code common to both families; `v4` and `v6`: headers;
 //!                  `fragment`; `reassembly`; `path`: the path MTU cache; `route`.
-//! Limits           routes and addresses are short lists; [`Config`] bounds reassembly and path MTUs; a chain
-//!                  of extension headers must fit the head and have at most eight headers.
+//! Limits           routes and addresses are short lists, and [`Config`] bounds reassembly and path MTUs. A
+//!                  chain of extension headers must fit the head and have at most eight headers.
 //! Not implemented  forwarding, multicast beyond what neighbour discovery needs, flow labels, link-local
 //!                  address zones (a link-local target is reached through the port of the source address, or
 //!                  else through the first port that has a link-local address).

@@ -2,8 +2,9 @@
 //!
 //! Purpose          deliver a datagram whole or not at all, for both families, whatever the order of its
 //!                  fragments.
-//! Payload          is referenced, not copied. Only if a datagram has more slices than a PDU holds is it
-//!                  copied into fewer pages. Payload bytes in the heads of later fragments are copied too.
+//! Payload          the payload is referenced, not copied. If a datagram has more slices than a PDU holds,
+//!                  its payload is copied into fewer pages. Payload bytes in the heads of later fragments are
+//!                  copied too.
 //! Overlap          a fragment that overlaps another, or contradicts the end of the datagram, discards the
 //!                  whole datagram; later fragments of it are dropped until its timeout (RFC 5722 §4, applied
 //!                  to IPv4 as well). An exact duplicate is ignored.
@@ -23,8 +24,8 @@ use kiban_base::{Context, Instant, Pdu};
 
 /// Bytes charged for a PDU without its body.
 const PDU_BYTES: usize = 1024;
-/// Maximum length of the headers of a first fragment that is quoted in an error: the head needs room for
-/// further headers in front.
+/// Maximum length of the headers in a first fragment that is quoted in an error. The head needs room for
+/// further headers in front of them.
 const QUOTED_HEADER_BYTES_MAX: usize = 64;
 
 /// The fields that identify the datagram to which a fragment belongs.
@@ -32,7 +33,7 @@ const QUOTED_HEADER_BYTES_MAX: usize = 64;
 pub(super) struct Key {
     pub(super) source: IpAddr,
     pub(super) target: IpAddr,
-    /// Zero for IPv6, where it does not identify the datagram.
+    /// Zero for IPv6, where the protocol does not identify the datagram.
     pub(super) protocol: u8,
     pub(super) identification: u32,
 }

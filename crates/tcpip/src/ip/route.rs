@@ -110,7 +110,7 @@ pub struct Routes {
 impl Routes {
     /// Adds a route, replacing any existing one for the same prefix.
     ///
-    /// Link-local prefixes exist on every port, and there may be several default routers: these routes are
+    /// Link-local prefixes exist on every port, and there may be several default routers, so these routes are
     /// distinguished by port and gateway.
     pub fn add(&mut self, route: Route) {
         let many = route.prefix.is_link_local() || route.source.is_unspecified();
@@ -159,7 +159,7 @@ impl Routes {
         self.list.iter().filter(move |route| route.port == port && route.gateway.is_none())
     }
 
-    /// Returns the route to `target` for packets from `source`: a link-local target is reached through the
+    /// Returns the route to `target` for packets from `source`. A link-local target is reached through the
     /// port that has the source address.
     #[inline]
     pub fn find_from(&self, target: IpAddr, source: IpAddr) -> Option<&Route> {

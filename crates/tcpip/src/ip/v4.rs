@@ -3,8 +3,8 @@
 //! Options          only their lengths are checked; all are ignored, including router alert (RFC 2113). The
 //!                  exception is source routes: a packet with one is dropped, because source routes let a
 //!                  sender spoof its address and bypass filters (RFC 7126 §4.3, §4.4).
-//! DF               is set on TCP segments if `path_mtu_discovery` is on. Other datagrams are sent without
-//!                  it, and are fragmented here if they exceed the path MTU.
+//! DF               the DF bit is set on TCP segments if `path_mtu_discovery` is on. Other datagrams are sent
+//!                  without it, and are fragmented here if they exceed the path MTU.
 
 use super::fragment;
 use super::icmp_error::IcmpErrorKind;
@@ -27,7 +27,7 @@ enum OptionVerdict {
     Nothing,
     /// There is a source route.
     Elsewhere,
-    /// An option is malformed; offset of the wrong byte in the header.
+    /// An option is malformed. Holds the offset of the wrong byte in the header.
     Wrong(usize),
 }
 
@@ -178,8 +178,8 @@ impl Ip {
             }
             brief.to_group = true;
         }
-        // RFC 1122 §3.2.1.3: a source must not be multicast, broadcast, unspecified or loopback; nor one of
-        // our own addresses, since those packets never leave the host.
+        // RFC 1122 §3.2.1.3: a source must not be multicast, broadcast, unspecified or loopback. It must not
+        // be one of our own addresses either, since packets from them never leave the host.
         if header.source.is_multicast()
             || header.source.is_loopback()
             || self.is_broadcast(header.source)

@@ -26,8 +26,8 @@ use kiban_base::{Context, Pdu};
 const HEADERS_MAX: usize = 8;
 /// Maximum number of options in one header, including padding.
 const OPTIONS_MAX: usize = 8;
-/// Offset of the payload length in the IPv6 header; the pointer that reports a fragment of invalid length
-/// (§4.5).
+/// Offset of the payload length field in the IPv6 header. Reports of a fragment with an invalid length point
+/// to it (§4.5).
 const PAYLOAD_LENGTH_AT: u32 = 4;
 /// Offset of the next header field in the IPv6 header.
 const NEXT_HEADER_AT: usize = 6;
@@ -39,7 +39,7 @@ const UNKNOWN_OPTION: u8 = 2;
 
 /// The result of walking the chain of headers.
 enum Verdict {
-    /// Deliver to this protocol; its header is at this offset.
+    /// Deliver the packet to this protocol, whose header is at this offset.
     Up(u8, usize),
     /// The packet is a fragment; its fragment header is at this offset.
     Fragment(Fragment, usize),
@@ -141,8 +141,8 @@ impl Ip {
             self.counters.not_ours += 1;
             return None;
         }
-        // An IPv4-mapped source address must not appear on the wire: a dual-stack socket would mistake the
-        // sender for an IPv4 host.
+        // An IPv4-mapped source address must not appear on the wire, because a dual-stack socket would
+        // mistake the sender for an IPv4 host.
         let is_disguised = header.source.to_ipv4_mapped().is_some();
         if header.source.is_multicast()
             || header.source.is_loopback()

@@ -5,7 +5,8 @@
 //!                  the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
 //!                  a copy of the headers with its own length, identification, sequence number and checksums.
 //!                  PSH and FIN are set on the last packet only (RFC 9293 §3.9.1).
-//! Payload          is referenced, not copied; slices that end at packet boundaries keep their checksums.
+//! Payload          the payload is referenced, not copied; slices that end at packet boundaries keep their
+//!                  checksums.
 
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, ipv6, tcp};

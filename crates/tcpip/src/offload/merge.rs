@@ -1,13 +1,13 @@
 //! Receive offload (LRO/GRO): merges consecutive packets of one TCP stream into one large segment.
 //!
 //! Purpose          TCP runs once per burst instead of once per packet.
-//! Conditions       a packet is merged if it is IPv4 without options or fragmentation; its TCP header has no
-//!                  flags but ACK and PSH, and no options but timestamps in their usual layout; its checksums
-//!                  are correct; its headers equal the previous ones except for length, identification,
-//!                  sequence number and checksum; and it continues the stream without a gap. Any other packet
-//!                  is passed on unchanged, after everything collected before it, so that order is kept and
-//!                  TCP processes every unusual segment itself.
-//! Payload          is referenced; slices that are contiguous in memory become one.
+//! Conditions       a packet is merged if it is IPv4 without options or fragmentation, has correct checksums,
+//!                  and continues the stream without a gap. Its TCP header must have no flags but ACK and
+//!                  PSH, and no options but timestamps in their usual layout. Its headers must equal the
+//!                  previous ones except for length, identification, sequence number and checksum. Any other
+//!                  packet is passed on unchanged, after everything collected before it, so that order is
+//!                  kept and TCP processes every unusual segment itself.
+//! Payload          the payload is referenced; slices that are contiguous in memory become one.
 //! Limits           a merged packet is at most as long as the longest IPv4 packet; it is passed on at the end
 //!                  of the burst.
 
@@ -19,7 +19,7 @@ use kiban_base::numbers::protocol;
 
 /// Length of IPv4 and TCP headers without options, bytes.
 const HEAD_BYTES: usize = ipv4::HEADER_BYTES + tcp::HEADER_BYTES;
-/// The same with timestamps (RFC 7323 appendix A), bytes.
+/// Length of IPv4 and TCP headers with the timestamps option (RFC 7323 appendix A), bytes.
 const STAMPED_BYTES: usize = HEAD_BYTES + tcp::TIMESTAMPS_BYTES;
 
 /// The packet being merged.
@@ -67,7 +67,7 @@ impl Merge {
             network[2..4].copy_from_slice(&total.to_be_bytes());
             ipv4::fill(network);
         }
-        // Every packet's checksum was verified; the merged packet's own checksum is not valid.
+        // Every packet's checksum was verified, but the merged packet's own checksum is not valid.
         pdu.set_verified();
         up(pdu);
     }
@@ -96,7 +96,8 @@ fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
     // With IP options the header would be longer than this.
     let Ok((ip, _)) = ipv4::Header::read_quoted(network) else { return false };
-    // TCP, no fragment; expected data offset; ACK and possibly PSH; payload; exactly the packet's length.
+    // Require TCP, no fragmentation, the expected data offset, ACK and possibly PSH, some payload and exactly
+    // the packet's length.
     if ip.protocol != protocol::TCP
         || ip.is_fragment()
         || head[32] != words
@@ -120,7 +121,8 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
     else {
         return false;
     };
-    // Neither has timestamps, or both have equal ones: TCP decides which of two values it echoes.
+    // Merge only if neither has timestamps or both have equal ones: if they differ, TCP must decide which of
+    // the two values to echo.
     let same_stamps = match (stamps.first_chunk::<{ tcp::TIMESTAMPS_BYTES }>(), other_stamps.first_chunk()) {
         (Some(one), Some(other)) => one == other,
         (one, other) => one.is_none() && other.is_none(),

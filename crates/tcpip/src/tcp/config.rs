@@ -48,10 +48,10 @@ kiban_base::choices! {
     /// How lost segments are detected.
     pub enum LossDetection {
         /// By time: a segment is lost if it was sent sufficiently long before one that has arrived (RFC
-        /// 8985). Without SACK: like `newreno`.
+        /// 8985). Without SACK, losses are detected as with `newreno`.
         Rack = "rack",
-        /// By SACK: a segment is lost if three segments above it are SACKed (RFC 6675 §4). Without SACK: like
-        /// `newreno`.
+        /// By SACK: a segment is lost if three segments above it are SACKed (RFC 6675 §4). Without SACK,
+        /// losses are detected as with `newreno`.
         Sack = "sack",
         /// By count: one segment is lost at three duplicate acknowledgements, then one per partial
         /// acknowledgement (RFC 6582).
@@ -60,7 +60,7 @@ kiban_base::choices! {
 }
 
 kiban_base::choices! {
-    /// The groups among which memory, sessions and the backlog are divided first; the sessions of a group
+    /// The groups among which memory, sessions and the backlog are divided first. The sessions of a group
     /// then share its part.
     pub enum Fairness {
         /// Peer addresses: IPv4 addresses, and IPv6 /64 prefixes.
@@ -125,8 +125,8 @@ kiban_base::settings! {
         receive_buffer_max_bytes: u32 = 6 << 20,
         /// Whether to offer window scaling (RFC 7323 §2).
         window_scaling: bool = true,
-        /// Round the peer's MSS down to a multiple of this, bytes, if it is larger (4.3BSD: a cluster,
-        /// `MCLBYTES`).
+        /// Round the peer's MSS down to a multiple of this number of bytes, if the MSS is larger (4.3BSD: a
+        /// cluster, `MCLBYTES`).
         mss_round_bytes: Option<u32> = None,
         /// Whether to round the receive window up to full segments (Solaris).
         window_round_to_mss: bool = false,
@@ -134,15 +134,15 @@ kiban_base::settings! {
         window_segments_min: u32 = 0,
         /// Whether to round the send buffer up to full segments.
         send_round_to_mss: bool = false,
-        /// How far a write that begins within the send buffer may exceed it, bytes (System V streams accept a
-        /// whole write while the queue is below its high-water mark).
+        /// How far a write that begins within the send buffer may extend beyond it, bytes (System V streams
+        /// accept a whole write while the queue is below its high-water mark).
         write_overshoot_bytes: u32 = 0,
         /// Free space in the send buffer (before rounding) at which a blocked writer is woken, bytes; at most
         /// the whole buffer. With less space, no part of a write that does not fit is accepted (4.3BSD:
-        /// `sb_lowat`). `None`: half of the buffer, at most 16 KB.
+        /// `sb_lowat`). With `None`, it is half of the buffer, at most 16 KB.
         send_low_water_bytes: Option<u32> = None,
-        /// Copy a write in pieces of this size, bytes; TCP may send each before the next is copied (4.3BSD,
-        /// `sosend`: a cluster at a time). None: the whole write.
+        /// Copy a write in pieces of this size, bytes, so that TCP may send each piece before the next is
+        /// copied (4.3BSD, `sosend`: a cluster at a time). With `None`, the whole write is copied at once.
         copy_chunk_bytes: Option<u32> = None,
         /// Whether buffers and windows are limited to shares of the available memory. If off, every session
         /// is promised its full buffers, however little memory is left (as on the board of paper \[1\]).
@@ -159,27 +159,29 @@ kiban_base::settings! {
         /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
         delayed_ack: Duration = Duration::from_millis(40),
         /// Tick of the delayed-ACK timer: the delay ends at a multiple of the tick, but no later than the
-        /// full delay. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). Zero: the delay is
-        /// exact.
+        /// full delay. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). With zero, the
+        /// delay is exact.
         ack_tick: Duration = Duration::ZERO,
         /// Full segments after which an acknowledgement is due (RFC 9293 §3.8.6.3: at least every second).
-        /// Zero: an arriving segment never triggers an immediate acknowledgement; only reads do (4.3BSD).
+        /// With zero, an arriving segment never triggers an immediate acknowledgement; only reads do
+        /// (4.3BSD).
         ack_segments: u32 = 2,
         /// The unit of `ack_segments`.
         ack_unit: AckUnit = AckUnit::Largest,
-        /// Bytes after which an acknowledgement is due, whatever the segment sizes. None: no such limit.
+        /// Bytes after which an acknowledgement is due, whatever the segment sizes. With `None`, there is no
+        /// such limit.
         ack_bytes: Option<u32> = None,
-        /// A window update is sent when the host's reads have moved the right edge by this many full segments
-        /// (RFC 9293 §3.8.6.2.2), or as the next setting says.
+        /// A window update is sent when the host's reads have moved the right edge by this number of full
+        /// segments (RFC 9293 §3.8.6.2.2), or as the next setting says.
         update_segments: u32 = 2,
-        /// A window update is also sent when reads have moved the right edge by this part of the receive
-        /// buffer, percent (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
+        /// A window update is also sent when reads have moved the right edge by this percentage of the
+        /// receive buffer (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
         update_percent: u32 = 50,
         /// How the right edge moves in segments that are sent anyway.
         window_advertisement: Offer = Offer::Steps,
         /// Which short segments wait.
         nagle: Nagle = Nagle::Classic,
-        /// Under [`Nagle::Limit`], a segment of at least this length does not wait, bytes.
+        /// Under [`Nagle::Limit`], a segment of at least this length in bytes does not wait.
         nagle_limit_bytes: u32 = 4095,
         /// Part of the largest window ever offered that a segment must fill in order not to wait, percent
         /// (RFC 9293 §3.8.6.2.1: recommended 50).
@@ -226,37 +228,39 @@ kiban_base::settings! {
         pacing: bool = false,
         /// Duration of TIME-WAIT (RFC 9293 §3.4.2: twice the maximum segment lifetime).
         time_wait: Duration = Duration::from_secs(60),
-        /// Maximum number of sessions in TIME-WAIT, also limited to a quarter of `sessions_max`; beyond it
-        /// the oldest ends (Linux: `tcp_max_tw_buckets`).
+        /// Maximum number of sessions in TIME-WAIT (Linux: `tcp_max_tw_buckets`), also limited to a quarter
+        /// of `sessions_max`. Beyond the limit, the oldest such session ends.
         time_wait_max: usize = 4096,
         /// How long a closed session in FIN-WAIT-2 waits for the peer's FIN (Linux: `tcp_fin_timeout`, 60 s).
         fin_wait_2: Duration = Duration::from_secs(60),
-        /// User timeout of a session that the host has closed, if no other was set: a peer with a closed
-        /// window must not make us keep its data forever (RFC 1122 §4.2.3.5: R2 is at least 100 s; Linux:
-        /// `tcp_orphan_retries`).
+        /// User timeout of a session that the host has closed, if no other was set, so that a peer with a
+        /// closed window cannot make us keep its data forever (RFC 1122 §4.2.3.5: R2 is at least 100 s;
+        /// Linux: `tcp_orphan_retries`).
         orphan_timeout: Duration = Duration::from_secs(180),
-        /// Idle time before keep-alive probes. (RFC 9293 §3.8.4: off by default, and the default interval
-        /// must be at least two hours.) Applies to every session; it can also be set per session.
+        /// Idle time before keep-alive probes are sent. RFC 9293 §3.8.4 requires them to be off by default,
+        /// and a default interval of at least two hours. Applies to every session, but can also be set per
+        /// session.
         keep_alive: Option<Duration> = None,
         /// Interval between keep-alive probes (Linux: 75 s).
         keep_alive_interval: Duration = Duration::from_secs(75),
         /// Unanswered keep-alive probes before the session is aborted (Linux: 9).
         keep_alive_probes: u32 = 9,
         /// How long data may wait for its acknowledgement before the session is aborted (RFC 9293 §3.8.3; RFC
-        /// 5482). None: only `rto_retries` limits it.
+        /// 5482). With `None`, only `rto_retries` limits the wait.
         user_timeout: Option<Duration> = None,
         /// Stuck timeout: how long a peer may go on acknowledging less than `floor_bytes` of the data queued
         /// for it when a quarter of the transmit memory is free and other sessions want more (RFC 6429 §3).
         /// With less free memory the time shrinks in proportion, down to a fifth. There is no limit if this
         /// is `None` or `memory_shares` is off.
         stuck_timeout: Option<Duration> = Some(Duration::from_secs(10)),
-        /// Whether to use timestamps if the peer does (RFC 7323; Linux: on).
+        /// Whether to use timestamps if the peer supports them (RFC 7323; Linux: on).
         timestamps: bool = true,
-        /// Whether to use selective acknowledgements if the peer does (RFC 2018, RFC 2883; Linux: on).
+        /// Whether to use selective acknowledgements if the peer supports them (RFC 2018, RFC 2883; Linux:
+        /// on).
         sack: bool = true,
         /// Challenge ACKs and similar answers per second, for the whole board (RFC 5961 §7; Linux 4.7: 1000,
-        /// randomly varied by half so that a peer cannot infer how many answers were sent to others). Zero:
-        /// none are sent.
+        /// randomly varied by half so that a peer cannot infer how many answers were sent to others). With
+        /// zero, none are sent.
         challenges_per_second: u32 = 1000,
         /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 explains why it should
         /// not).
@@ -315,12 +319,12 @@ impl Config {
         }
     }
 
-    /// Returns the fill level of the send buffer at which a session with this MSS accepts no more writes.
+    /// Returns the fill level of the send buffer at which a session with MSS `mss` accepts no more writes.
     pub(super) fn send_mark_bytes(&self, buffer: u32, mss: u32) -> u32 {
         round(buffer, mss, self.send_round_to_mss)
     }
 
-    /// Returns the receive window that a session with this buffer and MSS may offer and hold.
+    /// Returns the receive window that a session with this buffer size and MSS may offer and hold.
     pub(super) fn window_bytes(&self, buffer: u32, mss: u32) -> u32 {
         round(buffer, mss, self.window_round_to_mss).max(self.window_segments_min.saturating_mul(mss))
     }

@@ -1,9 +1,9 @@
 //! Congestion control: how many bytes may be in flight (RFC 5681).
 //!
 //! Phases           *open*: the window grows by the bytes acknowledged in slow start, and by the chosen rule
-//!                  afterwards. *Recovery*: a loss was detected; the window follows proportional rate
-//!                  reduction until all data then outstanding is acknowledged. *Loss*: the retransmission
-//!                  timer fired; slow start from one segment.
+//!                  afterwards. *Recovery*: a loss was detected, and the window follows proportional rate
+//!                  reduction until all data that was outstanding at that time is acknowledged. *Loss*: the
+//!                  retransmission timer fired, and slow start begins at one segment.
 //! Rules            Reno (RFC 5681 §3.1) or CUBIC (RFC 9438).
 //! Bytes            one acknowledgement may cover a whole burst, so windows grow by bytes, not by
 //!                  acknowledgements (RFC 3465).
@@ -28,7 +28,7 @@ enum Rule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     Open,
-    /// Ends when this byte is acknowledged.
+    /// A recovery, which ends when this byte is acknowledged.
     Recovery(Sequence),
     Loss(Sequence),
 }
@@ -137,7 +137,8 @@ impl Congestion {
             }
             Phase::Recovery(until) if until.le(heard.una) => {
                 self.phase = Phase::Open;
-                // RFC 6937 §3, end of recovery; without it RFC 6582 §3.2 step 3, which avoids a burst.
+                // At the end of recovery, RFC 6937 §3 applies. Without PRR, RFC 6582 §3.2 step 3 applies,
+                // which avoids a burst.
                 self.cwnd = match self.reduces {
                     true => self.ssthresh,
                     false => self.ssthresh.min(heard.flight.max(heard.mss) + heard.mss),
@@ -237,7 +238,8 @@ impl Congestion {
         }
     }
 
-    /// Reacts to a retransmission timeout (RFC 5681 §3.1, equation 4). `first`: the first of a series.
+    /// Reacts to a retransmission timeout (RFC 5681 §3.1, equation 4). `first` is set for the first timeout
+    /// of a series.
     pub(super) fn on_timeout(&mut self, next: Sequence, outstanding: u32, mss: u32, first: bool) {
         if first && !matches!(self.phase, Phase::Loss(_)) {
             self.ssthresh = self.reduced(outstanding, mss);

@@ -28,9 +28,10 @@ use kiban_base::numbers::protocol;
 use kiban_base::{Context, Instant, Pdu, SecureRng, Slice, Sum, TimerWheel};
 
 /// Number of segments that a session may send per turn while others wait for the same TX queue. If no other
-/// session waits, it continues. If segments longer than the MSS are handed down whole, a turn is one segment.
+/// session waits, the session continues. If segments longer than the MSS are handed down whole, a turn is one
+/// segment.
 const QUANTUM: usize = 2;
-/// Delay before the next attempt after PDU memory ran out, if no other event comes first.
+/// Delay before the next attempt after PDU memory ran out, unless another event comes first.
 const STARVED_RETRY: Duration = Duration::from_millis(1);
 /// How long the pool stays marked as contested after an address got too little memory.
 const CONTEST: Duration = Duration::from_secs(5);
@@ -142,7 +143,7 @@ impl Tcp {
     /// IPv4 connections (RFC 3493 §5.3).
     ///
     /// # Errors
-    /// Those of [`Tcp::listen`].
+    /// Same as for [`Tcp::listen`].
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, Refusal> {
         self.listen_for(Owner::BOARD, local, v6_only)
     }
@@ -150,7 +151,7 @@ impl Tcp {
     /// Listens on `local` on behalf of `owner`, whose sessions are accounted separately.
     ///
     /// # Errors
-    /// Those of [`Tcp::listen`].
+    /// Same as for [`Tcp::listen`].
     pub fn listen_for(&mut self, owner: Owner, local: SocketAddr, v6_only: bool) -> Result<u32, Refusal> {
         if local.port() == 0 {
             return Err(Refusal::BadAddress);
@@ -190,8 +191,8 @@ impl Tcp {
         self.listeners.len() < before
     }
 
-    /// Sets the idle time after which keep-alive probes are sent, and the time that bytes may stay
-    /// unacknowledged before the session is aborted. `None` means no limit.
+    /// Sets the idle time after which keep-alive probes are sent, and how long bytes may stay unacknowledged
+    /// before the session is aborted. `None` means no limit.
     ///
     /// # Errors
     /// `UnknownSession` if the session does not exist.
@@ -226,8 +227,8 @@ impl Tcp {
         Ok(())
     }
 
-    /// Opens a session from `local` (port 0: a free dynamic port is chosen) to `remote`. Its segments leave
-    /// through the given TX queue.
+    /// Opens a session from `local` to `remote`. With local port 0, a free dynamic port is chosen. Its
+    /// segments leave through the given TX queue.
     ///
     /// # Errors
     /// `BadAddress` if the families differ, an address is unspecified or multicast, or the remote port is
@@ -245,7 +246,7 @@ impl Tcp {
     /// Opens a session like [`Tcp::open`] on behalf of `owner`, whose sessions are accounted separately.
     ///
     /// # Errors
-    /// Those of [`Tcp::open`]; `TooMany` also if `owner` already has its full share of sessions.
+    /// Same as for [`Tcp::open`]; `TooMany` also if `owner` already has its full share of sessions.
     pub fn open_for(
         &mut self,
         owner: Owner,
@@ -359,8 +360,8 @@ impl Tcp {
         self.table.get(session).is_some_and(bound)
     }
 
-    /// Returns the bytes of transmit memory that are not promised to any session; `u64::MAX` without
-    /// [`Config::memory_shares`].
+    /// Returns the number of bytes of transmit memory that are not promised to any session; `u64::MAX`
+    /// without [`Config::memory_shares`].
     pub fn free_bytes(&self) -> u64 {
         if self.config.memory_shares { self.send_share.free() } else { u64::MAX }
     }
@@ -573,8 +574,8 @@ impl Tcp {
         }
     }
 
-    /// Frees the out-of-order data of all sessions: under memory pressure, data that can be delivered takes
-    /// precedence.
+    /// Frees the out-of-order data of all sessions, because data that can be delivered takes precedence when
+    /// memory is short.
     fn drop_out_of_order(&mut self) {
         for id in self.with_out_of_order.drain(..) {
             if let Some(session) = self.table.get_mut(id) {
@@ -680,7 +681,7 @@ impl Tcp {
                 }
                 Progress::More => self.tx_queues[tx_queue].push_back(id),
                 Progress::Starved => {
-                    // The session keeps its turn: it has waited longest.
+                    // The session keeps its turn, because it has waited longest.
                     self.tx_queues[tx_queue].push_front(id);
                     return false;
                 }
@@ -694,8 +695,8 @@ impl Tcp {
         self.tx_queues.get(tx_queue).is_some_and(|line| !line.is_empty())
     }
 
-    /// Returns when [`Tcp::settle`] is next due; may be early, never late. [`Instant::NEVER`] if no timer
-    /// runs.
+    /// Returns when [`Tcp::settle`] is next due, or [`Instant::NEVER`] if no timer runs. The time may be
+    /// early, but is never late.
     pub fn deadline(&self) -> Instant {
         self.timers.next_deadline().min(self.retry_at).min(self.sweep_at)
     }

@@ -42,14 +42,14 @@ impl Config {
             // `tcp_mss` rounds down to a cluster; `sosend` copies one cluster (MCLBYTES) at a time.
             mss_round_bytes: Some(1024),
             copy_chunk_bytes: Some(1024),
-            // `sbreserve`: 2048, or all of a smaller buffer.
+            // `sbreserve`: 2048 bytes, or the whole buffer if it is smaller.
             send_low_water_bytes: Some(2048),
             // `tcp_fasttimo` runs every 200 ms; `tcp_input` itself never triggers an immediate
             // acknowledgement of data.
             delayed_ack: Duration::from_millis(200),
             ack_tick: Duration::from_millis(200),
             ack_segments: 0,
-            // `tcp_output`: two segments, or 35 % of the buffer.
+            // `tcp_output` sends a window update for two segments, or for 35 % of the buffer.
             ack_unit: AckUnit::Mss,
             update_segments: 2,
             update_percent: 35,
@@ -58,7 +58,8 @@ impl Config {
             silly_window_percent: 50,
             // Slow start begins with one segment (Jacobson 1988).
             initial_window_segments: 1,
-            // TCPTV_SRTTDFLT 3 s, twice; TCPTV_MIN 1 s; TCPTV_REXMTMAX 64 s; TCP_MAXRXTSHIFT 12.
+            // The values are TCPTV_SRTTDFLT (3 s) twice, TCPTV_MIN (1 s), TCPTV_REXMTMAX (64 s) and
+            // TCP_MAXRXTSHIFT (12).
             rto_initial: Duration::from_secs(6),
             rto_min: Duration::from_secs(1),
             rto_max: Duration::from_secs(64),
@@ -67,10 +68,10 @@ impl Config {
         }
     }
 
-    /// Returns the settings of Solaris 2.3 as measured in paper \[2\]. Its source is not public: a value
+    /// Returns the settings of Solaris 2.3 as measured in paper \[2\]. Its source is not public. A value
     /// documented in tuning guides of later versions is marked *documented*; a value inferred from the
-    /// paper's figure 7 and from the range in its text is marked *fitted*, with the range that would fit as
-    /// well.
+    /// paper's figure 7 and from the range in its text is marked *fitted*, followed by the range of values
+    /// that would also fit.
     pub fn solaris23() -> Config {
         Config {
             // Window scaling and timestamps came with Solaris 2.6, selective acknowledgements with 7.
@@ -81,7 +82,8 @@ impl Config {
             // System V: TCP passes received data to the stream head at once, so the window does not shrink.
             window_advertisement: Offer::Whole,
             // Fitted: with a buffer of 9500 bytes, five writes of 4400 bytes fit between two stalls, so the
-            // high-water mark is in 17,601 .. 22,000; two segments of 9140 are 18,280.
+            // high-water mark is in 17,601 .. 22,000. Two segments of 9140 bytes, 18,280 bytes, lie in this
+            // range.
             send_round_to_mss: true,
             // System V: `strwrite` queues a whole write if `canput` returns true.
             write_overshoot_bytes: 64 << 10,
@@ -96,8 +98,8 @@ impl Config {
             // 4650 bytes, and none covers 4600.
             ack_segments: 0,
             ack_bytes: Some(4620),
-            // Fitted: 3001 .. 3500, from the range in the paper's text. (Later versions: `tcp_naglim_def`,
-            // 4095.)
+            // Fitted: 3001 .. 3500, from the range in the paper's text. (In later versions, `tcp_naglim_def`
+            // is 4095.)
             nagle: Nagle::Limit,
             nagle_limit_bytes: 3200,
             // Documented: `tcp_slow_start_initial`, 1.

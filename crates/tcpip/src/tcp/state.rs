@@ -9,7 +9,7 @@ pub enum State {
     SynReceived,
     /// Both directions are open.
     Established,
-    /// We have finished sending; our FIN is not acknowledged, and the peer has not finished.
+    /// We have finished sending, and our FIN is not acknowledged. The peer has not finished.
     FinWait1,
     /// Our FIN is acknowledged; the peer may still send.
     FinWait2,

@@ -1,4 +1,4 @@
-//! Tests of internal state: the accounts for shared memory return to zero.
+//! Tests of internal state: the memory accounts return to zero when the sessions end.
 
 use super::*;
 use alloc::vec;
@@ -9,7 +9,7 @@ use kiban_base::{Context, Copies, Instant, Memory, PagePool, PduPool, RngKey, Se
 const LEFT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 1000);
 const RIGHT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 80);
 
-/// Two TCP machines that share a packet memory, without a link: segments from one are passed straight to the
+/// Two TCP machines that share a packet memory and have no link: segments from one are passed straight to the
 /// other.
 struct Pair {
     memory: Memory,
@@ -17,7 +17,7 @@ struct Pair {
     copies: Copies,
     now: Instant,
     ends: [(Tcp, Outbox, Option<SessionId>); 2],
-    /// Bytes delivered and not consumed, by end.
+    /// Bytes delivered and not consumed, for each end.
     held: [u32; 2],
     reads: bool,
 }

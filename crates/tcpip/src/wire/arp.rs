@@ -75,7 +75,7 @@ impl Packet {
         PACKET_BYTES
     }
 
-    /// Writes the packet at the front of `target`. Returns the bytes written.
+    /// Writes the packet at the front of `target`. Returns the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the packet.

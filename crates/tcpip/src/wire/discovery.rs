@@ -46,17 +46,17 @@ pub enum Message {
     RouterSolicitation,
     /// Advertises a router, and link parameters.
     RouterAdvertisement {
-        /// Hop limit that hosts should use in their packets; 0: unspecified.
+        /// Hop limit that hosts should use in their packets; 0 if unspecified.
         hop_limit: u8,
         /// M: addresses are available by DHCPv6.
         managed: bool,
         /// O: other configuration is available by DHCPv6.
         other: bool,
-        /// Lifetime as a default router, seconds; 0: it is not a default router.
+        /// Lifetime as a default router, seconds; 0 if it is not a default router.
         lifetime_seconds: u16,
-        /// How long a neighbour counts as reachable after a confirmation, ms; 0: unspecified.
+        /// How long a neighbour counts as reachable after a confirmation, ms; 0 if unspecified.
         reachable_ms: u32,
-        /// Interval between retransmitted solicitations, ms; 0: unspecified.
+        /// Interval between retransmitted solicitations, ms; 0 if unspecified.
         retransmit_ms: u32,
     },
     /// Asks for the link-layer address of `target`.
@@ -99,9 +99,9 @@ pub enum Item<'a> {
         on_link: bool,
         /// A: hosts may autoconfigure addresses from it (RFC 4862).
         autonomous: bool,
-        /// Valid lifetime, seconds; all ones: infinite.
+        /// Valid lifetime, seconds; all ones if infinite.
         valid_seconds: u32,
-        /// Preferred lifetime of addresses made from it, seconds; all ones: infinite.
+        /// Preferred lifetime of addresses made from the prefix, seconds; all ones if infinite.
         preferred_seconds: u32,
         /// The prefix.
         prefix: Ipv6Addr,
@@ -188,7 +188,7 @@ impl Message {
     }
 
     /// Writes the message at the front of `target` with a zero checksum, to be completed by
-    /// [`crate::wire::icmpv6::fill`]. Returns the bytes written.
+    /// [`crate::wire::icmpv6::fill`]. Returns the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than [`Message::length`].
@@ -279,7 +279,7 @@ impl Item<'_> {
         }
     }
 
-    /// Writes the option at the front of `target`. Returns the bytes written.
+    /// Writes the option at the front of `target`. Returns the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than [`Item::length`], or the option is longer than 2040 bytes.

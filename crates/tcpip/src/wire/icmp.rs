@@ -11,8 +11,8 @@
 //!   12     bad parameter   pointer 8     | unused 24
 //! ```
 //!
-//! Checksum         covers the whole message: [`fill`] and [`verify`] take the sum of what follows the
-//!                  header.
+//! Checksum         the checksum covers the whole message: [`fill`] and [`verify`] take the sum of what
+//!                  follows the header.
 
 use kiban_base::Sum;
 
@@ -69,7 +69,7 @@ pub enum Header {
     },
     /// Parameter problem: a field of the header is invalid.
     ParameterProblem {
-        /// The ICMP code; 0: `pointer` is valid.
+        /// The ICMP code. If it is 0, `pointer` is valid.
         code: u8,
         /// Offset of the invalid byte in the header.
         pointer: u8,
@@ -129,7 +129,7 @@ impl Header {
     }
 
     /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
-    /// the bytes written.
+    /// the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the header.
@@ -149,7 +149,8 @@ impl Header {
     }
 }
 
-/// Computes and stores the checksum of a message: the header, and what follows it with the sum `rest`.
+/// Computes and stores the checksum of a message, which covers the header and the bytes after it, whose sum
+/// is `rest`.
 ///
 /// # Panics
 /// If `header` is shorter than 8 bytes.
@@ -161,8 +162,8 @@ pub fn fill(header: &mut [u8], rest: Sum) {
     header[2..4].copy_from_slice(&checksum.to_be_bytes());
 }
 
-/// Verifies the checksum of a message: the header at the front of `header`, and what follows it with the sum
-/// `rest`.
+/// Verifies the checksum of a message, which covers the header at the front of `header` and the bytes after
+/// it, whose sum is `rest`.
 ///
 /// # Errors
 /// `Truncated`; `Checksum` if it does not match.

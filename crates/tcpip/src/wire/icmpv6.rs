@@ -9,8 +9,8 @@
 //!   128, 129  echo            identifier 16 | sequence 16
 //! ```
 //!
-//! Checksum         also covers a pseudo-header (RFC 4443 §2.3): `rest` is the sum of that and of what
-//!                  follows the header.
+//! Checksum         the checksum also covers a pseudo-header (RFC 4443 §2.3): `rest` is the sum of that and
+//!                  of what follows the header.
 //! Not implemented  neighbour discovery messages are returned as [`Header::Other`]: see
 //!                  [`crate::wire::discovery`].
 
@@ -128,7 +128,7 @@ impl Header {
     }
 
     /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
-    /// the bytes written.
+    /// the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the header.

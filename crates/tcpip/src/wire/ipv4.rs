@@ -8,9 +8,9 @@
 //! | time to live 8 | protocol 8 | checksum 16 | source 32 | target 32 | options 0..40 |
 //! ```
 //!
-//! Checksum         covers only the header. [`Header::write`] computes it, [`verify`] checks it, [`fill`]
-//!                  recomputes it after a field was changed in place. [`Header::read`] does not check it,
-//!                  because the link may already have done so.
+//! Checksum         the checksum covers only the header. [`Header::write`] computes it, [`verify`] checks it,
+//!                  [`fill`] recomputes it after a field was changed in place. [`Header::read`] does not
+//!                  check it, because the link may already have done so.
 
 use core::net::Ipv4Addr;
 
@@ -40,7 +40,8 @@ pub struct Header<'a> {
     pub dont_fragment: bool,
     /// MF: more fragments follow this one.
     pub more_fragments: bool,
-    /// Fragment offset: position of this payload in that of the original packet, bytes; a multiple of 8.
+    /// Fragment offset: where this payload begins in the payload of the original packet, bytes; a multiple of
+    /// 8.
     pub fragment_offset_bytes: u16,
     /// TTL: number of hops left.
     pub time_to_live: u8,
@@ -59,7 +60,7 @@ impl<'a> Header<'a> {
     /// ignored.
     ///
     /// # Errors
-    /// Those of [`Header::read_quoted`]; `TotalLength` if the total length exceeds the bytes given.
+    /// Same as for [`Header::read_quoted`]; `TotalLength` if the total length exceeds the bytes given.
     #[inline]
     pub fn read(bytes: &'a [u8]) -> Result<(Header<'a>, usize), Malformed> {
         let (header, header_bytes) = Header::read_quoted(bytes)?;
@@ -136,7 +137,8 @@ impl<'a> Header<'a> {
         self.more_fragments || self.fragment_offset_bytes != 0
     }
 
-    /// Writes the header, including its checksum, at the front of `target`. Returns the bytes written.
+    /// Writes the header, including its checksum, at the front of `target`. Returns the number of bytes
+    /// written.
     ///
     /// # Panics
     /// If `target` is shorter than [`Header::length`], or `options` is longer than 40 bytes or not a multiple

@@ -28,7 +28,7 @@ pub const ROUTER_ALERT: u8 = 148;
 /// One option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Item<'a> {
-    /// The kind: copied flag, class and number.
+    /// The option's kind: copied flag, class and number.
     pub kind: u8,
     /// Offset of the option within the options, bytes.
     pub at: usize,
@@ -50,7 +50,8 @@ impl<'a> Walk<'a> {
         Walk { options, at: 0 }
     }
 
-    /// Returns the offset of the next option, bytes; after an error, that of the malformed option.
+    /// Returns the offset of the next option, bytes. After an error, returns the offset of the malformed
+    /// option.
     pub const fn at(&self) -> usize {
         self.at
     }

@@ -83,7 +83,7 @@ impl Header {
     }
 
     /// Writes the header at the front of `target`. Only the low 20 bits of the flow label are written.
-    /// Returns the bytes written.
+    /// Returns the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the header.

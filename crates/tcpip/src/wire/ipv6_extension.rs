@@ -38,7 +38,7 @@ pub fn length(bytes: &[u8]) -> Result<usize, Malformed> {
 pub struct Fragment {
     /// Protocol number of the first header of the fragmentable part.
     pub next_header: u8,
-    /// Fragment offset: position of this payload in the fragmentable part, bytes; a multiple of 8.
+    /// Fragment offset: where this payload begins in the fragmentable part, bytes; a multiple of 8.
     pub offset_bytes: u16,
     /// M: more fragments follow this one.
     pub more_fragments: bool,
@@ -70,7 +70,7 @@ impl Fragment {
         HEADER_BYTES
     }
 
-    /// Writes the header at the front of `target`. Returns the bytes written.
+    /// Writes the header at the front of `target`. Returns the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the header.
@@ -135,8 +135,8 @@ impl<'a> Walk<'a> {
         Walk { header, at: 2 }
     }
 
-    /// Returns the offset of the next option in the header, bytes; after an error, that of the malformed
-    /// option.
+    /// Returns the offset of the next option in the header, bytes. After an error, returns the offset of the
+    /// malformed option.
     pub const fn at(&self) -> usize {
         self.at
     }

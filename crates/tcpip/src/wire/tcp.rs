@@ -14,8 +14,10 @@
 //! Receive path     unknown options are skipped (RFC 9293 §3.1, MUST-6). An option length that is invalid for
 //!                  its kind, or runs beyond the header, makes the segment malformed.
 //! Transmit path    options are written in Linux's order and padding, so that a peer's fast path matches
-//!                  them: MSS; SACK permitted and timestamps in 12 bytes; window scale; SACK blocks.
-//! Checksum         covers pseudo-header, header and payload: `rest` is the sum of pseudo-header and payload.
+//!                  them: first MSS, then SACK permitted and timestamps in 12 bytes, window scale, and SACK
+//!                  blocks.
+//! Checksum         the checksum covers pseudo-header, header and payload; `rest` is the sum of pseudo-header
+//!                  and payload.
 //! Not implemented  the meaning of options, and on which segments they are valid: see [`crate::tcp`].
 
 use core::{
@@ -39,7 +41,7 @@ pub const TIMESTAMPS_BYTES: usize = 12;
 /// `NOP NOP`, kind 8, length 10: the bytes that Linux and BSD put in front of timestamps (RFC 7323 appendix
 /// A).
 pub const TIMESTAMPS_ALONE: [u8; 4] = [NOP, NOP, TIMESTAMPS, 10];
-/// `SACK permitted`, kind 8, length 10: the padding replaced by the SACK-permitted option.
+/// `SACK permitted`, kind 8, length 10: the same bytes with the SACK-permitted option instead of the padding.
 const TIMESTAMPS_AND_SACK: [u8; 4] = [SACK_PERMITTED, 2, TIMESTAMPS, 10];
 
 const END: u8 = 0;
@@ -139,7 +141,7 @@ pub struct Flags(pub u8);
 impl Flags {
     /// No flag set.
     pub const NONE: Flags = Flags(0);
-    /// No more data from the sender.
+    /// FIN: the sender has no more data.
     pub const FIN: Flags = Flags(0x01);
     /// Synchronise sequence numbers.
     pub const SYN: Flags = Flags(0x02);
@@ -168,13 +170,13 @@ impl Flags {
         self.0 & other.0 != 0
     }
 
-    /// Returns these flags and those of `other`.
+    /// Returns the union of these flags and `other`.
     #[inline]
     pub const fn with(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// Returns these flags without those of `other`.
+    /// Returns these flags without the flags in `other`.
     #[inline]
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
@@ -460,13 +462,13 @@ pub struct Header {
     pub target_port: u16,
     /// SEG.SEQ: sequence number of the first payload byte, or of the SYN.
     pub sequence: Sequence,
-    /// SEG.ACK: the next sequence number that the sender expects; valid with ACK.
+    /// SEG.ACK: the next sequence number that the sender expects. Valid with ACK.
     pub acknowledgment: Sequence,
     /// The flags.
     pub flags: Flags,
     /// SEG.WND: the window field as on the wire, unscaled.
     pub window: u16,
-    /// Urgent pointer: end of the urgent data relative to `sequence`; valid with URG.
+    /// Urgent pointer: the end of the urgent data, relative to `sequence`. Valid with URG.
     pub urgent: u16,
     /// The options.
     pub options: Options,
@@ -506,7 +508,7 @@ impl Header {
     }
 
     /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
-    /// the bytes written.
+    /// the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than [`Header::length`].

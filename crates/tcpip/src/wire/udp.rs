@@ -4,9 +4,9 @@
 //! | source port 16 | target port 16 | length 16 | checksum 16 | payload
 //! ```
 //!
-//! Checksum         covers pseudo-header, header and payload: `rest` is the sum of pseudo-header and payload.
-//!                  A zero field means that the sender computed none, which IPv4 allows and IPv6 does not
-//!                  (RFC 8200 §8.1).
+//! Checksum         the checksum covers pseudo-header, header and payload; `rest` is the sum of pseudo-header
+//!                  and payload. A zero field means that the sender computed none, which IPv4 allows and IPv6
+//!                  does not (RFC 8200 §8.1).
 
 use kiban_base::Sum;
 
@@ -60,7 +60,7 @@ impl Header {
     }
 
     /// Writes the header at the front of `target` with a zero checksum, to be completed by [`fill`]. Returns
-    /// the bytes written.
+    /// the number of bytes written.
     ///
     /// # Panics
     /// If `target` is shorter than the header.

@@ -26,7 +26,7 @@ fn output_that_waits_for_the_port_is_sent_when_it_has_room() {
 
 #[test]
 fn settle_sends_no_more_than_the_port_has_room_for() {
-    // New data, a retransmission and an acknowledgement, one segment at a time.
+    // New data, a retransmission and an acknowledgement are sent, one segment at a time.
     let mut talk = Peer::established(Config::default());
     talk.write(&bytes(4000));
     talk.write(&bytes(6000));
@@ -61,13 +61,13 @@ fn large_segments_leave_whole_where_something_below_cuts() {
     let sent: Vec<u8> = frames.iter().flat_map(|frame| frame.header().1.to_vec()).collect();
     assert_eq!(sent, stream);
     assert!(frames.iter().all(|frame| frame.header().1.len() <= 1000));
-    // A SYN-ACK, 1000 bytes (the first write's grain), then large segments.
+    // The board sends a SYN-ACK, then 1000 bytes (the first write's grain), then large segments.
     assert!(segments <= 5, "{segments}");
 }
 
 #[test]
 fn single_bytes_do_not_advance_the_window() {
-    // Every answer rounds the window up to the scale; the rounding must not accumulate.
+    // Every answer rounds the window up to a multiple of the scale. The rounding must not accumulate.
     for length in [1, 9, 1001] {
         let options = Options { window_shift: Some(0), ..mss(1000) };
         let mut talk = Peer::established_with(Config::default(), 60_000, options);

@@ -23,7 +23,7 @@ fn newreno() -> Config {
 
 #[test]
 fn the_backed_off_timeout_stays_until_a_new_measurement() {
-    // RFC 6298 §5: on a path slower than the timeout, data must not be sent twice forever.
+    // RFC 6298 §5: if the path is slower than the timeout, data must not be sent twice forever.
     let mut world = World::plain(Nature { delay: ms(700), ..Nature::default() }, 4);
     world.converse(Role::eager(50_000), Role::eager(0));
     world.run().unwrap();

@@ -111,7 +111,7 @@ fn identifiers_of_ended_sessions_are_invalid() {
     let now = talk.now;
     let aborted = talk.station.with(now, |tcp, cx, out| tcp.abort(old, cx, out));
     assert_eq!(aborted, Err(Refusal::UnknownSession));
-    // The slot is reused: the old identifier still matches nothing, and does not affect the new session.
+    // The slot is reused. The old identifier still matches nothing, and does not affect the new session.
     let (local, remote) = (talk.local(), talk.remote());
     let new = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
     assert_eq!(new.index(), old.index());

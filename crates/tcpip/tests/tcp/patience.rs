@@ -39,7 +39,7 @@ fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
     drop(pages);
     talk.check_home();
 
-    // Only a FIN waits behind the window: it holds no memory, so it may wait.
+    // Only a FIN waits behind the window. It holds no memory, so it may wait.
     let mut talk = Peer::established(Config::default());
     talk.write(b"one");
     talk.hear(seg(ACK, 1, 4, 0), b"");
@@ -48,7 +48,7 @@ fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
     wait(&mut talk, 100);
     assert_eq!(talk.state(), Some(State::FinWait1));
 
-    // Not before the timeout, and not on a board configured to wait forever.
+    // The session is not aborted before the timeout, and never on a board that is configured to wait forever.
     for config in [
         Config { stuck_timeout: None, ..Config::default() },
         Config { memory_shares: false, ..Config::default() },
@@ -68,7 +68,7 @@ fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
 
 #[test]
 fn time_wait_entries_are_bounded_and_the_oldest_goes_first() {
-    // As many as configured, but no more than a quarter of all sessions.
+    // TIME-WAIT holds as many sessions as configured, but no more than a quarter of all.
     for config in
         [Config { time_wait_max: 10, ..Config::default() }, Config { sessions_max: 40, ..Config::default() }]
     {

@@ -54,7 +54,7 @@ fn the_send_mark_may_be_rounded_up_to_full_segments() {
 
 #[test]
 fn a_blocked_writer_is_woken_at_its_low_water_mark() {
-    // The number of bytes acknowledged of a full buffer of 5000, and whether the writer is woken.
+    // The number of bytes acknowledged, from a full buffer of 5000, and whether the writer is then woken.
     for (low, acknowledged, wakes) in [
         (None, 2499, false),
         (None, 2500, true),
@@ -71,7 +71,7 @@ fn a_blocked_writer_is_woken_at_its_low_water_mark() {
         talk.hear(seg(ACK, 1, 1 + acknowledged, 60_000), b"");
         let told = talk.up.iter().filter(|said| *said == "writable").count();
         assert_eq!(told, usize::from(wakes), "{low:?} {acknowledged}");
-        // Below the mark, a write that does not fit is not started, but one that fits is.
+        // Below the mark, a write that does not fit is refused entirely, but a write that fits is accepted.
         let writer = talk.station.tcp.writer(id).expect("it is open");
         let room = acknowledged as usize;
         assert_eq!(writer.room_for(room), room);

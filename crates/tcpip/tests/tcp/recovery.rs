@@ -49,8 +49,8 @@ fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
 
 #[test]
 fn recovery_reduces_the_rate_in_proportion_to_deliveries() {
-    // RFC 6937 with Reno: one of fourteen outstanding segments is lost; while thirteen arrive, seven are
-    // sent, one for every two.
+    // RFC 6937 with Reno: one of fourteen outstanding segments is lost. While the other thirteen arrive,
+    // seven are sent, one for every two.
     let config =
         Config { congestion: CongestionControl::Reno, initial_window_segments: 20, ..Config::default() };
     let mut talk = talk_with(config);

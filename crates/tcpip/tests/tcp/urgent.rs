@@ -18,7 +18,7 @@ fn queued_data_is_urgent_until_it_is_acknowledged() {
     talk.room = 1000;
     talk.settle();
     // The pointer refers to the byte after the last urgent one, relative to each segment. No large segment is
-    // sent, because cutting it would shift the pointer.
+    // sent, because splitting it would shift the pointer.
     assert_eq!(
         talk.said(),
         [

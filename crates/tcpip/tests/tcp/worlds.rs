@@ -22,7 +22,7 @@ fn some_config(chance: &mut SimRng) -> Config {
         receive_buffer_bytes: one_of(chance, &[2_000, 10_000, 65_535, 65_536, 256 << 10, 1 << 20]),
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
         nagle: if chance.happens(0.7) { Nagle::Classic } else { Nagle::Off },
-        // Here impairments do not abort sessions, and no FIN arrives after TIME-WAIT.
+        // In these runs, impairments do not abort sessions, and no FIN arrives after TIME-WAIT.
         rto_retries: 60,
         syn_retries: 60,
         time_wait: Duration::from_secs(7200),

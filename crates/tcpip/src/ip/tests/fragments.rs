@@ -80,7 +80,8 @@ proptest! {
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
         prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
-        // Send them back as if from the peer: with swapped addresses, and each fragment in a separate page.
+        // Send the fragments back as if they came from the peer, with swapped addresses and each fragment in
+        // a separate page.
         let mut packets: Vec<Vec<u8>> = hops.into_iter().map(|hop| {
             let mut bytes = bytes_of(&hop.pdu);
             prop_assert!(bytes.len() <= mtu);
@@ -138,21 +139,21 @@ fn reassembly_references_slices_while_they_fit() {
 #[test]
 fn overlapping_or_contradictory_fragments_discard_the_whole_datagram() {
     type Row<'a> = (&'a [(usize, bool, usize)], &'a str, u64);
-    // Fragments as (offset, more, bytes); the expected counter; the number of fragments that arrived too
-    // late.
+    // Each row: fragments as (offset, more, bytes), the expected counter, and the number of fragments that
+    // arrived too late.
     let rows: &[Row<'_>] = &[
         (&[(0, true, 16), (8, true, 16), (24, false, 8)], "fragments_overlapping", 1),
         (&[(8, true, 16), (0, true, 16), (24, false, 8)], "fragments_overlapping", 1),
         (&[(0, true, 32), (8, true, 8), (32, false, 8)], "fragments_overlapping", 1),
         (&[(8, true, 8), (0, true, 32), (32, false, 8)], "fragments_overlapping", 1),
-        // The same offset with another length.
+        // Two fragments with the same offset and different lengths.
         (&[(0, true, 16), (0, true, 8), (16, false, 8)], "fragments_overlapping", 1),
         // Two last fragments.
         (&[(16, false, 8), (24, false, 8), (0, true, 16)], "fragments_overlapping", 1),
-        // A fragment beyond the end, and an end before bytes already received.
+        // A fragment extends beyond the end, and an end precedes bytes already received.
         (&[(8, false, 8), (16, true, 8), (0, true, 8)], "fragments_overlapping", 1),
         (&[(16, true, 8), (8, false, 8), (0, true, 8)], "fragments_overlapping", 1),
-        // The same fragment, once as the last and once not.
+        // The same fragment twice, once marked as the last and once not.
         (&[(8, false, 8), (8, true, 8), (0, true, 8)], "fragments_overlapping", 1),
     ];
     for (pieces, counter, late) in rows {
@@ -224,7 +225,8 @@ fn endless_fragments_stay_within_every_bound() {
     }
     assert_eq!((bench.count("fragments_too_many"), bench.count("fragments_late")), (1, 87));
     assert!(bench.memory.is_all_free());
-    // Many incomplete datagrams: the oldest are evicted at the limit on datagrams, and at the limit on bytes.
+    // Many incomplete datagrams arrive. The oldest are evicted at the limit on datagrams, and at the limit on
+    // bytes.
     for (parts, alive) in [(1, 10), (8, 5)] {
         let mut bench = roomy(small);
         for id in 0..200 {
@@ -242,7 +244,7 @@ fn endless_fragments_stay_within_every_bound() {
         bench.pass(Duration::from_secs(30));
         bench.check_home();
     }
-    // A single fragment that exceeds the limit on bytes.
+    // A single fragment exceeds the limit on bytes.
     let mut bench = roomy(ReassemblyConfig { bytes_max: 100, ..small });
     assert!(bench.arrive(&fragment(1, 0, true, &noise(8))).is_none());
     assert_eq!(bench.count("reassembly_evicted"), 1);
@@ -345,7 +347,7 @@ fn only_datagrams_are_accepted_on_broadcast_and_multicast_addresses() {
 #[test]
 fn a_plausible_path_mtu_is_used_until_it_expires() {
     let mut bench = roomy(ReassemblyConfig::default());
-    // (packet bytes, reported MTU, returned MTU, resulting path MTU)
+    // Columns: packet bytes, reported MTU, returned MTU, resulting path MTU.
     for (packet, said, believed, afterwards) in [
         (1500, 1500, None, 1500),
         (1000, 1200, None, 1500),

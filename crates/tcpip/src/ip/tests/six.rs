@@ -32,7 +32,7 @@ fn bench() -> Bench {
     bench
 }
 
-/// Returns a packet from the peer with these bytes after its header.
+/// Returns a packet from the peer, with the bytes `rest` after its header.
 fn packet6(next_header: u8, rest: &[u8], change: impl FnOnce(&mut ipv6::Header)) -> Vec<u8> {
     let mut header = ipv6::Header {
         traffic_class: 0,
@@ -243,8 +243,8 @@ fn invalid_fragments_are_counted_and_reported_as_the_standard_requires() {
         assert_eq!(bench.ip.poll_error_request().map(|complaint| complaint.kind), told);
         assert!(bench.memory.is_all_free());
     }
-    // An overlap discards the datagram (RFC 5722); a fragment header within a reassembled packet is rejected;
-    // reassembly times out.
+    // An overlap discards the datagram (RFC 5722). A fragment header within a reassembled packet is rejected.
+    // Incomplete reassembly times out.
     let mut bench = bench();
     for (from, more) in [(0, true), (8, true), (24, false)] {
         assert!(bench.arrive(&fragment6(1, from, more, UDP, &[0; 16])).is_none());

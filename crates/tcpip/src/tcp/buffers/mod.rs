@@ -1,4 +1,4 @@
-//! A session's data: sent and unacknowledged, or to be sent; and received beyond a hole.
+//! A session's data: the send queue, and the data that was received beyond a gap.
 
 pub(super) mod out_of_order;
 pub(super) mod send_queue;

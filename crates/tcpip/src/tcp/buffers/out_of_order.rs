@@ -34,8 +34,8 @@ impl OutOfOrder {
         self.pieces.is_empty()
     }
 
-    /// Stores the bytes of `slice` (which starts at `at`) that are not held yet. Returns whether all of it
-    /// could be stored.
+    /// Stores those bytes of `slice` (which starts at `at`) that are not held yet. Returns whether all of
+    /// them could be stored.
     pub(in crate::tcp) fn insert(&mut self, mut at: Sequence, mut slice: Slice) -> bool {
         let mut index = self.pieces.partition_point(|(start, _)| start.le(at));
         if index > 0 {

@@ -1,9 +1,9 @@
 //! The send queue: bytes that the host has written and the peer has not acknowledged.
 //!
 //! Slices are kept in stream order and never copied: every transmission refers to them with a new head. One
-//! *cursor* stores the position of the next new byte, and another that of retransmissions, so that neither
-//! needs a search. The front slice is not cut when part of it is acknowledged; `skip` counts those bytes, so
-//! that its checksum need not be computed again.
+//! *cursor* stores the position of the next new byte, and another the position of the next retransmission, so
+//! that neither needs a search. The front slice is not cut when part of it is acknowledged; `skip` counts
+//! those bytes, so that its checksum need not be computed again.
 
 use alloc::collections::VecDeque;
 use kiban_base::{PagePool, Pdu, Slice};
@@ -27,7 +27,7 @@ pub(in crate::tcp) struct SendQueue {
 }
 
 impl SendQueue {
-    /// Returns the bytes queued, sent or not.
+    /// Returns the number of bytes queued, sent or not.
     #[inline]
     pub(in crate::tcp) fn bytes(&self) -> u32 {
         self.bytes
@@ -75,7 +75,8 @@ impl SendQueue {
     }
 
     /// Appends up to `count` bytes to a PDU's body, from offset `from` (relative to the first unacknowledged
-    /// byte). Returns the bytes appended: fewer if the body's slice list is full or the queue ends.
+    /// byte). Returns the number of bytes appended, which is less than `count` if the body's slice list is
+    /// full or the queue ends.
     pub(in crate::tcp) fn gather(&mut self, from: u32, count: u32, pdu: &mut Pdu) -> u32 {
         let [new, again] = self.cursors;
         let (which, mut cursor) = if from >= new.at { (0, new) } else { (1, again) };

@@ -8,12 +8,12 @@
 //!                  address that holds the most memory comes first, and among its sessions the one stuck
 //!                  longest. Peers that accept a byte now and then, or keep their window at one byte, are
 //!                  included.
-//! Until            a quarter of the memory is free (half of it, if less than an eighth was), or no such
-//!                  session is left.
+//! Until            a quarter of the memory is free, or no such session is left. If less than an eighth was
+//!                  free at the start, the goal is half of the memory.
 //! Own share        if memory is left but a session's address or attached program has used up its share, the
 //!                  stuck sessions of that address or program are aborted after `stuck_timeout`, so that
 //!                  other users behind the same address are not shut out.
-//! Cost             one pass over all sessions, at most every [`INTERVAL`].
+//! Cost             one pass over all sessions is made at most every [`INTERVAL`].
 
 use super::claims::Claim;
 use crate::tcp::{Outbox, SessionId, Tcp};
@@ -23,7 +23,7 @@ use kiban_base::{Context, Instant};
 
 /// Minimum time between two passes.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Denominator of fractions of the memory.
+/// Denominator for fractions of the memory.
 const WHOLE: u64 = 1024;
 /// Threshold of free memory, in parts of `WHOLE`, below which sessions may be aborted.
 const SHORT: u64 = WHOLE / 4;
@@ -79,7 +79,8 @@ impl Tcp {
         let wanted = match of_claim {
             Some(claim) => self.send_share.held_by(claim.address) / 2,
             None => {
-                // A single address leaves an eighth free. If less is free, several compete for it.
+                // With a single address, an eighth of the memory stays free. If less is free, several
+                // addresses compete for it.
                 let target = if promised < WHOLE / 8 { WHOLE / 2 } else { SHORT };
                 // If only pages are short, abort one session at a time.
                 (self.send_share.capacity() * target.saturating_sub(promised) / WHOLE).max(1)

@@ -2,10 +2,10 @@
 //!
 //! Purpose          no session starves because another hoards memory: the memory held is bounded per session,
 //!                  per peer address and per owner.
-//! Session          may hold half of the memory that all others leave free, and half of what the other
-//!                  sessions of its address leave of that address's share (dynamic thresholds with a factor
-//!                  of 1: Choudhury and Hahne 1998). Up to `floor_bytes`, it may exceed these limits. So n
-//!                  greedy sessions settle at 1/(n+1) each, and 1/(n+1) stays free.
+//! Session          a session may hold half of the memory that all others leave free, and half of what the
+//!                  other sessions of its address leave of that address's share (dynamic thresholds with a
+//!                  factor of 1: Choudhury and Hahne 1998). Up to `floor_bytes`, it may exceed these limits.
+//!                  So n greedy sessions settle at 1/(n+1) of the memory each, and 1/(n+1) stays free.
 //! Address          the sessions of one peer address (IPv4 /32, IPv6 /64) together may hold half of what
 //!                  other addresses leave. With `fairness = "flow"` addresses are ignored.
 //! Sole address     while no other address holds or wants memory, "Recent progress" and "Live sessions" below
@@ -19,18 +19,18 @@
 //!                  owner may hold.
 //! Recent progress  of the last half of the memory, a session may hold [`START_BYTES`], or twice the bytes
 //!                  that its peer has recently acknowledged, if that is more. Of the last eighth, it may hold
-//!                  only the latter; of the last sixteenth, an eighth of the bytes that its peer has
-//!                  acknowledged. So the last memory goes to sessions whose peers accept data.
-//! Live sessions    are those whose peers acknowledge data, counted every second. The previous rule alone
-//!                  would favour sessions that already hold much memory. So while less than a quarter is
-//!                  free, no session may hold more than an equal part of 7/8 of the memory, divided first
-//!                  among owners, then among addresses, then among live sessions.
-//! Receive windows  are promises that cannot be withdrawn, but few are used at the same time. A session of
-//!                  the board's own services, which read promptly, is always promised its floor. A session of
-//!                  a program is always promised its part of an eighth of the free pages (divided among the
-//!                  program's sessions), at most a floor and at least an eighth of one. While other owners
-//!                  hold memory, the sessions of an owner that holds hardly any are promised up to a quarter
-//!                  of the free pages.
+//!                  only twice those bytes; of the last sixteenth, only an eighth of them. So the last memory
+//!                  goes to sessions whose peers accept data.
+//! Live sessions    a session is live if its peer acknowledges data; live sessions are counted every second.
+//!                  The previous rule alone would favour sessions that already hold much memory. So while
+//!                  less than a quarter is free, no session may hold more than an equal part of 7/8 of the
+//!                  memory, divided first among owners, then among addresses, then among live sessions.
+//! Receive windows  a window is a promise that cannot be withdrawn, but few windows are used at the same
+//!                  time. A session of the board's own services, which read promptly, is always promised its
+//!                  floor. A session of a program is always promised its part of an eighth of the free pages
+//!                  (divided among the program's sessions), at most a floor and at least an eighth of one.
+//!                  While other owners hold memory, the sessions of an owner that holds hardly any are
+//!                  promised up to a quarter of the free pages.
 //! Overhead         bytes are held in pages that are partly empty, so `overhead` is added to the charge of
 //!                  every session that holds any.
 //! Off              with `Config::memory_shares` off, every session is promised all the memory it wants.
@@ -43,8 +43,8 @@ use alloc::vec::Vec;
 /// Bytes that a session may hold of the last half of the memory before its peer has acknowledged anything:
 /// one page.
 const START_BYTES: u32 = 4096;
-/// Number of floors that an address or owner may hold in all while any memory is left; also the limit of one
-/// session of a sole address.
+/// Number of floors that an address or owner may hold in all while any memory is left. This is also the limit
+/// for one session of a sole address.
 const FLOORS: u64 = 4;
 
 /// Counts live sessions, addresses or owners in the current period, and keeps the previous count.
@@ -82,8 +82,8 @@ impl Live {
 struct Account {
     /// Bytes that its sessions hold.
     held: u64,
-    /// For an address: its live sessions. For an owner: its addresses with live sessions (by flow: live
-    /// sessions).
+    /// For an address, the number of its live sessions. For an owner, the number of its addresses with live
+    /// sessions (by flow: of its live sessions).
     live: Live,
 }
 
@@ -137,7 +137,7 @@ impl Share {
         Share { by_address: false, ..self }
     }
 
-    /// Returns the bytes charged for holding `bytes`.
+    /// Returns the number of bytes charged for holding `bytes`.
     #[inline]
     fn charge(&self, bytes: u32) -> u64 {
         if bytes == 0 { 0 } else { u64::from(bytes) + self.overhead }
@@ -234,14 +234,14 @@ impl Share {
         let room = self.claim_allows(charged, floor, claim);
         let half = (free / 2).min(self.part_of_claim(room, charged, claim));
         if self.held == charged {
-            // No other session holds memory: one session can proceed even in a very small memory.
+            // If no other session holds memory, the session can proceed even in a very small memory.
             let most = u32::try_from(half.saturating_sub(self.overhead)).unwrap_or(u32::MAX);
             return most.max(floor);
         }
         let most = half.saturating_sub(self.overhead).max(u64::from(floor));
         if self.is_sole(claim) {
-            // No other address wants memory, so this address's sessions share it all. If it is smaller than
-            // the sum of their floors, they get pages in turn.
+            // No other address wants memory, so this address's sessions share all of it. If the memory is
+            // smaller than the sum of their floors, the sessions get pages in turn.
             let small = (free / 2).saturating_sub(self.overhead).min(FLOORS * u64::from(floor));
             let small = if claim.is_boards { small } else { 0 };
             return u32::try_from(most.max(small)).unwrap_or(u32::MAX);
@@ -256,7 +256,8 @@ impl Share {
         u32::try_from(most.min(bound)).unwrap_or(u32::MAX)
     }
 
-    /// Returns how much of its address's room one session may hold: half, or all if it is alone there.
+    /// Returns how much of an address's room one of its sessions may hold: half, or all if the session is
+    /// alone there.
     #[inline]
     fn part_of_claim(&self, room: u64, own: u64, claim: Claim) -> u64 {
         if self.of(claim.address) == own { room } else { room / 2 }
@@ -319,7 +320,8 @@ impl Share {
         self.unused = bytes;
     }
 
-    /// Returns whether the share of its address or owner, not the memory, limits a session that holds `own`.
+    /// Returns whether a session that holds `own` is limited by the share of its address or owner, not by the
+    /// memory.
     pub(crate) fn is_bound_by_claim(&self, own: u32, floor: u32, claim: Claim) -> bool {
         let charged = self.charge(own);
         let free = self.capacity.saturating_sub(self.held - charged);
@@ -332,7 +334,7 @@ impl Share {
         self.limits && self.held > self.capacity / 4 * 3
     }
 
-    /// Returns the bytes that no session holds.
+    /// Returns the number of bytes that are held by no session.
     pub(crate) fn free(&self) -> u64 {
         self.capacity.saturating_sub(self.held)
     }
@@ -341,7 +343,7 @@ impl Share {
         self.capacity
     }
 
-    /// Returns the bytes that the sessions of one account hold.
+    /// Returns the number of bytes that the sessions of one account hold.
     pub(crate) fn held_by(&self, number: u32) -> u64 {
         self.of(number)
     }
@@ -387,8 +389,8 @@ mod tests {
         Claim { owner: 0, address, is_boards: true }
     }
 
-    /// Lets the sessions in turn take as much as they may, until nothing changes. Returns the bytes that each
-    /// holds.
+    /// Lets the sessions in turn take as much as they may, until nothing changes. Returns the number of bytes
+    /// that each holds.
     fn settle(share: &mut Share, claims: &[Claim]) -> Vec<u64> {
         let mut held = alloc::vec![0u32; claims.len()];
         for _ in 0..2000 {
@@ -411,7 +413,7 @@ mod tests {
             let mut share = Share::new(8 << 20, 0);
             let held = settle(&mut share, &alloc::vec![claim(1); sessions as usize]);
             let all = held.iter().sum::<u64>();
-            // A single session gets half of the memory; several share all but an eighth.
+            // A single session gets half of the memory. Several sessions share all but an eighth of it.
             let expected = if sessions == 1 { 4 << 20 } else { (7 << 20) * sessions / (sessions + 1) };
             assert!(near(all, expected), "{sessions}: {held:?}");
             assert!(held.iter().all(|own| near(*own, held[0])), "{sessions}: {held:?}");
@@ -483,7 +485,7 @@ mod tests {
     fn free_memory_goes_to_sessions_whose_peers_accept_data() {
         let mut share = Share::new(1 << 20, 0);
         let claims = [claim(1), claim(2)];
-        // Held by others (KiB), recently acknowledged, expected allowance.
+        // Columns: memory held by others (KiB), bytes recently acknowledged, expected allowance.
         for (held, earned, expected) in [
             (0, 0, 1 << 19),
             (600, 0, 4 << 10),

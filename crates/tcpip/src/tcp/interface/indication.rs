@@ -29,7 +29,7 @@ pub enum Reason {
     Reset,
     /// The peer did not answer in time.
     TimedOut,
-    /// The next hop did not answer, or ICMP reported the peer unreachable, before the connection was
+    /// The next hop did not answer, or ICMP reported the peer as unreachable, before the connection was
     /// established.
     Unreachable,
     /// The host aborted the session.
@@ -50,7 +50,7 @@ pub enum Indication {
     Accepted {
         /// The new session.
         session: SessionId,
-        /// The number of the listener that accepted it.
+        /// The number of the listener that accepted the session.
         listener: u32,
         /// The peer's address and port.
         remote: SocketAddr,
@@ -84,8 +84,8 @@ pub enum Indication {
         /// The session that has room.
         session: SessionId,
     },
-    /// A writer waits for room, all its data is acknowledged, and memory is short: no further acknowledgement
-    /// will make room, only memory that other sessions release.
+    /// A writer waits for room, all its data is acknowledged, and memory is short. No acknowledgement will
+    /// make room for it, only memory that other sessions release.
     Starved {
         /// The session that is short of memory.
         session: SessionId,

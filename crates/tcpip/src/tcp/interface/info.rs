@@ -92,7 +92,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// Returns the statistics with the current period, up to `now`, added to [`Info::busy`] and its two
+    /// Returns the statistics, with the current period (up to `now`) added to [`Info::busy`] and its two
     /// parts.
     #[must_use]
     pub fn until(mut self, now: Instant) -> Info {

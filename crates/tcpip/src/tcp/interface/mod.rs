@@ -1,5 +1,5 @@
-//! The interface to the host (RFC 9293 §3.9.1): what a session reports, what it tells of itself, why a call
-//! is refused, and the writer of a session.
+//! The interface to the host (RFC 9293 §3.9.1): indications, session statistics, errors of refused requests,
+//! and the writer of a session.
 
 pub(super) mod indication;
 pub(super) mod info;

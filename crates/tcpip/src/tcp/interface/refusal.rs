@@ -10,7 +10,7 @@ pub enum Refusal {
     Finished,
     /// The slice is longer than the room that is left.
     NoRoom,
-    /// Another listener has that address and port, or the connection exists.
+    /// Another listener has that address and port, or the connection already exists.
     AddressInUse,
     /// The addresses differ in family, one is unspecified or multicast, or a required port is zero.
     BadAddress,

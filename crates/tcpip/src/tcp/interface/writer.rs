@@ -16,7 +16,7 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Returns the bytes that may still be appended.
+    /// Returns the number of bytes that may still be appended.
     #[inline]
     pub fn room(&self) -> usize {
         self.room
@@ -33,8 +33,8 @@ impl Writer<'_> {
         self.session.writer_waits = true;
     }
 
-    /// Returns how many bytes of a write of `wanted` to accept: less than the low-water mark only if that is
-    /// the whole write.
+    /// Returns how many bytes to accept from a write of `wanted` bytes. The number is below the low-water
+    /// mark only if it is the whole write.
     #[inline]
     pub fn room_for(&self, wanted: usize) -> usize {
         if self.room < wanted.min(self.least) { 0 } else { self.room.min(wanted) }

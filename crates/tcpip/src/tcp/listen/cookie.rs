@@ -195,7 +195,7 @@ mod tests {
             prop_assert_eq!(found.options.timestamps.is_some(), with_stamps);
             prop_assert_eq!(found.options.sack_permitted, with_stamps && sack);
             prop_assert_eq!(found.options.window_shift, shift.filter(|_| with_stamps).map(|shift| shift.min(14)));
-            // An expired cookie, another 4-tuple, or another initial sequence number of the peer.
+            // Rejected: an expired cookie, another 4-tuple, or another initial sequence number of the peer.
             let late = Instant::from_nanos(at + LIFE.as_nanos() as u64);
             prop_assert!(decode(&secret, &config, NAME, &ack, late).is_none());
         }
@@ -219,7 +219,7 @@ mod tests {
             };
             decode(&secret, &config, NAME, &ack, Instant::from_nanos(1 << 45)).is_some()
         });
-        // 8 of 2^24 sizes, 3 of 256 slots: less than one in ten million.
+        // The cookie matches 8 of 2^24 sizes in 3 of 256 slots, which is less than one guess in ten million.
         assert!(hits.count() <= 20);
     }
 }

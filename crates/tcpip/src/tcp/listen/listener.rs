@@ -9,7 +9,7 @@ use kiban_base::Instant;
 /// A listener.
 pub(crate) struct Listener {
     pub(crate) number: u32,
-    /// The owner of the sessions that it accepts.
+    /// The owner of the sessions that the listener accepts.
     pub(crate) owner: Owner,
     pub(crate) local: SocketAddr,
     /// Whether an unspecified IPv6 address accepts IPv4 connections too.

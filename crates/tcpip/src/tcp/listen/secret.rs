@@ -1,5 +1,6 @@
-//! Unpredictable numbers: SipHash-2-4 (Aumasson and Bernstein 2012) of a connection's 4-tuple, with a random
-//! key chosen at start. Each use prefixes its own letter, so that one number reveals nothing about another.
+//! Unpredictable numbers: the SipHash-2-4 (Aumasson and Bernstein 2012) of a connection's 4-tuple under a
+//! random key chosen at start. Each use prefixes a letter of its own, so that one number reveals nothing
+//! about another.
 
 use crate::wire::tcp::Sequence;
 use core::hash::Hasher;
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_hash_matches_the_published_test_vectors() {
-        // Aumasson and Bernstein 2012, appendix A: bytes 00..0e under the key 00..0f.
+        // Vector from Aumasson and Bernstein 2012, appendix A: bytes 00..0e under the key 00..0f.
         let mut hasher = SipHasher24::new_with_keys(0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908);
         hasher.write(&core::array::from_fn::<u8, 15, _>(|n| n as u8));
         assert_eq!(hasher.finish(), 0xa129_ca61_49be_45e5);

@@ -6,8 +6,8 @@ use crate::tcp::interface::indication::SessionId;
 use crate::wire::tcp::Sequence;
 use alloc::collections::VecDeque;
 
-/// Distance of a reused 4-tuple's initial sequence number from the highest one used before (Linux: 65,535 +
-/// 2).
+/// Distance between the initial sequence number for a reused 4-tuple and the highest number used before
+/// (Linux: 65,535 + 2).
 pub(super) const ISN_REUSE_GAP: u32 = 65_537;
 
 /// Sessions in TIME-WAIT, oldest first. Some may have ended.

@@ -5,7 +5,7 @@
 //!                  ends and is counted.
 //! Reuse            a new SYN may reuse the 4-tuple early if it cannot be an old duplicate: by its timestamp
 //!                  (RFC 6191), or else by a sequence number above all those that the peer used (RFC 9293
-//!                  §3.10.7.4). Our new initial sequence number is likewise above all those that we used.
+//!                  §3.10.7.4). Our new initial sequence number is also above all those that we used.
 
 use super::listener::find_listener;
 use super::time_wait::ISN_REUSE_GAP;

@@ -12,7 +12,7 @@ use crate::wire::tcp::{Sequence, Timestamps};
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// RFC 7323 §5.5: a millisecond clock advances by half its range in 24.8 days; after this idle time no value
+/// RFC 7323 §5.5: a millisecond clock advances by half its range in 24.8 days. After this idle time, no value
 /// counts as old.
 const IDLE_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 
@@ -38,7 +38,7 @@ impl TimestampState {
         (self.ts_recent, self.ts_recent_at, self.last_ack_sent) = (value, now, expected);
     }
 
-    /// Returns the option for a segment; it carries an echo only if the segment has ACK set.
+    /// Returns the option for a segment. It carries an echo only if the segment has ACK set.
     #[inline]
     pub(crate) fn option(&self, acknowledges: bool, now: Instant) -> Timestamps {
         Timestamps { value: self.value(now), echo: if acknowledges { self.ts_recent } else { 0 } }
@@ -87,7 +87,7 @@ impl TimestampState {
     }
 }
 
-/// Returns the clock of a connection with this `offset`.
+/// Returns the timestamp clock of a connection whose offset is `offset`.
 #[inline]
 pub(crate) fn value(offset: u32, now: Instant) -> u32 {
     offset.wrapping_add((now.as_nanos() / 1_000_000) as u32)

@@ -1,9 +1,9 @@
 //! Segments that match no session: SYNs for a listener, and others (RFC 9293 §3.10.7.1, §3.10.7.2).
 //!
-//! SYN              begins a session while the backlog has room. If the backlog is full (or always, see
+//! SYN              a SYN begins a session while the backlog has room. If the backlog is full (or always, see
 //!                  [`SynCookies`]), the SYN is answered with a cookie, and no state is kept.
-//! Others           are answered with RST. An answer without a session reuses the PDU of the segment that it
-//!                  answers, so that a flood uses no memory.
+//! Others           any other segment is answered with a RST. An answer without a session reuses the PDU of
+//!                  the segment that it answers, so that a flood uses no memory.
 
 use super::cookie;
 use super::listener::find_listener;
@@ -91,7 +91,7 @@ impl Tcp {
         self.with(id.index, cx, out, |session, ctx| session.on_first_syn(header, ctx));
     }
 
-    /// Makes room in a full backlog for an address that has fewer entries: silently drops the oldest
+    /// Makes room in a full backlog for an address that has fewer entries, by silently dropping the oldest
     /// half-open connection of the address that has the most. Returns whether one was dropped.
     fn evict_half_open(
         &mut self,
@@ -189,7 +189,7 @@ impl Tcp {
     }
 }
 
-/// Sends a header without a session, in the PDU of the segment that it answers.
+/// Sends a header that belongs to no session, in the PDU of the segment that it answers.
 fn send_stateless(
     answer: &Header,
     (local, remote): (SocketAddr, SocketAddr),

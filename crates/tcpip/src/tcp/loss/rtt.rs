@@ -1,7 +1,7 @@
 //! RTT estimate and retransmission timeout (RFC 6298).
 //!
-//! Samples          from segments sent only once (Karn's rule, §3), one per round trip: many samples from one
-//!                  window would make RTTVAR decay too fast (RFC 7323 appendix G).
+//! Samples          are taken from segments sent only once (Karn's rule, §3), one sample per round trip. Many
+//!                  samples from one window would make RTTVAR decay too fast (RFC 7323 appendix G).
 //! Minimum RTT      the minimum over the last minutes, for RACK's reordering window (RFC 8985 §6.2); every
 //!                  sample counts.
 
@@ -21,7 +21,7 @@ pub(crate) struct Rtt {
     rttvar: Duration,
     rto: Duration,
     backoff: u32,
-    /// Time of the last sample: segments sent before it belong to the same window.
+    /// Time of the last sample. Segments sent before that time belong to the same window.
     sampled_at: Instant,
     /// The minimum RTT of this period and of the one before.
     min_rtt: [Duration; 2],
@@ -65,8 +65,8 @@ impl Rtt {
         }
     }
 
-    /// Takes a sample from a timestamp echo (RFC 7323 §4). It is unambiguous, but in whole milliseconds, so
-    /// it does not count for the minimum RTT.
+    /// Takes a sample from a timestamp echo (RFC 7323 §4). Such a sample is unambiguous, but in whole
+    /// milliseconds, so it does not count for the minimum RTT.
     pub(crate) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
         if self.srtt.is_none() || now.since(self.sampled_at) >= trip {
             self.sampled_at = now;
@@ -108,7 +108,8 @@ impl Rtt {
         self.backoff += 1;
     }
 
-    /// Clears the back-off when the peer's window opens: it was due to window probes, not to the path.
+    /// Clears the back-off when the peer's window opens, because the back-off was due to window probes, not
+    /// to the path.
     pub(crate) fn on_reopened(&mut self) {
         self.backoff = 0;
     }

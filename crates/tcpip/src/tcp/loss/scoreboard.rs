@@ -1,20 +1,20 @@
 //! The scoreboard: which bytes were sent, when, and whether they were SACKed or lost (RFC 2018, RFC 6675, RFC
 //! 8985 §5.2).
 //!
-//! Records          one per outstanding segment, in stream order, from the first unacknowledged byte to the
-//!                  last byte sent. A record is *sacked* (the peer holds it), *lost* (presumed lost), or
-//!                  neither.
+//! Records          there is one record per outstanding segment, in stream order, from the first
+//!                  unacknowledged byte to the last byte sent. A record is *sacked* (the peer holds it),
+//!                  *lost* (presumed lost), or neither.
 //! Flight           an estimate of the bytes in the network, RFC 6675's `pipe`: the bytes of records that are
 //!                  neither sacked nor lost, or that are lost and retransmitted. It is updated as records
 //!                  change, never recomputed.
 //! Large segments   a segment handed down in one piece is one record of many units of one MSS each. SACK
 //!                  blocks are rounded inward to unit boundaries, so a peer cannot split records into tiny
 //!                  parts: the number of records is bounded by the units in flight.
-//! Cost             without loss one push per segment and one pop per acknowledgement. In recovery, runs of
-//!                  sacked records are skipped by a stride kept in their first record, and only the new part
-//!                  of a grown SACK block is read. Loss detection continues where it stopped: first
-//!                  transmissions are in stream order, and retransmissions have a queue of their own. So if a
-//!                  peer reports holes endlessly, each costs no more than the first.
+//! Cost             without loss, each segment costs one push and each acknowledgement one pop. In recovery,
+//!                  runs of sacked records are skipped by a stride kept in the first record of each run, and
+//!                  only the new part of a grown SACK block is read. Loss detection continues where it
+//!                  stopped: first transmissions are in stream order, and retransmissions have a queue of
+//!                  their own. So if a peer reports holes endlessly, each costs no more than the first.
 //! Without SACK     each duplicate ACK means that *some* segment has arrived; the bytes counted in this way
 //!                  are deducted from the flight.
 
@@ -34,10 +34,10 @@ struct Record {
     lost: bool,
     /// Lost, and retransmitted since.
     retransmitted: bool,
-    /// Whether it was sent more than once, and so is not valid as an RTT sample (Karn).
+    /// Whether the segment was sent more than once, and so is not valid as an RTT sample (Karn).
     ambiguous: bool,
-    /// In a sacked record: at least this many consecutive records, including this one, are sacked; zero
-    /// counts as one.
+    /// If the record is sacked, at least this number of consecutive records, including this one, are sacked;
+    /// zero counts as one.
     stride: u32,
 }
 
@@ -52,8 +52,8 @@ impl Record {
         !self.sacked && (!self.lost || self.retransmitted)
     }
 
-    /// Returns whether it was sent before a segment that left at `moment` and ended at `end` (RFC 8985 §6.2,
-    /// step 2).
+    /// Returns whether this record was sent before a segment that left at `moment` and ended at `end` (RFC
+    /// 8985 §6.2, step 2).
     #[inline]
     fn sent_before(&self, moment: Instant, end: Sequence) -> bool {
         self.sent_at < moment || (self.sent_at == moment && self.end.lt(end))
@@ -67,7 +67,8 @@ pub(crate) struct Delivery {
     pub(crate) bytes: u32,
     /// How many of these bytes SACK blocks covered.
     pub(crate) sacked_bytes: u32,
-    /// The latest transmission among them: send time, end, and whether it was a retransmission.
+    /// The latest transmission among these bytes: its send time, its end, and whether it was a
+    /// retransmission.
     pub(crate) latest: Option<(Instant, Sequence, bool)>,
     /// The latest send time among segments sent only once: an RTT sample.
     pub(crate) rtt_sample: Option<(Instant, Sequence)>,
@@ -136,7 +137,7 @@ impl Scoreboard {
         self.lost
     }
 
-    /// Returns the bytes that the peer holds out of order, according to SACK or duplicate ACKs.
+    /// Returns the number of bytes that the peer holds out of order, according to SACK or duplicate ACKs.
     #[inline]
     pub(crate) fn sacked(&self) -> u32 {
         self.sacked + self.dup_acked
@@ -222,7 +223,7 @@ impl Scoreboard {
         let mut news = [SackBlock::default(); SACK_BLOCKS_MAX];
         for (place, block) in blocks.iter().enumerate().take(SACK_BLOCKS_MAX) {
             let mut left = block.left;
-            // Blocks grow at their end: skip the part that the last acknowledgement already covered.
+            // Blocks grow at their end, so skip the part that the last acknowledgement already covered.
             for known in &self.known {
                 if known.left.le(left) && left.lt(known.right) {
                     left = known.right;
@@ -248,7 +249,7 @@ impl Scoreboard {
                 index += self.run(index);
                 continue;
             }
-            // Only units that lie wholly within the block count; the last unit may be short.
+            // Only units that lie wholly within the block count. The last unit may be short.
             let unit = u32::from(record.unit);
             let from = match record.start.lt(left) {
                 true => record.start.distance(left).div_ceil(unit) * unit,
@@ -441,7 +442,7 @@ impl Scoreboard {
         (self.lost > before, fresh.min(again))
     }
 
-    /// Checks first transmissions, in stream order: if one is not overdue, neither are those after it.
+    /// Checks first transmissions, in stream order. If one is not overdue, neither are those after it.
     fn mark_overdue_originals_lost(
         &mut self,
         (moment, end): (Instant, Sequence),
@@ -555,8 +556,8 @@ impl Scoreboard {
         self.mark_lost(index);
     }
 
-    /// Takes the last outstanding unit that is not sacked for a tail probe (RFC 8985 §7.3); it counts as sent
-    /// now.
+    /// Takes the last outstanding unit that is not sacked, for a tail probe (RFC 8985 §7.3). The unit counts
+    /// as sent now.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<(Sequence, u32)> {
         let mut index = self.records.iter().rposition(Record::in_flight)?;
         let unit = u32::from(self.records[index].unit);

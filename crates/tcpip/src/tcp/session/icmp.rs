@@ -6,8 +6,8 @@
 //!                  session.
 //! Hard             in SYN-SENT, an unreachable port or protocol refuses the connection (RFC 5461 §4.1).
 //! SYN lost         an unreachable net or host in SYN-SENT is soft until it has been reported for
-//!                  `syn_unreachable_max` different SYNs; then the connection attempt fails (RFC 5461 §4.1:
-//!                  as in 4.4BSD, while Linux fails at the first).
+//!                  `syn_unreachable_max` different SYNs. Then the connection attempt fails (RFC 5461 §4.1:
+//!                  4.4BSD does the same, while Linux fails at the first report).
 //! Next hop         a next hop that our own link found unreachable needs no proof: connection attempts
 //!                  through it fail at once.
 //! Too big          the MSS is reduced, down to a floor, and outstanding data is resent (RFC 1191 §6.4). The
@@ -58,7 +58,7 @@ impl Session {
 
     /// Counts the SYNs reported as unreachable. Returns whether there are enough to give up.
     fn count_unreachable_syn(&mut self, config: &Config) -> bool {
-        // Several reports about one SYN count once.
+        // Several reports about one SYN count only once.
         if self.last_unreachable_syn != Some(self.consecutive_timeouts) {
             self.last_unreachable_syn = Some(self.consecutive_timeouts);
             self.unreachable_syns += 1;

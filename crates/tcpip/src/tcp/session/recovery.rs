@@ -2,8 +2,8 @@
 //!
 //! Every acknowledgement is processed in the same order: the scoreboard records what has arrived, loss
 //! detection marks what is lost, congestion control adjusts the window, and the timers are set again. With
-//! SACK the peer reports the ranges it holds; without SACK, duplicate ACKs are counted instead, and the rest
-//! is the same (RFC 5681, RFC 6582, RFC 6675, RFC 8985).
+//! SACK, the peer reports the ranges that it holds. Without SACK, duplicate ACKs are counted instead;
+//! everything else is the same (RFC 5681, RFC 6582, RFC 6675, RFC 8985).
 
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::LossDetection;
@@ -23,7 +23,7 @@ pub(super) struct AckReport {
     /// Bytes newly acknowledged, and bytes that were outstanding before.
     pub(super) acked: u32,
     pub(super) outstanding: u32,
-    /// Whether it is a duplicate ACK: nothing new, no data, no window update (RFC 5681 §2).
+    /// Whether the acknowledgement is a duplicate ACK: nothing new, no data, no window update (RFC 5681 §2).
     pub(super) duplicate: bool,
     pub(super) delivery: Delivery,
 }
@@ -104,7 +104,7 @@ impl Session {
         let within =
             |block: &SackBlock, outer: &SackBlock| outer.left.le(block.left) && block.right.le(outer.right);
         let twice = match all {
-            // RFC 2883 §4: below the cumulative ACK, or within the second block.
+            // RFC 2883 §4: a D-SACK lies below the cumulative ACK, or within the second block.
             [first, rest @ ..] => {
                 first.right.le(self.snd_una) || rest.first().is_some_and(|second| within(first, second))
             }
@@ -264,8 +264,8 @@ impl Session {
             // mean, so take the greater.
             Some(smoothed) => smoothed.max(self.rack.round_trip()) * 2 + config.tail_loss_probe_min,
         };
-        // RFC 8985 §7.2: no later than the RTO; if both would fire at the same time, the probe replaces the
-        // timeout.
+        // RFC 8985 §7.2: the probe is due no later than the RTO. If both would fire at the same time, the
+        // probe replaces the timeout.
         self.tlp_deadline = (ctx.cx.now + wait).min(self.rto_deadline);
     }
 

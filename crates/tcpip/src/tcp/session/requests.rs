@@ -8,7 +8,7 @@ use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Options};
 use kiban_base::{Instant, Slice};
 
-/// The free space at which a waiting writer is woken, or half of the buffer if that is less.
+/// The free space at which a waiting writer is woken; half of the buffer if that is less.
 const WRITABLE_BYTES: u32 = 16 << 10;
 
 impl Session {
@@ -103,7 +103,7 @@ impl Session {
         self.send_queue.push(slice, grain);
     }
 
-    /// Returns the bytes in the send queue.
+    /// Returns the number of bytes in the send queue.
     #[inline]
     pub(in crate::tcp) fn queued(&self) -> u32 {
         self.send_queue.bytes()

@@ -1,8 +1,8 @@
 //! Limits on silence: keep-alive and the user timeout.
 //!
-//! Keep-alive       off unless enabled (RFC 9293 §3.8.4, MUST-25). After `keep_alive` of silence an empty
-//!                  segment with `SND.NXT - 1` is sent; after the configured number of unanswered probes the
-//!                  session ends.
+//! Keep-alive       keep-alive is off unless enabled (RFC 9293 §3.8.4, MUST-25). After `keep_alive` of
+//!                  silence an empty segment with `SND.NXT - 1` is sent; after the configured number of
+//!                  unanswered probes the session ends.
 //! User timeout     `user_timeout` bounds how long bytes, sent or not, may wait for their acknowledgement
 //!                  (RFC 9293 §3.8.3, RFC 5482 §3.1; as in Linux, a closed window counts).
 //! Memory           a peer that accepts no data, or a byte now and then, could make us hold pages forever
@@ -29,7 +29,7 @@ impl Session {
         self.watch.keep_alives_unanswered = 0;
     }
 
-    /// Sets the timer after output. `waits`: data waits for its acknowledgement.
+    /// Sets the timer after output. `waits` says whether data is waiting for its acknowledgement.
     #[inline]
     pub(super) fn arm_watch(&mut self, waits: bool, now: Instant) {
         let watch = &mut self.watch;

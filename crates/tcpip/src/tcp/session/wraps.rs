@@ -24,14 +24,15 @@ fn sender_marks_stay_at_or_below_snd_una_across_a_wrap() {
     let mut session = session();
     let begin = session.snd_una;
     for step in 1..=12u32 {
-        // 3 GB, a sixteenth of the sequence space at a time, without a loss and without a short segment.
+        // Transfers 3 GB, a sixteenth of the sequence space at a time, without loss and without short
+        // segments.
         let ack = begin + step * (1 << 28);
         session.keep_marks_near(ack);
         session.snd_una = ack;
         assert!(session.recover.lt(session.snd_una), "three duplicates would say nothing at {step}");
         assert!(!session.snd_una.lt(session.snd_sml), "Nagle would wait for what was answered at {step}");
     }
-    // The recovery point of a loss that is not repaired yet stays ahead.
+    // While a loss is not repaired, its recovery point stays ahead.
     session.recover = session.snd_una + 5000;
     session.keep_marks_near(session.snd_una + 1000);
     assert_eq!(session.recover, session.snd_una + 5000);

@@ -12,8 +12,8 @@ use kiban_tcpip::wire::tcp::{Flags, Header, Options, SackBlock, Timestamps};
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Without cookies a SYN flood fills the backlog, and nothing else: existing sessions continue, and new
-/// connections are accepted when the half-open ones have expired.
+/// Without cookies, a SYN flood fills the backlog but nothing else: existing sessions continue, and new
+/// connections are accepted once the half-open ones have expired.
 #[test]
 fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
     let mut talk = Peer::established(Config { syn_cookies: SynCookies::Off, ..Config::default() });
@@ -45,7 +45,8 @@ fn a_flood_without_cookies_keeps_newcomers_out_only_while_it_lasts() {
 }
 
 /// Peers that open sessions and send nothing occupy one session each but no packet memory; beyond
-/// `sessions_max` they are refused and counted. Keep-alive removes them if they do not answer.
+/// `sessions_max`, further connections are refused and counted. Keep-alive removes sessions whose peers do
+/// not answer.
 #[test]
 fn thousands_of_silent_sessions_hold_no_memory_and_go_when_they_do_not_answer() {
     let config = Config {
@@ -113,7 +114,7 @@ fn a_closed_window_does_not_hold_memory_after_its_host_has_left() {
     }
 }
 
-/// Segments outside the window with future timestamps: if they were accepted, the peer's own segments would
+/// Segments outside the window carry future timestamps. If these were accepted, the peer's own segments would
 /// look old.
 #[test]
 fn a_blind_segment_cannot_advance_the_peers_timestamp() {
@@ -125,10 +126,10 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     for (sequence, acknowledgment, flags) in [
         (1 << 20, 1, ACK),
         (0x8000_0000, 1, ACK),
-        // Within the window, but acknowledging data that was never sent (RFC 5961 §5).
+        // These segments are within the window, but acknowledge data that was never sent (RFC 5961 §5).
         (1, 0x4000_0000, ACK),
         (1, 0x8000_0000, ACK),
-        // Segments without ACK, or outside the window.
+        // These segments have no ACK, or lie outside the window.
         (1, 1, Flags(0)),
         (2, 1, SYN),
         (3, 1, RST),
@@ -147,7 +148,7 @@ fn a_blind_segment_cannot_advance_the_peers_timestamp() {
     talk.check_home();
 }
 
-/// With any number of urgent pointers, the stream is unchanged, and a mark never moves back.
+/// Whatever the number of urgent pointers, the stream is unchanged and the mark never moves backward.
 #[test]
 fn endless_urgent_marks_move_only_the_mark() {
     let mut talk = Peer::established(Config::default());
@@ -160,14 +161,15 @@ fn endless_urgent_marks_move_only_the_mark() {
     assert_eq!(talk.got, expected);
     let counts = |word: &str| talk.up.iter().filter(|said| said.starts_with(word)).count();
     assert_eq!(counts("data"), 2000);
-    // Each mark lies beyond the last one: at 65,535 bytes ahead, it advances by at most one byte at a time.
+    // Each mark lies beyond the previous one. From 65,535 bytes ahead, the mark advances by at most one byte
+    // at a time.
     assert!(counts("urgent") < 4000);
     talk.abort();
     talk.check_home();
 }
 
-/// Keep-alive probes, a thousand per second: those without payload are answered ten times per second (RFC
-/// 5961 §7).
+/// A thousand keep-alive probes arrive per second; those without payload are answered ten times per second
+/// (RFC 5961 §7).
 #[test]
 fn endless_keep_alives_are_answered_within_limits() {
     let mut talk = Peer::established(Config::default());
@@ -181,8 +183,8 @@ fn endless_keep_alives_are_answered_within_limits() {
     assert_eq!(talk.state(), Some(State::Established));
 }
 
-/// SACK blocks for data never sent, for everything, and with reversed edges: no byte is counted as arrived,
-/// and the window does not grow.
+/// SACK blocks that cover data never sent, or everything, or have their edges reversed: no byte counts as
+/// arrived, and the window does not grow.
 #[test]
 fn sack_blocks_of_unsent_data_do_not_open_the_window() {
     let options = Options { mss: Some(1000), sack_permitted: true, ..Options::NONE };
@@ -222,7 +224,7 @@ fn a_clock_that_jumps_by_hours_ends_no_stream() {
         talk.hear(seg(ACK, 1, 1, 60_000), b"");
         assert_eq!(talk.state(), Some(State::Established));
         jump(&mut talk);
-        // Data to the peer, and out-of-order data from it.
+        // Sends data to the peer, and receives out-of-order data from it.
         talk.write(&bytes(500));
         talk.hear(seg(ACK, 11, 1, 60_000), b"late");
         talk.said();

@@ -41,7 +41,7 @@ fn a_million_syns_take_no_memory_and_a_real_client_connects() {
         assert!(talk.station.arrive(&frame, talk.now));
         while talk.station.out.down.pop_front().is_some() {}
         if n == 500_000 {
-            // A handshake in the middle of the flood.
+            // A handshake completes in the middle of the flood.
             talk.settle();
             talk.frames.clear();
             let syn = Header { options: offering(Some(100)), ..seg(SYN, 0, 0, 8000) };

@@ -58,7 +58,7 @@ fn flight(detection: LossDetection, out: usize) -> (Peer, u32) {
     }
 }
 
-/// Every second segment is SACKed, three at a time, from the far or the near end of the flight.
+/// Every second segment is SACKed, three at a time, beginning at the far or the near end of the flight.
 fn holes(detection: LossDetection, segments: u32, from_far: bool) -> f64 {
     let (mut talk, una) = flight(detection, segments as usize * 64);
     let base = talk.initial + una;
@@ -76,7 +76,7 @@ fn holes(detection: LossDetection, segments: u32, from_far: bool) -> f64 {
     })
 }
 
-/// The same SACK of one far segment, repeatedly.
+/// The same SACK block for one far segment, repeated.
 fn repeated(detection: LossDetection, segments: u32) -> f64 {
     let (mut talk, una) = flight(detection, segments as usize * 64);
     let base = talk.initial + una;
@@ -89,7 +89,7 @@ fn repeated(detection: LossDetection, segments: u32) -> f64 {
     })
 }
 
-/// Short segments after a hole, repeatedly, each extending a run that is no longer in the list of recent
+/// Repeated short segments after a hole, each of which extends a run that is no longer in the list of recent
 /// runs.
 fn crumbs(pieces: u32) -> f64 {
     let mut talk = Peer::established(Config::default());
@@ -105,7 +105,7 @@ fn crumbs(pieces: u32) -> f64 {
     })
 }
 
-/// Out-of-order segments while memory is scarce and many sessions are open.
+/// Out-of-order segments arrive while memory is scarce and many sessions are open.
 fn scarce(sessions: u32) -> f64 {
     let mut talk =
         Peer::listening(Config { syn_cookies: SynCookies::Off, backlog: 1 << 20, ..Config::default() });

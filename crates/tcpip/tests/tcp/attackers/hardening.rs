@@ -34,7 +34,7 @@ fn resets_for_unmatched_segments_are_rate_limited_per_board() {
         }
         core::mem::take(&mut talk.frames).len()
     };
-    // From half to one and a half times the setting, redrawn each second.
+    // The limit is between half and one and a half times the setting, redrawn each second.
     let mut answered = Vec::new();
     for _ in 0..5 {
         answered.push(ask(&mut talk));
@@ -101,7 +101,8 @@ fn an_unreachable_next_hop_fails_only_opens_through_it() {
     nobody(&mut talk, true);
     assert_eq!((talk.told(), talk.station.tcp.sessions()), (vec!["gone: Unreachable".into()], 0));
     talk.check_home();
-    // RFC 1122 §4.2.3.9: an established connection continues, and so does one that a peer is opening.
+    // RFC 1122 §4.2.3.9: an established connection continues, and so does a connection that a peer is
+    // opening.
     let mut talk = Peer::established(Config::default());
     talk.write(&bytes(500));
     nobody(&mut talk, true);

@@ -1,5 +1,5 @@
-//! Segments that no correct peer sends: no panic, no effect on others, bounded memory that is free at the
-//! end.
+//! Segments that no correct peer sends must not cause a panic or affect other sessions. They may use only
+//! bounded memory, all of it free at the end.
 
 use crate::common::cable::Nature;
 use crate::common::peer::*;
@@ -169,7 +169,7 @@ fn a_peer_that_violates_every_rule_is_survived() {
         if talk.station.tcp.sessions() == 0 {
             talk.check_home();
         } else {
-            // Sessions without further events are still open; they hold no memory but their own state.
+            // Sessions that get no further events are still open. They hold no memory but their own state.
             assert!(talk.station.tcp.infos().all(|info| info.state != State::SynReceived), "seed {seed}");
         }
     }
@@ -209,8 +209,8 @@ fn a_flood_of_requests_fills_the_backlog_and_no_more() {
 
 #[test]
 fn options_of_every_shape() {
-    // Every pair of bytes, and a third that gives the length: decoded or rejected, but never a panic or a
-    // damaged session.
+    // Tries every pair of bytes with a third that gives the length: the options are decoded or rejected,
+    // without a panic or a damaged session.
     let mut talk = Peer::established(Config::default());
     let (target, now) = (talk.station.address, talk.now);
     for kind in 0..=255u8 {

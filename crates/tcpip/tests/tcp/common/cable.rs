@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Nature {
     pub(crate) delay: Duration,
-    /// The line rate, bit/s; zero: no limit.
+    /// The line rate, bit/s; zero for no limit.
     pub(crate) rate: u64,
-    /// Number of frames that the port can hold; zero: no limit.
+    /// Number of frames that the port can hold; zero for no limit.
     pub(crate) port_frames: usize,
     pub(crate) loss: f64,
     pub(crate) duplication: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Nature {
     /// Maximum extra delay of a reordered frame.
     pub(crate) reordering_delay: Duration,
     pub(crate) corruption: f64,
-    /// Corruption that the checksum does not detect; used only by the canary.
+    /// Corruption that escapes the checksum; used only by the canary.
     pub(crate) treason: f64,
 }
 

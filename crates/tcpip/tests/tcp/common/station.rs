@@ -14,7 +14,8 @@ pub(crate) struct Sizes {
     pub(crate) receive_pages: usize,
     pub(crate) page_bytes: usize,
     pub(crate) blocks: usize,
-    /// The pool size reported to TCP, in percent of the real one: segments do not fill their pages.
+    /// The pool size reported to TCP, in percent of the real size. It is smaller because segments do not fill
+    /// their pages.
     pub(crate) ledger_percent: usize,
 }
 
@@ -70,7 +71,8 @@ impl Station {
 
     /// Receives a frame from the cable. Returns false if there was no memory for it; it is then lost.
     pub(crate) fn arrive(&mut self, frame: &Frame, now: Instant) -> bool {
-        // TCP must not depend on how a link splits a frame into head and pages: it varies with the length.
+        // TCP must not depend on how a link splits a frame between head and pages, so the split varies with
+        // the length.
         let head = match frame.bytes.len() {
             short @ ..=64 => short * (short % 2),
             odd if odd % 17 == 0 => 64,
@@ -98,8 +100,8 @@ impl Station {
         self.with(now, |tcp, cx, out| tcp.settle(&[room], cx, out));
     }
 
-    /// Writes the beginning of `bytes`, limited by the room, the grain and the size of `page`. Returns the
-    /// number of bytes written.
+    /// Writes the beginning of `bytes`, as far as the room, the grain and the size of `page` allow. Returns
+    /// the number of bytes written.
     pub(crate) fn write(
         &mut self,
         session: SessionId,

@@ -1,7 +1,7 @@
 //! Two stations, two cables, applications that communicate, and checkers that see only what applications see.
 //!
-//! Checkers  streams are intact; no station is idle while there is work to do; the number of frames is
-//!           bounded; every session ends for the expected reason; at the end, tables are empty and all memory
+//! Checkers  streams are intact, no station is idle while there is work to do, and the number of frames is
+//!           bounded. Every session ends for the expected reason. At the end, tables are empty and all memory
 //!           is free.
 
 use super::cable::{Cable, Nature};
@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 /// When an application finishes sending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Finish {
-    /// As soon as all data is written.
+    /// Finish as soon as all data has been written.
     Written,
-    /// After the peer has finished too.
+    /// Finish only after the peer has finished too.
     AfterPeer,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Role {
     pub(crate) bytes: usize,
     /// Maximum length of a write; the actual lengths vary.
     pub(crate) write_max: usize,
-    /// Interval between writes; zero: write whenever there is room.
+    /// Interval between writes. With zero, the application writes whenever there is room.
     pub(crate) write_every: Duration,
     /// Maximum number of bytes read at once.
     pub(crate) read_max: usize,
-    /// Interval between reads; zero: read at once.
+    /// Interval between reads. With zero, the application reads at once.
     pub(crate) read_every: Duration,
     /// After `stop_reading_at` bytes, nothing is read until `read_again_at`.
     pub(crate) stop_reading_at: usize,
@@ -71,7 +71,7 @@ pub(crate) struct App {
     pub(crate) got: Vec<u8>,
     /// Received data that a slow reader has not read yet. It holds pages, but no PDU blocks.
     waiting: VecDeque<Slice>,
-    /// Number of bytes of the first slice in `waiting` that have been read.
+    /// Number of bytes that have been read from the first slice in `waiting`.
     taken: usize,
     pub(crate) peer_finished: bool,
     pub(crate) gone: Option<Reason>,
@@ -120,7 +120,7 @@ pub(crate) struct World {
     /// `apps[conversation][station]`.
     pub(crate) apps: Vec<[App; 2]>,
     pub(crate) frames_max: u64,
-    /// Sessions that an application "loses"; used only by the canary.
+    /// Sessions whose indications an application "loses"; used only by the canary.
     pub(crate) forgetful: bool,
     pub(crate) log: bool,
     pub(crate) watch: Option<Watch>,

@@ -19,7 +19,7 @@ fn rate_of(config: Config, nature: Nature, bytes: usize) -> f64 {
 
 #[test]
 fn a_48_kb_window_fills_a_path_of_135_megabits_and_a_millisecond() {
-    // The link of paper [1]: the limit is 135 Mbit/s less the headers.
+    // The link of paper [1]: the maximum rate is 135 Mbit/s, less the headers.
     for (mss, segment_bytes_max, port_frames) in
         [(1460, 1460, 16), (9140, 9140, 8), (1460, 11_680, 32), (9140, 9140, 0)]
     {
@@ -65,11 +65,11 @@ fn sixty_sessions_share_a_slow_port_evenly() {
 
 /// Returns sixty sessions with windows and buffers of 256 KB over 8 MB.
 fn sixty(readers: impl Fn(usize) -> Role, bytes: usize) -> World {
-    // No session is aborted in favour of others: this test is about the memory that sessions hold.
+    // No session is aborted in favour of others, because this test is about the memory that sessions hold.
     let config = Config { stuck_timeout: None, ..Config::default() };
     let nature = Nature { delay: ms(5), rate: 200_000_000, port_frames: 16, ..Nature::default() };
-    // The ledger counts bytes, the pool counts pages, and segments do not fill their pages: 8 MB are promised
-    // out of 10 MB.
+    // The ledger counts bytes but the pool counts pages, and segments do not fill their pages. So only 8 MB
+    // of 10 MB are promised.
     let pages = 6827;
     let sizes = Sizes {
         transmit_pages: pages,
@@ -92,7 +92,7 @@ fn sixty_windows_of_256_kb_over_8_mb_do_not_starve_a_session() {
     world.run().unwrap();
     let ends: Vec<f64> = world.apps.iter().map(|apps| apps[1].complete_at.unwrap().as_secs_f64()).collect();
     let last = ends.iter().copied().fold(0.0, f64::max);
-    // Each reads 400 kB/s, so it takes 2.5 s.
+    // Each session reads 400 kB/s, so it takes 2.5 s.
     assert!(last < 4.0, "{ends:?}");
     let counters = world.stations[0].tcp.counters();
     assert_eq!((counters.timeouts, counters.fast_retransmits), (0, 0), "{counters:?}");

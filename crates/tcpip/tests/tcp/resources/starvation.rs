@@ -1,4 +1,5 @@
-//! Memory exhaustion: the n-th page or block allocation fails, or there are hardly any. Streams still arrive.
+//! Memory exhaustion: the n-th page or block allocation fails, or hardly any memory exists. Streams still
+//! arrive.
 
 use crate::common::cable::Nature;
 use crate::common::station::Sizes;

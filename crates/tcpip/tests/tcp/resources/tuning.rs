@@ -51,7 +51,7 @@ fn a_window_grows_to_the_bandwidth_delay_product() {
 
 #[test]
 fn a_slow_reader_keeps_its_window() {
-    // 20,000 bytes every 10 ms are 100 KB per round trip, far less than the path could carry.
+    // 20,000 bytes every 10 ms are 100 KB per round trip, which is far less than the path could carry.
     let slow = Role { read_max: 20_000, read_every: ms(10), ..Role::eager(0).after_peer() };
     let (_, info) = over_a_long_path(tuned(), slow);
     assert!(info.receive_buffer_bytes < 500_000, "{}", info.receive_buffer_bytes);
@@ -73,18 +73,18 @@ fn info_reports_a_sessions_work_and_its_limits() {
         Peer::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
     let info = |talk: &Peer| talk.station.tcp.info(talk.id()).unwrap();
     assert_eq!((info(&talk).segments_in, info(&talk).segments_out, info(&talk).busy), (1, 1, Duration::ZERO));
-    // Limited by the path: 100 ms. Neither the buffer nor the window is full.
+    // Limited by the path for 100 ms, while neither the buffer nor the window is full.
     talk.write(&bytes(3000));
     talk.pass(ms(100));
     talk.hear(seg(ACK, 1, 3001, 60_000), b"");
     let seen = info(&talk);
     assert_eq!((seen.busy, seen.window_limited, seen.buffer_limited), (ms(100), ms(0), ms(0)));
     assert_eq!((seen.bytes_acknowledged, talk.now.since(seen.data_sent_at)), (3000, ms(100)));
-    // Limited by the buffer: all of it is outstanding for 50 ms.
+    // Limited by the buffer for 50 ms, while all of it is outstanding.
     talk.write(&bytes(5000));
     talk.pass(ms(50));
     talk.hear(seg(ACK, 1, 8001, 1000), b"");
-    // Limited by the window: 2000 bytes wait for 70 ms behind a window of 1000.
+    // Limited by the window for 70 ms, while 2000 bytes wait behind a window of 1000.
     talk.write(&bytes(3000));
     talk.pass(ms(70));
     talk.hear(seg(ACK, 1, 9001, 60_000), b"");

@@ -32,7 +32,8 @@ impl Session {
             self.establish(ack, ctx);
         }
         if self.snd_max.lt(ack) || ack.lt(self.snd_una - self.snd_wnd_max.max(self.mss)) {
-            // RFC 5961 §5: the ACK acknowledges data that was never sent, or is older than any window.
+            // RFC 5961 §5: the ACK acknowledges data that was never sent, or is older than any window that
+            // was offered.
             ctx.counters.acks_of_unsent_data += 1;
             self.challenge(ctx);
             return false;
@@ -42,8 +43,8 @@ impl Session {
         let advances = self.snd_una.lt(ack);
         // With nothing outstanding, an ACK can only update the window or report a duplicate (D-SACK).
         if outstanding > 0 || !header.options.sack.is_empty() {
-            // RFC 5681 §2: a duplicate ACK. The answer to a zero-window probe looks like one but indicates no
-            // loss.
+            // RFC 5681 §2 defines a duplicate ACK. The answer to a zero-window probe looks like one but
+            // indicates no loss.
             let duplicate = pure
                 && ack == self.snd_una
                 && window == self.snd_wnd
@@ -64,7 +65,7 @@ impl Session {
         let (sequence, acknowledgment) = self.snd_wl;
         // RFC 9293 §3.10.7.4: the window of an old ACK is old too. An ACK that acknowledges new data is
         // current even if its sequence number is below that of a segment received early; otherwise the right
-        // edge would move to where the peer has not offered it.
+        // edge would move to a place that the peer has not offered.
         let newer = advances
             || sequence.lt(header.sequence)
             || (sequence == header.sequence && acknowledgment.le(ack));
@@ -134,7 +135,7 @@ impl Session {
         }
         self.scoreboard.on_acknowledged(ack, delivery);
         let left = ack.distance(self.snd_max);
-        // RFC 6298 §5.2 and §5.3: stop the timer if everything is acknowledged, else restart it.
+        // RFC 6298 §5.2 and §5.3: stop the timer if everything is acknowledged; otherwise restart it.
         if left == 0 {
             self.stop_timers();
         } else {

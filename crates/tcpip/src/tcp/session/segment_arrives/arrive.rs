@@ -4,8 +4,8 @@
 //!                  the window.
 //! RST, SYN         only a RST at exactly `RCV.NXT` resets the connection, and a SYN never does. Any other
 //!                  RST or SYN gets a challenge ACK (RFC 5961).
-//! Opening          handles answers to our SYN and to our SYN-ACK; `open` is common to active and passive
-//!                  opens.
+//! Opening          the answers to our SYN and to our SYN-ACK are handled here; `open` is common to active
+//!                  and passive opens.
 
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
@@ -203,7 +203,7 @@ impl Session {
         let length =
             pdu.body_len() as u32 + u32::from(flags.has(Flags::SYN)) + u32::from(flags.has(Flags::FIN));
         let end = begin + length;
-        // Common case: the next bytes, within the window.
+        // The common case: the segment holds the next bytes and lies within the window.
         if begin == self.rcv_nxt && end.le(self.rcv_adv) {
             return Some(flags);
         }
@@ -218,10 +218,11 @@ impl Session {
             }
             if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.rcv_nxt {
                 if flags.has(Flags::ACK) && header.acknowledgment == self.snd_max {
-                    // RFC 9293 §3.5, figure 8: simultaneous open; the peer retransmits its SYN with the ACK.
+                    // RFC 9293 §3.5, figure 8: in a simultaneous open, the peer retransmits its SYN with the
+                    // ACK.
                     return Some(Flags::ACK);
                 }
-                // The peer retransmits its SYN: our SYN-ACK was lost.
+                // The peer retransmits its SYN because our SYN-ACK was lost.
                 self.snd_nxt = self.snd_una;
                 return None;
             }

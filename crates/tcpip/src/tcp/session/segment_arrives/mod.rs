@@ -1,4 +1,5 @@
-//! SEGMENT ARRIVES (RFC 9293 §3.10.7): the order of checks, then what a segment's fields change.
+//! SEGMENT ARRIVES (RFC 9293 §3.10.7): the checks, in the standard's order, and the effects of each field of
+//! a segment.
 
 mod acknowledge;
 mod arrive;

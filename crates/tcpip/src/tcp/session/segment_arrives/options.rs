@@ -2,9 +2,9 @@
 //! (RFC 2018, RFC 2883).
 //!
 //! Size             the session's MSS already leaves room for timestamps (RFC 6691). SACK blocks are added
-//!                  where the payload leaves room. A full segment carries none; a due acknowledgement with
-//!                  SACK blocks then follows in its own segment. So SACK blocks never displace data or make a
-//!                  packet too long.
+//!                  where the payload leaves room. A full segment carries none, and a due acknowledgement
+//!                  with SACK blocks then follows in a segment of its own. So SACK blocks never displace data
+//!                  or make a packet too long.
 
 use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
@@ -57,8 +57,8 @@ impl Session {
             } else if header.sequence != self.rcv_nxt || self.snd_una.lt(header.acknowledgment) {
                 self.challenge(ctx);
             }
-            // Otherwise it is a pure ACK that was reordered: an answer would look like a duplicate ACK to the
-            // peer.
+            // Otherwise the segment is a pure ACK that was reordered; an answer would look like a duplicate
+            // ACK to the peer.
             return false;
         }
         true

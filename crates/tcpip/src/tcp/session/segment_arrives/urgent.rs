@@ -1,6 +1,6 @@
 //! Urgent data (RFC 9293 §3.8.5, RFC 6093): a mark in the stream. Urgent bytes are delivered in order.
 //!
-//! Mark             points to the byte after the last urgent one in both directions (as RFC 6093 §4
+//! Mark             the mark points to the byte after the last urgent one in both directions (as RFC 6093 §4
 //!                  clarified).
 //! Receive path     whenever the mark advances, an indication tells the host how many bytes ahead it is
 //!                  (MUST-32, MUST-33).

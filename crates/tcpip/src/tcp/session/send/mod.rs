@@ -1,5 +1,5 @@
-//! What is sent and when: the segment, the rules of Nagle and silly windows, and when an acknowledgement is
-//! due (RFC 9293 §3.8.6).
+//! Decides what is sent and when: builds segments, applies Nagle and silly-window avoidance, and decides when
+//! an acknowledgement is due (RFC 9293 §3.8.6).
 
 mod ack_rule;
 mod output;

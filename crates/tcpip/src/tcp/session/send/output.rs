@@ -75,7 +75,7 @@ impl Session {
         }
         let waits = self.send_queue.bytes() > 0 || self.snd_una != self.snd_max || self.state.owes_finish();
         if self.rto_deadline == Instant::NEVER && waits {
-            // Data is outstanding, or the window is too small to send any: the timer runs in both cases.
+            // The timer runs if data is outstanding, or if the window is too small to send any.
             self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         }
         self.arm_watch(waits, ctx.cx.now);
@@ -117,11 +117,11 @@ impl Session {
         Progress::Done
     }
 
-    /// Returns the bytes that the congestion window still admits.
+    /// Returns the number of bytes that the congestion window still admits.
     pub(in crate::tcp::session) fn congestion_room(&self, config: &Config) -> u32 {
         let mut flight = self.scoreboard.flight();
         if !config.limited_transmit && !self.congestion.in_recovery() {
-            // Without RFC 3042, SACKed bytes still count as in flight, so that they admit no new data.
+            // Without RFC 3042, SACKed bytes still count as in flight, so they do not admit new data.
             flight += self.scoreboard.sacked();
         }
         self.congestion.cwnd().saturating_sub(flight)
@@ -215,7 +215,7 @@ impl Session {
     }
 
     /// Retransmits `length` bytes of the stream from `at` on, including our FIN if the range covers it.
-    /// Returns the bytes sent.
+    /// Returns the number of bytes sent.
     fn retransmit(&mut self, at: Sequence, length: u32, ctx: &mut SessionContext<'_, '_>) -> u32 {
         let Some(mut pdu) = ctx.cx.memory.pdus.take() else { return 0 };
         let from = self.snd_una.distance(at);
@@ -296,11 +296,13 @@ impl Session {
         }
     }
 
-    /// Advances the time at which the next segment may leave: pacing spreads a window over a round trip.
+    /// Advances the time at which the next segment may leave, because pacing spreads a window over a round
+    /// trip.
     fn pace(&mut self, bytes: u32, now: Instant) {
         let Some(trip) = self.rtt.srtt() else { return };
         let window = u64::from(self.congestion.cwnd().max(self.mss));
-        // Linux: twice the rate in slow start, so that the window can double; 1.2 times the rate afterwards.
+        // As in Linux, the rate is doubled in slow start, so that the window can double, and multiplied by
+        // 1.2 afterwards.
         let faster = if self.congestion.in_slow_start() { window * 2 } else { window + window / 5 };
         let gap = trip.as_nanos() as u64 * u64::from(bytes) / faster;
         self.paced_until = self.paced_until.max(now) + core::time::Duration::from_nanos(gap);
@@ -369,8 +371,8 @@ impl Session {
         u32::from(header.window) << if header.flags.has(Flags::SYN) { 0 } else { self.snd_wind_shift }
     }
 
-    /// Returns the largest receive window in bytes: the least of the buffer, our share of memory, and what
-    /// the window field can hold.
+    /// Returns the largest receive window in bytes: the minimum of the buffer size, our share of memory, and
+    /// the largest value of the window field.
     pub(in crate::tcp::session) fn window_most(&self, ctx: &SessionContext<'_, '_>) -> u32 {
         let config = ctx.config;
         self.receive_most(config)

@@ -34,8 +34,8 @@ impl Session {
             length -= length % self.mss;
         }
         let all = length == unsent;
-        // RFC 9293 §3.8.6.2.1: a full segment, or all queued data if Nagle agrees, or half of the largest
-        // window.
+        // RFC 9293 §3.8.6.2.1: send a full segment, or all queued data if Nagle permits, or at least half of
+        // the largest window.
         let large = match self.nagle {
             Nagle::Limit => self.mss.min(config.nagle_limit_bytes),
             _ => self.mss,
@@ -43,7 +43,7 @@ impl Session {
         let worth = length >= large
             || (length > 0 && all && may_be_short)
             || (length > 0 && length >= self.silly_window(config));
-        // FIN takes one byte of the window, too.
+        // A FIN also takes one byte of the window.
         let fin = finishing && all && sent + length < self.snd_wnd;
         if worth || (fin && unsent == 0) { Some((length, fin)) } else { None }
     }
@@ -59,7 +59,7 @@ impl Session {
         (more.min(self.usable(config)) / length) as usize
     }
 
-    /// Returns the bytes that both windows still admit.
+    /// Returns the number of bytes that both windows still admit.
     fn usable(&self, config: &Config) -> u32 {
         let sent = self.snd_una.distance(self.snd_nxt);
         self.snd_wnd.saturating_sub(sent).min(self.congestion_room(config))

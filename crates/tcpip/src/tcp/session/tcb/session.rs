@@ -28,7 +28,7 @@ use kiban_base::{Instant, Sum, Timer};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::tcp::session) enum PendingAck {
     None,
-    /// Delayed, but at most until the delayed-ACK timer fires.
+    /// The acknowledgement is delayed, at most until the delayed-ACK timer fires.
     Delayed,
     Immediate,
 }
@@ -38,22 +38,22 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp) state: State,
     pub(in crate::tcp) local: SocketAddr,
     pub(in crate::tcp) remote: SocketAddr,
-    /// The listener that created it, until the session has been reported as accepted.
+    /// The listener that created the session, until the session has been reported as accepted.
     pub(in crate::tcp) listener: Option<u32>,
     pub(in crate::tcp) timer: Timer,
-    /// Whether the session is queued for its TX queue.
+    /// Whether the session is waiting in its TX queue.
     pub(in crate::tcp) in_tx_queue: bool,
-    /// Its TX queue: that of the last segment received.
+    /// The session's TX queue: the one from which the last segment was received.
     pub(in crate::tcp) tx_queue: usize,
-    /// The accounts of its address and owner.
+    /// The accounts of the session's address and owner.
     pub(in crate::tcp) claim: Claim,
     pub(in crate::tcp::session) pseudo: Sum,
     pub(in crate::tcp::session) mss: u32,
     /// Timestamp state, while we offer the option or after both sides have agreed on it.
     pub(in crate::tcp::session) timestamps: Option<TimestampState>,
 
-    // Send: SND.UNA ≤ SND.NXT ≤ highest byte sent. The send queue starts at SND.UNA; our FIN follows the
-    // queue. SND.NXT falls behind the highest byte sent after a timeout.
+    // Send state: SND.UNA ≤ SND.NXT ≤ highest byte sent. The send queue starts at SND.UNA; our FIN follows
+    // the queue. SND.NXT falls behind the highest byte sent after a timeout.
     pub(in crate::tcp::session) snd_una: Sequence,
     pub(in crate::tcp::session) snd_nxt: Sequence,
     pub(in crate::tcp::session) snd_max: Sequence,
@@ -112,7 +112,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) unreachable_syns: u32,
     pub(in crate::tcp::session) last_unreachable_syn: Option<u32>,
 
-    // Receive: RCV.NXT, and the right edge of the offered window (RCV.NXT + RCV.WND).
+    // Receive state: RCV.NXT, and the right edge of the offered window (RCV.NXT + RCV.WND).
     pub(in crate::tcp::session) rcv_nxt: Sequence,
     pub(in crate::tcp::session) rcv_adv: Sequence,
     /// The window field last sent: its time, RCV.NXT, the number of unread bytes, and its value.

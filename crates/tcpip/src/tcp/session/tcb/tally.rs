@@ -13,7 +13,7 @@ pub(in crate::tcp::session) struct Tally {
     pub(in crate::tcp::session) bytes_acknowledged: u64,
     /// When payload last arrived.
     pub(in crate::tcp::session) received_at: Instant,
-    /// Segments that arrived out of order, and segments whose bytes had all arrived before.
+    /// Numbers of segments that arrived out of order, and of segments whose bytes had all arrived before.
     pub(in crate::tcp::session) early: u32,
     pub(in crate::tcp::session) again: u32,
     /// D-SACKs received (RFC 2883).

@@ -8,14 +8,14 @@ use kiban_base::Instant;
 /// The receiver's measurements.
 #[derive(Debug)]
 pub(in crate::tcp::session) struct Tuning {
-    /// Maximum number of bytes held and offered.
+    /// Maximum number of bytes that the session may hold and offer.
     pub(in crate::tcp::session) buffer: u32,
     /// Bytes that the host consumed in this round trip, and when it began.
     pub(in crate::tcp::session) taken: u32,
     pub(in crate::tcp::session) since: Instant,
     /// The receiver's estimate of the round trip.
     pub(in crate::tcp::session) trip: Duration,
-    /// Used without timestamps: when RCV.NXT reaches this number, a whole window has arrived since the stored
+    /// Used without timestamps: once RCV.NXT reaches this number, a whole window has arrived since the stored
     /// time.
     pub(in crate::tcp::session) window: Option<(Instant, Sequence)>,
 }

@@ -14,7 +14,8 @@ const LIVE_BYTES: u32 = 4096;
 /// a usual window.
 const LIVE_AT_ONCE_BYTES: u32 = 128 << 10;
 
-/// Returns the number of the period in which live sessions are counted. It begins at 1; 0 means none.
+/// Returns the number of the period in which live sessions are counted. Periods are numbered from 1; 0 means
+/// none.
 pub(in crate::tcp) fn period_of(now: Instant) -> u64 {
     1 + now.as_nanos() / RECENT.as_nanos() as u64
 }
@@ -29,7 +30,7 @@ pub(in crate::tcp::session) struct PeerWatch {
     /// The time since which bytes have been waiting to be acknowledged; `NEVER` if none are.
     pub(in crate::tcp::session) unacked_since: Instant,
     /// The time since which the peer has acknowledged less than a floor (`floor_bytes`, or all queued bytes
-    /// if fewer), and how many of those bytes are left; `NEVER` if nothing is queued.
+    /// if fewer), and how many of those bytes are still to be acknowledged; `NEVER` if nothing is queued.
     pub(in crate::tcp::session) stalled_since: Instant,
     pub(in crate::tcp::session) stalled_bytes_left: u32,
     /// Bytes acknowledged since `earning_since`, and in the period before.
@@ -83,7 +84,8 @@ impl PeerWatch {
         self.unacked_since = Instant::NEVER;
     }
 
-    /// Records that `bytes` were acknowledged and `left` are still queued; the latter start waiting now.
+    /// Records that `bytes` were acknowledged and that `left` are still queued. The queued bytes start
+    /// waiting now.
     #[inline]
     pub(in crate::tcp::session) fn on_progress(&mut self, bytes: u32, left: u32, floor: u32, now: Instant) {
         self.unacked_since = Instant::NEVER;
@@ -116,14 +118,15 @@ impl PeerWatch {
         self.stalled_since
     }
 
-    /// Returns the bytes that the peer has acknowledged in this period and the one before.
+    /// Returns the number of bytes that the peer has acknowledged in this period and the one before.
     #[inline]
     pub(in crate::tcp::session) fn earned(&self, now: Instant) -> u32 {
         if self.earning_since + 2 * RECENT > now { self.earned[0].saturating_add(self.earned[1]) } else { 0 }
     }
 
-    /// Returns the current period, once per period, if the session is live: its peer acknowledged enough both
-    /// in this period and in the one before. A peer that fills its window and stops does not count.
+    /// Returns the current period if the session is live, but only once per period. A session is live if its
+    /// peer acknowledged enough both in this period and in the one before. A peer that fills its window and
+    /// stops does not count.
     #[inline]
     pub(in crate::tcp::session) fn counts_as_live(&mut self, now: Instant) -> Option<u64> {
         let period = period_of(now);
