@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 fn main() {
-    // Paper [1]'s boards, OC-3c lines, a TCP window of 64 KiB; and 1000 km of fibre each way.
+    // Paper [1]'s boards with OC-3c lines, a TCP window of 64 KiB, and 1000 km of fibre each way.
     let plan = Plan { metres: 1e6, ..Plan::with_window(64 << 10) };
     let mut pair = Pair::new(&plan);
 

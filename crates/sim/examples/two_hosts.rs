@@ -27,7 +27,7 @@ fn main() {
         world.add_board(&BoardConfig { ports, ..BoardConfig::default() })
     });
 
-    // 100 Mbit/s, 10 ms each way, 1 % packet loss.
+    // A cable of 100 Mbit/s with 10 ms each way and 1 % packet loss.
     let impairment = ImpairmentConfig { loss: 0.01, ..ImpairmentConfig::NONE };
     let cable = CableConfig { impairment, ..CableConfig::ethernet(100_000_000, Duration::from_millis(10)) };
     let (there, _back) = world

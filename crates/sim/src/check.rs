@@ -18,7 +18,7 @@ pub enum Violation {
     MemoryAway {
         /// Which board.
         board: usize,
-        /// Pages of transmit memory, pages of receive memory, blocks.
+        /// Number of pages of transmit memory, pages of receive memory, and PDU blocks.
         missing: [usize; 3],
     },
     /// Sessions are left, although all programs are done and time has passed.
@@ -32,7 +32,7 @@ pub enum Violation {
     StreamDiffers {
         /// Which stream.
         stream: usize,
-        /// The offset of the first byte that differs, or the shorter length.
+        /// The offset of the first byte that differs. If there is none, the length of the shorter stream.
         at: u64,
     },
 }

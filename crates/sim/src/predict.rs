@@ -104,8 +104,8 @@ fn splitmix_of_halves(outputs: &[u64]) -> Option<u64> {
 pub fn splitmix_of_small_seed(outputs: &[u64], bits: u32) -> Option<(u64, usize)> {
     let lower: fn(u64, u32) -> u64 = |draw, bits| draw & mask(bits);
     let upper: fn(u64, u32) -> u64 = |draw, bits| draw >> (64 - bits);
-    // One of 16 draws may match each output by chance, so use enough outputs to make a coincidence rarer than
-    // 2^-64.
+    // One of the 16 draws may match an output by chance, so use enough outputs to make a coincidence less
+    // likely than 2^-64.
     let needed = 128_usize.div_ceil(bits.saturating_sub(4).max(1) as usize).clamp(3, outputs.len());
     let draw =
         |seed: u64, number: usize| splitmix_output(seed.wrapping_add(GAMMA.wrapping_mul(number as u64)));
@@ -187,8 +187,8 @@ fn is_congruential(outputs: &[u64], bits: u32) -> bool {
         }
 }
 
-/// Returns whether most outputs follow from the one before with this factor, and with the increment that
-/// follows from the first two outputs.
+/// Returns whether most outputs follow from the previous one with this factor, and with the increment that
+/// the first two outputs imply.
 fn goes_on(outputs: &[u64], factor: i128, modulus: i128) -> bool {
     let next = |from: u64| (factor as u128).wrapping_mul(from.into());
     let increment =
@@ -219,8 +219,8 @@ fn inverse_modulo(value: i128, modulus: i128) -> Option<i128> {
 fn is_linear(outputs: &[u64], bits: u32) -> bool {
     [0, bits - 1].into_iter().any(|place| {
         let sequence: Vec<u8> = outputs.iter().map(|output| (output >> place & 1) as u8).collect();
-        // The linear complexity of a random sequence is this far below half its length with a probability of
-        // 2^-128.
+        // With a probability of 2^-128, the linear complexity of a random sequence is this far below half its
+        // length.
         linear_complexity(&sequence) + 64 < sequence.len() / 2
     })
 }
@@ -276,7 +276,8 @@ fn tempered(word: u32) -> u32 {
 fn untempered(word: u32) -> u32 {
     let word = word ^ word >> 18;
     let word = word ^ word << 15 & 0xefc6_0000;
-    // Each round of the first line makes seven more bits correct, each round of the second line eleven.
+    // Each iteration of the first line makes seven more bits correct; each iteration of the second line,
+    // eleven more.
     let word = (0..4).fold(word, |known, _| word ^ known << 7 & 0x9d2c_5680);
     (0..2).fold(word, |known, _| word ^ known >> 11)
 }
@@ -334,7 +335,7 @@ mod tests {
         }
     }
 
-    /// Knuth's multiplier and increment for a 64-bit linear congruential generator; PCG uses them too.
+    /// Knuth's multiplier and increment for a 64-bit linear congruential generator. PCG uses the same values.
     const KNUTH: (u64, u64) = (6_364_136_223_846_793_005, 1_442_695_040_888_963_407);
 
     #[test]
@@ -425,7 +426,7 @@ mod tests {
         }
     }
 
-    /// The secure generator from which boards draw is not predicted, at any width that is sent.
+    /// The secure generator from which boards draw is not predicted, at any output width that is sent.
     #[test]
     fn the_secure_generator_is_not_predicted() {
         for bits in [14, 16, 32, 64] {

@@ -2,17 +2,17 @@
 //!
 //! Goal      run the unchanged code of the boards in controlled time, exact to the cell and many times faster
 //!           than the line.
-//! Events    are few: the end of a frame or the arrival of a packet at the far end of a line, a board's
-//!           deadline, and room in a port. They are kept in a heap ordered by (time, number), so that a run
+//! Events    there are few: the end of a frame or the arrival of a packet at the far end of a line, a board's
+//!           deadline, and room in a port. Events are kept in a heap ordered by (time, number), so that a run
 //!           can be repeated exactly.
 //! Pull      cells move only when they are needed. At an event, each node concerned pulls its lines up to the
 //!           time of the event: a line pulls its sender, and a switch pulls the lines into it, each up to the
-//!           time at which a cell can still leave the switch in time. A switch subtracts the transit time of
-//!           its fabric, so every pull goes further back in time and ends at boards, which have acted
-//!           already. Switches that feed each other are pulled in steps no longer than the round-trip delay
-//!           between them; time in which no cell is in transit is skipped.
-//! Packets   are pushed: a packet that a board sends goes onto its cable at once (`network/cable.rs`), and
-//!           causes an event where it arrives.
+//!           latest time at which a cell can arrive and still leave the switch in time. A switch subtracts
+//!           the transit time of its fabric, so every pull goes further back in time and ends at boards,
+//!           which have acted already. Switches that feed each other are pulled in steps no longer than the
+//!           round-trip delay between them; time in which no cell is in transit is skipped.
+//! Packets   are pushed rather than pulled: a packet that a board sends goes onto its cable at once
+//!           (`cable.rs`), and causes an event where it arrives.
 //! Early     the end of the next frame on a line is known exactly if nothing more is sent, and is never
 //!           earlier than predicted. An event that turns out to be too early is rescheduled.
 //! Terminals send and receive cells without feedback (`programs/terminal.rs`): they cause no events, and
@@ -39,7 +39,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-/// Maximum number of polls of one board at one instant; beyond that, the world reports a livelock.
+/// Maximum number of polls of one board at one instant. If there are more, the world reports a livelock.
 const POLLS_MAX: usize = 1_000_000;
 
 /// Maximum packet length of a VI port, bytes.
@@ -58,7 +58,7 @@ struct LineLink {
     from: Attachment,
     to: Attachment,
     line: Line,
-    /// When the event for its next frame end is due, if one is in the heap.
+    /// When the event for the line's next frame end is due, if one is in the heap.
     event_at: Instant,
 }
 
@@ -66,7 +66,7 @@ struct CableLink {
     to: BoardNumber,
     port: usize,
     cable: Cable,
-    /// When the event for its next arrival is due, if one is in the heap.
+    /// When the event for the cable's next arrival is due, if one is in the heap.
     event_at: Instant,
 }
 
@@ -87,7 +87,7 @@ struct Node {
     wake_at: Instant,
     /// Lines out of the board.
     out: Vec<usize>,
-    /// The modelled processor; `None`: processing takes no time.
+    /// The modelled processor. With `None`, processing takes no time.
     processor: Option<Box<Processor>>,
 }
 
@@ -97,7 +97,7 @@ struct SwitchNode {
     out: Vec<usize>,
     pulled: Instant,
     /// How far the switch may be pulled at once before the other switches that feed it must be pulled too.
-    /// `None`: no other switch feeds it.
+    /// `None` means that no other switch feeds it.
     stride: Option<Duration>,
     trains: Vec<(usize, Vec<TimedCell>)>,
 }
@@ -133,7 +133,8 @@ pub struct World {
 }
 
 impl World {
-    /// Creates an empty world; all its random numbers, and the keys of its boards, are derived from `seed`.
+    /// Creates an empty world. All of its random numbers, including the keys of its boards, are derived from
+    /// `seed`.
     pub fn new(seed: u64) -> World {
         World {
             now: Instant::ZERO,
@@ -162,7 +163,7 @@ impl World {
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
         let port_state = |port| PortState { kind: PortKind::of(port), cable: None };
-        // Fork numbers of boards must differ from those of lines and cables.
+        // The fork numbers of boards must differ from the fork numbers of lines and cables.
         let key = RngKey::for_simulation(self.rng.fork((2 << 32) + self.nodes.len() as u64).draw());
         self.nodes.push(Node {
             board: Board::new(config, key),
@@ -217,8 +218,8 @@ impl World {
         }
     }
 
-    /// Connects two packet ports by a cable. Both directions start with the same properties
-    /// ([`Cable::set_config`] changes them).
+    /// Connects two packet ports by a cable. Both directions start with the same properties, which
+    /// [`Cable::set_config`] can change.
     ///
     /// # Errors
     /// If the attachments do not match, or are for cells.
@@ -280,7 +281,7 @@ impl World {
     ) -> CableNumber {
         let number = self.cable_links.len();
         let port_state = &mut self.nodes[from.0.0].ports[from.1];
-        // Fork numbers of cables must differ from those of lines.
+        // The fork numbers of cables must differ from the fork numbers of lines.
         let rng = self.rng.fork((1 << 32) + number as u64);
         let cable = Cable::new(*config, port_state.kind.link_type(), rng);
         port_state.cable = Some(number);
@@ -408,7 +409,8 @@ impl World {
         self.nodes.iter().flat_map(|node| &node.programs).all(|program| program.is_done())
     }
 
-    /// Runs until all programs are done, no event is left, or `until`. Returns whether the programs are done.
+    /// Runs until all programs are done, no event is left, or `until` is reached. Returns whether the
+    /// programs are done.
     pub fn run(&mut self, until: Instant) -> bool {
         self.run_with(until, &mut |_| {})
     }
@@ -424,12 +426,12 @@ impl World {
         true
     }
 
-    /// Runs until no event is left, or `until`, so that the timers of closed sessions expire too.
+    /// Runs until no event is left or `until` is reached, so that the timers of closed sessions expire too.
     pub fn settle(&mut self, until: Instant) {
         while self.step(until) {}
     }
 
-    /// Runs until `until`, whether programs are done or not, and passes the cells that have arrived by then
+    /// Runs until `until`, whether or not programs are done, and passes the cells that have arrived by then
     /// to the terminals.
     pub fn collect(&mut self, until: Instant) {
         self.settle(until);
@@ -745,8 +747,8 @@ impl World {
         panic!("board {number} does not come to rest at {now:?}");
     }
 
-    /// Moves the VI packets that fit onto their cables. Returns now if any were moved, otherwise when there
-    /// will be room.
+    /// Moves the VI packets that fit onto their cables. Returns the current time if any were moved, otherwise
+    /// the time when there will be room.
     fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         let Node { board, ports, packets_nowhere, .. } = &mut self.nodes[number];
@@ -827,7 +829,7 @@ impl World {
                     let due = self.expect_from(number).min(deadline);
                     let Node { board, processor, .. } = &mut self.nodes[number];
                     let processor = processor.as_mut().expect("the board has a processor");
-                    // A deadline equal to the current time would loop forever; use the next nanosecond.
+                    // A deadline at the current time would loop forever, so use the next nanosecond.
                     processor.due = if due <= now { now + Duration::from_nanos(1) } else { due };
                     processor.charge_work(board, now);
                 }

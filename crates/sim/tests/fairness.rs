@@ -1,6 +1,6 @@
 //! Fairness of memory: hundreds of connections whose peers read nothing compete with one whose peer reads
-//! everything. The honest one keeps at least 80 % of the throughput that it gets when it competes with a
-//! well-behaved peer.
+//! everything. The honest connection keeps at least 80 % of the throughput that it gets when its competitor
+//! is well behaved.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -35,7 +35,7 @@ fn at_ms(milliseconds: u64) -> Instant {
 enum Reads {
     All,
     Never,
-    /// Reads this many bytes per second from each stream.
+    /// Reads from each stream at this rate, in bytes per second.
     Trickle(usize),
 }
 
@@ -313,7 +313,7 @@ impl Stand {
         SocketAddr::from((address, PORT))
     }
 
-    /// Returns the bytes added to a counter in this many seconds from a given time.
+    /// Returns the number of bytes added to a counter during `seconds`, beginning at `from`.
     fn rate(&mut self, counter: &Rc<Cell<u64>>, from: Instant, seconds: u64) -> u64 {
         self.world.run(from);
         let before = counter.get();
@@ -332,14 +332,14 @@ struct Others {
     connections: usize,
     addresses: usize,
     reads: Reads,
-    /// The time at which they connect; the honest peer connects after a second.
+    /// The time at which these connections are opened; the honest peer connects after a second.
     begin: Instant,
 }
 
 const WELL_BEHAVED: Others = Others { connections: 1, addresses: 1, reads: Reads::All, begin: Instant::ZERO };
 
-/// Returns the bytes sent to the honest peer while others compete with it, in ten seconds over cables and in
-/// five over ATM.
+/// Returns the number of bytes sent to the honest peer while others compete with it: in ten seconds over
+/// cables, or in five over ATM.
 fn honest_bytes(
     net: Net,
     tcp: &tcp::Config,
@@ -359,8 +359,8 @@ fn honest_bytes(
     (bytes, stand)
 }
 
-/// Checks the honest peer's share while others compete with it that connect before or after it, with the
-/// given transmit memory, and from the given number of addresses.
+/// Checks the honest peer's share of throughput while others compete with it. The others connect before or
+/// after it, from the given number of addresses; the board has the given transmit memory.
 fn check_shares(net: Net, tcp: &tcp::Config, cases: &[(usize, usize)]) {
     let mut short = Vec::new();
     for begin in [Instant::ZERO, at_ms(4000)] {
@@ -405,9 +405,9 @@ fn stuck_connections_leave_an_honest_one_its_throughput_where_buffers_grow() {
 
 // ---- Sessions of one address
 
-/// Returns the least, the mean and the most bytes that one of the live sessions is sent: in ten seconds while
-/// stuck sessions of another address hold memory, or in twenty without them. The stuck sessions connect at
-/// `begin`, the live ones after a second.
+/// Returns the least, the mean and the most bytes that the live sessions are sent, in ten seconds while stuck
+/// sessions of another address hold memory, or in twenty seconds without stuck sessions. The stuck sessions
+/// connect at `begin`, the live ones after a second.
 fn spread(net: Net, transmit_bytes: usize, live: &[IpAddr], stuck: usize, begin: Instant) -> [u64; 3] {
     let tcp = match net {
         Net::Ip => tcp::Config::default(),
@@ -465,9 +465,10 @@ fn sixty_live_sessions_have_like_parts_of_the_line() {
     let one = vec![IpAddr::from([10, 1, 0, 2]); 60];
     let sixty: Vec<IpAddr> = (0..60).map(other).collect();
     let mut uneven = Vec::new();
-    // The last column bounds the largest share, in percent of the smallest; each session also has at least
-    // 80 % of the mean. In the last row the smallest is 91 % of the mean and the largest 147 %, in whichever
-    // 20 s: every address has its share of the memory, and some use what others leave of theirs.
+    // The last column is the maximum ratio of the largest share to the smallest, in percent; each session
+    // also has at least 80 % of the mean. In the last row the smallest share is 91 % of the mean and the
+    // largest 147 %, in whichever 20 s, because every address has its share of the memory, and some addresses
+    // use what others leave.
     for (net, transmit_mib, live, percent_max) in [
         (Net::Atm, 4, &one, 105),
         (Net::Atm, 4, &sixty, 105),
@@ -623,13 +624,14 @@ impl Program for Drain {
     }
 }
 
-/// Returns the bytes that an attached program moves in five seconds while another one has `count` streams.
+/// Returns the number of bytes that an attached program moves in five seconds while another one has `count`
+/// streams.
 fn attached_bytes(writes: bool, one_peer: bool, count: usize, is_stuck: bool) -> u64 {
     let theirs = tcp::Config { receive_buffer_bytes: 16 << 10, ..tcp::Config::default() };
     let mut stand = Stand::with(Net::Ip, tcp::Config::default(), 8 << 20, 1, theirs);
     let (near, far) = (SocketAddr::from(([10, 1, 0, 2], PORT)), SocketAddr::new(other(0), PORT));
     for (number, peer) in stand.boards[1..].iter().copied().enumerate() {
-        // If the attached programs write, the far peer reads nothing in order to make its sessions stuck.
+        // If the attached programs write, the far peer reads nothing, so that its sessions become stuck.
         let program: Box<dyn Program> = match writes {
             true => Box::new(Drain { reads: !is_stuck || number == 0 }),
             false => Box::new(Pour { listener: None }),
@@ -663,8 +665,8 @@ fn an_attached_program_that_does_not_read_leaves_another_its_throughput() {
 
 // ---- Who may have it all
 
-/// Returns the bytes queued on the board for each address after five seconds, where the n-th address has
-/// `connections[n]` connections that all read; and the bytes of all pages then in use.
+/// Returns the bytes queued on the board for each address after five seconds, and the bytes of all pages then
+/// in use. The n-th address has `connections[n]` connections, which all read.
 fn waiting(fairness: Fairness, connections: &[usize]) -> (Vec<u64>, usize) {
     let tcp = tcp::Config { fairness, ..tcp::Config::default() };
     let mut stand = Stand::new(Net::Ip, tcp, 8 << 20, connections.len());

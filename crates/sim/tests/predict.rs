@@ -300,8 +300,8 @@ fn tags() -> Vec<u64> {
     (0..COUNT).map(|_| nic.register(pd, region.clone(), Access::ALL).expect("room").into()).collect()
 }
 
-/// Returns the generation of the first queue pair of each of many NICs; it is the only random part of a queue
-/// pair number.
+/// Returns the generation of the first queue pair on each of many NICs. The generation is the only random
+/// part of a queue pair number.
 fn queue_pair_generations() -> Vec<u64> {
     let first = |seed| {
         let mut nic = rnic(seed);
@@ -384,7 +384,7 @@ fn fragments_do_not_tell_the_key_of_tcp() {
     let draws: Vec<u64> = splitmix_draws(seed).take(first).collect();
     let names = [SocketAddr::new(address(1), syn.source_port), remote];
     let key = draws.windows(2).position(|key| {
-        // The ISN of RFC 6528 §3, with a clock near zero.
+        // The initial sequence number of RFC 6528 §3, with a clock near zero.
         let mut hasher = SipHasher24::new_with_keys(key[0], key[1]);
         hasher.write_u8(b'i');
         for name in names {

@@ -1,6 +1,6 @@
 //! The cost of processing on a board: a cost model of the board in paper \[1\] (1995).
 //!
-//! Goal      one set of constants, each with a name and a source, from which the paper's figures follow.
+//! Goal      derive the paper's figures from one set of constants, each with a name and a source.
 //! Counted   costs per PDU, per byte, per transfer, per interrupt and per search step: see [`Costs`]. The
 //!           board's code is unchanged; the model decides only *when* the board is called (`processor.rs`)
 //!           and how its memory is divided.
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// The payload of a segment on paper \[1\]'s board, bytes.
 pub const PAYLOAD_BYTES: u32 = 8192;
-/// A frame of at most this many bytes (three cells) carries only headers.
+/// A frame of at most this length in bytes (three cells) carries only headers.
 const SHORT_BYTES: usize = 3 * 48;
 
 /// The five mechanisms of paper \[1\], §3.
@@ -89,10 +89,10 @@ impl Mechanisms {
 /// The costs of the processor's operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// A PDU with payload, sent or received, with all five mechanisms. The cost covers TCP, IP and LLC, the
-    /// host's command, and one set-up for each of the two transfers.
+    /// The cost of sending or receiving a PDU with payload, if all five mechanisms are on. The cost covers
+    /// TCP, IP and LLC, the host's command, and one set-up for each of the two transfers.
     pub pdu: Duration,
-    /// A PDU without payload, sent or received.
+    /// The cost of sending or receiving a PDU without payload.
     pub acknowledgment: Duration,
     /// One step of the search for a session: 4.3BSD searches a list, and on average passes half of it.
     pub search: Duration,
@@ -109,7 +109,7 @@ pub struct Costs {
     pub sum_byte_ps: u64,
     /// Copying a byte, picoseconds.
     pub copy_byte_ps: u64,
-    /// The pause of the segmentation chip between two PDUs, during which the line idles.
+    /// How long the segmentation chip pauses between two PDUs, while the line is idle.
     pub gap: Duration,
 }
 
@@ -122,7 +122,7 @@ pub struct ContentMemory {
     pub cluster_bytes: u64,
     /// Number of clusters in each direction whose memory is used for headers instead.
     pub header_clusters: u64,
-    /// Bytes of a content page: a cluster's transfers are chains of them.
+    /// Bytes of a content page. The transfers of a cluster are chains of pages.
     pub page_bytes: u32,
     /// Receive memory prepared for each session, in windows: one window is being filled while the other is
     /// emptied.
@@ -132,7 +132,7 @@ pub struct ContentMemory {
 /// A board as the model sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CostModel {
-    /// Which of the five mechanisms it has.
+    /// Which of the five mechanisms the board has.
     pub mechanisms: Mechanisms,
     /// The costs of its processor.
     pub costs: Costs,
@@ -143,7 +143,7 @@ pub struct CostModel {
 /// The source of a constant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// A source states the value, or it follows from one.
+    /// A source states the value, or it follows from a stated value.
     Sourced(&'static str),
     /// The value was fitted to reproduce a published value.
     Fitted(&'static str),
@@ -156,7 +156,7 @@ pub enum Origin {
 pub struct Constant {
     /// The field.
     pub name: &'static str,
-    /// Its value in a model, with its unit.
+    /// The constant's value in a model, with its unit.
     pub value: fn(&CostModel) -> String,
     /// Its source.
     pub origin: Origin,
@@ -187,18 +187,19 @@ pub const BOARD_1995: CostModel = CostModel {
 };
 
 impl Costs {
-    /// Returns the cost of a received frame or packet of this many bytes, with `sessions` to search. The cost
-    /// of a frame includes the processing of its cells.
+    /// Returns the cost of receiving a frame or packet of `bytes` bytes if there are `sessions` to search.
+    /// The cost of a frame includes the processing of its cells.
     pub fn of_arrival(&self, model: &CostModel, bytes: usize, sessions: usize) -> Duration {
         let search = self.search * (sessions.saturating_sub(1) / 2) as u32;
         let handling = if bytes > SHORT_BYTES { self.of_payload(model, bytes) } else { self.acknowledgment };
-        // Without deferral, an arrival interrupts the sending task: two task switches.
+        // Without deferral, an arrival interrupts the sending task, which costs two task switches.
         let interruption =
             if model.mechanisms.deferral { Duration::ZERO } else { self.interrupt + 2 * self.switch };
         search + handling + interruption
     }
 
-    /// Returns the cost of sending this many PDUs with payload, their bytes, and PDUs without payload.
+    /// Returns the cost of sending `pdus` PDUs with `bytes` bytes of payload in all, and `others` PDUs
+    /// without payload.
     pub fn of_departure(&self, model: &CostModel, pdus: u64, bytes: u64, others: u64) -> Duration {
         let length = bytes.checked_div(pdus).unwrap_or(0) as usize;
         self.of_payload(model, length) * pdus as u32 + self.acknowledgment * others as u32
@@ -218,7 +219,7 @@ impl Costs {
         cost
     }
 
-    /// Returns the cost of writers that found no free cluster while this many others waited.
+    /// Returns the cost of writers that found no free cluster, while `waiters` others waited.
     pub fn of_waits(&self, waiters: u64) -> Duration {
         self.waiter * waiters as u32
     }
@@ -238,7 +239,7 @@ impl ContentMemory {
     }
 }
 
-/// Frames that the segmentation chip holds: half are reserved for frames without payload.
+/// Number of frames that the segmentation chip holds. Half of them are reserved for frames without payload.
 pub(crate) const FRAMES_MAX: usize = 4;
 
 /// All constants of a model, for tables.

@@ -1,4 +1,4 @@
-//! Plans for a pair of boards: those of paper \[1\], and those of modelled boards.
+//! Plans for a pair of boards: the boards of paper \[1\], and modelled boards.
 
 use crate::models::cost::{CostModel, FRAMES_MAX, PAYLOAD_BYTES};
 use kiban_atm::OC3C_BITS_PER_SECOND;
@@ -21,7 +21,7 @@ pub struct Plan {
     pub tcp: tcp::Config,
     /// Packet memory of each board.
     pub memory: MemoryConfig,
-    /// Length of each of the two lines.
+    /// Length of either line.
     pub metres: f64,
     /// Impairments of both lines.
     pub impairment: ImpairmentConfig,
@@ -31,12 +31,12 @@ pub struct Plan {
     pub cell_bits_per_second: u64,
     /// Maximum number of frames that wait in a board for the line.
     pub frames_max: usize,
-    /// The processor of both boards; `None`: processing takes no time.
+    /// The processor of both boards. With `None`, processing takes no time.
     pub processor: Option<CostModel>,
 }
 
 impl Plan {
-    /// Returns the boards of paper \[1\] with a TCP window of this many bytes. They have payloads of 8192
+    /// Returns the boards of paper \[1\] with a TCP window of `window_bytes`. They have payloads of 8192
     /// bytes, neither timestamps nor SACK, 8 MB of content memory in each direction, and short lines.
     pub fn with_window(window_bytes: u32) -> Plan {
         let tcp = tcp::Config {

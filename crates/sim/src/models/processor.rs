@@ -28,7 +28,7 @@ pub(crate) enum Stage {
     Drain,
 }
 
-/// The amounts of work of a board that have been charged so far.
+/// How much of a board's work has been charged so far, by kind.
 #[derive(Clone, Copy, Default, Debug)]
 struct Done {
     segments_out: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Processor {
     inbox: Vec<Vec<TimedCell>>,
     /// Packets that have arrived, by port: they are in the board's memory already.
     packets_inbox: Vec<VecDeque<Pdu>>,
-    /// The batch in work, of cells or of packets, and its port.
+    /// The batch that is being processed, of cells or of packets, and its port.
     batch: Vec<TimedCell>,
     packets: VecDeque<Pdu>,
     port: usize,

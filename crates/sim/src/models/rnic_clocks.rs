@@ -12,7 +12,7 @@
 //!           blocks.
 //! Sources   the cost of each step of a Write is the paper's table 2. Two pauses between segments are fitted
 //!           ([`CONSTANTS`]).
-//! Left out  PCI Express, the line and the layer below; and completions, which occur after the times that the
+//! Left out  PCI Express, the line, the layer below, and completions, which occur after the times that the
 //!           paper measures.
 //!
 //! \[3\]: Uchiyama and others, *Implementation of the RDMA communication mechanism on ExpEther*, 2008.
@@ -25,12 +25,12 @@ pub const CLOCK_HZ: u64 = 125_000_000;
 /// Bytes moved per cycle.
 pub const WORD_BYTES: u32 = 8;
 
-/// Returns the number of words that this many bytes take.
+/// Returns the number of words that `bytes` bytes take.
 pub const fn words(bytes: u32) -> u64 {
     bytes.div_ceil(WORD_BYTES) as u64
 }
 
-/// Returns the throughput in MiB/s for this many bytes in this many clocks.
+/// Returns the throughput in MiB/s, given a number of bytes and the number of clocks that they took.
 pub fn mib_per_second(bytes: u64, clocks: u64) -> f64 {
     bytes as f64 * CLOCK_HZ as f64 / clocks as f64 / f64::from(1 << 20)
 }
@@ -48,14 +48,14 @@ pub struct Clocks {
     pub dma_length: u64,
     /// Table 2: data are read.
     pub read_dma: u64,
-    /// Table 2 gives 4 cycles for a Write's header. Writing its 14 bytes takes two of them, which leaves this
-    /// number for building it.
+    /// Table 2 gives 4 cycles for a Write's header. Writing the 14 bytes of the header takes two of them,
+    /// which leaves this many for building it.
     pub make_header: u64,
-    /// Each step of a block that is not in table 2.
+    /// Cycles of any step of a block that is not in table 2.
     pub other: u64,
-    /// From the last word of a sent segment to the beginning of work on the next one.
+    /// Cycles from the last word of a sent segment to the start of work on the next segment.
     pub pause_sending: u64,
-    /// From the last word of a received segment to the next one's header.
+    /// Cycles from the last word of a received segment to the header of the next one.
     pub pause_receiving: u64,
 }
 
@@ -142,11 +142,12 @@ fn many(clocks: u64) -> String {
 pub struct StepTimes {
     /// The time at which the first word of payload has been written.
     pub first_payload: Option<u64>,
-    /// The time at which the last word has been written, of payload or, if there is none, of a header.
+    /// The time at which the last word of payload has been written; if there is no payload, the last word of
+    /// a header.
     pub end: u64,
     /// Payload bytes.
     pub bytes: u64,
-    /// Cycles in which a word of header or payload crossed the interface to the layer below.
+    /// Number of cycles in which a word of header or payload crossed the interface to the layer below.
     pub moving: u64,
     /// Segments.
     pub segments: u64,
@@ -237,8 +238,8 @@ impl Clocks {
         moments
     }
 
-    /// Returns the steps as items that pass through the blocks: a segment, together with the beginning of its
-    /// message if it is the message's first.
+    /// Returns the steps as items that pass through the blocks. An item is a segment; if it is the first of
+    /// its message, the item includes the steps that begin the message.
     fn items(&self, steps: &[Step]) -> Vec<Item> {
         let mut items = Vec::new();
         let mut item = Item::default();
@@ -303,7 +304,7 @@ impl Clocks {
 }
 
 impl Item {
-    /// Passes an item through the blocks in order. A block keeps an item until the next block takes it.
+    /// Passes an item through the blocks in order. A block keeps its item until the next block takes it.
     fn pass(&self, free: &mut [u64; BLOCKS], moments: &mut StepTimes) {
         let edge_words = self.header_words + self.payload_words;
         let (mut ready, mut from, mut arrived) = (0, None, 0);
@@ -433,12 +434,12 @@ mod tests {
     fn small_messages_wait_for_the_block_that_is_slowest() {
         let clocks = RDMA_NIC_2008;
         let end = |count| clocks.overlapped(&write(&[64]).repeat(count)).end;
-        // The work resolver is the slowest block; its steps are accept, check, read, check, read, request.
+        // The work resolver is the slowest block. Its steps are accept, check, read, check, read, request.
         assert_eq!(end(9) - end(8), 24);
         // For large messages, the payload takes longer than the work resolver.
         let end = |count| clocks.overlapped(&write(&[1456]).repeat(count)).end;
         assert_eq!(end(9) - end(8), 184);
-        // When receiving, the work resolver is the slowest block too; its pause between segments is added.
+        // When receiving, the work resolver is also the slowest block. Its pause between segments is added.
         let end = |count| clocks.overlapped(&arrival(&vec![64; count])).end;
         assert_eq!(end(9) - end(8), 23 + 11);
     }

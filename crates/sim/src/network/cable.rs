@@ -1,4 +1,4 @@
-//! One direction of a cable: packets or Ethernet frames in transit between the packet ports of two boards.
+//! One direction of a cable: carries packets or Ethernet frames between the packet ports of two boards.
 //!
 //! Purpose          models a path with a rate, a queue in front of it, a length and impairments, alike for IP
 //!                  packets and frames.
@@ -114,8 +114,8 @@ impl Cable {
         self.impairment.set(config.impairment);
     }
 
-    /// Puts a tap on the cable, which records arrivals. Captures of IP ports contain raw IP packets, those of
-    /// Ethernet ports frames.
+    /// Puts a tap on the cable, which records arrivals. Captures of IP ports contain raw IP packets; captures
+    /// of Ethernet ports contain frames.
     ///
     /// # Panics
     /// If the tap has been used on a line or cable of another link type.
@@ -154,7 +154,7 @@ impl Cable {
         }
     }
 
-    /// Returns when the queue will have room, for cables that fetch no more than fits.
+    /// Returns when the queue will have room again, for cables that fetch no more packets than fit.
     pub(crate) fn room_at(&mut self, now: Instant) -> Instant {
         self.pace.room_at(self.config.packets_max, now)
     }

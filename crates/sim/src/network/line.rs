@@ -79,7 +79,7 @@ impl Line {
         if !self.impairment.is_none() {
             self.impairment.apply(&mut self.fresh, 0);
         }
-        // If a circuit was held back, its cells may arrive after those of a later burst; sort the later cells
+        // If a circuit was held back, its cells may arrive after cells of a later burst. Sort the later cells
         // before them.
         let late =
             self.under_way.back().zip(self.fresh.first()).is_some_and(|(last, first)| first.at < last.at);

@@ -16,11 +16,11 @@ pub struct SwitchNumber(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TerminalNumber(pub(crate) usize);
 
-/// One direction of a line of a world.
+/// One direction of a line in a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineNumber(pub(crate) usize);
 
-/// One direction of a cable of a world.
+/// One direction of a cable in a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CableNumber(pub(crate) usize);
 
@@ -99,11 +99,11 @@ impl fmt::Display for PortKind {
     }
 }
 
-/// Why two attachments could not be connected. A failed attempt changes nothing.
+/// The reason why two attachments could not be connected. A failed attempt changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// The board has no such port.
+    /// The board has no port with this number.
     NoSuchPort(Attachment),
     /// The attachment is connected already, or was given for both ends.
     Taken(Attachment),

@@ -52,15 +52,15 @@ impl StarConfig {
 /// Segments from one host to another.
 #[derive(Clone, Debug)]
 pub struct Stream {
-    /// The sending host, and the receiving one.
+    /// The sending host and the receiving host.
     pub hosts: (usize, usize),
     /// When it connects.
     pub begin: Instant,
     /// Number of segments to send before the stream finishes.
     pub segments: u64,
-    /// Length of each segment, bytes; 0: the longest that the flow allows.
+    /// Length of each segment, bytes. With 0, each has the greatest length that the flow allows.
     pub segment_bytes: usize,
-    /// Interval at which the target reads one segment; zero: it reads everything at once.
+    /// Interval at which the target reads one segment. With zero, the target reads everything at once.
     pub read_every: Duration,
     /// Number of segments that the target has read correctly and in order.
     pub read: u64,
@@ -104,7 +104,7 @@ impl Stream {
             && self.ended == (Some(EndReason::Finished), Some(EndReason::Finished))
     }
 
-    /// Returns the average rate of user data read since the stream began, Gbit/s.
+    /// Returns the average rate at which user data has been read since the stream began, Gbit/s.
     pub fn gigabits(&self, until: Instant) -> f64 {
         self.read_bytes as f64 * 8.0 / until.since(self.begin).as_nanos() as f64
     }
@@ -140,8 +140,8 @@ pub struct Star {
 #[derive(Clone, Debug, Default)]
 pub struct QueueWatch {
     since: Instant,
-    /// The queue length summed over time, in frames times nanoseconds, and the time in nanoseconds, since the
-    /// measurement began.
+    /// The queue length integrated over time, in frames times nanoseconds; and the duration of the
+    /// measurement, nanoseconds.
     area: u128,
     nanos: u64,
     /// The maximum number of frames in the queue.
@@ -162,7 +162,7 @@ impl QueueWatch {
     }
 }
 
-/// Returns the byte at position `at` of segment `index` of a stream.
+/// Returns the byte at position `at` in segment `index` of a stream.
 fn content(stream: usize, index: u64, at: usize) -> u8 {
     (index.wrapping_mul(31).wrapping_add(stream as u64 * 7 + at as u64) ^ (index >> 8)) as u8
 }

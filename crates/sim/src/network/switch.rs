@@ -168,8 +168,8 @@ mod tests {
         for n in 0..5 {
             switch.arrive(0, frame(1, 2, 1226 + n), now);
         }
-        // One frame is on the line, two wait, and two are dropped. A frame of 1250 bytes takes a microsecond
-        // on the line, and another one to propagate.
+        // One frame is on the line, two wait, and two are dropped. A frame of 1250 bytes occupies the line
+        // for a microsecond and takes another microsecond to propagate.
         assert_eq!(switch.port(1).counters().queue_full, 2);
         assert_eq!(switch.next_arrival(), now + Duration::from_micros(2));
         assert_eq!(switch.leave(now + Duration::from_nanos(1999)), None);

@@ -1,4 +1,5 @@
-//! A tap: a capture of a line for Wireshark, as an analyser would record it (paper \[1\] used one).
+//! A tap: a capture of a line for Wireshark, as an analyser would record it (paper \[1\] used such an
+//! analyser).
 
 use kiban_atm::TimedCell;
 use kiban_base::Instant;

@@ -51,11 +51,11 @@ impl Medium {
 pub struct Setup {
     /// How the systems are connected.
     pub join: Medium,
-    /// Length of a data element, in either direction, bytes.
+    /// Length of a data element in bytes, in both directions.
     pub fdata_bytes: usize,
-    /// The largest TPDU: on a line up to 2048, in loopback up to 65531.
+    /// The largest TPDU: up to 2048 on a line, up to 65531 in loopback.
     pub tpdu_bytes: usize,
-    /// The costs of processing; `None`: processing takes no time.
+    /// The costs of processing. With `None`, processing takes no time.
     pub costs: Option<Costs>,
     /// Seed of all random numbers.
     pub seed: u64,
@@ -226,7 +226,7 @@ impl Boards {
         self.sides[side].account.spent
     }
 
-    /// Returns the same according to the tick source that was set, in its ticks.
+    /// Returns the same times, as measured by the tick source that was set, in its ticks.
     pub fn spent_ticks(&self, side: usize) -> [u64; Task::ALL.len()] {
         self.sides[side].account.spent_ticks
     }
@@ -410,8 +410,8 @@ fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineC
     if let Some(costs) = costs {
         config.layer.outgoing_bytes_max = costs.module_bytes;
     }
-    // The sender must not poll the peer (timer recovery) while a window of frames in each direction is on the
-    // line or in the modules.
+    // While a window of frames in each direction is on the line or in the modules, the sender must not poll
+    // the peer (timer recovery).
     let frames = u64::from(config.link.window) * 2 * 8 * (2048 + 16);
     let window = Duration::from_nanos(frames * 1_000_000_000 / bits_per_second.max(1));
     config.link.reply_timeout = config.link.reply_timeout.max(2 * window);

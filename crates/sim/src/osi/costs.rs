@@ -20,13 +20,13 @@ use std::time::Duration;
 pub struct Costs {
     /// Passing a unit to a task.
     pub turn: Duration,
-    /// Encoding or decoding one data unit in FTAM or presentation, in addition to the turn.
+    /// Encoding or decoding one data unit in FTAM or presentation, in addition to the cost of the turn.
     pub coding: Duration,
     /// Moving a byte between host and board, in picoseconds.
     pub host_byte_ps: u64,
     /// One poll of the lower module for room, by the task above it.
     pub poll: Duration,
-    /// A frame with data sent or received by the lower module.
+    /// Sending or receiving a frame with data in the lower module.
     pub block: Duration,
     /// Bytes that the lower module can hold for sending.
     pub module_bytes: usize,
@@ -105,7 +105,7 @@ pub const CONSTANTS: [Constant; 7] = [
 ];
 
 impl Costs {
-    /// Returns the cost for a task of handling a unit of this many bytes; a call without bytes costs nothing.
+    /// Returns what it costs a task to handle a unit of `bytes` bytes; a call without bytes costs nothing.
     fn of(&self, task: Task, bytes: usize) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
@@ -118,10 +118,10 @@ impl Costs {
         self.turn + beside
     }
 
-    /// Returns the cost of a frame of this many bytes for the lower module.
+    /// Returns what a frame of `bytes` bytes costs the lower module.
     pub(super) fn of_frame(&self, bytes: usize) -> Duration {
-        // At most 8 octets are address, control and a packet header: an acknowledgement, or a frame of set-up
-        // or clearing.
+        // A frame of at most 8 octets has only an address, control field and packet header: it is an
+        // acknowledgement, or part of call set-up or clearing.
         if bytes > 8 { self.block } else { Duration::ZERO }
     }
 }
@@ -131,7 +131,7 @@ impl Costs {
 #[derive(Clone, Debug)]
 pub(super) struct Account {
     pub(super) costs: Option<Costs>,
-    /// A clock's ticks; the time since `turned_at` belongs to the current task.
+    /// Counts ticks of a clock; the time since `turned_at` belongs to the current task.
     pub(super) ticks: Option<fn() -> u64>,
     turned_at: u64,
     task: Option<Task>,

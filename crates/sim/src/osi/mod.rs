@@ -8,7 +8,7 @@
 //!           ([`Peer`]).
 //! Loopback  one board with both sides of the association, joined below transport, on one processor.
 //! Work      a processor does one step at a time: it takes one unit from below, requests one F-DATA, or
-//!           passes on a waiting unit; then it is busy for the time that the step costs.
+//!           passes on a waiting unit. It is then busy for the time that the step costs.
 //! Limits    output is sent when the processor starts a step, not when the step's time has passed, so it is
 //!           at most one step early.
 //! Left out  the time that the host and its disks take.

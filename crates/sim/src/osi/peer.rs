@@ -26,7 +26,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 enum Role {
     /// Connects to the address and performs the job.
     Initiator(SocketAddr, Option<Job>),
-    /// Listens on the port; the listener's number.
+    /// Listens on the port; holds the listener's number.
     Responder(u16, Option<u32>),
 }
 

@@ -18,7 +18,7 @@ kiban_base::counters! {
     pub struct SerialCounters {
         /// Frames that were sent.
         frames,
-        /// Their octets, without FCS and flags.
+        /// Octets of these frames, without FCS and flags.
         bytes,
         /// Bits added by zero insertion.
         stuffed_bits,
@@ -32,11 +32,11 @@ kiban_base::counters! {
 pub struct Serial {
     bits_per_second: u64,
     delay: Duration,
-    /// When the line will have sent its queue; and the remaining fraction of a nanosecond, in parts of the
+    /// When the line will have sent its queue, with the remaining fraction of a nanosecond in parts of the
     /// rate.
     free_at: Instant,
     rest: u128,
-    /// When the transmission of the last queued frame starts; by then the sender has the next one ready.
+    /// When transmission of the last queued frame starts. By then, the sender has the next frame ready.
     begins_at: Instant,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     impairment: Impairment,
@@ -131,8 +131,8 @@ fn stuffed_bits(frame: &[u8]) -> u64 {
     stuffed
 }
 
-/// The number of zeros inserted in an octet, and its number of trailing ones, indexed by the number of ones
-/// before the octet and by the octet.
+/// The number of zeros inserted in an octet, and the octet's number of trailing ones. The table is indexed by
+/// the number of ones before the octet, and by the octet.
 static STUFFING: [[[u8; 2]; 256]; 5] = {
     let mut table = [[[0; 2]; 256]; 5];
     let mut at = 0;
@@ -163,7 +163,7 @@ mod tests {
             (&[0x0f, 0x0f], 0),
             (&[0x1f], 1),
             (&[0xff], 1),
-            // Ten ones in a row: eight in the first octet, two in the second.
+            // Ten ones in a row: eight are in the first octet, two in the second.
             (&[0xff, 0x03], 2),
             (&[0xff; 5], 8),
             (&[0xf8, 0x1f, 0x00], 2),

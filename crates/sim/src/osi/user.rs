@@ -14,7 +14,7 @@ const UNITS: FunctionalUnits = FunctionalUnits::READ
     .with(FunctionalUnits::LIMITED_FILE_MANAGEMENT)
     .with(FunctionalUnits::GROUPING);
 
-/// Number of associations that may hold a file at the same time; a simulation has only one.
+/// Number of associations that may hold a file open at the same time; a simulation has only one.
 const HOLDERS_MAX: usize = 4;
 
 /// An authenticator that admits every user.
@@ -62,7 +62,7 @@ impl User {
         (User { role_state, disk: MemoryDisk::new() }, Machine::new(Config { role, abstract_syntaxes }))
     }
 
-    /// Returns the bytes of contents transferred between host and board.
+    /// Returns the number of bytes of contents transferred between host and board.
     pub(super) fn moved_bytes(&self) -> u64 {
         match &self.role_state {
             RoleState::Initiator(initiator, _) => initiator.progress().0,

@@ -37,7 +37,7 @@ pub enum TransferKind {
     Send,
     /// Read the peer's target.
     Read,
-    /// Add one to the first eight bytes of the peer's target.
+    /// Add one to the first eight bytes of the peer's target (an atomic operation).
     Add,
 }
 
@@ -48,7 +48,7 @@ pub struct TransferStats {
     pub done: Vec<(TransferKind, Status, Instant)>,
     /// When it was connected.
     pub connected: Option<Instant>,
-    /// The messages received: whether each had immediate data, and its length in bytes.
+    /// The messages received. For each: whether it had immediate data, and its length in bytes.
     pub received: Vec<(bool, u32)>,
     /// When the connection ended.
     pub gone: Option<Instant>,
@@ -90,7 +90,7 @@ fn contents(bytes: usize, asks: bool) -> Vec<u8> {
 }
 
 impl Transfer {
-    /// Creates a side that connects (`asks`) or listens, with sources and targets of this many bytes;
+    /// Creates a side that connects (`asks`) or listens, with sources and targets of the given size;
     /// `expected` is the number of messages that the peer's plan sends.
     pub fn new(
         meeting: RdmaAddress,

@@ -9,8 +9,8 @@ use std::any::Any;
 
 /// A device on a line of cells.
 pub trait Terminal: Any {
-    /// Appends the cells of all slots that start before `until` and follow those of the last call, in order
-    /// of time.
+    /// Appends the cells of all slots that start before `until` and were not covered by the last call, in
+    /// order of time.
     fn cells(&mut self, until: Instant, out: &mut Vec<TimedCell>);
     /// Handles cells that have arrived.
     fn arrive(&mut self, cells: &[TimedCell]);

@@ -3,8 +3,8 @@
 //!
 //! Unit      a picture or a packet of audio, which is useful only as a whole. It is sent in frames of at most
 //!           `frame_octets_max`.
-//! Frame     starts with the number of its unit, the time at which the unit was ready, its own number within
-//!           the unit and the number of frames; the rest is filled so that all cells differ.
+//! Frame     each frame starts with the number of its unit, the time at which the unit was ready, its own
+//!           number within the unit and the number of frames; the rest is filled so that all cells differ.
 //! Limits    if a frame collects more cells than the longest frame has, it is dropped with all cells up to
 //!           the next end mark.
 
@@ -18,7 +18,7 @@ use kiban_base::crc::Crc32Aal5;
 use std::any::Any;
 use std::collections::VecDeque;
 
-/// Octets of the header of a frame.
+/// Length of a frame's header in octets.
 const HEAD_OCTETS: usize = 20;
 
 /// A source of units.
@@ -29,7 +29,7 @@ pub struct FrameSource {
     end: Instant,
     meter: Option<Meter>,
     clock: SlotClock,
-    /// The cells of the current unit, each with a flag that marks the end of a frame.
+    /// The cells of the current unit, each with a flag that says whether it ends a frame.
     cells: VecDeque<([u8; CELL_PAYLOAD_BYTES], bool)>,
     /// When the unit was ready.
     ready: Instant,
@@ -169,7 +169,7 @@ pub struct FrameSink {
     ledger: Shared,
     frame: Vec<u8>,
     frame_bytes_max: usize,
-    /// The current unit, and how many of its frames have arrived.
+    /// The current unit, and the number of its frames that have arrived.
     unit: (u64, u16),
     /// The number of the next unit expected.
     expected: u64,
@@ -177,7 +177,7 @@ pub struct FrameSink {
 }
 
 impl FrameSink {
-    /// Creates a sink for frames of this many octets.
+    /// Creates a sink for frames of `frame_octets_max` octets.
     pub fn new(frame_octets_max: usize, ledger: Shared) -> FrameSink {
         FrameSink {
             ledger,

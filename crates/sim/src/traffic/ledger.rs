@@ -9,7 +9,8 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-/// How far ahead in the log to search for an arriving cell: further than all queues and lines can hold.
+/// How far ahead in the log to search for an arriving cell. This is further than all queues and lines can
+/// hold.
 const AHEAD_MAX: usize = 1 << 17;
 
 /// Events since the last call of `take`.

@@ -33,8 +33,8 @@ use kiban_atm::{Contract, Interval};
 pub struct Outlet {
     /// Their circuit.
     pub vc: Vc,
-    /// Time per cell on the line.
+    /// Time that one cell takes on the line.
     pub cell_time: Interval,
-    /// The contract to which they are shaped.
+    /// The traffic contract to which the cells are shaped.
     pub contract: Option<Contract>,
 }

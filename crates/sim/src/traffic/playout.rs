@@ -4,10 +4,10 @@
 //! Look      the level is measured just before octets are added, at most once per [`LOOK`]. If octets arrive
 //!           in matrices, the level is a sawtooth whose lower edge moves only if the clocks differ.
 //! Begin     reading begins once octets for [`ALLOWANCE`] are buffered; that level is the target.
-//! Rate      the reported rate is the average over the last quarter of the time; before that, the loop is
+//! Rate      the reported rate is the average over the last quarter of the run; before that, the loop is
 //!           settling.
-//! Bounds    the rate stays within [`TOLERANCE_PPM`]; an underrun of the buffer is counted, and it is filled
-//!           again; octets beyond [`ROOM`] are dropped and counted.
+//! Bounds    the rate stays within [`TOLERANCE_PPM`]. An underrun is counted, and the buffer is then filled
+//!           again. Octets beyond [`ROOM`] are dropped and counted.
 
 use kiban_atm::aal1::Adaptive;
 use kiban_base::Instant;
@@ -21,13 +21,13 @@ const ROOM: Duration = Duration::from_millis(500);
 const LOOK: Duration = Duration::from_millis(2);
 /// Maximum deviation of the rate from the nominal rate.
 const TOLERANCE_PPM: u32 = 1000;
-/// Maximum number of recorded read positions; if there are more, every second one is dropped.
+/// Maximum number of recorded read positions. If there are more, every second one is dropped.
 const MARKS_MAX: usize = 512;
 
 /// The result of a clock recovery.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Recovered {
-    /// By how much the read rate exceeded the nominal rate over the last quarter of the time, in parts per
+    /// By how much the read rate exceeded the nominal rate over the last quarter of the run, in parts per
     /// million.
     pub ppm: f64,
     /// By how much the buffer fell below its intended level, milliseconds.
@@ -134,7 +134,7 @@ impl Playout {
         }
     }
 
-    /// Returns the result; `None` before the loop has had time to settle.
+    /// Returns the result, or `None` if the loop has not had time to settle.
     pub fn recovered(&self) -> Option<Recovered> {
         let ((begin, _), (end, read)) = (self.marks.first()?, self.marks.last()?);
         let from = *begin + end.since(*begin).mul_f64(0.75);
@@ -158,7 +158,7 @@ impl Playout {
 mod tests {
     use super::*;
 
-    /// Octets arrive `lot` at a time, at a rate that deviates by `ppm`; the n-th arrival is delayed by
+    /// `lot` octets arrive at a time, at a rate that deviates by `ppm`; the n-th arrival is delayed by
     /// `late(n)` nanoseconds.
     fn recovered(ppm: f64, lot: usize, late: impl Fn(u64) -> u64) -> Recovered {
         let mut playout = Playout::new(2_048_000, Duration::from_secs(1));
@@ -179,8 +179,8 @@ mod tests {
                 assert!((found.ppm - ppm).abs() < 1.0, "{ppm} {lot}: {found:?}");
                 assert_eq!(found.slips, 0);
                 let (above, below) = if ppm > 0.0 { (1.0, 0.0) } else { (0.0, 1.0) };
-                // A purely proportional rule that settles in a second deviates by less than ppm · 1 s until
-                // the integral has converged.
+                // A purely proportional rule that settles in a second would deviate by less than ppm · 1 s
+                // until the integral has converged.
                 let most = ppm.abs() * 1e-3 + 0.01;
                 assert!(
                     found.above_ms <= most * above + 0.01 && found.below_ms <= most * below + 0.01,
@@ -198,7 +198,7 @@ mod tests {
         assert!((found.ppm - 50.0).abs() < 10.0 && found.slips == 0, "{found:?}");
         // The level moves by the whole jitter, plus up to half of it until the mean level equals the target,
         // which was set from a single measurement. It also moves by the amount that the source gains before
-        // the integral has converged: with a double pole at 2 s, a deviation of 50 ppm gains at most 50 ppm ·
+        // the integral has converged. With a double pole at 2 s, a deviation of 50 ppm gains at most 50 ppm ·
         // 2 s / e.
         let most = 1.5 * most_ms + 50e-3 * 2.0 / std::f64::consts::E;
         let moved = found.above_ms + found.below_ms;

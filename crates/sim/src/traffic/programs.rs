@@ -15,13 +15,14 @@ use std::time::Duration;
 /// An amount of data to be sent at a given time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unit {
-    /// The time at which it is passed to the sender.
+    /// The time at which the data is passed to the sender.
     pub at: Instant,
     /// Its octets.
     pub octets: usize,
 }
 
-/// Returns the octets of frames of at most `frame_octets_max` whose cells take about `bits` on the line.
+/// Returns how many octets can be sent as frames of at most `frame_octets_max` if their cells take about
+/// `bits` on the line.
 pub fn line_octets(bits: f64, frame_octets_max: usize) -> usize {
     let frame_cells = aal5::cells(frame_octets_max);
     let cells = (bits / (CELL_BYTES * 8) as f64).round().max(1.0) as usize;
@@ -38,7 +39,7 @@ pub struct Periodic {
 }
 
 impl Periodic {
-    /// Creates a source of this many octets in each period, the first at a random time within the first
+    /// Creates a source of `octets` octets per period, which first sends at a random time within the first
     /// period.
     pub fn new(period: Duration, octets: usize, rng: &mut SimRng) -> Periodic {
         Periodic { next: Instant::ZERO + phase(period, rng), period, octets }
@@ -87,7 +88,7 @@ impl Iterator for Sporadic {
 pub struct JpegConfig {
     /// Pictures per second.
     pub pictures_per_second: u32,
-    /// The ranges of rates of scenes, bit/s on the line; each scene has a rate from one of them.
+    /// Ranges for the rates of scenes, bit/s on the line. The rate of each scene lies in one of them.
     pub ranges: Vec<(f64, f64)>,
     /// The average length of a scene.
     pub scene: Duration,

@@ -1,11 +1,12 @@
 //! A constant rate over AAL1: a source that sends cells at even intervals, and a sink that counts errors.
 //!
-//! Rate      is that of the user's octets. The overhead of AAL1 (headers, pointers, check octets) and the
-//!           cell headers are added.
+//! Rate      the configured rate is the rate of the user's octets. The overhead of AAL1 (headers, pointers,
+//!           check octets) and the cell headers are added.
 //! Matrices  the user's octets are assumed to be ready when a matrix starts: the time to collect them is not
 //!           part of a cell's delay.
-//! Damage    the times at which the sink received wrong octets: lost cells, or a matrix that could not be
-//!           corrected. They are reported per period, because such octets damage all pictures of a period.
+//! Damage    the periods in which the sink received wrong octets, because cells were lost or a matrix could
+//!           not be corrected. Damage is reported per period, because wrong octets damage all pictures of a
+//!           period.
 //! Clocks    the source's clock may deviate from its nominal rate by `clock_ppm`. The sink reads at the rate
 //!           that keeps its buffer's level constant ([`Playout`]), and so recovers the source's rate. Time
 //!           stamps, if enabled, carry the rate too.
@@ -40,7 +41,7 @@ pub struct StreamConfig {
 }
 
 impl StreamConfig {
-    /// Returns the rate of its cells on the line, bit/s.
+    /// Returns the rate of the stream's cells on the line, bit/s.
     pub fn line_bits_per_second(&self) -> f64 {
         let cells = (CELL_BYTES as f64) / PAYLOAD_OCTETS as f64;
         let added = match self.form {
@@ -61,7 +62,7 @@ impl StreamConfig {
 pub struct StreamSource {
     outlet: Outlet,
     sender: Sender,
-    /// When cells are due, according to the source's clock.
+    /// The times at which cells are due, according to the source's clock.
     due: SlotClock,
     clock: SlotClock,
     meter: Option<Meter>,

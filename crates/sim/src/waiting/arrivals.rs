@@ -20,12 +20,12 @@ pub enum ArrivalPattern {
     Bursts {
         /// Packets of a burst.
         packets: u64,
-        /// The interval between packets within a burst.
+        /// Interval between packets within a burst.
         gap: Duration,
-        /// The interval from the last packet of a burst to the first of the next.
+        /// Interval between the last packet of a burst and the first packet of the next.
         pause: Duration,
     },
-    /// Periodic arrivals, with each packet up to `jitter` late; a late packet does not delay later ones.
+    /// Periodic arrivals, each up to `jitter` late. A late packet does not delay later ones.
     Periodic {
         /// The interval between two times.
         period: Duration,
@@ -55,7 +55,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Creates the arrivals of this many packets. The first is to be sent one gap after the start.
+    /// Creates the arrivals of `packets` packets. The first is due one gap after the start.
     pub fn new(rhythm: ArrivalPattern, packets: u64, seed: u64) -> Arrivals {
         if let ArrivalPattern::Periodic { period, jitter } = rhythm {
             assert!(jitter < period, "packets keep their order");

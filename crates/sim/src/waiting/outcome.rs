@@ -70,8 +70,8 @@ impl Latencies {
         self.counts[bucket] += 1;
     }
 
-    /// Returns the latency that this fraction (0 to 1) of all packets does not exceed; `None` if there were
-    /// no packets.
+    /// Returns the latency that this fraction (0 to 1) of all packets does not exceed. Returns `None` if
+    /// there were no packets.
     pub fn quantile(&self, part: f64) -> Option<Duration> {
         let all: u64 = self.counts.iter().sum();
         let wanted = ((all as f64 * part).ceil() as u64).max(1);

@@ -1,8 +1,8 @@
 //! The receive queue: arrivals consume descriptors, and the process reposts them.
 //!
-//! Level     when no descriptor is left, the level of the VI Architecture decides (1.0; see `kiban_vi`):
-//!           unreliable delivery drops the packet; reliable delivery breaks the connection, at once or after
-//!           a time; reliable reception holds the sender until a descriptor is posted.
+//! Level     when no descriptor is left, the level of the VI Architecture decides (version 1.0; see
+//!           `kiban_vi`): unreliable delivery drops the packet, reliable delivery breaks the connection (at
+//!           once or after a timeout), and reliable reception holds the sender until a descriptor is posted.
 //! Held      packets that could not be sent wait at their sender, in order, and are then sent back to back at
 //!           the link's rate.
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Packet {
     /// Its number, from zero.
     pub number: u64,
-    /// The time at which it was scheduled to be sent.
+    /// The time at which the packet was scheduled to be sent.
     pub wanted: Instant,
 }
 
@@ -63,7 +63,7 @@ pub struct Posting {
 pub struct Posted {
     posting: Posting,
     arrivals: Arrivals,
-    /// The packet that is sent next.
+    /// The packet that is to be sent next.
     next: Option<Packet>,
     link_free: Instant,
     free: usize,

@@ -23,11 +23,11 @@ pub struct Stall {
 /// When a stall happens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StallTiming {
-    /// At each wake-up of the process, with this probability.
+    /// Stalls the process at each wake-up, with this probability.
     Waking(f64),
-    /// At every n-th wake-up of the process.
+    /// Stalls the process at every n-th wake-up.
     EveryWaking(u64),
-    /// While the process runs (works or spins), after exponential times of running.
+    /// Stalls the process while it runs (works or spins), after an exponentially distributed running time.
     Running {
         /// The mean running time between two stalls.
         mean: Duration,
@@ -130,7 +130,7 @@ impl Stalls {
     }
 
     /// Lets the process run for `wanted`. Returns how long it ran until it finished or was stalled, and the
-    /// stall.
+    /// stall, if any.
     pub(super) fn run(&mut self, wanted: Duration, outcome: &mut Outcome) -> (Duration, Duration) {
         let Some(first) = self.running.iter().map(|hazard| hazard.left).min() else {
             return (wanted, Duration::ZERO);

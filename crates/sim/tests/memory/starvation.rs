@@ -59,7 +59,8 @@ fn any_page_or_block_that_is_refused_delays_and_loses_nothing() {
     });
 }
 
-/// Allocations of every kind fail repeatedly, at random intervals, half of the time on impaired lines.
+/// Allocations of every kind fail at random intervals, throughout the run. Half of the runs use impaired
+/// lines.
 #[test]
 fn refusals_that_go_on_and_on_lose_nothing() {
     let parts = parts(3, 50_000);

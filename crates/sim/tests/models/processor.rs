@@ -91,7 +91,7 @@ fn the_same_plan_gives_the_same_run() {
 
 #[test]
 fn receive_clusters_bound_the_sessions() {
-    // The window in KB, and the number of sessions for which there are enough receive clusters.
+    // Each row: the window in KB, and the number of sessions for which there are enough receive clusters.
     for (window, sessions) in [(8, 63), (16, 63), (48, 63), (64, 63), (128, 31), (256, 15)] {
         assert_eq!(BOARD_1995.memory.sessions_max(window << 10), sessions, "{window} KB");
     }

@@ -14,8 +14,7 @@ const fn hybrid(spin: u64) -> Wait {
     Wait::Hybrid { spin: micros(spin) }
 }
 
-/// A packet takes 10 µs of work; a wake-up takes 20 µs; a sleep costs 9 µs of CPU time, and its interrupt 7
-/// µs.
+/// Handling a packet takes 10 µs and a wake-up 20 µs. A sleep costs 9 µs of CPU time, and its interrupt 7 µs.
 fn process(wait: Wait, stalls: &[Stall]) -> Process {
     Process { wait, costs: Costs::default(), work: micros(10), stalls: stalls.to_vec(), seed: 1 }
 }
@@ -34,14 +33,14 @@ fn run(process: &Process, rhythm: ArrivalPattern, packets: u64) -> Outcome {
 #[test]
 fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones() {
     const PACKETS: u32 = 1000;
-    // For each packet: the policy, the gap, the time spent spinning, the number of sleeps, and the latency.
-    // Times are in microseconds.
+    // Each row: the policy, the gap between packets, and per packet the time spent spinning, the number of
+    // sleeps, and the latency. Times are in microseconds.
     for (wait, gap, spun, sleeps, latency) in [
         (Wait::Poll, 400, 390, 0, 0),
         (Wait::Interrupt, 400, 0, 1, 20),
         (hybrid(100), 400, 100, 1, 20),
         (hybrid(300), 400, 300, 1, 20),
-        // The limit of spinning: work and spin together last exactly as long as the gap.
+        // This is the limiting case for spinning: work and spin together last exactly as long as the gap.
         (hybrid(100), 110, 100, 0, 0),
         (hybrid(100), 150, 100, 1, 20),
         (hybrid(100), 50, 40, 0, 0),
@@ -65,22 +64,23 @@ fn a_fixed_policy_pays_for_its_spin_at_long_gaps_and_for_the_gap_at_short_ones()
 #[test]
 fn a_late_wake_up_makes_the_waiter_sleep_every_other_time() {
     // A packet arrives every 120 us. After a sleep, a packet is taken 20 us late and processed for 10 us, so
-    // the next one arrives after 90 us of spinning. That one is taken in time, so the wait for the packet
-    // after it exceeds 100 us of spinning, and the process sleeps.
+    // the process spins for 90 us until the next packet. It takes that packet in time, so the wait for the
+    // following one exceeds 100 us of spinning, and the process sleeps.
     let outcome = run(&process(hybrid(100), &[]), ArrivalPattern::Constant { gap: micros(120) }, 1000);
     assert_eq!(outcome.sleeps, 500);
     assert_eq!((outcome.waits.spin_hits, outcome.waits.blocks), (500, 500));
 }
 
-/// Returns a stall of this many microseconds at each wake-up of the process.
+/// Returns stalls of `length` microseconds, one at each wake-up of the process.
 fn stalled(length: u64) -> Stall {
     Stall { when: StallTiming::Waking(1.0), length: StallLength::Fixed(micros(length)) }
 }
 
 #[test]
 fn packets_without_a_descriptor_after_a_stall_are_handled_by_the_level() {
-    // The first packet arrives at 100 µs, is taken at 100 + 20 + 1000 µs, and done at 1130 µs. It and the
-    // packets that arrive at 200, 300 and 400 µs use the four descriptors; those of 500 to 1100 µs find none.
+    // The first packet arrives at 100 µs, is taken at 100 + 20 + 1000 µs, and is done at 1130 µs. The first
+    // packet and those that arrive at 200, 300 and 400 µs use the four descriptors. The packets that arrive
+    // from 500 to 1100 µs find none.
     let rhythm = ArrivalPattern::Constant { gap: micros(100) };
     let interrupt = process(Wait::Interrupt, &[stalled(1000)]);
 
@@ -92,9 +92,9 @@ fn packets_without_a_descriptor_after_a_stall_are_handled_by_the_level() {
     let mut queue = posted(4, Level::Reception, rhythm, 12);
     let outcome = interrupt.run(&mut queue);
     assert_eq!((outcome.taken, queue.lost()), (12, &[][..]));
-    // The packet of 500 µs is held until 1130 µs, when the first packet is done. Each of the six packets
-    // after it is held for 9 µs: it is sent 1 µs after the previous one was accepted, and is accepted when
-    // the next packet is done, 10 µs later.
+    // The packet that arrives at 500 µs is held until 1130 µs, when the first packet is done. Each of the
+    // next six packets is held for 9 µs: it is sent 1 µs after the previous one was accepted, and is accepted
+    // when the next packet is done, 10 µs later.
     assert_eq!(queue.held(), micros(630) + 6 * micros(9));
 
     let patient = |micros_: u64| {
@@ -136,8 +136,8 @@ fn stalls_while_running_hit_a_spinner_more_often_than_a_sleeper() {
     };
     let rhythm = ArrivalPattern::Constant { gap: micros(200) };
     let stalls = |wait| run(&process(wait, &[often]), rhythm, 500_000).stalls;
-    // The run takes 100 s, with one stall per 100 ms of running. The spinning process runs whenever it is not
-    // stalled, the sleeping one a twentieth of the time.
+    // The run takes 100 s, with one stall per 100 ms of running time. The spinning process runs whenever it
+    // is not stalled, the sleeping process a twentieth of the time.
     let (spinner, sleeper) = (stalls(Wait::Poll), stalls(Wait::Interrupt));
     assert!((930..1030).contains(&spinner), "{spinner}");
     assert!((35..70).contains(&sleeper), "{sleeper}");
@@ -148,8 +148,8 @@ fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
     let cpu = |gap| {
         run(&process(Wait::Adaptive, &[]), ArrivalPattern::Exponential { mean: micros(gap) }, 100_000).cpu()
     };
-    // At a gap of 1000 us, the cost (10 us of work and 16 us of sleep) is little more than that of a process
-    // that never spins. At a gap of 15 us, spinning costs less than sleeping.
+    // At a gap of 1000 us, the cost (10 us of work and 16 us of sleep) is little more than the cost of a
+    // process that never spins. At a gap of 15 us, spinning costs less than sleeping.
     assert!(cpu(1000) < 0.03, "{}", cpu(1000));
     let outcome = run(&process(Wait::Adaptive, &[]), ArrivalPattern::Constant { gap: micros(15) }, 100_000);
     assert!(outcome.sleeps < 100, "{}", outcome.sleeps);

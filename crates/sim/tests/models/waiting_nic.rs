@@ -56,7 +56,7 @@ impl End {
     }
 }
 
-/// Two NICs and a sender. Everything except messages is delivered at once; a message occupies the link for
+/// Two NICs and a sender. Everything except messages is delivered at once. A message occupies the link for
 /// `pace`.
 struct Nics {
     sender: End,
@@ -66,7 +66,7 @@ struct Nics {
     next: Option<Packet>,
     link_free: Instant,
     now: Instant,
-    /// The messages in transit by number, with the times at which they were to be sent.
+    /// The messages in transit, by number, with the times at which they were due to be sent.
     wanted: VecDeque<Packet>,
     posted: usize,
     lost: Vec<u64>,
@@ -77,8 +77,8 @@ impl Nics {
     fn new(posting: Posting, mut arrivals: Arrivals) -> Nics {
         let mut config = Config {
             descriptors_max: 1 << 20,
-            // The sending NIC is notified when a descriptor is posted and need not probe. With such a long
-            // interval, the test would hang if the notification were missing.
+            // The sending NIC is notified when a descriptor is posted, so it need not probe. The probe
+            // interval is so long that the test would hang if the notification were missing.
             dry_retry: Duration::from_secs(1 << 20),
             ..Config::default()
         };
@@ -275,7 +275,7 @@ const STALL: Stall = Stall {
     when: StallTiming::Waking(0.02),
     length: StallLength::Uniform { least: micros(1000), most: micros(40_000) },
 };
-/// Arrival patterns of packets of 12.5 KB, at about 62.5 MB/s.
+/// Arrival patterns with packets of 12.5 KB, at about 62.5 MB/s.
 const RHYTHMS: [ArrivalPattern; 3] = [
     ArrivalPattern::Constant { gap: micros(200) },
     ArrivalPattern::Exponential { mean: micros(200) },

@@ -133,7 +133,7 @@ fn packets_and_frames_of_both_families_cross_one_world() {
         assert_eq!(world.board(board).addresses().count(), 5, "four that were given, and the link's own");
     }
 
-    // Streams in both directions over each cable, all at the same time.
+    // Streams run in both directions over each cable, all at the same time.
     let mut streams = Vec::new();
     for (number, address) in [v4, v6_of].iter().flat_map(|of| [0, 1, 2].map(|net| (net, *of))).enumerate() {
         let (net, of) = address;
@@ -170,7 +170,8 @@ fn packets_and_frames_of_both_families_cross_one_world() {
             assert!(records.iter().all(|(_, packet)| packet[0] >> 4 == version));
             continue;
         }
-        // ARP and neighbour discovery were used: EtherTypes, and ICMPv6's types 135 and 136 (RFC 4861 §4.3).
+        // ARP and neighbour discovery were used: check the EtherTypes, and ICMPv6 types 135 and 136 (RFC 4861
+        // §4.3).
         let of_type = |bytes: [u8; 2]| records.iter().filter(|(_, frame)| frame[12..14] == bytes).count();
         assert!(of_type([0x08, 0x06]) > 0 && of_type([0x08, 0x00]) > 100 && of_type([0x86, 0xdd]) > 100);
         let icmp6 = |frame: &[u8]| frame[12..14] == [0x86, 0xdd] && frame[20] == 58;
@@ -184,8 +185,8 @@ fn v6_of(net: u8, side: usize) -> IpAddr {
     v6(net.into(), side)
 }
 
-/// Impairments a hundred times as frequent as those of cells, because a packet has as many bits as thirty
-/// cells, and there are fewer packets.
+/// These impairments are a hundred times as frequent as those for cells, because a packet has as many bits as
+/// thirty cells, and there are fewer packets.
 fn impairment_of(seed: u64) -> ImpairmentConfig {
     let cells = ImpairmentConfig::from_seed(seed);
     ImpairmentConfig {
@@ -245,7 +246,7 @@ fn the_same_seed_gives_the_same_capture_to_the_byte() {
 
 #[test]
 fn a_packet_takes_its_transmission_time_and_the_delay() {
-    // A rate that does not divide a second evenly, without and with 24 bytes of Ethernet framing.
+    // Use a rate that does not divide a second evenly, without framing and with 24 bytes of Ethernet framing.
     let rate = 7_000_003;
     for (framing_bytes, delay) in [(0, Duration::ZERO), (24, 3 * MILLISECOND)] {
         let config = CableConfig { framing_bytes, ..CableConfig::ip(rate, delay) };
@@ -261,7 +262,7 @@ fn a_packet_takes_its_transmission_time_and_the_delay() {
         let bits = |bytes: usize| (bytes + framing_bytes) as u128 * 8;
         let first = bits(records[0].1.len()) * 1_000_000_000 / u128::from(rate) + delay.as_nanos();
         assert_eq!(u128::from(records[0].0.nanoseconds), first);
-        // A run of full packets keeps the line busy, so no rounding error may accumulate.
+        // A run of full packets keeps the line busy, so rounding errors must not accumulate.
         let full = records.iter().map(|(_, packet)| packet.len()).max().unwrap();
         let runs = records.chunk_by(|one, next| {
             let apart = u128::from(next.0.nanoseconds - one.0.nanoseconds);
@@ -281,8 +282,8 @@ fn a_queue_is_bounded_and_counts_its_drops() {
         let config = CableConfig { packets_max, ..CableConfig::ip(10_000_000, MILLISECOND) };
         let (mut world, boards, cables) = pair(1, &config);
         let file = tap(&mut world, cables[0]);
-        // Two hundred datagrams are sent at the same time: one goes onto the line, `packets_max` wait, and
-        // the rest is dropped.
+        // Two hundred datagrams are sent at the same time. One goes onto the line, `packets_max` wait, and
+        // the others are dropped.
         let mut host = world.board_mut(boards[0]).host();
         let socket = host.bind(SocketAddr::new(v4(0, 0), 9)).unwrap();
         for _ in 0..200 {
@@ -357,8 +358,8 @@ fn a_receiver_without_memory_loses_packets_and_nothing_else() {
     assert_eq!(check::check_idle(&mut world, &boards), []);
 }
 
-/// One board sends to the other, through ports of one kind, while one memory allocation fails. Returns
-/// whether the run reached that allocation.
+/// One board sends to the other through ports of one kind, while one memory allocation fails. Returns whether
+/// the run reached that allocation.
 fn check_refusal(port: impl Fn(usize) -> PortConfig, to: IpAddr, refusal: crate::refusal::Refusal) -> bool {
     let mut world = World::new(1);
     let boards = [0, 1].map(|side| add_small(&mut world, vec![port(side)]));
@@ -391,10 +392,10 @@ fn an_allocation_failure_delays_frames_and_loses_no_byte() {
     }
 }
 
-/// Two stations, each on a cable to a bridge; the bridges are joined by a circuit. Each bridge has a second
-/// circuit without a peer, so that it copies the frames that it floods. In one bridge, the allocation of a
-/// page or a block fails. Returns whether the run reached that allocation; `copies` counts frames that could
-/// not be copied.
+/// Two stations are each cabled to a bridge, and the two bridges are joined by a circuit. Each bridge has a
+/// second circuit without a peer, so that it copies the frames that it floods. In one bridge, the allocation
+/// of a page or a block fails. Returns whether the run reached that allocation; `copies` counts frames that
+/// could not be copied.
 fn check_bridge_refusal(refusal: crate::refusal::Refusal, copies: &mut u64) -> bool {
     let mut world = World::new(1);
     let stations = [0, 1].map(|side| add_small(&mut world, vec![ethernet(side, &[v4(0, side)])]));
@@ -449,7 +450,7 @@ fn a_modelled_processor_sets_the_pace_of_packets_too() {
         assert_eq!(check::check_idle(&mut world, &boards), []);
         (end.as_secs_f64(), busy.as_secs_f64())
     };
-    // The receiver is the bottleneck: it handles a thousand segments, each at a cost of 459.5 us.
+    // The receiver is the bottleneck: it handles a thousand segments at 459.5 us each.
     let (with, busy) = seconds(true);
     assert!((0.4595..0.7).contains(&busy), "{busy} s busy");
     assert!((busy..busy * 1.5).contains(&with), "{with} s, {busy} s of them busy");
@@ -500,7 +501,7 @@ fn ports_that_do_not_match_are_rejected_with_the_reason() {
     let found = world.connect_packets(plug(one, 0), switch, &config).unwrap_err();
     assert_eq!(found, AttachError::NotPackets(plug(one, 0)));
 
-    // A failed call changes nothing: ports that match can still be connected, and only once.
+    // A failed call changes nothing: ports that match can still be connected afterwards, but only once.
     world.connect(plug(one, 0), switch, 1.0, ImpairmentConfig::NONE).unwrap();
     world.connect_packets(plug(one, 1), plug(other, 1), &config).unwrap();
     let again = world.connect_packets(plug(other, 1), plug(one, 1), &config).unwrap_err();

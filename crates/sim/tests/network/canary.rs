@@ -64,7 +64,7 @@ fn a_program_that_loses_a_byte_is_caught() {
     });
     assert_eq!(got.len(), LENGTH - 1);
     assert_eq!(check::stream(3, &sent(), &got), [Violation::StreamDiffers { stream: 3, at: 0 }]);
-    // One byte is wrong, one is missing at the end, or there is one too many.
+    // One byte is wrong, missing at the end, or added.
     let mut wrong = sent();
     wrong[777] ^= 1;
     assert_eq!(check::stream(0, &sent(), &wrong), [Violation::StreamDiffers { stream: 0, at: 777 }]);

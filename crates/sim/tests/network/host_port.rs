@@ -1,5 +1,4 @@
-//! The host's side of a port: two hosts with their own IP stacks communicate over ATM circuits of their
-//! boards.
+//! Host ports: two hosts with their own IP stacks communicate over ATM circuits of their boards.
 //!
 //! Here the hosts are boards with an IP port each, where an operating system would have a TUN device.
 
@@ -47,8 +46,8 @@ fn host(world: &mut World, number: u8) -> BoardNumber {
     })
 }
 
-/// Returns a board that is a host's network card: a circuit whose peer InATMARP resolves, and a host port. It
-/// also has its own address.
+/// Returns a board that acts as a host's network card. It has a host port, a circuit whose peer InATMARP
+/// resolves, and an address of its own.
 fn card(world: &mut World, number: u8) -> BoardNumber {
     let mut port = AtmPortConfig::oc3c(address(number), net());
     let circuit = CircuitConfig::to(Vc::new(0, 100), address(0));

@@ -1,5 +1,5 @@
-//! Simulations with congestion, losses and exact timing: several switches and circuits, policing, discard,
-//! loss, long lines.
+//! Simulations with congestion, losses and exact timing: several switches and circuits, policing, frame
+//! discard, cell loss, long lines.
 
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::{Interface, Vc};
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// T = 331250/117 ns on an OC-3c.
 const SLOT: (u64, u64) = (331_250, 117);
-/// The payload rate of an OC-3c with 8192 bytes in each frame of 172 cells, Mbit/s.
+/// The payload rate of an OC-3c in Mbit/s, if each frame carries 8192 bytes in 172 cells.
 const LINE_MBPS: f64 = 149.76 * 8192.0 / (172.0 * 53.0);
 
 fn address(board: usize) -> IpAddr {
@@ -73,8 +73,8 @@ struct Setup {
     early_cells: usize,
     police: Option<Contract>,
     shape: Option<Contract>,
-    /// By how much each board's line is slower than the previous one, bit/s. Lines of exactly the same rate
-    /// would stay in phase, so that a full queue would always lose the cells of the same board.
+    /// By how much each board's line is slower than the line of the previous board, bit/s. Lines of exactly
+    /// the same rate would stay in phase, so that a full queue would always lose the cells of the same board.
     slower: u64,
 }
 
@@ -262,7 +262,7 @@ impl Program for Watch {
     }
 }
 
-/// A line of slots computed by hand: a cell offered at t leaves at the end of the first free slot that starts
+/// Computes a line of slots by hand: a cell offered at t leaves at the end of the first free slot that starts
 /// at t or later.
 fn through_line(offered: &[u64]) -> Vec<u64> {
     let (numerator, denominator) = SLOT;
@@ -309,7 +309,7 @@ fn the_latency_of_a_datagram_is_that_of_the_hand_calculation_to_the_nanosecond()
     }
 }
 
-/// A datagram takes equally long after the world has been idle for a long time as at the start.
+/// A datagram takes as long after the world has been idle for a long time as at the start.
 #[test]
 fn a_late_datagram_is_as_fast_as_an_early_one() {
     let setup = Setup::new(&[0, 1, 1], tcp_with(64 << 10, 8192));
@@ -318,8 +318,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     net.finish(&[job]);
     for pause_millis in [1, 37, 5000, 123_456] {
         let start = net.world.now() + Duration::from_millis(pause_millis);
-        // There are no events in the meantime; unfinished programs make the run continue until the time is
-        // up.
+        // There are no events in the meantime. Unfinished programs keep the run going until its time limit.
         let seen = Rc::new(RefCell::new(Vec::new()));
         net.world.take_programs(net.boards[1]);
         net.world.take_programs(net.boards[0]);
@@ -341,7 +340,7 @@ fn a_late_datagram_is_as_fast_as_an_early_one() {
     }
 }
 
-/// A `Watch` whose port an earlier one may have bound already.
+/// A `Watch` for a port that an earlier one may have bound already.
 struct Listener(Watch);
 
 impl Program for Listener {
@@ -377,7 +376,7 @@ fn five_boards_on_three_switches_talk_all_to_all() {
     }
 }
 
-/// A network that polices slightly below the offered rate drops a cell of nearly every frame, so goodput
+/// A network that polices slightly below the offered rate drops a cell from nearly every frame, so goodput
 /// collapses. A board that shapes to the same contract gets nearly the full contract rate.
 #[test]
 fn policing_breaks_streams_that_are_not_shaped() {
@@ -422,7 +421,7 @@ fn early_packet_discard_saves_goodput() {
         (came, broken)
     };
     let ((whole, broken), (whole_without, broken_without)) = (run(true), run(false));
-    // While all four send, a quarter of the datagrams gets through, in addition to those in the queue.
+    // While all four boards send, a quarter of the datagrams get through, in addition to those in the queue.
     assert!(whole >= 30 && whole >= 2 * whole_without, "{whole} against {whole_without} datagrams");
     assert!(broken == 0 && broken_without > 10, "{broken} against {broken_without} broken frames");
 }
@@ -495,8 +494,8 @@ impl Program for Stubborn {
 fn losing_one_cell_in_twenty_slows_short_frames_and_ends_long_ones() {
     let impairment = ImpairmentConfig { loss: 0.05, ..ImpairmentConfig::NONE };
     // A frame of 13 cells survives two lines one time in four, so everything arrives eventually if
-    // retransmission continues. Fifteen losses in a row, after which a session is aborted by default, occur
-    // once in thirty segments.
+    // retransmission continues. A run of fifteen losses, after which a session is aborted by default, occurs
+    // about once in thirty segments.
     let patient =
         tcp::Config { rto_retries: 100, rto_max: Duration::from_secs(5), ..tcp_with(16 << 10, 536) };
     for seed in 0..3 {
@@ -533,8 +532,8 @@ fn on_a_long_line_throughput_is_the_window_over_the_round_trip() {
         let programs = pair.world.take_programs(pair.boards[1]);
         let received = programs[0].as_any().downcast_ref::<Receiver>().unwrap().received()[0];
         // Each window takes one round trip: four lines, two switch fabrics, the transmission of two segments
-        // (the receiver acknowledges every second one) and of an acknowledgement of two cells, and waiting
-        // for a slot at each hop.
+        // (because the receiver acknowledges every second one) and of a two-cell acknowledgement, and the
+        // wait for a slot at each hop.
         let slot = 331_250e-9 / 117.0;
         let round_trip = 4.0 * 1e6 / 2.1e8 + 2.0 * 10e-6 + (2.0 * 172.0 + 2.0 + 4.0) * slot;
         let seconds = received.last_at.since(received.first_at.unwrap()).as_secs_f64();

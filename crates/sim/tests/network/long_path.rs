@@ -1,9 +1,9 @@
 //! A long path with losses, and a line shared by many streams: congestion control compared with published
 //! results.
 //!
-//! Path      two boards with IP ports; a cable of 1 Gbit/s (or less) in each direction, 50 ms long; every
-//!           n-th packet with data is lost (the only other packet is the SYN). A lost packet has used its
-//!           time on the line.
+//! Path      two boards with IP ports are joined by a cable of 1 Gbit/s (or less) and 50 ms in each
+//!           direction. Every n-th packet with data is lost (the only packet without data is the SYN). A lost
+//!           packet still takes its time on the line.
 //! Published CUBIC: RFC 9438 §5.1, the average window of a flow that loses every (1/p)-th packet, (C (3 + β)
 //!           / (4 (1 − β)))^¼ · RTT^¾ / p^¾ segments, β = 0.7, C = 0.4: 187 at 100 ms and 10⁻⁴ (its table 1).
 //!           Reno: Mathis et al. 1997, √(3/2p) segments with one acknowledgement per segment (1.22 / √p), and
@@ -125,7 +125,7 @@ impl Path {
         Path { world, receiver: boards[1] }
     }
 
-    /// Returns the bytes that each stream has delivered by `until`.
+    /// Returns the number of bytes that each stream has delivered by `until`.
     fn run(&mut self, until: Instant) -> Vec<u64> {
         self.world.run(until);
         let reader = self.world.program::<Reader>(self.receiver).expect("it was passed in");
@@ -145,7 +145,7 @@ fn config(congestion: CongestionControl, window_bytes: u32) -> Config {
     }
 }
 
-/// Returns the average window in segments over `seconds`, after `settle` seconds.
+/// Returns the average window in segments over `seconds`, after the first `settle` seconds.
 fn average_window(congestion: CongestionControl, lose_every: u64, settle: u64, seconds: u64) -> f64 {
     let at = |seconds: u64| Instant::ZERO + Duration::from_secs(seconds);
     let mut path = Path::new(&config(congestion, 16 << 20), 1_000_000_000, 100_000, lose_every, 1);

@@ -92,9 +92,7 @@ fn lost_and_corrupted_frames_are_retransmitted() {
     }
 }
 
-/// An F-DATA of 8000 bytes has 23 bytes of headers (FTAM and presentation 19, session 4), and becomes 4
-/// TPDUs, each with a TPDU header of 3 bytes and 8 bytes of framing: packet header 3, address and control 2,
-/// FCS 2, flag 1. Zero insertion adds one bit per 62 of random data.
+/// Two boards, a cable between them, and streams from board 0 to board 1.
 #[test]
 fn a_2_mbit_line_is_well_used() {
     let contents = noise(2 << 20);
@@ -130,7 +128,7 @@ fn time_passes_while_tasks_work() {
     let contents = noise(200_000);
     let costs = Some(OSI_BOARD_1992);
     let (boards, times) = there_and_back(&Setup { costs, ..Setup::new(Medium::Loopback) }, &contents);
-    // Both sides share one processor, so the sum of their times is the elapsed time, except for the last
+    // Both sides share one processor, so the sum of their times equals the elapsed time, except for the last
     // step.
     let spent: Duration = (0..2).flat_map(|side| boards.spent(side)).sum();
     let end = Instant::ZERO + spent;

@@ -63,7 +63,8 @@ fn a_source_shaped_to_a_contract_keeps_to_it_and_loses_nothing() {
         let outlet = Outlet { vc: VC, cell_time: LINE, contract: shaped };
         let mut source = FrameSource::new(outlet, Box::new(jpeg()), 9180, seconds(2), ledger.clone());
         let mut cells = Vec::new();
-        // The source sends the same cells whether it is polled in many strides of different lengths or once.
+        // The source sends the same cells whether it is polled once, or many times in strides of different
+        // lengths.
         let mut now = Instant::ZERO;
         for stride in (0..).map(|number: u64| 1 + number * 7919 % 3_000_000) {
             now += Duration::from_nanos(stride);
@@ -98,7 +99,7 @@ fn the_ledger_records_losses_and_the_units_they_spoil() {
     let tally = ledger.borrow_mut().take();
     assert_eq!((tally.offered, tally.carried, tally.lost, tally.strange), (2800, 2772, 28, 0));
     let units = world.terminal::<FrameSink>(sink).expect("it is one").take();
-    // A packet may lose two cells; and if a packet loses its last cell, the next packet is lost with it.
+    // A packet may lose two cells. If a packet loses its last cell, the next packet is lost with it.
     assert!((166..=172).contains(&units.whole), "{units:?}");
     assert_eq!(world.terminal::<FrameSource>(source).map(|source| source.units()), Some(200));
     // Each line delays a cell by the propagation time of 1 km and by a cell time; the switch adds its own

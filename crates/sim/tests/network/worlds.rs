@@ -137,7 +137,8 @@ fn sixty_sessions_share_the_line_and_the_memory() {
             check_intact(&outcome, &file);
             let reached = mbps(&pair, each * sessions, Instant::ZERO);
             assert!(reached > 134.58 * 0.99, "{reached} Mbit/s for {sessions} at {window}");
-            // All streams have the same amount to send, so one that gets less than its share finishes last.
+            // All streams have the same amount to send, so a stream that gets less than its share finishes
+            // last.
             let ends = outcome.streams.iter().map(|stream| stream.last_at.as_secs_f64());
             let (first, last) =
                 ends.fold((f64::MAX, 0.0f64), |(first, last), end| (first.min(end), last.max(end)));

@@ -8,18 +8,17 @@ use kiban_rdma::efe::{Config, EfeCounters};
 use kiban_sim::{CableConfig, ImpairmentConfig, Star, StarConfig, Stream};
 use std::time::Duration;
 
-/// The bytes that a segment of 1472 bytes takes on the line: the payload, EFE's header, Ethernet's header,
-/// FCS, preamble and gap.
+/// The bytes that a segment of 1472 bytes takes on the line, including EFE's header, Ethernet's header, FCS,
+/// preamble and gap.
 const LINE_BYTES: f64 = 1472.0 + 28.0 + 14.0 + 4.0 + 8.0 + 12.0;
-/// The share of 10 Gbit/s that the format leaves for payload.
+/// The share of 10 Gbit/s that is left for payload after the format's overhead.
 const LIMIT_GIGABITS: f64 = 10.0 * 1472.0 / LINE_BYTES;
 
 fn at(micros: u64) -> Instant {
     Instant::from_nanos(micros * 1000)
 }
 
-/// Returns endless streams from hosts 1..=n to host 0, each of which starts this many microseconds after the
-/// previous one.
+/// Returns endless streams from hosts 1..=n to host 0. Each starts `apart_micros` after the previous one.
 fn endless(n: usize, apart_micros: u64) -> Vec<Stream> {
     let stream = |host: usize| {
         let mut stream = Stream::new(host, 0, u64::MAX);
@@ -46,7 +45,7 @@ fn sum(star: &Star, hosts: usize, of: impl Fn(&EfeCounters) -> u64) -> u64 {
     (0..hosts).map(|host| of(star.endpoint(host).counters())).sum()
 }
 
-/// Checks that no receiver has dropped segments for which it had given credit, and that no contents were
+/// Checks that no receiver dropped segments for which it had given credit, and that no contents were
 /// corrupted.
 fn check_promises(star: &Star, hosts: usize) {
     assert_eq!(sum(star, hosts, |counters| counters.sent_beyond_credit), 0);
@@ -71,7 +70,7 @@ fn faster_hosts(hosts: usize, endpoint: Config) -> StarConfig {
     config
 }
 
-/// A congestion control that ignores the delay and always keeps a fixed window in flight.
+/// Congestion control that ignores delay and always keeps a fixed window in flight.
 fn fixed_window(frames: u32) -> Config {
     let endless = Duration::from_secs(3600);
     Config {
@@ -316,7 +315,7 @@ fn traffic_both_ways_and_a_bad_return_path_cost_little() {
             config.down.impairment = ImpairmentConfig::NONE;
             Star::new(&config, endless(1, 0))
         };
-        // Only acknowledgements go in this direction.
+        // Only acknowledgements travel in this direction.
         let down =
             CableConfig { impairment: ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, ..config.down };
         star.switch.port_mut(1).set_config(down);

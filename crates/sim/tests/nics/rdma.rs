@@ -133,7 +133,7 @@ fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, b
         assert_eq!(board.counter("rdma", "terminates_out"), 0, "{name}");
     }
     world.settle(world.now() + Duration::from_secs(5));
-    // At most one session is left, in TIME-WAIT.
+    // At most one session is left, and it is in TIME-WAIT.
     assert!(world.board(one).sessions() + world.board(two).sessions() <= 1, "{name}");
 }
 

@@ -50,7 +50,7 @@ struct Sender {
     posted: bool,
     done: Vec<Status>,
     lost: bool,
-    /// The time at which the last transfer was done.
+    /// The time at which the last transfer finished.
     at: Instant,
 }
 
@@ -194,7 +194,7 @@ fn a_clan_like_cable_is_filled_and_loses_nothing() {
             let at = BASE + n * u64::from(MESSAGE_BYTES);
             assert!(memory.read(at, MESSAGE_BYTES as usize).expect("within") == pattern(n), "message {n}");
         }
-        // 2 MB and the headers of 500 packets take this long at 100 MB/s; the set-up and the delay are added.
+        // At 100 MB/s, 2 MB and the headers of 500 packets take this long, plus the set-up and the delay.
         let bytes = 100 * u64::from(MESSAGE_BYTES) + 500 * 32;
         let line = Duration::from_nanos(bytes * 10);
         let taken = receiver.at.since(Instant::ZERO);
