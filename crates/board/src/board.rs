@@ -4,8 +4,8 @@
 //! NICs             the VI NIC has its own ports. The RDMA NIC has a port for EFE, and uses streams of the
 //!                  stack, whose events go to it and not to the host. It runs when there are such events,
 //!                  after input, and after calls from the host.
-//! Order            [`Board::poll`] handles NICs, completions, settling, packets to transmit, and the
-//!                  deadline, in this order.
+//! Order            [`Board::poll`] first runs the NICs, then returns completions, settles the burst, returns
+//!                  packets to transmit, and finally the deadline.
 
 use crate::port::Port;
 use crate::stack::Stack;
@@ -62,7 +62,7 @@ pub enum Output {
     Completions,
     /// There is nothing to do before the deadline, unless input arrives.
     Idle {
-        /// The deadline; it may be early, never late.
+        /// The deadline. It may be early, but is never late.
         deadline: Instant,
     },
 }
@@ -93,8 +93,8 @@ impl Board {
         }
     }
 
-    /// Returns the next output: completions first, so that the host's response is settled with the burst;
-    /// then packets to send; then the deadline.
+    /// Returns the next output. Completions come first, so that the host's response is settled with the
+    /// burst; packets to send come next, and the deadline last.
     pub fn poll(&mut self) -> Output {
         loop {
             self.work_nics();
@@ -140,7 +140,7 @@ impl Board {
         *announced = false;
     }
 
-    /// Returns when the board must act by itself.
+    /// Returns when the board must act even if nothing arrives.
     fn deadline(&self) -> Instant {
         let vi = self.vi.as_ref().map_or(Instant::NEVER, |nic| nic.deadline());
         let rdma = self.rdma.as_ref().map_or(Instant::NEVER, |endpoint| endpoint.deadline());
@@ -158,7 +158,7 @@ impl Board {
             (Some(Port::Vi(path)), Some(nic), _) => nic.fetch(*path, room, self.stack.now),
             (Some(Port::Efe), _, Some(endpoint)) => {
                 let length = endpoint.fetch(room, self.stack.now);
-                // Sending frees room for further packets.
+                // Sending a packet frees room for further ones.
                 self.stack.unsettled |= length.is_some();
                 length
             }
@@ -166,9 +166,9 @@ impl Board {
         }
     }
 
-    /// Marks the link of an IP or Ethernet port as unable to take packets, or as able to again (in that case,
-    /// also pass in [`Input::Room`]). While it is held, packets stay in the port's queue, and the queue holds
-    /// back the senders.
+    /// Marks the link of an IP or Ethernet port as unable to take packets, or as able again (in that case,
+    /// also pass in [`Input::Room`]). While the link is held, packets stay in the port's queue, and the queue
+    /// holds back the senders.
     pub fn hold(&mut self, port: usize, held: bool) {
         if let Some(Port::Packets(packets)) = self.stack.ports.get_mut(port) {
             packets.held = held;
@@ -182,8 +182,8 @@ impl Board {
         }
     }
 
-    /// Returns when the next frame of an ATM port will have been sent if nothing else is queued; may be
-    /// early, never late.
+    /// Returns when the next frame of an ATM port will have been sent if nothing else is queued. The time may
+    /// be early, but is never late.
     pub fn next_cell_end(&self, port: usize) -> Instant {
         match self.stack.ports.get(port) {
             Some(Port::Atm(atm)) => atm.next_end(),
@@ -191,8 +191,8 @@ impl Board {
         }
     }
 
-    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments wait for it, or writers
-    /// wait for its memory; otherwise never.
+    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments wait for that room or
+    /// writers wait for the memory that it frees; otherwise never.
     pub fn next_room(&self, port: usize) -> Instant {
         let Some(place @ Port::Atm(atm)) = self.stack.ports.get(port) else { return Instant::NEVER };
         let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();

@@ -21,8 +21,8 @@ pub struct BoardConfig {
     pub tcp: tcp::Config,
     /// Settings of IP.
     pub ip: ip::Config,
-    /// Whether listeners and sockets on the unspecified IPv6 address accept only IPv6 (RFC 3493 §5.3), unless
-    /// the host sets it for one of them.
+    /// Whether listeners and sockets on the unspecified IPv6 address accept only IPv6 (RFC 3493 §5.3). The
+    /// host can override this for each of them.
     pub v6_only: bool,
     /// Settings of the VI NIC, if there are ports for it.
     pub vi: vi::Config,
@@ -36,7 +36,7 @@ pub struct BoardConfig {
     pub ports: Vec<PortConfig>,
     /// Addresses of IP ports in addition to their first ones.
     pub addresses: Vec<PortAddress>,
-    /// Routes in addition to those of the ports' own prefixes.
+    /// Routes in addition to the routes for the ports' own prefixes.
     pub routes: Vec<Route>,
 }
 
@@ -115,8 +115,8 @@ pub struct AtmPortConfig {
     pub line_bits_per_second: u64,
     /// Whether VPIs have 8 or 12 bits.
     pub interface: Interface,
-    /// The board's address on this port; if unspecified, the board has no IP here, and the circuits belong to
-    /// a bridge.
+    /// The board's address on this port. If it is unspecified, the board has no IP on this port, and the
+    /// circuits belong to a bridge.
     pub address: IpAddr,
     /// The directly connected prefix.
     pub prefix: Prefix,
@@ -145,11 +145,11 @@ impl AtmPortConfig {
 pub struct CircuitConfig {
     /// Its VPI and VCI.
     pub vc: Vc,
-    /// The peer's address; `None`: InATMARP discovers it (RFC 2225 §8.1).
+    /// The peer's address. With `None`, InATMARP discovers it (RFC 2225 §8.1).
     pub peer: Option<IpAddr>,
-    /// Whether packets carry LLC/SNAP; without it the circuit carries only IP (RFC 2684 §6).
+    /// Whether packets carry LLC/SNAP. Without it, the circuit carries only IP (RFC 2684 §6).
     pub llc_snap: bool,
-    /// The traffic contract to which its cells are shaped.
+    /// The traffic contract to which the circuit's cells are shaped.
     pub contract: Option<Contract>,
     /// Maximum number of frames that wait for the line.
     pub frames_max: usize,
@@ -193,10 +193,10 @@ pub struct IpPortConfig {
     pub believe_sums: bool,
 }
 
-/// The host's side of another port, like a TUN device: the host's own IP stack has that port's address, and
-/// the board acts as its network card. Packets that arrive on that port for the host are passed up through
-/// this one; packets from the host leave through that port, to the next hop of the board's routes. (Linux's
-/// `clip` did this for ATM.) Packets pass unchanged.
+/// The host's interface to another port, like a TUN device: the host's own IP stack owns the other port's
+/// address, and the board acts as its network card. Packets that arrive on the other port for the host are
+/// passed up through this port. Packets from the host leave through the other port, to the next hop given by
+/// the board's routes. (Linux's `clip` did this for ATM.) Packets pass unchanged.
 #[derive(Clone, Copy, Debug)]
 pub struct HostPortConfig {
     /// The port whose address the host has: ATM, IP or Ethernet.
@@ -205,8 +205,8 @@ pub struct HostPortConfig {
     pub packets_max: usize,
 }
 
-/// A bridge: frames of the port's link and frames of circuits (RFC 2684 §5.2, §6.2) are forwarded to each
-/// other; station addresses are learned. The board's own IP stack is not connected to it.
+/// A bridge: forwards frames between the port's link and circuits (RFC 2684 §5.2, §6.2), and learns station
+/// addresses. The board's own IP stack is not connected to it.
 #[derive(Clone, Debug)]
 pub struct BridgePortConfig {
     /// The circuits. Without LLC/SNAP they carry only frames (§6.2).
@@ -254,7 +254,7 @@ impl EthernetPortConfig {
 pub struct RdmaConfig {
     /// Settings of the RNIC core.
     pub nic: rnic::Config,
-    /// Set-up of connections over TCP; connections over EFE begin with the same greetings.
+    /// How connections over TCP are set up; connections over EFE begin with the same greetings.
     pub mpa: mpa::Config,
 }
 

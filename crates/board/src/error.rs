@@ -7,7 +7,7 @@ use kiban_tcpip::{tcp, udp};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum HostError {
-    /// No such stream: never opened, or closed.
+    /// There is no such stream: it was never opened, or it has been closed.
     UnknownStream,
     /// The stream is not open yet, or has ended.
     NotOpen,
@@ -17,11 +17,11 @@ pub enum HostError {
     NoRoute,
     /// The payload exceeds the maximum packet size.
     TooLong,
-    /// No memory is free: retry after a completion.
+    /// No memory is free. Retry after a completion.
     NoMemory,
     /// There is no such circuit, or its port is not an ATM port.
     NoCircuit,
-    /// The same request is already in progress: wait for its completion.
+    /// The same request is already in progress. Wait for its completion.
     Busy,
     /// TCP's reason.
     Tcp(tcp::Refusal),

@@ -68,7 +68,7 @@ impl ImpairmentConfig {
         stall: Duration::ZERO,
     };
 
-    /// Returns a mix of all impairments, derived from a seed, for the simulations in CI.
+    /// Returns a mix of all impairments, derived from a seed, for simulations in CI.
     pub fn from_seed(seed: u64) -> ImpairmentConfig {
         let mut rng = SimRng::from_seed(seed ^ 0x6861_726d);
         let mut some = |most: f64| if rng.happens(0.6) { rng.unit() * most } else { 0.0 };

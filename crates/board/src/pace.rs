@@ -14,7 +14,7 @@ use kiban_base::Instant;
 /// A line for packets. The rate and the queue limit are arguments of each call, because they may change.
 #[derive(Debug, Default)]
 pub struct Pacer {
-    /// When the line will have sent its queue; and the remaining fraction of a nanosecond, in parts of the
+    /// When the line will have sent its queue, with the remaining fraction of a nanosecond in parts of the
     /// rate.
     free_at: Instant,
     rest: u128,
@@ -23,8 +23,9 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Returns when the last bit of a packet that takes `bytes` on the line will have been sent, if it is
-    /// sent now; `None` if `packets_max` packets wait already. A rate of 0 bit/s counts as 1.
+    /// Returns when the last bit of a packet that takes `bytes` on the line will have been sent, if the
+    /// packet is sent now. Returns `None` if `packets_max` packets wait already. A rate of 0 bit/s counts as
+    /// 1.
     pub fn admit(
         &mut self,
         bytes: usize,

@@ -14,13 +14,14 @@ pub trait Program: Any {
     /// Called once, before anything else.
     fn start(&mut self, host: &mut Host<'_>, now: Instant);
     /// Handles a completion of one of the program's streams, sockets or pings; [`Host::consumer`] identifies
-    /// its owner within the program.
+    /// the object's owner within the program.
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
-    /// Returns when the program must be called even if nothing happens; may be early, never late.
+    /// Returns when the program must be called even if nothing happens; the time may be early, but is never
+    /// late.
     fn deadline(&self) -> Instant {
         Instant::NEVER
     }
-    /// Called when its deadline is reached; afterwards the program returns a later one.
+    /// Called when the program's deadline is reached. Afterwards, the program returns a later deadline.
     fn on_timeout(&mut self, _host: &mut Host<'_>, _now: Instant) {}
     /// Returns whether the program has done all its work.
     fn is_done(&self) -> bool;

@@ -1,8 +1,8 @@
 //! A recorder: turns the traffic at a point of a line or a link into a capture for Wireshark.
 //!
-//! Cells            are collected per circuit until a frame ends, and written as one ERF record of type 4:
-//!                  the whole CPCS-PDU with padding and trailer, so that the reader can check its CRC. The
-//!                  code is independent of the board's reassembly, so that it can be used to check it.
+//! Cells            cells are collected per circuit until a frame ends, and written as one ERF record of type
+//!                  4: the whole CPCS-PDU with padding and trailer, so that the reader can check its CRC.
+//!                  This code is independent of the board's reassembly, so that the two can be compared.
 //! Packets          each packet or frame is one record; long ones are truncated.
 //! Limits           a frame longer than [`FRAME_BYTES_MAX`] is dropped. At most [`CIRCUITS_MAX`] frames may
 //!                  be unfinished; cells of further circuits are not recorded.

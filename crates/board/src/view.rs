@@ -9,7 +9,7 @@ use kiban_tcpip::ip::{Prefix, Route};
 use kiban_tcpip::tcp;
 
 impl Board {
-    /// Returns the bytes copied so far, by cause.
+    /// Returns the number of bytes copied so far, by cause.
     pub fn copies(&self) -> &Copies {
         &self.stack.copies
     }
@@ -108,7 +108,7 @@ impl Board {
         self.stack.ip.tcp.infos()
     }
 
-    /// Adds a route. The routes of ports' own prefixes exist already.
+    /// Adds a route. The routes for the ports' own prefixes exist already.
     pub fn add_route(&mut self, route: Route) {
         self.stack.ip.ip.add_route(route);
     }

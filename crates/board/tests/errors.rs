@@ -72,7 +72,7 @@ fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Binds a socket of board 0 for a family; returns it and its peer's address.
+/// Binds a socket of board 0 for an address family. Returns the socket and its peer's address.
 fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
     let (any, remote): (IpAddr, IpAddr) = if is_ipv4 {
         (Ipv4Addr::UNSPECIFIED.into(), ip4(1))
@@ -100,7 +100,7 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         hub.run();
         let sent = packets_to_1(&hub).pop().expect("one packet");
         hub.take_completions(1);
-        // An error that quotes a packet with a source address that is not ours.
+        // This error quotes a packet whose source address is not ours.
         let mut foreign = sent.clone();
         if is_ipv4 {
             foreign[15] = 77;
@@ -112,13 +112,13 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
                 hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, quoted));
             }
         }
-        // An error whose MTU is not smaller than the quoted packet.
+        // The MTU in this error is not smaller than the quoted packet.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1499 }, &sent));
         hub.run();
         assert!(hub.take_completions(0).is_empty());
         assert_eq!(hub.count(0, "icmp", "errors_unmatched"), 2);
         assert_eq!(hub.count(0, "ip", "path_mtu_implausible"), 1);
-        // A plausible error: its MTU is smaller than the quoted packet.
+        // This error is plausible: its MTU is smaller than the quoted packet.
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
@@ -180,7 +180,8 @@ fn icmp_errors_reach_their_stream_and_do_not_end_it() {
     }
 }
 
-/// Returns the ICMP errors that board 0 sent to the third host: kind, code and packet length.
+/// Returns the ICMP errors that board 0 sent to the third host. Each is given as kind, code and packet
+/// length.
 fn reports(hub: &Hub) -> Vec<(u8, u8, usize)> {
     let read = |frame: &Vec<u8>| {
         let packet = &frame[HEADER_BYTES..];
@@ -310,8 +311,8 @@ fn connecting_over_atm_fails_if_no_circuit_leads_to_the_target() {
     assert_eq!(lines.completions(0), [Completion::Ended { stream, reason: Reason::Unreachable }]);
     let (near, far) = lines.open(0, 80);
     lines.close_and_check([near, far]);
-    // InATMARP is still resolving the peer of one circuit, which could have the address. It gives up after
-    // five requests, a second apart (RFC 2225 §8.2).
+    // InATMARP is still resolving the peer of one circuit, and that peer could have the address. InATMARP
+    // gives up after five requests, a second apart (RFC 2225 §8.2).
     let mut configs = [lines::config(0), lines::config(1)];
     let its = lines::port_of(&mut configs[0]).circuits.iter_mut().find(|circuit| circuit.vc == BAD).unwrap();
     its.peer = None;

@@ -130,14 +130,14 @@ fn invalid_host_calls_return_a_reason() {
     let mut host = pair.boards[0].host();
     assert_eq!(host.open("192.0.2.1:80".parse().unwrap()), Err(HostError::NoRoute));
     assert_eq!(host.unlisten(99), Err(HostError::UnknownListener));
-    // RFC 9293 §3.9.2.3, MUST-46: a connect to a broadcast or multicast address is refused; so is a source
-    // address that is not the board's.
+    // RFC 9293 §3.9.2.3, MUST-46: a connect to a broadcast or multicast address is refused, and so is a
+    // source address that is not the board's.
     for many in ["10.0.0.255:80", "255.255.255.255:80", "224.0.0.1:80"] {
         let opened = host.open_from(SocketAddr::new(address(0), 0), many.parse().unwrap());
         assert_eq!(opened, Err(HostError::Tcp(Refusal::BadAddress)), "{many}");
     }
     assert_eq!(host.open_from(socket(1, 0), socket(1, 80)), Err(HostError::Tcp(Refusal::BadAddress)));
-    // If the source address is unspecified, the board uses that of the route.
+    // If the source address is unspecified, the board uses the source address of the route.
     let any = "0.0.0.0:5555".parse().unwrap();
     let other = host.open_from(any, socket(1, 80)).unwrap();
     assert_eq!(host.info(other).unwrap().local, socket(0, 5555));
@@ -248,7 +248,7 @@ fn sixty_streams_share_scarce_memory() {
     }
 }
 
-/// Returns the bytes that each of sixty streams moved in 400 ms.
+/// Returns the number of bytes that each of sixty streams moved in 400 ms.
 fn sixty_greedy_streams(memory_bytes: usize) -> Vec<usize> {
     let mut configs = [config(0), config(1)];
     for config in &mut configs {

@@ -1,5 +1,6 @@
-//! A misbehaving host: calls in any order, with any numbers, on boards with little memory. Nothing panics, a
-//! refused call changes nothing, a stream behaves like a `Vec<u8>`, and in the end all memory is free.
+//! A misbehaving host makes calls in any order, with any numbers, on boards with little memory. Nothing
+//! panics, a refused call changes nothing, a stream behaves like a `Vec<u8>`, and in the end all memory is
+//! free.
 
 mod common;
 
@@ -30,7 +31,7 @@ struct Direction {
 struct End {
     id: StreamId,
     link: usize,
-    /// 0 if this side opened the stream, 1 if it accepted it.
+    /// 0 if this side opened the stream; 1 if it accepted the stream.
     role: usize,
     open: bool,
     finished: bool,
@@ -42,7 +43,7 @@ struct Model {
     pair: Pair,
     ends: [Vec<End>; 2],
     links: Vec<[Direction; 2]>,
-    /// The model's streams, by the address of the connecting side.
+    /// The streams of the model, by the address of the connecting side.
     by_local: BTreeMap<SocketAddr, usize>,
     listeners: [Vec<u32>; 2],
     sockets: [Vec<(SocketId, u16)>; 2],
@@ -218,8 +219,8 @@ impl Model {
                 self.call(side, |host| host.finish(id)).unwrap();
                 self.ends[side][at].finished = true;
             }
-            // An abort after an unsent FIN sends nothing (RFC 9293 §3.10.5, LAST-ACK), and the peer would
-            // stay in FIN-WAIT-2. So such a stream is closed and not aborted.
+            // An abort after an unsent FIN sends nothing (RFC 9293 §3.10.5, LAST-ACK), so the peer would stay
+            // in FIN-WAIT-2. Such a stream is therefore closed, not aborted.
             _ if size.is_multiple_of(2) || finished => {
                 self.call(side, |host| host.close(id)).unwrap();
                 self.ends[side][at].closed = true;
@@ -538,8 +539,8 @@ fn silent_streams_hold_no_page_that_others_need() {
     assert_eq!(written, [1; 21], "every stream has said its byte");
 }
 
-/// Twenty peers do not read, and the host writes to each until no more is accepted. Then a peer that reads is
-/// served.
+/// Twenty peers do not read, and the host writes to each of them until no more is accepted. Then a peer that
+/// reads is served.
 #[test]
 fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     let mut configs = [config(0), config(1)];
@@ -568,7 +569,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
         panic!("no caller arrived")
     };
     let (mut got, mut buffer, begun) = (0, vec![0; 1 << 20], pair.now);
-    // This is slow, because each freed page is shared with streams that have not been served yet.
+    // The transfer is slow, because each freed page is shared with streams that have not been served yet.
     while got < 32 << 10 {
         assert!(pair.now.since(begun) < Duration::from_secs(60), "{got} bytes");
         // Write to each stream that is reported writable.
@@ -634,7 +635,7 @@ fn a_writer_gets_a_completion_when_datagrams_release_their_pages() {
     lines.close_and_check([near, far]);
 }
 
-/// With a queue of only one frame, and with a second port that has no circuits, streams continue.
+/// Streams continue even with a queue of only one frame, and with a second port that has no circuits.
 #[test]
 fn a_short_queue_and_a_port_without_circuits_block_no_other_stream() {
     for frames_max in [1, 2, 8, 9] {

@@ -20,7 +20,8 @@ fn configs() -> [BoardConfig; 2] {
     [config(0), config(1)]
 }
 
-/// Returns the frames in the cells of one circuit, and the number of cells of the last, unfinished frame.
+/// Returns the frames carried by the cells of one circuit, and the number of cells in the last, unfinished
+/// frame.
 fn frames_of(cells: &[TimedCell]) -> (Vec<Vec<u8>>, usize) {
     let (mut frames, mut bytes, mut done) = (Vec::new(), Vec::new(), 0);
     for (at, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.header & 0b1000 == 0) {
@@ -99,7 +100,7 @@ impl Peer {
         self.packet_with(sequence, acknowledgment, flags, &[], payload)
     }
 
-    /// Returns data at `from` bytes after our next sequence number.
+    /// Returns data that starts `from` bytes after our next sequence number.
     fn data(&self, from: u32, payload: &[u8]) -> Vec<TimedCell> {
         self.packet(self.next.wrapping_add(from), self.expected, Flags::ACK, payload)
     }
@@ -179,7 +180,8 @@ fn an_attacker_that_sees_everything_but_sends_no_data_cannot_break_a_stream() {
             challenged += 1;
             let segment = Segment { sequence, acknowledgment, flags, window: rng.draw() as u16 };
             lines.inject(1, &frame(BAD, &llc_ip(&tcp_packet(info.local, info.remote, segment, &payload))));
-            // In the other direction: ACKs of data that was never sent, and resets and SYNs in the window.
+            // Attack the other direction with ACKs of data that was never sent, and with resets and SYNs in
+            // the window.
             let (sequence, acknowledgment, flags) = match rng.below(4) {
                 0 => (at.acknowledged, at.sent.wrapping_add(500_000), Flags::ACK),
                 1 => (at.acknowledged.wrapping_add(999), at.sent, Flags::RST),
@@ -217,8 +219,8 @@ fn replayed_frames_do_not_break_a_stream() {
                 let ends: Vec<_> = (0..sent.len()).filter(|at| sent[*at].is_end()).collect();
                 if ends.len() > 2 {
                     let at = rng.below(ends.len() as u64 - 1) as usize;
-                    // The copies are sent on the attacker's circuit, because its cells must not be mixed with
-                    // those of the stream's own circuit.
+                    // The copies are sent on the attacker's circuit, because they must not be mixed with
+                    // cells of the stream's own circuit.
                     let again = sent[ends[at] + 1..=ends[at + 1]].iter().map(|old| {
                         let word = old.header & 0xf | u32::from(BAD.vci) << 4;
                         TimedCell::new(old.at, word, old.payload)
@@ -255,7 +257,7 @@ fn overlapping_segments_are_read_once_and_in_order() {
                 let longest = if rng.happens(0.5) { 100 } else { 8000 };
                 let length = 1 + rng.below(longest) as usize;
                 let (from, payload) = match rng.below(4) {
-                    // Sometimes the missing segment, so that the stream makes progress and ends.
+                    // Sometimes send the missing segment, so that the stream makes progress and ends.
                     0 => piece(got.len(), length),
                     1 => piece(got.len().saturating_sub(length / 2), length),
                     2 => piece(got.len() + rng.below(30_000) as usize, length),
@@ -283,7 +285,7 @@ fn overlapping_segments_are_read_once_and_in_order() {
     }
 }
 
-/// Where two copies of a byte differ, the first one is delivered, and no byte is delivered twice.
+/// Where two copies of a byte differ, the first copy is delivered. No byte is delivered twice.
 #[test]
 fn contradictory_overlaps_give_one_consistent_stream() {
     for seed in 0..20 {
@@ -326,7 +328,7 @@ fn fifty_thousand_unread_small_segments_hold_a_few_pages() {
             sent += 1;
         }
         let memory = lines.boards[1].memory_mut();
-        // The small segments, the window of the stream that is not attacked, and a margin.
+        // The data of the small segments, the window of the stream that is not attacked, and a margin.
         let away = memory.receive.capacity() - memory.receive.available();
         assert!(away < 50_000 / 4096 + 2 + 3 * 16 + 8, "{away} pages away");
     });
@@ -375,8 +377,8 @@ fn a_syn_flood_fills_only_the_backlog() {
     lines.close_and_check([near, far]);
 }
 
-/// Each session sends everything but its first byte: single bytes with gaps between them, each in a separate
-/// page.
+/// Each session sends everything but its first byte, as single bytes with gaps between them, each in a
+/// separate page.
 #[test]
 fn out_of_order_data_is_bounded_and_released_with_its_session() {
     let mut lines = Lines::new();
@@ -397,7 +399,7 @@ fn out_of_order_data_is_bounded_and_released_with_its_session() {
     assert!(lines.count("tcp", "out_of_order_dropped") > 0, "memory was short, and what was early went");
     for (index, (peer, stream)) in peers.drain(..).enumerate() {
         assert_eq!(lines.boards[1].host().readable(stream).unwrap(), 0);
-        // The host closes half of the sessions, the peer the others.
+        // The host closes half of the sessions; the peers close the others.
         if index % 2 == 0 {
             lines.boards[1].host().abort(stream).unwrap();
             lines.drain(1);
@@ -419,7 +421,7 @@ fn a_misbehaving_receiver_holds_only_its_own_share() {
         let mut lines = Lines::new();
         let (near, far) = lines.open(1, 81);
         lines.boards[1].host().listen(socket(1, 80)).unwrap();
-        // Options of the attacker's SYN: none, an MSS of 1 or 0, a window shift of 255.
+        // The attacker's SYN has one of these options: none, an MSS of 1 or 0, a window shift of 255.
         let options: [&[u8]; 4] = [&[], &[2, 4, 0, 1], &[2, 4, 0, 0], &[3, 3, 255, 1]];
         let (mut peer, stream) = Peer::open(&mut lines, 1000, options[seed as usize % 4]);
         let wanted = noise(seed, 300_000);

@@ -25,8 +25,8 @@ fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| rng.draw() as u8).collect()
 }
 
-/// Sends `bytes` in writes of irregular sizes while the cable loses every `loss`-th packet. Returns the
-/// received bytes.
+/// Sends `bytes` in writes of irregular sizes, while the cable loses every `loss`-th packet. Returns the
+/// bytes received.
 fn transfer(pair: &mut Pair, bytes: &[u8], loss: Option<u64>) -> Vec<u8> {
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
@@ -86,8 +86,8 @@ fn a_damaged_packet_is_not_merged() {
     let bytes = noise(300_000);
     let mut pair = pair(true, true);
     pair.damage_every = Some(13);
-    // `transfer` checks that there are no checksum errors, which this test expects, so it does not use
-    // `transfer`.
+    // This test does not use `transfer`, which checks that there are no checksum errors, because it expects
+    // some.
     pair.boards[1].host().listen(socket(1, 80)).unwrap();
     let near = pair.boards[0].host().open(socket(1, 80)).unwrap();
     let later = pair.now + Duration::from_secs(10);
@@ -138,8 +138,8 @@ fn large_segments_count_as_the_packets_they_become() {
     }
     let later = pair.now + Duration::from_millis(1);
     pair.run_until(later);
-    // Each stream may send ten packets at first, as one segment. One stream's segment waits at the port; the
-    // other streams are still in their TX queue, where they take turns.
+    // Each stream may first send ten packets, as one segment. One stream's segment waits at the port, while
+    // the other streams take turns in their TX queue.
     let waiting = pair.boards[0].waiting(0);
     assert!((6..=26).contains(&waiting), "{waiting} segments");
 }

@@ -1,4 +1,4 @@
-//! A client uses a board's streams through shared memory. Client and board run in one process and take turns.
+//! A client uses a board's streams through shared memory. Both run in one process and take turns.
 
 mod common;
 #[path = "../../base/tests/common/refusal.rs"]
@@ -177,7 +177,7 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
         "an armed waiter is notified"
     );
     rig.indications.clear();
-    // First the client sends a FIN, then the peer.
+    // The client sends a FIN first, then the peer.
     rig.client.finish(slot).expect("a correct board");
     rig.run();
     assert!(rig.world.contains(&Completion::PeerFinished { stream: far }));
@@ -193,7 +193,8 @@ fn a_client_connects_transfers_both_ways_and_closes_in_order() {
     rig.is_home();
 }
 
-/// Sends bytes in both directions while one memory allocation is refused; returns whether the run reached it.
+/// Sends bytes in both directions while one memory allocation is refused. Returns whether the run reached
+/// that allocation.
 fn check_refusal(refusal: refusal::Refusal) -> bool {
     let mut rig = Rig::new(1);
     rig.pair.boards[1].host().listen(socket(1, 80)).expect("a free port");
@@ -235,13 +236,13 @@ fn an_allocation_failure_delays_a_client_and_loses_nothing() {
 
 #[test]
 fn a_waiting_writer_is_notified_when_half_of_the_room_is_free() {
-    // More than the board moves from the pipe to TCP at a time.
+    // There is more data than the board moves from the pipe to TCP at a time.
     const ROOM: usize = 256 << 10;
     let mut rig = Rig::with_room(1, ROOM);
     let (slot, far) = rig.connected();
     let sent = noise(4_000_000);
     let mut written = 0;
-    // The peer does not read, so eventually no more is accepted.
+    // The peer does not read, so eventually no more data is accepted.
     loop {
         let count = rig.client.write(slot, sent[written..].into()).expect("a correct board");
         rig.pass(Duration::from_secs(1));
@@ -299,7 +300,7 @@ fn connections_use_the_offered_slots_and_others_wait() {
     };
     assert_eq!((slot, local, remote.ip()), (offered, socket(0, 9), socket(1, 0).ip()));
     assert!(rig.indications.is_empty(), "no other connection has a slot yet");
-    // The second connection sends data and a FIN, and the third is aborted, before there is a slot for them.
+    // Before there is a slot for them, the second connection sends data and a FIN, and the third is aborted.
     rig.pair.boards[1].host().write(callers[1], b"late").expect("it is open");
     rig.pair.boards[1].host().finish(callers[1]).expect("it is open");
     rig.pair.boards[1].host().abort(callers[2]).expect("it is open");
@@ -500,8 +501,8 @@ fn a_client_that_corrupts_its_memory_harms_only_itself() {
         rig.pair.boards[1].host().write(far, &noise(5000)).expect("it is open");
         let _ = rig.client.write(slot, noise(3000)[..].into());
         let broken = (0..200).any(|_| {
-            // Corrupt random words, but control words (the rings, and the beginning of each slot) more often
-            // than payload.
+            // Corrupt random words. Control words (the rings, and the beginning of each slot) are corrupted
+            // more often than payload.
             let bytes = rng.draw().to_ne_bytes();
             let at = match rng.below(4) {
                 0 => rng.below(rig.memory.len() as u64),

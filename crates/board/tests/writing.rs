@@ -36,7 +36,8 @@ fn leaving(pair: &mut Pair) -> Vec<usize> {
 
 #[test]
 fn tcp_can_send_each_cluster_before_the_next_is_copied() {
-    // A write of 4000 bytes to an idle session: the first cluster is sent alone, and full segments follow.
+    // After a write of 4000 bytes to an idle session, the first cluster is sent alone and full segments
+    // follow.
     for (chunk, expected) in [
         (None, &[1460, 1460][..]),
         (Some(1024), &[1024, 1460, 1460]),
@@ -53,7 +54,8 @@ fn tcp_can_send_each_cluster_before_the_next_is_copied() {
 #[test]
 fn a_system_v_stream_accepts_a_write_whole_or_not_at_all() {
     let (mut pair, near, _) = opened(&Config { mss: 1460, send_buffer_bytes: 2000, ..Config::solaris23() });
-    // The send buffer holds at least two segments, 2920 bytes; a write is accepted while less is queued.
+    // The send buffer holds at least two segments, which is 2920 bytes. A write is accepted while less than
+    // that is queued.
     for expected in [2900, 2900, 0] {
         assert_eq!(pair.boards[0].host().write(near, &[7; 2900]), Ok(expected));
     }

@@ -7,7 +7,7 @@ use kiban_base::ethernet::{HEADER_BYTES, Header};
 use kiban_base::{Context, Pdu};
 use kiban_tcpip::ethernet::{Bridge, Forward};
 
-/// The shortest frame on an Ethernet without its FCS (IEEE 802.3 §3.2.8).
+/// Minimum length of an Ethernet frame without its FCS (IEEE 802.3 §3.2.8).
 pub(crate) const FRAME_BYTES_MIN: usize = 60;
 
 kiban_base::counters! {
@@ -15,11 +15,12 @@ kiban_base::counters! {
     pub struct BridgeCounters {
         /// Frames received from members.
         frames_in,
-        /// Frames forwarded to the one member through which their target is reached.
+        /// Frames forwarded only to the member through which their target is reached.
         forwarded,
         /// Frames flooded to all other members.
         flooded,
-        /// Frames not forwarded because their target is the bridge itself or on the member they came from.
+        /// Frames not forwarded, because their target is the bridge itself or is behind the member they came
+        /// from.
         filtered,
         /// Frames shorter than an Ethernet header.
         malformed,

@@ -5,9 +5,9 @@
 //!                  4096 until it is read. The window ledger counts bytes, so a few such streams could hold
 //!                  every page, and the board could not receive anything.
 //! Trigger          less than a quarter of the pages is free. Until then nothing is copied.
-//! Method           for every stream, slices that fill less of a page than a full segment does (which is what
-//!                  the ledger assumes) are moved, in order, into pages that streams share. Each slice is
-//!                  examined once: a stream remembers how many of its slices are dense.
+//! Method           in every stream, some slices fill less of a page than a full segment does (which is what
+//!                  the ledger assumes). These are moved, in order, into pages that streams share. Each slice
+//!                  is examined once: a stream remembers how many of its slices are dense.
 
 use super::completion::StreamId;
 use super::partial_pages::is_scarce;
@@ -51,8 +51,8 @@ impl Edge {
 }
 
 impl Stream {
-    /// Packs slices of less than `full` bytes into shared pages. Returns false if there is no page to move
-    /// them to.
+    /// Packs slices of less than `full` bytes into shared pages. Returns false if no page is free to receive
+    /// them.
     fn condense(
         &mut self,
         full: usize,

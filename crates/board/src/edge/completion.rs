@@ -76,8 +76,8 @@ pub enum Completion {
         /// The stream.
         stream: StreamId,
     },
-    /// The peer has marked data as urgent; its last byte is this far ahead of the data received so far (RFC
-    /// 9293 §3.8.5).
+    /// The peer has marked data as urgent. The last urgent byte is this far ahead of the data received so far
+    /// (RFC 9293 §3.8.5).
     Urgent {
         /// The stream.
         stream: StreamId,
@@ -89,7 +89,7 @@ pub enum Completion {
         /// The stream.
         stream: StreamId,
     },
-    /// The stream has ended; received data can still be read, then the host must close the stream.
+    /// The stream has ended. Received data can still be read; then the host must close the stream.
     Ended {
         /// The stream.
         stream: StreamId,
@@ -103,7 +103,7 @@ pub enum Completion {
     },
     /// An ICMP error about a datagram (RFC 1122 §4.1.3.3). It can be forged, so it does not end anything.
     DatagramError {
-        /// The socket that may have sent it.
+        /// The socket that may have sent the datagram.
         socket: SocketId,
         /// The destination of the datagram.
         remote: SocketAddr,

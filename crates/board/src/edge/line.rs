@@ -1,10 +1,10 @@
-//! Queues of writers that wait for memory: for a page, if none was free; or for a share of memory, if theirs
-//! is used up and they have nothing in flight whose ACK would wake them.
+//! Queues of writers that wait for memory. A writer waits for a page if none was free. It waits for a share
+//! of memory if its own is used up and it has nothing in flight whose ACK would wake it.
 //!
-//! Pages            first come, first served: as long as there are free pages, each writer is given one and
-//!                  woken. New writers queue behind them.
-//! Shares           also first come, first served, once no writer waits for pages. Only as many writers are
-//!                  woken as the unpromised memory suffices for.
+//! Pages            writers are served in the order of arrival: as long as there are free pages, each writer
+//!                  is given one and woken. New writers queue behind them.
+//! Shares           writers are also served in the order of arrival, once no writer waits for pages. Only as
+//!                  many writers are woken as the unpromised memory can serve.
 //! Skipping         a writer that may not hold more memory yet (its address has used up its share) is skipped
 //!                  in favour of those behind it.
 //! Cost             [`LOOKS`] entries of the share queue are examined per turn, and none if no memory has
@@ -19,13 +19,13 @@ use kiban_tcpip::tcp::Tcp;
 
 /// Entries of the share queue that are examined per turn.
 const LOOKS: usize = 64;
-/// If there are more to examine, the next turn comes after this time at the latest.
+/// If there are more entries to examine, the next turn comes after this time at the latest.
 pub(crate) const NEXT_TURN: Duration = Duration::from_millis(1);
 
 impl Edge {
     /// Called when memory has been released: gives each waiting writer a page and wakes it. A writer whose
-    /// peer acknowledges nothing would keep the page from others, so it is woken only when its peer has
-    /// acknowledged something, like a writer without room.
+    /// peer acknowledges nothing would keep the page from others. Like a writer without room, it is therefore
+    /// woken only when its peer has acknowledged something.
     pub(crate) fn on_memory(&mut self, tcp: &mut Tcp, memory: &mut Memory) {
         if self.page_line.is_empty() {
             return;

@@ -11,16 +11,16 @@ pub(super) const START_BYTES: u64 = 12 << 10;
 /// Writers that wait for memory.
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
-    /// Writers within their share of memory for which no page was free.
+    /// Writers that are within their share of memory but found no free page.
     pub(super) for_pages: VecDeque<StreamId>,
     /// Writers whose share of memory is used up.
     pub(super) for_shares: VecDeque<StreamId>,
-    /// The ledger's count of releases at the last examination, and in `unseen` the number of entries of
+    /// The ledger's count of releases at the last examination. `unseen` is the number of entries of
     /// `for_shares` that have not been examined since then.
     pub(super) seen: u64,
     pub(super) unseen: usize,
-    /// The number of writes that found no page, and in `waiters_met` the sum of the queue lengths at those
-    /// times, including the writers themselves.
+    /// The number of writes that found no page. `waiters_met` is the sum of the queue lengths at those times,
+    /// including the writers themselves.
     pub(crate) waits: u64,
     pub(crate) waiters_met: u64,
 }

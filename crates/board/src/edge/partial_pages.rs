@@ -6,7 +6,7 @@ use kiban_base::{Page, PagePool};
 
 /// Streams with slices that have not been examined, and the page that is being filled.
 pub(crate) struct PartialPages {
-    /// Average number of bytes of a page that a full segment fills.
+    /// Average number of bytes that a full segment fills in a page.
     pub(crate) full_bytes: usize,
     pub(super) streams: Vec<StreamId>,
     pub(super) page: Option<Page>,

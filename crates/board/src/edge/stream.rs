@@ -21,7 +21,8 @@ pub(crate) struct Stream {
     pub(crate) page: Option<Page>,
     /// Bytes written since the last segment boundary.
     pub(crate) grain_filled: usize,
-    /// The urgent mark to be reported to the host, in one completion however often the peer moves it.
+    /// The urgent mark to be reported to the host. It is reported in one completion, however often the peer
+    /// moves it.
     pub(crate) urgent: Option<u32>,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,
@@ -44,7 +45,8 @@ impl Stream {
         self.open && !self.finished && !self.ended && !self.closed
     }
 
-    /// Appends a short slice to the page that collects short slices; keeps it unchanged if there is no page.
+    /// Appends a short slice to the page that collects short slices. If there is no page, keeps the slice
+    /// unchanged.
     pub(super) fn append_small(&mut self, slice: Slice, pool: &mut PagePool, copies: &mut Copies) {
         if self.crumbs.as_ref().is_none_or(|page| page.room() < slice.len()) {
             self.crumbs = pool.take();

@@ -13,16 +13,16 @@ use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
 
-/// Received segments of up to this length are packed together while they wait for the host, bytes.
+/// Received segments of up to this length in bytes are packed together while they wait for the host.
 const CRUMB_BYTES: usize = 256;
-/// Echo replies and reported errors are dropped while this many completions wait.
+/// Echo replies and reported errors are dropped while this number of completions waits.
 const COMPLETIONS_FOR_REPLIES: usize = 1024;
 
 /// The host edge's own records of streams and sockets.
 pub(crate) struct Edge {
     pub(super) streams: Vec<(u32, Option<Stream>)>,
     pub(super) free: Vec<u32>,
-    /// The stream of each session, indexed by the session's small number.
+    /// The stream of each session, indexed by the small number that identifies the session.
     pub(super) by_session: Vec<Option<(SessionId, u32)>>,
     pub(crate) page_line: MemoryWaiters,
     pub(crate) inboxes: Vec<Inbox>,
@@ -30,10 +30,10 @@ pub(crate) struct Edge {
     pub(crate) datagrams_dropped: u64,
     pub(crate) replies_dropped: u64,
     completions: VecDeque<(Consumer, Completion)>,
-    /// The consumers of the VI NIC's and the RDMA NIC's events.
+    /// The consumers that get the events of the VI NIC and of the RDMA NIC.
     vi_users: Vec<Consumer>,
     rdma_users: Vec<Consumer>,
-    /// The consumer that sent the pings with an identifier, or the last loopback on a circuit.
+    /// The consumer that sent the pings with a given identifier, or the last loopback cell on a circuit.
     pub(crate) pings: BTreeMap<u16, Consumer>,
     pub(crate) loopbacks: BTreeMap<(usize, u32), Consumer>,
     /// Events of the RDMA NIC's streams and listeners.
@@ -200,8 +200,8 @@ impl Edge {
 
     // ---- indications of TCP, UDP and ICMP
 
-    /// Handles an indication from TCP. Returns the session and the number of bytes that belong to no stream;
-    /// the caller must consume them.
+    /// Handles an indication from TCP. Returns the session, and the number of bytes that belong to no stream.
+    /// The caller must consume those bytes.
     pub(crate) fn on_tcp(
         &mut self,
         indication: tcp::Indication,

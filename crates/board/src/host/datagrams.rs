@@ -16,7 +16,7 @@ impl Host<'_> {
         self.bind_with(local, self.board.stack.v6_only)
     }
 
-    /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address means IPv6 only. IPv4
+    /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address accepts only IPv6. IPv4
     /// peers are reported with their IPv4 address.
     pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, HostError> {
         let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
@@ -92,8 +92,8 @@ impl Host<'_> {
         self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
     }
 
-    /// Sends a segment loopback cell, which returns from the end of the circuit's first segment. Returns its
-    /// tag.
+    /// Sends a segment loopback cell, which is returned at the end of the circuit's first segment. Returns
+    /// its tag.
     pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
     }
@@ -107,7 +107,7 @@ impl Host<'_> {
     }
 
     /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (as in UDP and
-    /// ICMP) do not exceed the maximum packet size. For IPv4 this size includes the IP header; for IPv6 the
+    /// ICMP) do not exceed the maximum packet size. For IPv4, this size includes the IP header. For IPv6, the
     /// limit is the length field in the checksum's pseudo-header.
     fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
         let headers = if target.is_ipv4() { 28 } else { 8 };

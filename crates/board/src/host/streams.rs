@@ -40,7 +40,7 @@ impl Board {
         Host { board: self, consumer }
     }
 
-    /// Returns the view of one of several programs.
+    /// Returns the view of one program among several.
     pub fn host_of(&mut self, program: usize) -> Host<'_> {
         self.host_for(Consumer { program: program as u32, ..Consumer::default() })
     }
@@ -59,18 +59,19 @@ impl Host<'_> {
         self.board.stack.edge.completion().map(|(_, completion)| completion)
     }
 
-    /// Returns the consumer of this view; while a completion is being handled, its consumer.
+    /// Returns the consumer of this view. While a completion is being handled, this is the completion's
+    /// consumer.
     pub fn consumer(&self) -> Consumer {
         self.consumer
     }
 
-    /// Returns the view of one of a program's services.
+    /// Returns the view of a service within a program.
     pub fn for_service(&mut self, service: u32) -> Host<'_> {
         let consumer = Consumer { service, client: 0, ..self.consumer };
         Host { board: self.board, consumer }
     }
 
-    /// Returns the view of one of a service's clients.
+    /// Returns the view of a client of a service.
     pub fn for_client(&mut self, client: u32) -> Host<'_> {
         let consumer = Consumer { client, ..self.consumer };
         Host { board: self.board, consumer }
@@ -102,7 +103,7 @@ impl Host<'_> {
         self.listen_with(local, self.board.stack.v6_only)
     }
 
-    /// Like [`listen`](Self::listen); `v6_only` sets whether the unspecified IPv6 address means IPv6 only.
+    /// Like [`listen`](Self::listen); `v6_only` sets whether the unspecified IPv6 address accepts only IPv6.
     /// IPv4 peers are reported with their IPv4 address.
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, HostError> {
         self.listen_for(tcp::Owner::BOARD, local, v6_only)
@@ -134,8 +135,8 @@ impl Host<'_> {
         self.open_for(tcp::Owner::BOARD, None, remote)
     }
 
-    /// Opens a stream for an owner, whose streams share one allotment of memory and sessions; `local` as for
-    /// [`open_from`](Self::open_from).
+    /// Opens a stream for an owner, whose streams share one allotment of memory and sessions; `local` has the
+    /// same meaning as for [`open_from`](Self::open_from).
     pub fn open_for(
         &mut self,
         owner: tcp::Owner,
@@ -146,7 +147,7 @@ impl Host<'_> {
     }
 
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
-    /// decides; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    /// determines the address; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43).
     pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
@@ -163,7 +164,7 @@ impl Host<'_> {
         self.board.stack.write(id, bytes)
     }
 
-    /// Writes bytes that another process may change concurrently: each is read once.
+    /// Writes bytes that another process may change concurrently. Each byte is read once.
     pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         self.board.stack.write_shared(id, bytes)
     }
@@ -202,19 +203,19 @@ impl Host<'_> {
         self.board.stack.finish(id)
     }
 
-    /// Closes a stream: written data is still sent, data that arrives afterwards causes a reset, and the
+    /// Closes a stream. Written data is still sent, data that arrives afterwards causes a reset, and the
     /// number is freed.
     pub fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.close(id)
     }
 
-    /// Aborts a stream: the peer is reset.
+    /// Aborts a stream, which resets the peer.
     pub fn abort(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.abort_stream(id)
     }
 
-    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`: no
-    /// keep-alives), and how long data may stay unacknowledged (§3.8.3; `None`: TCP's setting).
+    /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`
+    /// means no keep-alives), and how long data may stay unacknowledged (§3.8.3; `None` means TCP's setting).
     pub fn set_timeouts(
         &mut self,
         id: StreamId,

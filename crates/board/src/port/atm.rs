@@ -1,7 +1,7 @@
 //! An ATM port: the board's ends of its circuits.
 //!
-//! Receive path     reassemble frames, remove the encapsulation; packets and bridged frames become events,
-//!                  InATMARP and loopback are handled here.
+//! Receive path     reassemble frames and remove the encapsulation. Packets and bridged frames become events;
+//!                  InATMARP and loopback cells are handled here.
 //! Transmit path    find the neighbour's circuit, encapsulate, queue; cells are committed in the slots of the
 //!                  line.
 //! Limits           `frames_max` frames per circuit; TCP leaves some of this room for other protocols.
@@ -33,19 +33,19 @@ pub(crate) struct AtmPort {
     pub(super) inarp: InArp,
     pub(super) loopback: Loopback,
     circuits: Vec<End>,
-    /// The OAM flows of paths, numbered after the circuits.
+    /// The OAM flows of virtual paths, numbered after the circuits.
     flows: usize,
     pub(super) encapsulated: EncapsulationCounters,
     pub(super) counters: PortCounters,
     pub(super) sent: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
     events: Vec<AtmEvent>,
-    /// Next hops without a circuit that InATMARP cannot discover either.
+    /// Next hops that have no circuit, and that InATMARP cannot discover either.
     nobody: Vec<IpAddr>,
 }
 
-/// The number of unreachable next hops that an ATM port reports per burst; more are reported when their
-/// packets are retransmitted.
+/// The maximum number of unreachable next hops that an ATM port reports per burst. Others are reported when
+/// their packets are retransmitted.
 const NOBODY_MAX: usize = 64;
 
 /// The board's end of a circuit.
@@ -53,7 +53,7 @@ const NOBODY_MAX: usize = 64;
 struct End {
     encapsulation: Encapsulation,
     frames_max: usize,
-    /// `Some` if a bridge uses the circuit; the value is whether frames are sent with their FCS.
+    /// `Some` if a bridge uses the circuit. The value says whether frames are sent with their FCS.
     bridged: Option<bool>,
     /// The longest Ethernet frame, without its FCS.
     frame_bytes_max: usize,
@@ -293,7 +293,7 @@ impl AtmPort {
         self.segmentation.advance(until, out, copies);
     }
 
-    /// Returns when the next frame will have been sent, whether its cells are committed or not.
+    /// Returns when the next frame will have been sent, whether or not its cells are committed.
     pub(crate) fn next_end(&self) -> Instant {
         let committed = self.sent.iter().find(|cell| cell.is_end()).map(|cell| cell.at);
         committed.unwrap_or_else(|| self.segmentation.next_end())

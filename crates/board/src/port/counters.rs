@@ -9,7 +9,7 @@ kiban_base::counters! {
         queue_full,
         /// Frames that carried neither IPv4 nor ATMARP.
         not_ip,
-        /// Frames that were not Ethernet frames, on a circuit of a bridge.
+        /// Frames on a circuit of a bridge that were not Ethernet frames.
         not_ethernet,
         /// Ethernet frames with a wrong FCS.
         fcs_errors,
@@ -17,17 +17,18 @@ kiban_base::counters! {
         no_memory,
         /// Packets forwarded to or from the host ([`HostPortConfig`](crate::HostPortConfig)).
         host_packets,
-        /// Packets from the host that have no route, or that are sent to a multicast or broadcast address.
+        /// Packets from the host that have no route, or whose destination is a multicast or broadcast
+        /// address.
         no_route,
     }
 }
 
-/// The part of its port's queue that a packet may use.
+/// The part of a port's queue that a packet may use.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum QueueLimit {
     /// The number of segments that [`Port::room`] has granted.
     Granted,
-    /// Half of the queue, for packets without flow control, so that a flood of replies leaves room for the
-    /// streams.
+    /// Half of the queue, for packets without flow control. The limit leaves room for the streams when there
+    /// is a flood of replies.
     Half,
 }

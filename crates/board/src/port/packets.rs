@@ -27,7 +27,7 @@ pub(crate) struct PacketPort {
     /// Whether the link accepts no packets at present.
     pub(crate) held: bool,
     pub(super) queue: VecDeque<Pdu>,
-    /// The approximate number of packets that the queue will become on the line; a large segment counts as
+    /// The approximate number of packets that the queue will become on the line. A large segment counts as
     /// the packets into which it will be cut.
     waiting: usize,
     /// The number of packets into which the longest segment will be cut.
@@ -41,8 +41,8 @@ pub(crate) struct PacketPort {
     pub(super) counters: PortCounters,
 }
 
-/// Maximum number of packets into which a segment is cut: it has at most this many slices, and no slice is
-/// longer than a packet.
+/// Maximum number of packets into which a segment is cut. A segment has at most this number of slices, and no
+/// slice is longer than a packet.
 const PIECES_MAX: usize = SLICES_MAX;
 
 impl PacketPort {
@@ -121,7 +121,8 @@ impl PacketPort {
     pub(super) fn room(&self) -> usize {
         let packets = self.packets_max.saturating_sub(self.waiting.max(self.queue.len()));
         let each = if self.cuts { PIECES_MAX } else { self.segment_packets };
-        // An empty queue accepts one segment, even if it becomes more packets than the queue may hold.
+        // An empty queue accepts one segment, even if the segment becomes more packets than the queue may
+        // hold.
         (packets / each).max(usize::from(self.queue.is_empty()))
     }
 

@@ -74,8 +74,8 @@ impl Stack {
         self.forward_host_packets();
     }
 
-    /// Forwards the frames and packets of this burst that are for bridges, or for the other port of a pair
-    /// that shares its address with the host.
+    /// Forwards the frames of this burst that are for bridges, and the packets that are for the other port of
+    /// a pair that shares its address with the host.
     fn forward_host_packets(&mut self) {
         let Stack { memory, rng, copies, ports, passing, bridging, now, .. } = self;
         let cx = &mut Context { now: *now, memory, rng, copies };

@@ -21,15 +21,15 @@ pub(crate) struct Stack {
     pub(crate) tx_queues: Vec<usize>,
     /// Pairs of a host port and the port whose address the host has; packets are forwarded between the two.
     pub(crate) passages: Vec<(usize, usize)>,
-    /// Packets to be forwarded in this burst: the port, and the next hop.
+    /// Packets to be forwarded in this burst, each with the port and the next hop.
     pub(crate) passing: Vec<(usize, Option<IpAddr>, Pdu)>,
-    /// Frames for bridges in this burst: the port, and the member they came from.
+    /// Frames for bridges in this burst, each with the port and the member it came from.
     pub(crate) bridging: Vec<(usize, usize, Pdu)>,
     pub(crate) rooms: Vec<usize>,
     /// Whether anything has happened since the last [`Stack::settle`].
     pub(crate) unsettled: bool,
     pub(crate) v6_only: bool,
-    /// The number of owners given to clients.
+    /// The number of owners assigned to clients so far.
     pub(crate) owners: u32,
     pub(crate) now: Instant,
 }
@@ -64,7 +64,7 @@ impl Stack {
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |event, cx: &mut Context<'_>| {
-                // Delivering these packets may allow segments to be sent, or end sessions.
+                // The delivery of these packets may allow segments to be sent, or end sessions.
                 *unsettled = true;
                 on_link_event(ip, edge, index, event, cx);
             };
@@ -93,7 +93,7 @@ impl Stack {
                 && !packets.held
                 && let Some(pdu) = packets.pop()
             {
-                // The port's queue is empty now, so it has room for segments that wait.
+                // The port's queue is now empty, so it has room for segments that wait.
                 self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
                 return Some((port, pdu));
             }
@@ -122,8 +122,8 @@ impl Stack {
         self.with_context(|ip, cx| ip.tcp.abort(session, cx, &mut ip.from_tcp).ok());
     }
 
-    /// Sends a loopback cell. Returns `None` if there is no such circuit, `Some(None)` if a loopback cell is
-    /// in flight there already, and otherwise the cell's tag.
+    /// Sends a loopback cell and returns its tag. Returns `None` if there is no such circuit, and
+    /// `Some(None)` if a loopback cell is already in flight there.
     pub(crate) fn cell_loopback(&mut self, port: usize, circuit: u32, pti: u8) -> Option<Option<u32>> {
         match self.ports.get_mut(port) {
             Some(Port::Atm(atm)) if atm.has(circuit) => Some(atm.ping(circuit, pti, &mut self.rng)),

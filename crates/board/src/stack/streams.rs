@@ -215,7 +215,7 @@ impl Stack {
         Ok(self.ip.tcp.finish(session)?)
     }
 
-    /// Closes a stream: written data is still sent, data that arrives afterwards causes a reset, and the
+    /// Closes a stream. Written data is still sent, data that arrives afterwards causes a reset, and the
     /// number is freed.
     pub(crate) fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
@@ -232,11 +232,12 @@ impl Stack {
         Ok(self.with_context(|ip, cx| ip.tcp.close(session, cx, &mut ip.from_tcp))?)
     }
 
-    /// Aborts a stream: the peer is reset.
+    /// Aborts a stream, which resets the peer.
     pub(crate) fn abort_stream(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
         let (session, ended) = (stream.session, stream.ended);
-        // Remove the stream now, because the session's number may be reused before its end is reported.
+        // Remove the stream now, because the session's number may be reused before the session's end is
+        // reported.
         self.edge.remove(id);
         if !ended {
             self.abort(session);

@@ -50,18 +50,18 @@ enum State {
 /// A slot: one stream of the client, and the pipes that belong to it.
 struct Slot {
     state: State,
-    /// Set until the stream has ended and everything received is in the pipe.
+    /// Set until the stream has ended and all received data is in the pipe.
     stream: Option<StreamId>,
     out: Reader,
     into: Writer,
-    /// Data that the stream did not accept at once, and how much of it has been sent since.
+    /// Data that the stream did not accept at once, and the number of its bytes that have been sent since.
     outward: Vec<u8>,
     outward_sent: usize,
-    /// Data that the pipe did not accept at once, and how much of it has been written since.
+    /// Data that the pipe did not accept at once, and the number of its bytes that have been written since.
     inward: Option<(Slice, usize)>,
     client_finished: bool,
     peer_finished: bool,
-    /// Whether the peer's last byte is in the pipe and the client has been notified.
+    /// Whether all of the peer's data is in the pipe and the client has been notified of its end.
     into_ended: bool,
     ended: Option<EndReason>,
 }
@@ -104,7 +104,7 @@ pub struct ClientStreams {
     counters: ClientCounters,
     /// Requests taken since the client was last woken to use the freed room in the ring.
     requests_taken: usize,
-    /// Whether the client has gone; it receives no further indications.
+    /// Whether the client has gone and receives no further indications.
     gone: bool,
 }
 
@@ -159,8 +159,8 @@ impl ClientStreams {
         self.requests.is_ready() && !self.ignores_indications()
     }
 
-    /// Returns whether the client has so many unread indications that its requests are not read until it
-    /// reads them.
+    /// Returns whether so many indications are unread that the client's requests are not processed until it
+    /// reads some.
     fn ignores_indications(&self) -> bool {
         self.pending_indications.len() > 2 * self.layout.slots() + LISTENERS_MAX
     }
@@ -207,7 +207,7 @@ impl ClientStreams {
     /// Writes pending indications into the ring. Returns whether any were written.
     ///
     /// # Errors
-    /// As [`ClientStreams::process_requests`].
+    /// Same as for [`ClientStreams::process_requests`].
     pub fn flush_indications(&mut self) -> Result<bool, Poisoned> {
         let mut announced = false;
         if self.gone {
@@ -223,11 +223,11 @@ impl ClientStreams {
         Ok(announced)
     }
 
-    /// Handles a completion from the board. Returns whether it concerns one of this client's streams. Call
-    /// [`ClientStreams::flush_indications`] afterwards.
+    /// Handles a completion from the board. Returns whether the completion concerns one of this client's
+    /// streams. Call [`ClientStreams::flush_indications`] afterwards.
     ///
     /// # Errors
-    /// As [`ClientStreams::process_requests`].
+    /// Same as for [`ClientStreams::process_requests`].
     pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Poisoned> {
         let stream = match completion {
             Completion::Accepted { stream, listener, remote } => {
@@ -384,7 +384,7 @@ impl ClientStreams {
                 });
                 self.pending_indications.push_back(Indication::Listening { listener, result });
             }
-            // Answered through the slot's own fields, without an indication.
+            // The answer is in the slot's own fields, without an indication.
             Request::QueryEnd { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
@@ -479,15 +479,15 @@ impl ClientStreams {
 
     /// Moves as many bytes as possible in both directions.
     fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Poisoned> {
-        // Arm the bell before looking, so that anything that happens later rings it.
+        // Arm the bell before looking, so that any later event rings it.
         self.bell(slot, 0).arm();
         let ClientStreams { slots, counters, locations: places, .. } = self;
         let Some(state) = &mut slots[slot as usize] else { return Ok(()) };
         if matches!(state.state, State::Offered(_)) {
             return Ok(());
         }
-        // Wake a writer that waits for room when half of the pipe is free, not after every piece: a wake-up
-        // may cost more than copying one.
+        // Wake a writer that waits for room only when half of the pipe is free, not after every piece,
+        // because a wake-up may cost more than copying a piece.
         let mut moved = false;
         let room = self.layout.room();
         if let Some(stream) = state.stream {
@@ -593,8 +593,8 @@ impl Slot {
                 }
                 return Ok(moved);
             }
-            // Data for which the stream has no room stays in the pipe, except for a first piece, which is
-            // written so that the board reports when there is room.
+            // Data for which the stream has no room stays in the pipe. An exception is the first piece, which
+            // is written so that the board reports when there is room.
             let room = host.room(stream).unwrap_or(0);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
             let outward = &mut self.outward;

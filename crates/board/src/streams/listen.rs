@@ -9,7 +9,7 @@ use kiban_tcpip::tcp::Owner;
 /// Port range for listeners that do not request a particular port (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 
-/// Listens for a program of `owner`, as its operating system would: `::` covers both address families; port 0
+/// Listens for a program of `owner`, as its operating system would. `::` covers both address families. Port 0
 /// means a random port, or the next free one after it (RFC 6056 §3.3.1). Returns the listener's number and
 /// address.
 ///

@@ -91,8 +91,8 @@ impl IpStack {
         }
     }
 
-    /// Handles a packet from a port whose address the host owns; `passage` is the other port. A packet that
-    /// is not for a program of the board is put into `passing`; any other is returned.
+    /// Handles a packet from a port whose address the host owns; `passage` is the other port of the pair.
+    /// Packets that are not for a program of the board are added to `passing`; others are returned.
     pub(crate) fn forward(
         &mut self,
         mut pdu: Pdu,
@@ -145,8 +145,8 @@ impl IpStack {
             return self.icmp.on_implausible_error();
         }
         if let IcmpErrorKind::FragmentationNeeded { mtu } = error.kind {
-            // RFC 5927 §7, RFC 8201 §6: an error that a session rejects must not affect others on the same
-            // path.
+            // RFC 5927 §7, RFC 8201 §6: an error that a session rejects must not affect other sessions on the
+            // same path.
             let is_lie = error.protocol == protocol::TCP
                 && !self.tcp.is_icmp_plausible(error.local(), error.remote(), Sequence(error.sequence()));
             if is_lie {
@@ -180,7 +180,7 @@ impl IpStack {
         }
     }
 
-    /// Handles a next hop that does not answer: connects through it fail (RFC 1122 §2.3.2.2). Unlike an ICMP
+    /// Handles a next hop that does not answer. Connects through it fail (RFC 1122 §2.3.2.2). Unlike an ICMP
     /// error from a router, this cannot be forged.
     pub(crate) fn on_neighbour_failed(
         &mut self,

@@ -1,5 +1,5 @@
 //! Two boards with ATM ports, joined by two lines without delay, in steps of virtual time. An attacker
-//! inserts cells into either line, between those of the boards.
+//! inserts cells into either line, between the boards' cells.
 
 use super::packets::noise;
 use super::{address, socket};
@@ -61,7 +61,7 @@ pub(crate) struct Lines {
     pub(crate) answers: [Vec<TimedCell>; 2],
     /// All cells that each side has sent, if the test records them.
     pub(crate) tap: Option<[Vec<TimedCell>; 2]>,
-    /// The deadline of each board when it was last idle.
+    /// The deadline that each board returned when it was last idle.
     deadlines: [Instant; 2],
     rng: SimRng,
 }
@@ -256,7 +256,7 @@ impl Lines {
         let mut lines = Lines::of(configs);
         let (near, far) = lines.open(0, 80);
         lines.carry((0, near), far, &noise(length as u64, length), attack);
-        // No timer discards a frame that the attacker has not finished, so finish it here.
+        // No timer discards a frame that the attacker has left unfinished, so finish it here.
         (0..2).for_each(|side| lines.inject(side, &[super::packets::cell(BAD, true, &[0; 48])]));
         lines.close_and_check([near, far]);
         lines

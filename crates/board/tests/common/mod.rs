@@ -16,10 +16,10 @@ pub(crate) struct Pair {
     pub(crate) completions: [Vec<Completion>; 2],
     pub(crate) now: Instant,
     wires: [VecDeque<Pdu>; 2],
-    /// The number of packets that each side has sent, and the length of the longest.
+    /// The number of packets that each side has sent, and the length of the longest one.
     pub(crate) packets: [u64; 2],
     pub(crate) longest: usize,
-    /// The cable loses every n-th packet, or flips a bit in its header.
+    /// The cable loses every n-th packet, or flips a bit in the packet's header.
     pub(crate) lose_every: Option<u64>,
     pub(crate) damage_every: Option<u64>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn config(side: usize) -> BoardConfig {
     BoardConfig { memory, ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
 }
 
-/// Returns a board with the test's configuration, identical in each run.
+/// Returns a board with the test's configuration, which is identical in each run.
 pub(crate) fn board(side: usize, config: &BoardConfig) -> Board {
     Board::new(config, RngKey::for_simulation(side as u64))
 }
@@ -112,7 +112,7 @@ impl Pair {
         }
     }
 
-    /// Runs until `until`; when all is idle, advances the time to the next deadline.
+    /// Runs until `until`. When both boards are idle, advances the time to the next deadline.
     pub(crate) fn run_until(&mut self, until: Instant) {
         loop {
             self.run();

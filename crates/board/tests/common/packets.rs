@@ -16,7 +16,7 @@ pub(crate) fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| rng.draw() as u8).collect()
 }
 
-/// Returns an IPv4 packet with options, which must be padded already.
+/// Returns an IPv4 packet with options. The caller must have padded the options.
 pub(crate) fn ip_with(
     source: IpAddr,
     target: IpAddr,
@@ -95,7 +95,7 @@ pub(crate) struct Segment {
     pub(crate) window: u16,
 }
 
-/// Returns a TCP packet with the given option bytes, padded by the caller.
+/// Returns a TCP packet with the given option bytes. The caller must have padded them.
 pub(crate) fn tcp_packet_with(
     source: SocketAddr,
     target: SocketAddr,
@@ -174,7 +174,7 @@ pub(crate) fn management(vc: Vc, pti: u8, payload: [u8; 48]) -> TimedCell {
     TimedCell::new(Instant::ZERO, header.to_word(Interface::Uni), payload)
 }
 
-/// Returns the cells of these bytes; the last one is marked.
+/// Returns the cells that carry a CPCS-PDU; the last one is marked.
 pub(crate) fn cells_of(vc: Vc, cpcs: &[u8]) -> Vec<TimedCell> {
     let count = cpcs.len() / 48;
     cpcs.chunks(48).enumerate().map(|(at, payload)| cell(vc, at + 1 == count, payload)).collect()

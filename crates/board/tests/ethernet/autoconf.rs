@@ -22,7 +22,7 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
         addresses.sort();
         assert_eq!(addresses, [ip4(side), made(side as u16).into(), local6(side).into()]);
     }
-    // One board's router solicitation is enough: both receive the advertisement.
+    // A router solicitation from one board is enough: both boards receive the advertisement.
     let asked = [0, 1].map(|side| hub.count(side, "ethernet", "router_solicitations_out"));
     assert!(asked[0] + asked[1] >= 1);
     let probes = discoveries(&hub.seen);
@@ -50,8 +50,8 @@ fn addresses_are_autoconfigured_from_router_advertisements() {
     hub.run();
     let asked = discoveries(&hub.seen);
     assert_eq!(asked[0].2, Message::NeighbourSolicitation { target: ROUTER });
-    // No further advertisements arrive: the address becomes deprecated, then invalid; the router and the
-    // prefix expire too.
+    // No further advertisements arrive, so the address becomes deprecated and then invalid. The router and
+    // the prefix expire too.
     hub.router = None;
     hub.pass(second(3700));
     assert!(hub.boards[0].addresses().any(|address| address == IpAddr::from(made(0))));
@@ -80,7 +80,7 @@ fn advertisements_cannot_shorten_lifetimes_below_two_hours_or_fill_the_tables() 
     assert!(has(&hub) && hub.count(0, "ethernet", "autoconf_invalid") == 1);
     hub.pass(second(300));
     assert!(!has(&hub));
-    // A flood of advertised prefixes, including every kind that cannot be used.
+    // A flood of advertised prefixes that includes every kind of unusable prefix.
     for n in 0..100u16 {
         let text = format!("2001:db8:{n:x}::");
         let other = Item::Prefix {
@@ -144,7 +144,7 @@ fn an_unresolved_router_is_replaced_and_no_stream_ends() {
 }
 
 /// The test sends any number of advertisements and redirects. The tables stay within their bounds, entries
-/// beyond them are counted, and the first router remains the default.
+/// beyond the bounds are counted, and the first router remains the default.
 #[test]
 fn floods_of_routers_and_redirects_stay_within_bounds() {
     let mut obedient = link(0);
@@ -193,7 +193,7 @@ fn floods_of_routers_and_redirects_stay_within_bounds() {
 #[test]
 fn a_duplicate_address_is_not_used() {
     // Both boards have the same MAC address by mistake. The board that probes second detects the duplicate
-    // address; an opaque interface identifier is then generated anew.
+    // address. If the interface identifier is opaque, a new one is then generated.
     for opaque in [false, true] {
         let configs: Vec<BoardConfig> = [0, 1]
             .into_iter()
@@ -278,10 +278,10 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
     let mut zero = discovery(mac(0), (outsider, local6(0)), 255, question, &link);
     zero[HEADER_BYTES + 40 + 24 + 1] = 0;
     let rows = [
-        // A hop limit of 254: the packet has crossed a router.
+        // With a hop limit of 254, the packet has crossed a router.
         discovery(mac(0), (outsider, local6(0)), 254, question, &link),
-        // Solicitations: from the unspecified address with a link-layer option, from the unspecified address
-        // to a unicast address, and for a multicast address.
+        // Invalid solicitations: from the unspecified address with a link-layer option, from the unspecified
+        // address to a unicast address, and for a multicast address.
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, solicited_node(local6(0))), 255, question, &link),
         discovery(mac(0), (Ipv6Addr::UNSPECIFIED, local6(0)), 255, question, &[]),
         discovery(
@@ -291,9 +291,9 @@ fn invalid_neighbour_discovery_is_counted_and_ignored() {
             Message::NeighbourSolicitation { target: ALL_NODES },
             &link,
         ),
-        // A solicited advertisement that was sent to a multicast address.
+        // This advertisement is invalid: it is solicited, but was sent to a multicast address.
         discovery(group, (outsider, ALL_NODES), 255, answer(true), &[Item::TargetLink(STRANGER)]),
-        // A router advertisement from an address that is not link-local.
+        // This router advertisement is invalid: its source address is not link-local.
         discovery(group, (six("2001:db8::99"), ALL_NODES), 255, advertisement, &[]),
     ];
     for frame in &rows {

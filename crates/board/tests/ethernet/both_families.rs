@@ -1,4 +1,4 @@
-//! Streams, datagrams and pings of both IP families; frames for others.
+//! Streams, datagrams and pings of both IP families, and frames of other protocols.
 
 use crate::common::hub::*;
 use crate::helpers::*;
@@ -208,7 +208,7 @@ fn random_frames_do_no_harm() {
             let at = 12 + rng.below(bytes.len() as u64 - 12) as usize;
             bytes[at] = rng.draw() as u8;
         }
-        // Correct the checksum, because otherwise the board checks nothing else.
+        // Correct the checksum, because otherwise the board would check nothing else.
         if bytes[12..14] == [0x86, 0xdd] && bytes.len() > 62 {
             bytes[56..58].fill(0);
             let address = |at: usize| Ipv6Addr::from(*bytes[at..].first_chunk::<16>().unwrap());

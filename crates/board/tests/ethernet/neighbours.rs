@@ -27,7 +27,7 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     assert_eq!(completions, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
     assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
     assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
-    // The same test with an IPv6 wildcard socket.
+    // The same test runs with an IPv6 wildcard socket.
     let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 9);
     let socket = hub.boards[0].host().bind(any).unwrap();
     let gone = SocketAddr::new(six("fe80::77").into(), 9);
@@ -47,8 +47,8 @@ fn connecting_through_a_missing_neighbour_fails() {
     let mut hub = Hub::pair();
     let (absent4, absent6) = ("10.0.0.77".parse().unwrap(), IpAddr::V6(six("fe80::77")));
     for absent in [absent4, absent6] {
-        // More SYNs than the queue for an unresolved neighbour holds. All connects fail, whether their SYN
-        // was queued or not.
+        // There are more SYNs than the queue for an unresolved neighbour holds. All connects fail, whether
+        // their SYN was queued or not.
         let open = |hub: &mut Hub, port| hub.boards[0].host().open(SocketAddr::new(absent, port)).unwrap();
         let streams: Vec<_> = (80..90).map(|port| open(&mut hub, port)).collect();
         hub.pass(Duration::from_millis(2900));
@@ -109,7 +109,7 @@ fn a_moved_or_missing_neighbour_is_detected() {
         hub.boards[0].host().ping(remote, 1, 1, b"x").unwrap();
         hub.pass(second(60));
         hub.seen.clear();
-        // The neighbour entry is stale: the board uses it at once, and probes it by unicast five seconds
+        // The neighbour entry is stale. The board uses it at once, and probes it by unicast five seconds
         // later.
         hub.boards[0].host().ping(remote, 1, 2, b"x").unwrap();
         hub.run();
@@ -136,8 +136,8 @@ fn a_moved_or_missing_neighbour_is_detected() {
     }
 }
 
-/// RFC 9293 §3.8.3, R1: after three unsuccessful retransmissions, even a recently reachable neighbour is
-/// probed.
+/// RFC 9293 §3.8.3, R1: even a recently reachable neighbour is probed after three unsuccessful
+/// retransmissions.
 #[test]
 fn a_stalled_stream_probes_its_neighbour() {
     for remote in [ip4(1), local6(1).into()] {

@@ -1,4 +1,4 @@
-//! Circuits and their OAM, InATMARP and contracts.
+//! Circuits with their OAM cells, InATMARP and contracts.
 
 use crate::common::address;
 use crate::common::lines::{BAD, GOOD, Lines, port_of};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 #[test]
 fn only_the_latest_oam_cells_of_a_burst_are_answered() {
-    /// The most answers per circuit and burst.
+    /// The maximum number of answers per circuit and burst.
     const ANSWERS: u64 = 4;
     for pti in [PTI_OAM_SEGMENT, PTI_OAM_END_TO_END] {
         let mut rounds = 0;
@@ -43,7 +43,7 @@ fn only_the_latest_oam_cells_of_a_burst_are_answered() {
     lines.check_home();
 }
 
-/// An attacker on one circuit claims the address of another circuit's peer; that address is configured, and
+/// An attacker on one circuit claims the address of another circuit's peer. The address is configured, so it
 /// does not change.
 #[test]
 fn a_configured_address_is_not_replaced_by_inatmarp() {
@@ -102,7 +102,7 @@ fn an_oam_loopback_returns_and_a_second_one_is_refused_meanwhile() {
     };
     assert_eq!(returned, tag);
     assert!(round_trip > Duration::ZERO && round_trip < Duration::from_millis(1), "{round_trip:?}");
-    // There is no answer on the other circuit; after five seconds another loopback cell may be sent.
+    // No answer arrives on the other circuit; after five seconds another loopback cell may be sent.
     lines.boards[0].host().cell_loopback(0, 1).unwrap();
     lines.drain(0);
     lines.pass(Duration::from_secs(6));
@@ -160,7 +160,7 @@ fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
         let (mut cells, mut last) = (0, Instant::ZERO);
         for cell in sent.iter().filter(circuit) {
             cells += 1;
-            // The time of a cell is the end of its slot, T = 331250/117 ns after the slot's start.
+            // The time of a cell is the end of its slot, which is T = 331250/117 ns after the slot's start.
             let number = (cell.at.as_nanos() * 117).div_ceil(331_250) - 1;
             let start = Instant::from_nanos(number * 331_250 / 117);
             assert!(meter.police(start), "cell {cells} at {:?} breaks {contract:?}", cell.at);
@@ -170,7 +170,7 @@ fn a_shaped_circuit_keeps_its_contract_to_the_cell() {
     }
 }
 
-/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell; they are processed nevertheless.
+/// RFC 2225 §8: InATMARP packets with ATM addresses are longer than a cell, but are processed nevertheless.
 #[test]
 fn an_inatmarp_packet_with_long_atm_numbers_is_parsed() {
     let number = kiban_atm::wire::atmarp::Number { is_e164: false, bytes: &[0x47; 20] };

@@ -20,7 +20,7 @@ use std::time::Duration;
 fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
     let small = || noise(3, 100);
     let whole = || llc_ip(&datagram(7, &noise(3, 5000)));
-    // The cells sent in every step, the counter, and its increment per step.
+    // Each row: the cells sent in every step, the counter, and its increment per step.
     type Row = (&'static str, &'static str, u64, Box<dyn Fn() -> Vec<TimedCell>>);
     let rows: Vec<Row> = vec![
         ("reassembly", "frames_crc_wrong", 1, Box::new(move || spoilt(&whole(), |bytes| bytes[2000] ^= 1))),
@@ -29,7 +29,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "frames_crc_wrong",
             1,
             Box::new(move || {
-                // The last cell is missing, so the next frame is lost too, but the one after it is not.
+                // The last cell is missing, so the next frame is lost too. The frame after that is not lost.
                 let mut cells = frame(BAD, &whole());
                 cells.pop();
                 cells.extend(frame(BAD, &llc_ip(&datagram(7, &small()))));
@@ -176,7 +176,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
                 [
                     with(|bytes| bytes[0] = 0x75),
                     with(|bytes| bytes[0] = 0x44),
-                    // A header length that exceeds the packet.
+                    // The header length exceeds the packet.
                     with(|bytes| {
                         bytes[0] = 0x4f;
                         bytes.truncate(40)
@@ -362,7 +362,7 @@ fn bad_cells_are_counted_by_kind_and_harm_no_other_circuit() {
             "packets_ignored",
             2,
             Box::new(|| {
-                // A classical ATMARP packet, and our own request returned on a looped circuit.
+                // The board receives a classical ATMARP packet, and its own request on a looped circuit.
                 [
                     frame(BAD, &inarp(Operation::Request, attacker())),
                     frame(BAD, &inarp(Operation::InverseRequest, address(1))),
@@ -413,7 +413,7 @@ fn bad_cells_in_a_good_circuit_cost_frames_but_no_stream_byte() {
         let mut rng = SimRng::from_seed(index as u64);
         let mut thrown = 0;
         Lines::under_attack(configs(), 600_000, |lines, round| {
-            // Only occasionally, because otherwise no frame of the stream would arrive.
+            // Damage frames only occasionally, because otherwise no frame of the stream would arrive.
             if round % 40 == 7 && thrown < 60 {
                 thrown += 1;
                 lines.inject(1, &make(&mut rng));
@@ -434,8 +434,8 @@ fn random_cells_from_many_seeds_are_survived() {
                 for _ in 0..count {
                     let mut payload = [0; 48];
                     payload.iter_mut().for_each(|byte| *byte = rng.draw() as u8);
-                    // Any header with a correct HEC, any header with a random HEC, or an existing circuit
-                    // with a random cell type.
+                    // The cells have any header with a correct HEC, any header with a random HEC, or an
+                    // existing circuit with a random cell type.
                     let garbage = match rng.below(3) {
                         0 => TimedCell::new(Instant::ZERO, rng.draw() as u32, payload),
                         1 => TimedCell {

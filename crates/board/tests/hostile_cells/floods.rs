@@ -41,7 +41,7 @@ fn an_echo_flood_does_not_starve_streams() {
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, _| {
             let at = *started.get_or_insert(lines.now);
             assert!(lines.now.since(at) < Duration::from_secs(2), "the stream goes on beside the flood");
-            // As many as fit on the line alongside the stream.
+            // Send as many as fit on the line alongside the stream.
             let count = if bytes == 20 { 17 } else { 1 };
             for sequence in 0..count {
                 lines.inject(
@@ -72,8 +72,8 @@ fn a_board_flooded_with_echoes_still_sends() {
     lines.close_and_check([far, near]);
 }
 
-/// The attacker's circuit is shaped to one cell per millisecond, and the attacker requests more than that:
-/// echo replies, resets for closed ports, ICMP errors for unbound ports. The circuit's queue fills; the other
+/// The attacker's circuit is shaped to one cell per millisecond. The attacker requests more than that: echo
+/// replies, resets for closed ports, ICMP errors for unbound ports. The circuit's queue fills, but the other
 /// circuits are not affected.
 #[test]
 fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
@@ -97,8 +97,8 @@ fn a_flood_from_a_slow_circuit_leaves_the_others_their_memory() {
 
 #[test]
 fn unread_datagrams_are_bounded() {
-    // Datagrams for one socket, then for sixty sockets, which together could hold more than the whole memory.
-    // The stream continues.
+    // Datagrams arrive for one socket, then for sixty sockets, which together could hold more than the whole
+    // memory. The stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
         let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {

@@ -32,7 +32,7 @@ impl Pair {
         Pair { lines: [line(Role::Dte), line(Role::Dce)], now: Instant::ZERO, frames: 0, lose_every }
     }
 
-    /// Delivers frames until nothing happens; the time advances only when nothing else is pending.
+    /// Delivers frames until nothing is left to deliver. Time advances only when nothing else is pending.
     fn carry(&mut self, until: Instant) {
         loop {
             let mut moved = false;
@@ -71,7 +71,7 @@ impl Pair {
     /// Opens a connection from `side`.
     fn connect(&mut self, side: usize) {
         self.ask(side, Request::Connect);
-        // First the restart procedure runs, then the call is made.
+        // The restart procedure runs first; then the call is made.
         for _ in 0..3 {
             assert!(self.hear(side).is_empty());
             if self.hear(1 - side) == [Indication::Connected] {
@@ -168,12 +168,12 @@ fn a_call_on_a_dead_line_fails() {
     assert_eq!(line.poll(now), Some(indication));
 }
 
-/// What the peer does, and what the user on our side requests.
+/// The peer's action, and the request of the user on our side.
 #[derive(Clone, Debug)]
 enum Act {
     /// A frame of arbitrary bytes.
     Frame(Vec<u8>),
-    /// One of the peer's frames with one byte changed.
+    /// One of the peer's frames, with one byte changed.
     Bent(usize, u8),
     Carry,
     Wait(u64),

@@ -11,7 +11,7 @@ use kiban_osi::wire::ftam::oids;
 /// How the two systems are connected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Join {
-    /// As a byte stream of TPKTs, in reads of this size.
+    /// Over a byte stream of TPKTs, in reads of this size.
     Bytes(usize),
     /// Below the transport layer: the paper's internal loopback.
     Loopback,
@@ -23,7 +23,7 @@ pub(crate) struct Pair {
     streams: [Stream; 2],
     join: Join,
     connected: bool,
-    /// All bytes that each side has sent.
+    /// All bytes that each side has sent so far.
     pub(crate) sent: [Vec<u8>; 2],
     pub(crate) now: Instant,
 }

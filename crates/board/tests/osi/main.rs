@@ -1,5 +1,6 @@
-//! Tests of the OSI board's wiring: two file services over all layers, over a byte stream and in internal
-//! loopback; their dissection by tshark; and recordings of other implementations as peers.
+//! Tests of the OSI board's wiring. Two file services communicate over all layers, through a byte stream and
+//! in internal loopback; tshark dissects their traffic; and recordings of other implementations serve as
+//! peers.
 
 mod dissected;
 mod line;

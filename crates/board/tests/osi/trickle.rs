@@ -10,7 +10,7 @@ fn a_tpdu_received_byte_by_byte_is_compacted() {
     let unit: Vec<u8> = (0..65531u32).map(|byte| byte as u8).collect();
     let mut bytes = vec![3, 0, 0xff, 0xff];
     bytes.extend_from_slice(&unit);
-    // Two TPKTs, so that the second one starts in the middle of a read.
+    // Two TPKTs arrive, so that the second one starts in the middle of a read.
     bytes.extend_from_slice(&[3, 0, 0, 7, 1, 2, 3]);
     let mut units = Vec::new();
     for byte in bytes {

@@ -37,7 +37,7 @@ impl RdmaHost<'_> {
     /// Listens for connections over TCP. Returns the listener's number.
     ///
     /// # Errors
-    /// As [`Host::listen`].
+    /// Same as for [`Host::listen`].
     pub fn listen(&mut self, local: SocketAddr) -> Result<u32, HostError> {
         self.stack.listen(Upper::Rdma, Owner::BOARD, local, self.stack.v6_only)
     }
@@ -52,7 +52,7 @@ impl RdmaHost<'_> {
     /// Starts a connection over TCP and returns the number of its local endpoint.
     ///
     /// # Errors
-    /// As [`Host::open`]; `Busy` if the NIC has no room or the private data is too long.
+    /// Same as for [`Host::open`]; `Busy` if the NIC has no room or the private data is too long.
     pub fn connect(
         &mut self,
         remote: SocketAddr,
@@ -97,7 +97,7 @@ impl RdmaHost<'_> {
     /// Accepts a request ([`Nic::poll`]) for a queue pair.
     ///
     /// # Errors
-    /// As [`Nic::accept`].
+    /// Same as for [`Nic::accept`].
     pub fn accept(
         &mut self,
         end: u32,
@@ -108,8 +108,8 @@ impl RdmaHost<'_> {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
-        // Boards accept the reply and the first FPDU in one segment, so the responder need not wait for the
-        // initiator to send, unless both agreed on a ready-to-receive message (RFC 6581 §9).
+        // Boards accept the reply and the first FPDU in one segment. So the responder need not wait for the
+        // initiator to send first, unless both agreed on a ready-to-receive message (RFC 6581 §9).
         if nic.may_responder_send_first(end) {
             nic.core.may_send(qp);
         }
@@ -119,7 +119,7 @@ impl RdmaHost<'_> {
     /// Refuses a request.
     ///
     /// # Errors
-    /// As [`Nic::reject`].
+    /// Same as for [`Nic::reject`].
     pub fn reject(&mut self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
         let now = self.stack.now;
         let RdmaWiring { nic, efe, .. } = &mut *self.rdma;

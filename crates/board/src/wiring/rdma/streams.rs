@@ -98,7 +98,7 @@ impl RdmaWiring {
         match self.nic.stream_action(end) {
             StreamAction::Open => {}
             StreamAction::Finish => {
-                // Fails if the stream was finished before.
+                // This fails if the stream was finished before.
                 let _ = stack.finish(stream);
             }
             StreamAction::Abort => {

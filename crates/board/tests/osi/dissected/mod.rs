@@ -3,10 +3,10 @@
 //!
 //! Goal      tshark reports no frame as malformed and no error, and counts as many FPDUs as our machines have
 //!           sent.
-//! How       two systems with disks in memory exchange frames, which are written into a capture.
-//! Limits    tshark 4.0 mistakes the entries of a directory (NBS-9) for FPDUs and reports an error, even with
-//!           ISODE's. Of other contents it decodes only text; it reports that it has no dissector for the
-//!           rest, which is not an error. It has no link type for bare LAPB.
+//! How       two systems with disks in memory exchange frames, which are recorded in a capture.
+//! Limits    tshark 4.0 mistakes the entries of a directory (NBS-9) for FPDUs and reports an error, even for
+//!           ISODE's directories. It decodes other contents only if they are text; for the rest it reports
+//!           that it has no dissector, which is not an error. It has no link type for bare LAPB.
 
 mod lower_layers;
 mod tape;
@@ -139,7 +139,7 @@ impl<W: LowerLayer> Session<W> {
         }
     }
 
-    /// Runs until the current job has moved this many bytes of contents.
+    /// Runs until the current job has moved `bytes` bytes of contents.
     fn move_bytes(&mut self, fixture: &mut Fixture, bytes: u64) {
         while self.initiator.progress().0 < bytes {
             assert!(self.round(fixture), "it does not move");
@@ -223,7 +223,8 @@ fn everything<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
 fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     let mut session = Session::<W>::connect(fixture, tpdu_bytes);
     session.start(fixture, put("binary", "again", BINARY));
-    // More than the checkpoint window allows, so that the responder must have confirmed a checkpoint.
+    // Transfer more data than the checkpoint window allows, so that the responder must have confirmed a
+    // checkpoint.
     session.move_bytes(fixture, 13_000);
     let docket = session.lose(fixture);
     fixture.tape.connect_again();
@@ -235,10 +236,11 @@ fn recovered<W: LowerLayer>(fixture: &mut Fixture, tpdu_bytes: usize) {
     session.close(fixture);
 }
 
-/// The number that both ISODE's initiator and ours assign to the context of directories.
+/// The number that both ISODE's initiator and ours assign to the presentation context for directories.
 const DIRECTORY: i64 = 7;
 
-/// FPDUs that no session in these tests sends: aborts, and those of functional units that are not offered.
+/// FPDUs that no session in these tests sends: aborts, and the FPDUs of functional units that are not
+/// offered.
 const ABSENT: [Kind; 6] = [
     Kind::UserAbort,
     Kind::ProviderAbort,
@@ -261,7 +263,7 @@ fn judge(dissected: &Dissected, fixture: &Fixture, layers: &[&str]) {
     assert_eq!(dissected.fpdus().count() as u64, fixture.fpdus, "as many FPDUs as were sent");
 }
 
-/// Returns why one frame of each of our sessions is excused.
+/// Returns the reason why one frame in each of our sessions is excused.
 #[test]
 fn wireshark_decodes_directories_as_fpdus_from_any_sender() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/isode-ftam-session.pcap");

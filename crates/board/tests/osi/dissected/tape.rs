@@ -41,8 +41,8 @@ impl Tape {
         Tape { link_type: capture::LINK_TYPE_ETHERNET, frames: Vec::new(), tcp: None }
     }
 
-    /// Starts another connection, from another host. tshark reassembles X.25 units without looking at ports,
-    /// so from the same host it would continue a connection that was cut.
+    /// Starts another connection, from another host. tshark reassembles X.25 units without looking at ports.
+    /// So if the host were the same, it would continue a connection that was cut.
     pub(crate) fn connect_again(&mut self) {
         if let Some(Tcp { host, numbers, .. }) = &mut self.tcp {
             (*host, *numbers) = (*host + 1, [1000, 2000]);
@@ -57,7 +57,7 @@ impl Tape {
         if self.tcp.is_some() {
             self.say_in_tcp(direction, PUSH | ACK, bytes);
         } else {
-            // The length field has its low octet first; the frame's EtherType is 0x6000.
+            // The length field has its low octet first. The frame's EtherType is 0x6000.
             let mut frame =
                 vec![2, 0, 0, 0, 0, 2 - direction as u8, 2, 0, 0, 0, 0, direction as u8 + 1, 0x60, 0x00];
             frame.extend((bytes.len() as u16).to_le_bytes());

@@ -1,9 +1,9 @@
 //! ACSE and MMS initiators (josistack and libiec61850) against our layers up to ACSE.
 //!
-//! Adapted   the user above ACSE is this test. Like josistack's server, it echoes; for libiec61850, whose
-//!           server spoke MMS, it sends the recorded values.
-//! Different names, references and the order of optional parameters differ; our values keep the encoding in
-//!           which the user passes them.
+//! Adapted   this test is the user above ACSE. Like josistack's server, it echoes what it receives. For
+//!           libiec61850, whose server spoke MMS, it sends the recorded values.
+//! Different names, references and the order of optional parameters. Our values keep the encoding in which
+//! the user passes them.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::Instant;
@@ -88,7 +88,7 @@ fn granted(asked: Associate, user_information: Vec<Pdv>) -> Request {
 enum Answer {
     /// CC: class, TPDU size.
     Confirmed(u8, Option<u8>),
-    /// ACCEPT, CPA, AARE: what was negotiated.
+    /// ACCEPT, CPA and AARE: the results of the negotiation.
     Accepted(Units, Vec<ContextResult>, AssociateResult, Oid, Vec<Pdv>),
     /// Values.
     Data(Vec<Pdv>),
@@ -129,8 +129,8 @@ fn aare(user_data: Option<UserData>) -> Aare {
     }
 }
 
-/// Returns the data that the recorded responder's user supplied: user information of the association, then
-/// values.
+/// Returns the data that the recorded responder's user supplied: the user information of the association,
+/// then the values.
 fn given(recorded: &[Answer]) -> Option<Vec<Pdv>> {
     recorded.iter().find_map(|answer| match answer {
         Answer::Accepted(.., values) | Answer::Data(values) => Some(values.clone()),
@@ -171,7 +171,7 @@ fn josistack_receives_what_its_own_responder_sent() {
     for in_two in [false, true] {
         for turns in &connections {
             let (ours, data) = replay(turns, in_two, |asked, _| asked);
-            // The connection ends without a release: with a DR.
+            // The connection ends with a DR, without a release.
             assert_eq!(
                 (data, ours.stream.connection_action(), ours.stack.crossed()),
                 (4, ConnectionAction::Close, 0)

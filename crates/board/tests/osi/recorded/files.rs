@@ -2,10 +2,9 @@
 //!
 //! Adapted   the filestore is empty at first, and the recorded user is configured.
 //! Different `..` is refused here: no name leads above the root. A directory has no entries `.` and `..`, and
-//!           its entries are named by the last component only. After a failure in a group, ISODE's responder
-//!           omits the remaining answers; ours reports a failure for each. ISODE's treats any octet after a
-//!           CR as the LF of the line end, and sends LF. ISODE's uses only one of the two names for the
-//!           directory document type.
+//! its entries are named by their last component only. After a failure in a group, ISODE's responder omits
+//! the remaining answers; ours reports a failure for each. ISODE's responder treats any octet after a CR as
+//! the LF of the line end, and sends LF. It uses only one of the two names for the directory document type.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::{Instant, Rope};
@@ -105,13 +104,13 @@ impl Ours {
 enum Answer {
     /// CC, in this class.
     Confirmed(u8),
-    /// ACCEPT with these functional units, and the contexts.
+    /// ACCEPT, with these functional units and contexts.
     Accepted(Units, Vec<bool>),
     /// AARE.
     Associated(AssociateResult),
     /// An FPDU, and whether it reports success.
     Fpdu(Kind, bool),
-    /// Contents in a context: all values of a turn, concatenated.
+    /// The contents in a presentation context: all values of a turn, concatenated.
     Contents(i64, Vec<u8>),
     /// The names in a directory.
     Names(Vec<String>),
@@ -204,7 +203,7 @@ fn last_component(name: &PathnameAttribute) -> String {
     last.rsplit('/').next().expect("split is never empty").into()
 }
 
-/// Returns a turn's answers without the differences listed at the top of this file.
+/// Returns the answers in a turn, without the differences that are listed at the top of this file.
 fn comparable(answers: Vec<Answer>) -> Vec<Answer> {
     let mut left = Vec::new();
     let mut group_failed = false;

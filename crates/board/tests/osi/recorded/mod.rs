@@ -156,7 +156,7 @@ impl Listener {
     }
 }
 
-/// Returns the presentation data values of a DATA TRANSFER.
+/// Returns the presentation data values in a DATA TRANSFER.
 fn values(data: &Rope) -> Vec<Pdv> {
     match UserData::from_rope(data.clone()).expect("presentation's user data") {
         UserData::Full(values) => values,
@@ -176,7 +176,7 @@ fn units(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     units
 }
 
-/// Returns TPKTs as reads deliver them: all at once, or each in two parts.
+/// Returns the TPKTs as a reader gets them: all at once, or each in two parts.
 fn reads(units: &[Vec<u8>], in_two: bool) -> Vec<Bytes> {
     if in_two {
         let halves = units.iter().flat_map(|unit| {
