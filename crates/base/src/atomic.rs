@@ -1,4 +1,4 @@
-//! The atomics that the lock-free structures use: the processor's here, and a model checker's in
+//! The atomics that the lock-free structures use: the processor's in this crate, and a model checker's in
 //! `crates/model`, which compiles the same files.
 
 pub(crate) use core::cell::UnsafeCell;

@@ -9,13 +9,13 @@
 //!           at least one side sees what the other wrote (Dekker): the sleeper finds the message, or the
 //!           ringer finds the bell armed. `tests/bell_model.rs` checks this code with every interleaving and
 //!           every reordering that the memory model allows.
-//! Time      only a ringer that has to wake the sleeper records when it rang. From this the sleeper learns
-//!           when the message arrived and how long waking took.
+//! Time      only a ringer that has to wake the sleeper records the time of its ring. From that time the
+//!           sleeper learns when the message arrived and how long waking took.
 //! Trust     the structure may be in memory that two processes share. Nothing in it is trusted: an unknown
 //!           word counts as "not armed", so a process that writes garbage only causes a spurious wake-up or
 //!           misses a wake-up of its own. The recorded time is used only if it lies within the wait
 //!           ([`Waiter`](crate::Waiter)).
-//! Limits    one sleeper per bell, any number of ringers.
+//! Limits    a bell has one sleeper and any number of ringers.
 
 use core::fmt;
 use core::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -125,7 +125,7 @@ impl<A: Atomics> Bell<A> {
         A::fence();
     }
 
-    /// Returns whether the bell is armed and has not been rung since.
+    /// Returns whether the bell is armed and has not been rung since it was armed.
     #[inline]
     pub fn is_armed(&self) -> bool {
         self.word.load(Acquire) == ARMED
@@ -161,7 +161,7 @@ impl<A: Atomics> Bell<A> {
 
     #[cold]
     fn ring_armed(&self, now: u64) -> bool {
-        // If several ringers race, one wins. Any of their times would do.
+        // If several ringers race, one of them wins. Any of their times would do.
         self.rung_at.store(now, Relaxed);
         self.word.exchange(ARMED, RUNG, Release, Relaxed)
     }

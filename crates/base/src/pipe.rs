@@ -14,8 +14,8 @@
 //!                  written by the other side is read once and validated; an impossible one means
 //!                  [`Poisoned`], permanently. Bytes are copied out once, before they are interpreted.
 //! Pieces           a long run is published to the reader piece by piece, so that both sides copy at the same
-//!                  time. A full pipe accepts more bytes only once a whole piece is free. A piece is so large
-//!                  that the data one side touches has already left the other side's private caches: direct
+//!                  time. A full pipe accepts more bytes only once a whole piece is free. Pieces are so large
+//!                  that the data has left the writer's private caches before the reader reads it: direct
 //!                  cache-to-cache transfers cost several times more than reads from the shared cache.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
 //! Limits           the buffer is a power of two, at most 2^30 bytes.
@@ -30,7 +30,7 @@ const FRONT_BYTES: usize = 128;
 /// Number of pieces in the buffer.
 const PIECES: u32 = 16;
 
-/// Returns the bytes of memory that a pipe with a buffer of `room` bytes occupies.
+/// Returns the number of bytes of memory that a pipe with a buffer of `room` bytes occupies.
 pub const fn bytes(room: usize) -> usize {
     FRONT_BYTES + room
 }
@@ -89,7 +89,7 @@ pub struct Writer {
     written: u32,
     published: u32,
     read: u32,
-    /// Set when less space than wanted was free; cleared once a whole piece is free.
+    /// Set when less space than wanted was free. Cleared once a whole piece is free.
     full: bool,
 }
 
@@ -103,7 +103,7 @@ impl Writer {
         Writer { side: Side::new(memory, at, room), written: 0, published: 0, read: 0, full: false }
     }
 
-    /// Returns the number of free bytes; reads the reader's count only if fewer than `wanted` bytes are known
+    /// Returns the number of free bytes. Reads the reader's count only if fewer than `wanted` bytes are known
     /// to be free. Returns zero if the pipe was full before and less than a piece is free now.
     ///
     /// # Errors

@@ -14,8 +14,8 @@
 //!                  that holds the data, so a short entry costs one cache-line transfer between two cores; a
 //!                  shared index would cost two.
 //! Trust            each side keeps its own counts and never reads them back from shared memory. A number
-//!                  written by the other side is read once and validated: an unexpected turn means "nothing
-//!                  yet"; a length beyond the slot or an impossible count means [`Poisoned`], permanently.
+//!                  written by the other side is read once and validated. An unexpected turn means "nothing
+//!                  yet". A length beyond the slot or an impossible count means [`Poisoned`], permanently.
 //!                  Payload is copied out, or moved without being read.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds.
 //! Limits           the number of slots is a power of two, and their size a multiple of 64 bytes.
@@ -73,7 +73,7 @@ impl Shape {
         self.slot_bytes as usize - SLOT_HEADER_BYTES
     }
 
-    /// Returns the bytes of memory that the ring occupies.
+    /// Returns the number of bytes of memory that the ring occupies.
     pub const fn bytes(&self) -> usize {
         FRONT_BYTES + self.slots as usize * self.slot_bytes as usize
     }
@@ -123,7 +123,7 @@ pub struct Producer {
     side: Side,
     /// Slots filled so far.
     filled: u32,
-    /// The consumer's `taken` count when last read.
+    /// The consumer's `taken` count as last read.
     taken: u32,
 }
 
@@ -265,7 +265,7 @@ impl Consumer {
         }
         let slot = self.side.slot(self.emptied);
         if self.side.word(slot).load(Ordering::Acquire) != self.emptied.wrapping_add(1) {
-            // Report freed slots before going idle: the producer may be waiting for room.
+            // Report freed slots before going idle, because the producer may be waiting for room.
             self.publish_emptied();
             return Ok(None);
         }
@@ -280,7 +280,7 @@ impl Consumer {
     }
 
     /// Returns the slot that [`Consumer::peek`] showed. Returned slots become visible to the producer after
-    /// every quarter of the ring, and at the latest when the ring is found empty.
+    /// every quarter of the ring, or at the latest when the ring is found empty.
     ///
     /// Never panics; returning a slot that was not shown is a bug on this side and harms only this side.
     #[inline]
@@ -404,7 +404,8 @@ mod tests {
     }
 
     proptest! {
-        /// Arbitrary writes to the memory at any moment: both sides return entries, nothing, or `Poisoned`.
+        /// The other side writes arbitrary values to the memory at any moment. Both sides return entries,
+        /// nothing, or `Poisoned`.
         #[test]
         fn garbage_does_not_affect_other_memory(scribbles in prop::collection::vec((0usize..4 * 64, any::<u32>(), any::<bool>()), 1..60)) {
             let (memory, mut producer, mut consumer) = ring(4, 56);

@@ -51,7 +51,7 @@ impl SecureRng {
         SecureRng(ChaCha20Rng::from_seed(key.0))
     }
 
-    /// Draws the key of another generator; that key reveals nothing about this one.
+    /// Draws the key for another generator. That key reveals nothing about this generator.
     pub fn draw_key(&mut self) -> RngKey {
         let mut bytes = [0; 32];
         self.0.fill_bytes(&mut bytes);
@@ -109,7 +109,7 @@ impl SimRng {
         SimRng { state: seed }
     }
 
-    /// Creates a generator for a named part of the run, so that draws in one part do not affect another.
+    /// Creates a generator for a named part of the run, so that draws in one part do not affect other parts.
     pub fn fork(&self, name: u64) -> SimRng {
         let mut fork = SimRng { state: self.state ^ name.wrapping_mul(0xd6e8_feb8_6659_fd93) };
         fork.draw();

@@ -114,7 +114,7 @@ impl<T: Setting> Setting for Option<T> {
     }
 }
 
-/// Why a setting was rejected. The settings are unchanged.
+/// The reason why a setting was rejected. The settings are unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum SettingError {
@@ -211,8 +211,8 @@ macro_rules! settings {
                 Ok(())
             }
 
-            /// Returns the words to choose from for a setting; empty if it is a number, a duration or a
-            /// switch, or does not exist.
+            /// Returns the words to choose from for a setting. The list is empty if the setting is a number,
+            /// a duration or a switch, or does not exist.
             pub fn choices(name: &str) -> &'static [&'static str] {
                 match name {
                     $(stringify!($field) => <$type as $crate::Setting>::choices(),)*

@@ -95,7 +95,8 @@ impl TimerWheel {
         })
     }
 
-    /// Returns the next time at which to call [`TimerWheel::pop_expired`]; may be early, never late.
+    /// Returns the next time at which to call [`TimerWheel::pop_expired`]. The time may be early, but is
+    /// never late.
     pub fn next_deadline(&self) -> Instant {
         if let Some(due) = self.due.iter().map(|entry| entry.0).min() {
             return due;
@@ -120,7 +121,8 @@ impl TimerWheel {
             }
             let first = self.first();
             let Some((level, slot, tick)) = first.filter(|(_, _, tick)| *tick <= tick_of(now)) else {
-                // No entry expires up to now, so the wheel can advance without moving any to a lower level.
+                // No entry expires before `now`, so the wheel can advance without moving any entry to a lower
+                // level.
                 self.tick = self.tick.max(tick_of(now));
                 return None;
             };
@@ -147,8 +149,8 @@ impl TimerWheel {
 }
 
 impl Timer {
-    /// Clears the timer and returns true if `moment` is its current entry; returns false for an entry
-    /// superseded by an earlier one.
+    /// Clears the timer and returns true if `moment` is its current entry. Returns false for an entry that
+    /// was superseded by an earlier one.
     pub fn take_if_current(&mut self, moment: Instant) -> bool {
         let mine = self.entry == moment;
         if mine {

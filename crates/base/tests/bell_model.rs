@@ -1,5 +1,5 @@
-//! The doorbell under a model checker: every interleaving, and every reordering that the memory model allows,
-//! of the production code. For each step of the protocol, there is a test that leaves it out and must fail: a
+//! Runs the doorbell's production code under a model checker, in every interleaving and every reordering that
+//! the memory model allows. For each step of the protocol, a test leaves out the step and must fail: a
 //! sleeper then sleeps forever (loom reports a deadlock).
 
 use kiban_base::{Atomic, Atomics, Bell};
@@ -57,7 +57,7 @@ trait Sleeper<A: Atomics>: Send + Sync + 'static {
     fn wake(&self);
 }
 
-/// Like an eventfd: a wake-up that comes before the sleep is kept.
+/// Like an eventfd, which keeps a wake-up that comes before the sleep.
 struct Event<A>(Mutex<bool>, Condvar, PhantomData<fn() -> A>);
 impl<A: Atomics + 'static> Sleeper<A> for Event<A> {
     fn new() -> Self {
@@ -76,8 +76,8 @@ impl<A: Atomics + 'static> Sleeper<A> for Event<A> {
     }
 }
 
-/// Like a futex: the word is compared under the kernel's lock, and a wake-up that comes before the sleep is
-/// lost.
+/// Like a futex, which compares the word under the kernel's lock and loses a wake-up that comes before the
+/// sleep.
 struct Futex<A>(Mutex<()>, Condvar, PhantomData<fn() -> A>);
 impl<A: Atomics + 'static> Sleeper<A> for Futex<A> {
     fn new() -> Self {
@@ -95,14 +95,14 @@ impl<A: Atomics + 'static> Sleeper<A> for Futex<A> {
     }
 }
 
-/// Each of the `ringers` puts one message into a queue (a count) and rings; the sleeper takes all messages.
+/// Each of the `ringers` puts one message into a queue (a count) and rings. The sleeper takes all messages.
 fn nobody_sleeps_for_ever<A: Atomics + 'static, S: Sleeper<A>>(ringers: u32, second_look: bool)
 where
     Bell<A>: Send + Sync,
 {
     let mut model = loom::model::Builder::new();
-    // This covers every schedule of two threads; for three threads it is limited, but finds all known
-    // mistakes.
+    // Two threads are checked in every schedule. For three threads the search is limited, but still finds all
+    // known mistakes.
     model.preemption_bound = (ringers > 1).then_some(2);
     model.check(move || {
         let place = Arc::new((AtomicU32::new(0), Bell::<A>::default(), S::new()));

@@ -1,8 +1,8 @@
-//! Compares the cost of wait policies, for arrivals in virtual time, with an optimum that knows every
-//! arrival.
+//! Compares the cost of wait policies with an optimum that knows every arrival in advance. Arrivals are in
+//! virtual time.
 //!
 //! The receiver is a loop that drives a [`Waiter`] as the real one does; sleeping, waking and timers have the
-//! costs in [`COSTS`]. Handling takes no time.
+//! costs in [`COSTS`]. Handling a message takes no time.
 
 use kiban_base::{Costs, Evidence, Instant, Report, SimRng, Step, Wait, Waiter, optimum};
 use std::time::Duration;
@@ -97,14 +97,15 @@ fn from_gaps(gaps: impl IntoIterator<Item = u64>) -> Vec<Instant> {
         .collect()
 }
 
-/// Kinds of traffic, by name, with approximately this mean gap in microseconds.
+/// Returns arrivals of the named kind of traffic, whose mean gap is approximately `gap_micros`.
 fn traffic(kind: &str, gap_micros: u64, messages: usize) -> Vec<Instant> {
     let mut chance = SimRng::from_seed(gap_micros);
     let gap = gap_micros * 1000;
     match kind {
         "constant" => from_gaps(vec![gap; messages]),
         "exponential" => from_gaps((0..messages).map(|_| (-(1.0 - chance.unit()).ln() * gap as f64) as u64)),
-        // Heavy-tailed: exponent 1.5 has a mean of three times the least gap, and no variance.
+        // Heavy-tailed gaps: with exponent 1.5, the mean is three times the least gap, and there is no finite
+        // variance.
         "Pareto" => from_gaps(
             (0..messages).map(|_| (gap as f64 / 3.0 / (1.0 - chance.unit()).powf(1.0 / 1.5)) as u64),
         ),
@@ -134,7 +135,7 @@ fn fixed_policies() -> Vec<Wait> {
 #[test]
 fn adaptive_is_within_the_bound_in_every_row_and_beats_every_fixed_setting_over_all() {
     let fixed = fixed_policies();
-    // Returns the worst and the mean cost of each policy, relative to the optimum.
+    // Collect the worst and the mean cost of each policy, relative to the optimum.
     let (mut worst, mut sum) = (vec![0.0f64; fixed.len()], vec![0.0; fixed.len()]);
     let (mut worst_adaptive, mut sum_adaptive) = (0.0f64, 0.0);
     for (kind, gap) in KINDS.into_iter().flat_map(|kind| GAPS_MICROS.map(|gap| (kind, gap))) {
@@ -145,8 +146,8 @@ fn adaptive_is_within_the_bound_in_every_row_and_beats_every_fixed_setting_over_
         let best = ratios.iter().copied().fold(f64::INFINITY, f64::min);
         println!("{kind:12} {gap:6} us: adaptive {adaptive:.2}, best fixed {best:.2}, fixed {ratios:.2?}");
         assert!(adaptive <= 2.0, "{kind} {gap} us: {adaptive:.2} optima");
-        // Where short gaps are as long as a wake-up, a sleep sometimes covers two arrivals at once, which
-        // this does not count.
+        // If short gaps are as long as a wake-up, one sleep sometimes covers two arrivals, which this count
+        // ignores.
         assert!(adaptive <= 1.2 * best, "{kind} {gap} us: {adaptive:.2} optima, the best fixed {best:.2}");
         for (at, ratio) in ratios.into_iter().enumerate() {
             worst[at] = worst[at].max(ratio);
@@ -179,8 +180,8 @@ fn regimes_that_take_turns_cost_less_than_with_any_fixed_setting() {
     }
 }
 
-/// Runs against an adversary that sees every decision and chooses the next arrival. It is given the time
-/// until which the receiver spins, or `None` if the receiver sleeps at once.
+/// Runs against an adversary that sees every decision and chooses the next arrival. The adversary is given
+/// the time until which the receiver spins, or `None` if the receiver sleeps at once.
 fn against(waits: u64, mut choose: impl FnMut(u64, Option<Instant>, Instant) -> Instant) -> f64 {
     let (mut now, mut cost, mut least) = (Instant::ZERO, 0, 0);
     let mut waiter = Waiter::new(Wait::Adaptive, COSTS);

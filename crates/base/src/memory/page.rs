@@ -79,7 +79,7 @@ impl PagePool {
         self.page_bytes
     }
 
-    /// Drops a slice and returns its page directly to this pool; cheaper than an ordinary drop.
+    /// Drops a slice and returns its page directly to this pool, which is cheaper than an ordinary drop.
     #[inline]
     pub fn give(&mut self, slice: Slice) {
         // The only holder cannot race with another thread.
@@ -91,7 +91,7 @@ impl PagePool {
         }
     }
 
-    /// Makes the `n`-th take from now (1: the next) fail, once; injects pool exhaustion in tests.
+    /// Makes the `n`-th take from now (1 means the next) fail once. Tests use this to inject pool exhaustion.
     pub fn fail_nth_take(&mut self, n: u64) {
         self.slots.fail_nth_take(n);
     }
@@ -217,7 +217,7 @@ impl Page {
         hold(&self.leaf);
         Slice {
             leaf: self.leaf,
-            // SAFETY: within the page, checked above.
+            // SAFETY: the range lies within the page, as checked above.
             start: unsafe { self.bytes.add(from) },
             length: length as u32,
             sum: sum.word(),
@@ -248,7 +248,8 @@ impl fmt::Debug for Page {
     }
 }
 
-/// A run of written bytes of one page, with its cached sum. Shared and read-only; a clone takes a reference.
+/// A run of written bytes in one page, with its cached sum. It is shared and read-only; a clone takes a
+/// reference.
 pub struct Slice {
     leaf: NonNull<Slot<PageHeader>>,
     start: NonNull<u8>,
@@ -332,7 +333,7 @@ impl Slice {
         drop(self.take_front(count));
     }
 
-    /// Keeps only the first `count` bytes; does nothing if there are no more than that.
+    /// Keeps only the first `count` bytes. Does nothing if there are no more than that.
     pub fn truncate(&mut self, count: usize) {
         if count < self.len() {
             *self = self.take_front(count);

@@ -87,7 +87,7 @@ impl PduPool {
         Some(pdu)
     }
 
-    /// Drops a PDU and returns its block directly to this pool; cheaper than an ordinary drop.
+    /// Drops a PDU and returns its block directly to this pool, which is cheaper than an ordinary drop.
     #[inline]
     pub fn give(&mut self, mut pdu: Pdu) {
         let block = pdu.block_mut();
@@ -99,7 +99,7 @@ impl PduPool {
         unsafe { self.slots.give(slot) };
     }
 
-    /// Makes the `n`-th take from now (1: the next) fail, once; injects pool exhaustion in tests.
+    /// Makes the `n`-th take from now (1 means the next) fail once. Tests use this to inject pool exhaustion.
     pub fn fail_nth_take(&mut self, n: u64) {
         self.slots.fail_nth_take(n);
     }
@@ -294,7 +294,7 @@ impl Pdu {
         }
     }
 
-    /// Moves the whole body of `other` to the end of this one and returns true; does nothing and returns
+    /// Moves the whole body of `other` to the end of this one and returns true. Does nothing and returns
     /// false if the slices of both might not fit.
     #[inline]
     pub fn adopt_body(&mut self, other: &mut Pdu) -> bool {
@@ -429,7 +429,7 @@ impl Pdu {
         Sum::of(head).then(head.len(), self.body_sum())
     }
 
-    /// Returns the sum of the body from the cached sums of its slices.
+    /// Returns the sum of the body, computed from the cached sums of its slices.
     #[inline]
     pub fn body_sum(&self) -> Sum {
         let mut offset = 0;

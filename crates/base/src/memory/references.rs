@@ -32,7 +32,7 @@ impl References {
         self.0.load(Ordering::Acquire) == 1
     }
 
-    /// Drops a reference and returns whether it was the last, so that the caller owns the object alone.
+    /// Drops a reference. Returns whether it was the last, in which case the caller owns the object alone.
     #[inline]
     pub(crate) fn release(&self) -> bool {
         // The only holder cannot race with another thread, so a load suffices instead of an atomic

@@ -126,7 +126,7 @@ impl<'a> SharedBytes<'a> {
         }
     }
 
-    /// Returns the bytes from offset `at` on; empty beyond the end.
+    /// Returns the bytes from offset `at` on; returns none if `at` is beyond the end.
     #[inline]
     #[must_use]
     pub fn after(&self, at: usize) -> SharedBytes<'a> {
@@ -277,14 +277,14 @@ impl Region {
         Region { base, length, address: base.as_ptr() as u64, keep }
     }
 
-    /// Returns the same memory with `address` as the address of its first byte.
+    /// Returns the same memory, with `address` as the address of its first byte.
     #[must_use]
     pub fn with_address(self, address: u64) -> Region {
         Region { address, ..self }
     }
 
-    /// Returns a part of the memory with unchanged addresses, which keeps the whole alive; `None` if it is
-    /// out of range.
+    /// Returns a part of the memory with unchanged addresses. The part keeps the whole memory alive. Returns
+    /// `None` if the part is out of range.
     pub fn part(&self, address: u64, length: usize) -> Option<Region> {
         let range = self.range(address, length)?;
         // SAFETY: the range lies within the region, or is empty and starts at its end.

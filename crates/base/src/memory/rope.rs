@@ -7,8 +7,8 @@
 //!           piece is stored in the rope itself, so a rope of one piece (the usual case) needs no allocation.
 //! Limits    the head holds [`ROOM_BYTES`]; a header that does not fit becomes a piece. The creator of a rope
 //!           bounds its length and number of pieces.
-//! See also  a [`crate::Pdu`] is for packets: it is pooled and bounded, and has Internet checksums. A rope is
-//!           for the layers above, and may be megabytes long.
+//! See also  [`crate::Pdu`], which is for packets: it is pooled and bounded, and has Internet checksums. A
+//!           rope is for the layers above, and may be megabytes long.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use core::fmt;
 
 /// Room for headers in front of a rope, in bytes.
 pub const ROOM_BYTES: usize = 39;
-/// Short pieces are joined until a piece has this many bytes.
+/// Short pieces are joined until a piece reaches this length in bytes.
 const GATHER_BYTES: usize = 4096;
 
 /// A byte string made of shared pieces.
@@ -114,8 +114,8 @@ impl Rope {
         }
     }
 
-    /// Appends a copy of a short piece, merging it with a short last piece, so that not every short piece
-    /// needs an allocation.
+    /// Appends a copy of a short piece. If the last piece is short too, the two are merged, so that not every
+    /// short piece needs an allocation.
     pub fn push_short(&mut self, piece: &[u8]) {
         let last = self.rest.pop_back().unwrap_or_else(|| core::mem::take(&mut self.first));
         self.body_bytes -= last.len();

@@ -41,7 +41,7 @@ impl<T> Slab<T> {
         if self.entries.len() >= self.most {
             return None;
         }
-        // Indices start at one, so that zero can mean "none".
+        // Indices start at one, because zero means "none".
         let index = self.entries.len() as u32 + 1;
         let number = (self.salt << INDEX_BITS) | index;
         self.entries.push(Entry { number, value: Some(value) });

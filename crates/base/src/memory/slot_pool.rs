@@ -69,7 +69,7 @@ impl<T> SlotPool<T> {
         // SAFETY: `home` is not shared yet. The write goes through the pointer that the slots keep, because a
         // write through the original reference would invalidate that pointer (Stacked Borrows).
         unsafe { (*home.as_ptr()).slots = slots };
-        // The lowest index is taken first.
+        // The slot with the lowest index is taken first.
         SlotPool { home, free: (0..capacity as u32).rev().collect(), takes_until_failure: u64::MAX }
     }
 
@@ -89,7 +89,7 @@ impl<T> SlotPool<T> {
         self.free.len()
     }
 
-    /// Makes the `n`-th take from now (1: the next) fail, once, as if all slots were in use.
+    /// Makes the `n`-th take from now (1 means the next) fail once, as if all slots were in use.
     pub(crate) fn fail_nth_take(&mut self, n: u64) {
         self.takes_until_failure = n.max(1);
     }
@@ -112,7 +112,7 @@ impl<T> SlotPool<T> {
     /// Returns a slot on the owner's side without atomics. A slot of another pool goes back to that pool.
     ///
     /// # Safety
-    /// As for [`Slot::release`].
+    /// Same as for [`Slot::release`].
     #[inline]
     pub(crate) unsafe fn give(&mut self, slot: NonNull<Slot<T>>) {
         // SAFETY: a slot in use keeps its `home` alive.
@@ -127,14 +127,14 @@ impl<T> SlotPool<T> {
 
     /// Moves the return stack into the private free list.
     fn collect(&mut self) {
-        // SAFETY: see `home`; the reference is not derived from `self`, so that the list can grow while it is
-        // held.
+        // SAFETY: see `home`. The reference is not derived from `self`, so that the list can grow while the
+        // reference is held.
         let home = unsafe { self.home.as_ref() };
         let mut head = home.returned.load(Ordering::Relaxed);
         if head == EMPTY {
             return;
         }
-        // Acquire: the previous users' writes to the slots happen before the next use.
+        // Acquire ordering: the previous users' writes to the slots happen before the next use.
         head = home.returned.swap(EMPTY, Ordering::Acquire);
         while head != EMPTY {
             self.free.push(head);
@@ -188,7 +188,7 @@ impl<T> Slot<T> {
                 return;
             }
             this.next.store(head, Ordering::Relaxed);
-            // Release: this user's accesses to the slot happen before its next use.
+            // Release ordering: this user's accesses to the slot happen before its next use.
             match home.returned.compare_exchange_weak(head, this.index, Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) => return,

@@ -105,7 +105,7 @@ const fn fold_native(mut wide: u64) -> Sum {
 
 /// The loops. Each returns the unfolded sum of the bytes as native 16-bit words.
 mod lanes {
-    /// Runs of up to this length use the portable loop, because dispatching would cost more.
+    /// Runs of up to this length use the portable loop, because dispatching would cost more than it saves.
     const SHORT_BYTES: usize = 96;
 
     #[inline]
@@ -236,7 +236,7 @@ mod lanes {
         }
 
         /// Sums even and odd bytes separately with the dot-product instruction: two operations per 64 bytes.
-        /// A 32-bit lane grows by at most 2 × 255 per step; `STEPS_MAX` steps keep it below 2^31.
+        /// A 32-bit lane grows by at most 2 × 255 per step, so it stays below 2^31 for `STEPS_MAX` steps.
         struct Pair {
             even: __m512i,
             odd: __m512i,
@@ -372,7 +372,7 @@ mod tests {
             let (front, back) = bytes.split_at(at.min(bytes.len()));
             let joined = Sum::of(front).then(front.len(), Sum::of(back));
             let whole = Sum::of(&bytes);
-            // 0 and 0xffff are the two zeros of one's complement.
+            // In one's complement, 0 and 0xffff both represent zero.
             prop_assert_eq!(joined.word() % 0xffff, whole.word() % 0xffff);
             let less = whole.minus(Sum::of(back).at(front.len()));
             prop_assert_eq!(less.word() % 0xffff, Sum::of(front).word() % 0xffff);

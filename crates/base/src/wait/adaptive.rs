@@ -6,12 +6,12 @@
 //! Account   learning can be wrong, and an adversary may provoke that. A balance records how far the total
 //!           cost is below twice the optimum. When the balance is spent, the plan is to spin for the cost of
 //!           a sleep, which stays within twice the optimum for any arrivals. If learning would have done much
-//!           better in the meantime, the balance gets a small loan; each loan requires twice the savings of
-//!           the previous one. So the total is at most 2 optimum + o(optimum).
+//!           better in the meantime, the balance gets a small loan. Each loan requires twice the savings of
+//!           the previous one, so the total cost is at most 2 optimum + o(optimum).
 //! Core      if the core was taken away while spinning, or a woken sleeper did not get the core, spinning
 //!           stops for [`PAUSE`] times as long. The pause doubles each time that a new attempt soon fails in
-//!           the same way. So an occasional disturbance hardly reduces spinning, and a waiter whose core is
-//!           busy for long rarely retries.
+//!           the same way. An occasional disturbance therefore hardly reduces spinning, but a waiter whose
+//!           core stays busy rarely retries.
 
 use super::costs::{Costs, nanos};
 use super::evidence::Evidence;
@@ -22,7 +22,8 @@ use core::time::Duration;
 
 /// Number of waits after which the spin is recomputed.
 const RENEW: u8 = 8;
-/// When spinning is retried, the time lost to other processes stays below one part in this number.
+/// When spinning is retried, the time lost to other processes stays below this fraction (one part in this
+/// number).
 const PAUSE: u32 = 16;
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A nap must be expected to cost less than this fraction of the recent cost without naps.
@@ -42,7 +43,7 @@ pub(super) struct Outcome {
     pub(super) arrived: Instant,
     pub(super) now: Instant,
     pub(super) evidence: Evidence,
-    /// In nanoseconds; a sleep ended by the bell is charged its usual cost.
+    /// All values are in nanoseconds. A sleep ended by the bell is charged its usual cost.
     pub(super) paid: u64,
 }
 
@@ -184,8 +185,8 @@ impl Account {
                 self.asked = (2 * self.asked).min(1 << 20);
             }
         }
-        // If the scheduler took the core away during a wait, the wait's cost says little about the plan, so
-        // cap it.
+        // If the scheduler took the core away during a wait, the cost of the wait says little about the plan,
+        // so cap it.
         let paid = (paid as i64).min(4 * block);
         self.balance = self.balance.saturating_add(twice - paid).clamp(-block, Self::BALANCE_MAX * block);
         if self.balance == Self::BALANCE_MAX * block {
@@ -203,7 +204,7 @@ struct Backoff {
 
 impl Backoff {
     fn disturbed(&mut self, now: Instant, lost: Duration) {
-        // This is soon after the last one, so the other processes are still running.
+        // This happened soon after the last time, so the other processes are still running.
         let again = now.since(self.until) < self.length;
         let longer = if again { self.length * 2 } else { Duration::ZERO };
         self.length = (lost * PAUSE).max(longer).min(PAUSE_MAX);

@@ -6,17 +6,17 @@ use core::time::Duration;
 /// a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Latency from the ring of the bell to the sleeper's next poll; it uses no CPU time.
+    /// Latency from the ring of the bell to the sleeper's next poll. It uses no CPU time.
     pub wake: Duration,
     /// CPU time of the sleeper for falling asleep and waking up.
     pub sleep: Duration,
-    /// CPU time of the ringer for waking a sleeper; it is spent only if there is a sleeper.
+    /// CPU time that the ringer spends to wake a sleeper. It is spent only if there is a sleeper.
     pub ring: Duration,
     /// Median lateness of a timed sleep.
     pub timer_late: Duration,
-    /// 90th percentile of the lateness of a timed sleep.
+    /// 90th percentile of how late a timed sleep ends.
     pub timer_late_seldom: Duration,
-    /// The price of a nanosecond of latency, in nanoseconds of CPU time.
+    /// The price of one nanosecond of latency, in nanoseconds of CPU time.
     pub price: f64,
 }
 

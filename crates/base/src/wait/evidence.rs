@@ -1,4 +1,4 @@
-//! How an arrival was found at the end of a wait.
+//! The way in which an arrival was found at the end of a wait.
 
 use crate::Instant;
 
@@ -9,10 +9,10 @@ pub enum Evidence {
     Spinning,
     /// After a sleep that the bell ended.
     Rung {
-        /// The ring time that the ringer recorded; trusted only if it lies between the beginning of the wait
-        /// and now.
+        /// The time of the ring, as recorded by the ringer. It is trusted only if it lies between the
+        /// beginning of the wait and now.
         at: Instant,
     },
-    /// After a sleep that the bell did not end: by the timer, or by another event that the sleeper watches.
+    /// After a sleep that the bell did not end, but the timer or another event that the sleeper watches.
     Unrung,
 }

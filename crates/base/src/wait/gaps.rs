@@ -5,14 +5,15 @@
 //! spin time is zero or the maximum. An intermediate one pays off if gaps are short within bursts and long
 //! between them; it ends just after the short ones.
 
-/// Decay constant in gaps: the relative weight of a gap falls by a factor e after this many more.
+/// Decay constant, in gaps: after this number of further gaps, the relative weight of a gap has fallen by a
+/// factor e.
 const MEMORY: f32 = 64.0;
 /// Gaps below 2^8 ns share one bucket.
 const FIRST_OCTAVE: u32 = 8;
 const PER_OCTAVE: usize = 8;
 /// Buckets for 256 ns to 1 ms, and one each below and above.
 const BUCKETS: usize = 2 + 12 * PER_OCTAVE;
-/// Below this weight of gaps, there is not enough evidence.
+/// If the gaps have less weight than this, there is not enough evidence.
 const EVIDENCE: f32 = 3.0;
 
 /// A spin time in nanoseconds, and its expected cost including the sleep that may follow.
@@ -27,7 +28,8 @@ pub(super) struct Gaps {
     weights: [f32; BUCKETS],
     /// The sum of `weights`.
     total: f32,
-    /// The weight of the next gap. It grows, so that the weights of earlier gaps need not be reduced.
+    /// The weight of the next gap. It grows with each gap, so that the weights of earlier gaps need not be
+    /// reduced.
     next: f32,
 }
 
@@ -80,7 +82,7 @@ impl Gaps {
             return Spin { nanos: block, cost: block as f32 };
         }
         let mut best = Spin { nanos: 0, cost: block as f32 };
-        // The total weight, and the weighted length, of the gaps up to this bucket.
+        // The sum of the weights, and of the weighted lengths, of the gaps up to this bucket.
         let (mut within, mut spent) = (0.0, 0.0);
         for at in first..BUCKETS - 1 {
             let weight = self.weights[at];
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
     }
 
-    /// Checks that the spin time after these gaps, repeated, lies within these bounds.
+    /// Checks that the spin time after repeated gaps of these lengths lies within the given bounds.
     fn check(gaps: &[(u64, usize)], late: u64, expected: core::ops::RangeInclusive<u64>) {
         let mut seen = Gaps::new();
         for _ in 0..300 {

@@ -1,9 +1,9 @@
 //! Waiting: when to poll, and when to sleep until a bell rings.
 //!
-//! Purpose          one policy for every queue, as data ([`Wait`]), and one decision function ([`Waiter`])
-//!                  for both real and virtual time.
-//! Input            the waiter reports what happened: that it polled in vain, how it found an arrival, or
-//!                  that it lost the core.
+//! Purpose          provide one kind of policy for every queue, as data ([`Wait`]), and one decision function
+//!                  ([`Waiter`]) for both real and virtual time.
+//! Input            the driver reports that it polled in vain, how it found an arrival, or that it lost the
+//!                  core.
 //! Output           a [`Step`]: spin until a time, or sleep until a time or the bell ([`Bell`](crate::Bell)).
 //! Cost             CPU time spent spinning, plus for each sleep the CPU time of both ends, plus the price of
 //!                  the time for which arrivals went unnoticed ([`Costs`]). [`optimum`] is the least cost if

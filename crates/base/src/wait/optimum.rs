@@ -5,9 +5,9 @@
 //!               during the wake-up wait until it ends).
 //! States        after each arrival there are two states: either it was met by spinning, or it rang the bell
 //!               and the sleeper woke [`Costs::wake`] later. So one pass finds the best path.
-//! Not modelled  processing time, which counts as zero. Timed sleeps: with a perfect timer they would cost
-//!               next to nothing at any gap, but no timer is perfect; a policy that uses one well can cost
-//!               less than this optimum.
+//! Not modelled  processing time, which counts as zero. Timed sleeps are not modelled either: with a perfect
+//!               timer they would cost next to nothing at any gap, but no timer is perfect. A policy that
+//!               uses timed sleeps well can cost less than this optimum.
 
 use super::Costs;
 use super::costs::nanos;
@@ -17,10 +17,10 @@ use crate::Instant;
 /// that is free from `start` on.
 pub fn optimum(start: Instant, arrivals: &[Instant], costs: &Costs) -> u64 {
     const FAR: u64 = u64::MAX;
-    // The least cost of having handled all arrivals before i and being free since the last of them (after
-    // spinning).
+    // The least cost at which all arrivals before i have been handled and the receiver is free since the last
+    // of them (after spinning).
     let mut spun = alloc::vec![FAR; arrivals.len() + 1];
-    // The least cost of being free since the sleeper was woken by arrival k: (free since, cost).
+    // The least cost at which the receiver is free after arrival k woke it: (free since, cost).
     let mut woken = alloc::vec![(Instant::ZERO, FAR); arrivals.len() + 1];
     spun[0] = 0;
     for next in 0..arrivals.len() {

@@ -3,8 +3,8 @@
 //! Clock     an alpha-beta filter tracks the phase and length of the period. The phase is corrected by half
 //!           of an error, and the length by a sixteenth. An error of half a period restarts the filter.
 //! Lead      a timed sleep ends late, sometimes more than usual (the median and the 90th percentile are
-//!           learned). The lead by which the timer is set earlier is one of [`LEADS`], chosen by its recent
-//!           cost, which is computed from every arrival, with or without a nap.
+//!           learned). The timer is set earlier by one of [`LEADS`], chosen by its recent cost. That cost is
+//!           computed from every arrival, with or without a nap.
 //! Watch     after the sleep, the waiter spins until a few times the average error past the expected arrival,
 //!           then sleeps until the bell rings. The bell is armed during the timed sleep too.
 //! Limits    the time of an arrival found at the first poll is unknown, so the clock restarts after it.
@@ -68,8 +68,8 @@ impl Period {
     /// Records that a timed sleep ended `late` after its timer was due.
     pub(super) fn learn_late(&mut self, late: Duration) {
         let late = nanos(late) as f32;
-        // Track quantiles in small steps: up if the value was above, down if below, in the ratio of the two
-        // fractions.
+        // Track quantiles in small steps: up if the value was above the quantile, down if below. The ratio of
+        // the two steps is the ratio of the two fractions.
         let step = self.late.max(500.0) / 16.0;
         self.late += if late > self.late { step } else { -step };
         let step = self.late_seldom.max(500.0) / 16.0;
@@ -105,7 +105,8 @@ impl Period {
         }
         self.learn_costs(error, costs);
         follow(&mut self.error, error.abs());
-        // An overestimate of lateness would prevent naps and so never be corrected: let it decay.
+        // An overestimate of the lateness would prevent naps, and so would never be corrected. Therefore let
+        // it decay.
         self.late_seldom -= (self.late_seldom - self.late) / 512.0;
         self.late -= self.late / 2048.0;
         let moved = (self.length + error / 2.0).max(0.0);
@@ -114,7 +115,7 @@ impl Period {
         self.seen = self.seen.saturating_add(1);
     }
 
-    /// Updates the cost of one lead, in turn, for an arrival `error` later than predicted.
+    /// Updates the cost of one lead (each in turn) for an arrival `error` later than predicted.
     fn learn_costs(&mut self, error: f32, costs: &Costs) {
         let (block, price) = (costs.block() as f32, costs.price as f32);
         let (sleep, ring) = (nanos(costs.sleep) as f32, nanos(costs.ring) as f32);
@@ -138,8 +139,8 @@ impl Period {
         self.costs[at] += (cost - self.costs[at]) / 4.0;
     }
 
-    /// Returns the best nap towards the next arrival after `now` with its expected cost, or `None` if the
-    /// clock is not trusted yet or the nap would be too short.
+    /// Returns the best nap towards the next arrival after `now`, with its expected cost. Returns `None` if
+    /// the clock is not trusted yet or the nap would be too short.
     pub(super) fn nap(&self, now: Instant, costs: &Costs) -> Option<(Nap, f32)> {
         if self.seen < TRUSTED {
             return None;

@@ -17,12 +17,12 @@ use core::time::Duration;
 pub enum Step {
     /// Poll until that time, then call [`Waiter::step`] again.
     Spin {
-        /// When to call `step` again; [`Instant::NEVER`]: only an arrival ends the spin.
+        /// When to call `step` again. With [`Instant::NEVER`], only an arrival ends the spin.
         until: Instant,
     },
     /// Arm the bell, check once more, and sleep until the bell rings or that time is reached.
     Sleep {
-        /// When to call `step` again; [`Instant::NEVER`]: only the bell ends the sleep.
+        /// When to call `step` again. With [`Instant::NEVER`], only the bell ends the sleep.
         until: Instant,
     },
 }
@@ -40,26 +40,26 @@ pub struct Report {
     pub blocks: u64,
     /// Timed sleeps.
     pub timed_sleeps: u64,
-    /// Number of times that the core was taken away while spinning, or that a woken sleeper did not get it.
+    /// Number of times that the core was taken away during a spin, or that a woken sleeper did not get it.
     pub disturbances: u64,
     /// CPU time spent spinning.
     pub spun: Duration,
     /// Cost of the waits (see [`Costs`]).
     pub cost: Duration,
-    /// The cost that the waits would have had if each arrival had been known in advance, by either spinning
-    /// for it or sleeping until the bell rings.
+    /// The cost that the waits would have had if every arrival had been known in advance: the receiver then
+    /// either spins until it, or sleeps until the bell rings.
     pub optimum: Duration,
 }
 
 impl Report {
-    /// Returns the cost of not knowing the arrivals in advance; zero if timed sleeps, which the optimum does
-    /// not use, made the waits cheaper than the optimum.
+    /// Returns the cost of not knowing the arrivals in advance. The result is zero if timed sleeps, which the
+    /// optimum does not use, made the waits cheaper than the optimum.
     pub fn regret(&self) -> Duration {
         self.cost.saturating_sub(self.optimum)
     }
 }
 
-/// If a wake-up takes this many times as long as usual, it was waiting for the core.
+/// If a wake-up takes longer than usual by this factor, the sleeper was waiting for the core.
 const WAKE_LOST: u32 = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,11 +163,11 @@ impl Waiter {
         Step::Sleep { until: Instant::NEVER }
     }
 
-    /// Records that the core was taken away for `lost` while spinning, up to now.
+    /// Records that the core was taken away for `lost` during a spin that lasted until now.
     pub fn on_preempted(&mut self, now: Instant, lost: Duration) {
         self.report.disturbances += 1;
         if matches!(self.phase, Phase::Spin | Phase::Watch) {
-            // Time that other processes used was not spent spinning.
+            // The time that other processes used was not spent spinning.
             self.since = (self.since + lost).min(now);
             if self.wait == Wait::Adaptive {
                 self.adaptive.disturbed(now, lost);
@@ -192,7 +192,7 @@ impl Waiter {
         }
         let arrived = match evidence {
             Evidence::Rung { at } if at >= self.began && at <= now => at,
-            // The time of arrival is unknown: assume the usual wake-up latency.
+            // The time of arrival is unknown, so assume the usual wake-up latency.
             Evidence::Unrung if self.phase == Phase::Block => (now - self.costs.wake).max(self.began),
             _ => now,
         };
@@ -249,14 +249,14 @@ impl Waiter {
     /// Adds the cost of a wait for an arrival at that time to the report.
     fn pay(&mut self, cost: u64, arrived: Instant) {
         let block = self.costs.block();
-        // On a contended core spinning is not possible, so even the optimum sleeps.
+        // On a contended core, spinning is not possible, so even the optimum sleeps.
         let contended = self.wait == Wait::Adaptive && self.adaptive.is_contended(self.began);
         let gap = nanos(arrived.since(self.began));
         self.report.cost += Duration::from_nanos(cost);
         self.report.optimum += Duration::from_nanos(if contended { block } else { gap.min(block) });
     }
 
-    /// Follows the median of the wake-up latency, between a quarter of the driver's value and four times that
+    /// Follows the median of the wake-up latency, within a quarter of the driver's value and four times that
     /// value.
     fn learn_wake(&mut self, late: Duration) {
         let first = self.costs_first.wake;

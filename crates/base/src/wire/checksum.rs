@@ -45,14 +45,14 @@ pub fn pseudo(source: IpAddr, target: IpAddr, protocol: u8, length: usize) -> Su
     }
 }
 
-/// Returns the sum to add for `length` to a pseudo-header sum computed with length 0.
+/// Returns the sum to add for `length` to a pseudo-header sum that was computed with length 0.
 #[inline]
 pub fn length(length: usize) -> Sum {
     fold(length as u64)
 }
 
-/// Computes the sum of a short run of bytes, such as a header. Also correct for longer runs, but slower than
-/// `Sum::of`.
+/// Computes the sum of a short run of bytes, such as a header. It is also correct for longer runs, but slower
+/// than `Sum::of`.
 #[inline(always)]
 pub fn of_header(header: &[u8]) -> Sum {
     let (words, rest) = header.as_chunks::<8>();

@@ -12,11 +12,11 @@
 //! CRC-8 (HEC)  x^8 + x^2 + x + 1               0, plus 55    cell header      I.432.1 §4.3.2
 //! ```
 //!
-//! Speed     AAL5 runs below `TABLES_BYTES_MAX` use tables built at compile time, 16 independent look-ups per
-//!           step (slicing: Kounavis and Berry, 2005); the three steps of a cell start from zero and are
-//!           combined with the register at the end, so that the next cell does not have to wait for them.
-//!           Longer runs use carry-less multiplication in `crc-fast`, whose set-up costs more than five cells
-//!           do here. CRC-32C has its own instruction, which `crc-fast` uses for all lengths.
+//! Speed     AAL5 runs below `TABLES_BYTES_MAX` use tables built at compile time, with 16 independent
+//!           look-ups per step (slicing: Kounavis and Berry, 2005). The three steps of a cell start from zero
+//!           and are combined with the register at the end, so that the next cell does not have to wait for
+//!           them. Longer runs use carry-less multiplication in `crc-fast`, whose set-up costs more than five
+//!           cells do here. CRC-32C has its own instruction, which `crc-fast` uses for all lengths.
 //! State     four bytes per running CRC, because a board keeps one per circuit.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -24,8 +24,8 @@ use crc_fast::{CrcAlgorithm, Digest};
 /// The usual length of a run: the payload of a cell.
 const RUN_BYTES: usize = 48;
 
-/// AAL5 runs of at least this length use `crc-fast`; by measurement, both methods are equally fast from here
-/// to 400 bytes.
+/// AAL5 runs of at least this length use `crc-fast`. Measurements show no difference between the methods from
+/// here up to 400 bytes.
 const TABLES_BYTES_MAX: usize = 256;
 
 /// A running AAL5 CRC-32 (I.363.5 §9.2.1.2). The check value of `123456789` is `FC891918`.
@@ -52,7 +52,7 @@ impl Crc32Aal5 {
         crc.value()
     }
 
-    /// Continues over `bytes`; runs may be cut anywhere.
+    /// Adds `bytes` to the CRC; runs may be cut anywhere.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         self.register = if bytes.len() < TABLES_BYTES_MAX {
@@ -94,7 +94,7 @@ impl Crc32Ethernet {
         Crc32Ethernet { register: !0 }
     }
 
-    /// Continues over `bytes`; runs may be cut anywhere.
+    /// Adds `bytes` to the CRC; runs may be cut anywhere.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32IsoHdlc, u64::from(self.register));
@@ -136,7 +136,7 @@ impl Crc32c {
         crc.value()
     }
 
-    /// Continues over `bytes`; runs may be cut anywhere.
+    /// Adds `bytes` to the CRC; runs may be cut anywhere.
     #[inline]
     pub fn update(&mut self, bytes: &[u8]) {
         let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(self.register));
@@ -159,11 +159,11 @@ impl Default for Crc32c {
 
 /// Computes the header error control byte of the four bytes before it (I.432.1 §4.3.2.1).
 ///
-/// There are four independent look-ups, one per byte, so that none depends on the previous byte.
+/// Uses four independent look-ups, one per byte, so that none depends on the previous byte.
 #[inline]
 pub const fn hec(header: [u8; 4]) -> u8 {
     let [first, second, third, fourth] = header;
-    // I.432.1 §4.3.2.1: 01010101 is added, so that a run of zeros is not a valid header.
+    // I.432.1 §4.3.2.1: the pattern 01010101 is added, so that a run of zeros is not a valid header.
     HEC[3][first as usize] ^ HEC[2][second as usize] ^ HEC[1][third as usize] ^ HEC[0][fourth as usize] ^ 0x55
 }
 
@@ -179,8 +179,8 @@ pub fn crc10(bytes: &[u8]) -> u16 {
     register
 }
 
-/// Computes the CRC-10 of whole bytes followed by the six high bits of `last`: the 374 bits before the CRC of
-/// an OAM payload.
+/// Computes the CRC-10 of whole bytes followed by the six high bits of `last`. In an OAM payload, these are
+/// the 374 bits before the CRC.
 #[inline]
 pub fn crc10_and_six_bits(bytes: &[u8], last: u8) -> u16 {
     let register = crc10(bytes);
@@ -198,7 +198,8 @@ fn aal5_long(register: u32, bytes: &[u8]) -> u32 {
 fn aal5_short(mut register: u32, bytes: &[u8]) -> u32 {
     let (cells, rest) = bytes.as_chunks::<RUN_BYTES>();
     for cell in cells {
-        // A CRC is linear: add the old register, advanced by a cell of zeros, and the CRC of the cell alone.
+        // A CRC is linear, so add the old register, advanced by a cell of zeros, to the CRC of the cell
+        // alone.
         let (steps, _) = cell.as_chunks::<16>();
         let alone = steps.iter().fold(0, aal5_step);
         let [a, b, c, d] = register.to_be_bytes();

@@ -17,8 +17,8 @@ macro_rules! rules {
         }
 
         impl Malformed {
-            /// All rules in order: `ALL[rule as usize] == rule`, so that a rule can index an array of
-            /// counters.
+            /// All rules in order, so that a rule can index an array of counters: `ALL[rule as usize] ==
+            /// rule`.
             pub const ALL: &[Malformed] = &[$(Malformed::$variant),*];
 
             /// Returns the stable name for counters and records, in `snake_case`.

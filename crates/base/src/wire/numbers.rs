@@ -4,7 +4,7 @@
 pub mod ether_type {
     /// IPv4.
     pub const IPV4: u16 = 0x0800;
-    /// ARP on Ethernet, ATMARP and InATMARP on ATM (RFC 2225 §8.1).
+    /// ARP on Ethernet; ATMARP and InATMARP on ATM (RFC 2225 §8.1).
     pub const ARP: u16 = 0x0806;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
@@ -13,7 +13,8 @@ pub mod ether_type {
     pub const EXPERIMENTAL: u16 = 0x88b5;
 }
 
-/// IP protocol numbers: the header after an IPv4 header or named by an IPv6 next-header field.
+/// IP protocol numbers: the protocol of the header that follows an IPv4 header, or that an IPv6 next-header
+/// field names.
 pub mod protocol {
     /// IPv6 hop-by-hop options (RFC 8200 §4.3).
     pub const HOP_BY_HOP: u8 = 0;

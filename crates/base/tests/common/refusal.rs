@@ -31,9 +31,10 @@ impl Refusal {
         }
     }
 
-    /// Returns whether the run reached the failure; call it when all memory is free again. It allocates once
-    /// more: if the run made n - 1 allocations, this one is the n-th and fails. It then keeps allocating,
-    /// because a run through kernel sockets may make slightly fewer allocations than the previous run.
+    /// Returns whether the run reached the failure. Call it when all memory is free again. The function
+    /// allocates once more: if the run made n - 1 allocations, this one is the n-th and fails. It then keeps
+    /// allocating, because a run through kernel sockets may make slightly fewer allocations than the previous
+    /// run.
     pub(crate) fn has_happened(self, memory: &mut Memory) -> bool {
         (0..1000).all(|_| match self.kind {
             Kind::TransmitPage => memory.transmit.take().is_some(),
