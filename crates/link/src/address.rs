@@ -8,12 +8,12 @@
 //! pcap:FILE
 //! ```
 //!
-//! Ends             LOCAL is an IP address of this host and a port; PEER is a host and a port:
+//! Ends             LOCAL is an IP address of this host and a port, and PEER is a host and a port:
 //!                  `0.0.0.0:7000-192.0.2.1:7000`, `[::]:7000-[2001:db8::1]:7000`. A numeric address contains
 //!                  no '-', so the first '-' separates the two.
-//! Options          `,key=value` each; `?key=value&key=value` means the same. `tun:kiban0,loss=1%,delay=5ms`
-//!                  needs no shell quoting. In a file name `%2C` is a comma, `%3F` a question mark, `%25` a
-//!                  percent sign.
+//! Options          each option is written `,key=value`; `?key=value&key=value` means the same.
+//!                  `tun:kiban0,loss=1%,delay=5ms` needs no shell quoting. In a file name `%2C` is a comma,
+//!                  `%3F` a question mark, `%25` a percent sign.
 //! Errors           messages say what is wrong and how to correct it.
 //! Display          an address is displayed as it would be typed, with only the options that differ from the
 //!                  default.
@@ -48,7 +48,7 @@ use std::time::Duration;
 
 /// The default MTU of a link over TCP, and of a capture.
 const MTU_BYTES: usize = 1500;
-/// The default MTU over UDP: a datagram in a packet of 1500 bytes, over IPv6.
+/// The default MTU over UDP. A packet of this length, in a datagram over IPv6, fits into 1500 bytes.
 const UDP_MTU_BYTES: usize = 1452;
 
 /// The address of a link.
@@ -104,20 +104,20 @@ pub struct Host {
 /// Options of a link; `None` or zero means the link's default.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Whether large segments pass through uncut, if the link can carry them. The default is yes, unless the
+    /// Whether large segments pass through uncut, if the link can carry them. By default they do, unless the
     /// link is impaired.
     pub offload: Option<bool>,
     /// Whether frames for all MAC addresses are received (promiscuous mode).
     pub promiscuous: bool,
     /// The queue number of an interface.
     pub device_queue: Option<u32>,
-    /// Maximum length of an IP packet, for links that cannot determine it.
+    /// Maximum length of an IP packet, for links that cannot determine the length themselves.
     pub mtu: Option<usize>,
     /// Cells per datagram.
     pub packed: Option<usize>,
-    /// The label of sent packets, and of received packets unless another is given.
+    /// The label of sent packets, and also of received packets unless another is given.
     pub label: Option<u32>,
-    /// The label of received packets, if it differs.
+    /// The label of received packets, if it differs from the label of sent packets.
     pub label_in: Option<u32>,
     /// Whether a pseudowire's packets have a control word.
     pub control_word: bool,
@@ -139,7 +139,7 @@ pub struct Options {
     pub corrupt: f64,
     /// The fraction of units that are duplicated.
     pub duplicate: f64,
-    /// The fraction of units that are held back for up to `hold`.
+    /// The fraction of units that are held back, each for up to `hold`.
     pub reorder: f64,
     /// The longest time that units are held back; the default is a millisecond.
     pub hold: Option<Duration>,
@@ -202,7 +202,7 @@ impl fmt::Debug for AnyLink {
     }
 }
 
-/// Every kind of link: its name, the form of its address, and its options in addition to the common ones.
+/// Every kind of link: its name, the form of its address, and its options beyond the common ones.
 const KINDS: [(&str, &str, &[&str]); 12] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
@@ -290,7 +290,8 @@ fn parse(text: &str) -> Result<Address, String> {
             return Err(format!("duplicate option '{key}'"));
         }
         seen.push(key);
-        // For `xdp`, the option `queue` is a queue of the interface; for all others, the impairment's queue.
+        // For `xdp`, the option `queue` is a queue of the interface. For all other links, it is the queue of
+        // the impairment.
         let key = if (*kind, key) == ("xdp", "queue") { "device-queue" } else { key };
         set(&mut options, key, value)?;
     }
@@ -318,7 +319,7 @@ fn set(options: &mut Options, key: &str, value: Option<&str>) -> Result<(), Stri
         ("control-word", _) => return switch(key, value).map(|on| options.control_word = on),
         _ => {}
     }
-    // The option's name as the operator typed it.
+    // Keep the option's name as the operator typed it.
     let name = key.strip_prefix("device-").unwrap_or(key);
     let value = value.filter(|value| !value.is_empty());
     let value =
@@ -473,7 +474,7 @@ fn share(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
         // A value without a percent sign is a fraction. A value of 1 or more was probably meant as a
-        // percentage, and is rejected.
+        // percentage, so it is rejected.
         None => text.parse().ok().filter(|share| *share < 1.0)?,
     };
     (0.0..=1.0).contains(&share).then_some(share)
@@ -636,7 +637,7 @@ impl Address {
         }
     }
 
-    /// Returns whether units are impaired on purpose.
+    /// Returns whether units are impaired deliberately.
     pub fn is_impaired(&self) -> bool {
         let Options { loss, corrupt, duplicate, reorder, delay, jitter, rate, .. } = &self.options;
         [loss, corrupt, duplicate, reorder].iter().any(|share| **share > 0.0)

@@ -9,15 +9,15 @@
 //! Turn             [`Driver::turn`] takes a burst from every link, lets the board work, calls the programs,
 //!                  and sends the output. One thread drives; bursts are bounded, so that every link gets its
 //!                  turn.
-//! Cells            are sent in their slots: the driver fetches the cells of past slots and sleeps until the
-//!                  end of the next frame. If a frame takes longer, it sleeps for `CELLS_LATE_MAX`, so that
-//!                  shaped circuits conform at a policer.
+//! Cells            cells are sent in their slots: the driver fetches the cells of past slots and sleeps
+//!                  until the end of the next frame, but at most for `CELLS_LATE_MAX`, so that shaped
+//!                  circuits conform at a policer.
 //! Back-pressure    if a link does not take all units, its port is put on hold ([`Board::hold`]), and the
 //!                  port's queue holds back the senders.
 //! Files            programs that also use file descriptors of the operating system ([`FdProgram`]) are
 //!                  called when one of those is ready.
-//! Sleep            the driver sleeps on all links at once and watches them only while it sleeps, under any
-//!                  waiting policy. [`Driver::waker`] wakes it from other threads.
+//! Sleep            the driver sleeps on all links at once, and watches them only while it sleeps, whatever
+//!                  its waiting policy. [`Driver::waker`] wakes it from other threads.
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
 //!                  the board continues.
 
@@ -36,10 +36,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Once this many bytes wait for a link, they are sent to it. Units that the link does not accept wait at the
-/// port, which holds back the senders.
+/// Once this number of bytes waits for a link, the bytes are sent to it. Units that the link does not accept
+/// wait at the port, which holds back the senders.
 const TX_QUEUE_BYTES: usize = 256 << 10;
-/// Maximum lateness of a cell of a long frame: a frame on a slow circuit is sent in pieces.
+/// Maximum lateness of a cell in a long frame. A frame on a slow circuit is sent in pieces.
 const CELLS_LATE_MAX: Duration = Duration::from_millis(1);
 
 /// The link attached to a port.
@@ -130,12 +130,12 @@ impl Driver {
         })
     }
 
-    /// Returns the board, to be changed.
+    /// Returns the board, for changes.
     pub fn board(&mut self) -> &mut Board {
         &mut self.board
     }
 
-    /// Returns the board, to be read.
+    /// Returns the board, for reading.
     pub fn view(&self) -> &Board {
         &self.board
     }
@@ -228,12 +228,12 @@ impl Driver {
         Some(result)
     }
 
-    /// Returns whether any link has gone since [`Driver::take_lost_links`] was last called.
+    /// Returns whether any link has been lost since [`Driver::take_lost_links`] was last called.
     pub fn has_lost_links(&self) -> bool {
         !self.gone.is_empty()
     }
 
-    /// Returns the links that have gone since the last call: their ports, and the errors.
+    /// Returns the links that have been lost since the last call: their ports, and the errors.
     pub fn take_lost_links(&mut self) -> Vec<(usize, io::Error)> {
         std::mem::take(&mut self.gone)
     }

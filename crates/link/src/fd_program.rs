@@ -31,7 +31,7 @@ pub trait FdProgram: Program {
         is_readable(self.file())
     }
 
-    /// Returns the bell that the driver arms before it sleeps, if events may arrive that the file signals
+    /// Returns the bell that the driver arms before it sleeps. It is needed if the file signals some events
     /// only once the bell is armed.
     fn doorbell(&self) -> Option<Arc<dyn Doorbell + Send + Sync>> {
         None
@@ -43,7 +43,7 @@ pub trait FdProgram: Program {
 
 fn is_readable(file: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::new(&file, PollFlags::IN)];
-    // A file whose poll fails counts as readable, so that the error is noticed.
+    // If polling a file fails, the file counts as readable, so that the error is noticed.
     rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default()))
         .map_or(true, |ready| ready > 0)
 }
@@ -73,7 +73,7 @@ impl Interest {
     }
 }
 
-/// A set of files, watched through one (epoll).
+/// A set of files that is watched through one file (epoll).
 #[derive(Debug)]
 pub struct EpollSet(OwnedFd);
 
@@ -118,7 +118,7 @@ impl EpollSet {
     /// Appends the numbers of files that are ready now, at most [`READY_MAX`].
     pub fn ready(&self, into: &mut Vec<u64>) {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_MAX];
-        // On an error no file is reported.
+        // If the call fails, no file is reported.
         if let Ok((ready, _)) = epoll::wait(&self.0, &mut events, Some(&rustix::event::Timespec::default())) {
             into.extend(ready.iter().map(|event| event.data.u64()));
         }

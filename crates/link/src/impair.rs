@@ -2,10 +2,10 @@
 //!
 //! Purpose          apply the impairments of the simulator's lines and cables ([`kiban_board::impairment`])
 //!                  to any real link, in both directions.
-//! Path             a unit waits while those before it are sent at `rate`, travels for `delay` plus up to
-//!                  `jitter`, and is impaired on the way, as on a cable of the simulator. Jitter keeps the
-//!                  order; `reorder` does not (for cells it holds back one circuit).
-//! Copies           units in transit are held in separate memory, and hold no pages of the board.
+//! Path             a unit waits while those before it are sent at `rate`, then travels for `delay` plus up
+//!                  to `jitter`. It is impaired on the way, as on a cable of the simulator. Jitter keeps the
+//!                  order; `reorder` does not (for cells, it holds back one circuit).
+//! Copies           units in transit are held in separate memory and occupy no pages of the board.
 //! Limits           in each direction, at most `units_max` units wait for the line, and as many are in
 //!                  transit; further ones are dropped and counted.
 //! Segments         if the link carries segments whole, each segment is a unit. To impair packets, open the
@@ -28,7 +28,7 @@ const RETRY_AFTER: Duration = Duration::from_micros(200);
 /// The impairments, for each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImpairConfig {
-    /// The rate, bit/s; `None`: as fast as the link below.
+    /// The rate, bit/s; with `None`, units are sent as fast as the link below allows.
     pub rate: Option<u64>,
     /// The one-way delay of a unit.
     pub delay: Duration,
@@ -36,7 +36,7 @@ pub struct ImpairConfig {
     pub jitter: Duration,
     /// Loss, flipped bits, duplicates, reordering.
     pub impairment: ImpairmentConfig,
-    /// Maximum number of units that wait for the line, and of those in transit.
+    /// Maximum number of units that wait for the line, and also of units in transit.
     pub units_max: usize,
     /// Seed of the random numbers.
     pub seed: u64,
@@ -69,7 +69,7 @@ struct Direction<C> {
     pace: Pacer,
     impairment: Impairment,
     rng: SimRng,
-    /// Arrival time of the last unit: no later unit arrives before it, unless it is reordered.
+    /// Arrival time of the last unit. No later unit arrives before it, unless the later unit is reordered.
     last: Instant,
     in_transit: VecDeque<(Instant, C)>,
 }
@@ -110,8 +110,8 @@ impl<C> Direction<C> {
         true
     }
 
-    /// Outputs the units that have arrived by `now`, as long as there is memory; counts those for which there
-    /// is no memory.
+    /// Outputs the units that have arrived by `now`, as long as there is memory. Units for which there is no
+    /// memory are counted.
     fn leave<U: Unit<Copy = C>>(
         &mut self,
         page: &mut ReceivePage,
@@ -140,7 +140,7 @@ pub struct Impaired<U: Unit, L: ?Sized = dyn Link<U>> {
     outward: Direction<U::Copy>,
     /// Units that the link below delivered in one call.
     fresh: VecDeque<U>,
-    /// Units that have travelled, but that the link below has not taken yet.
+    /// Units that have completed the impaired path, but that the link below has not taken yet.
     leaving: VecDeque<U>,
     page: ReceivePage,
     /// Units in and out, as seen by the board.
@@ -177,7 +177,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
         self.impaired
     }
 
-    /// Passes units that have travelled to the link below.
+    /// Passes units that have completed the impaired path to the link below.
     fn push(&mut self, lent: &mut LinkContext<'_>) -> io::Result<()> {
         let Impaired { outward, page, leaving, counters, .. } = self;
         outward.leave(page, lent, leaving, &mut counters.no_memory);
@@ -189,7 +189,8 @@ impl<U: Unit, L: Link<U> + ?Sized> Impaired<U, L> {
         if !self.leaving.is_empty() {
             self.retry_at = lent.now + RETRY_AFTER;
         }
-        // If the link below takes nothing for long, drop the oldest units, which hold the board's memory.
+        // If the link below accepts nothing for a long time, drop the oldest units, which hold the board's
+        // memory.
         while self.leaving.len() > self.config.units_max {
             self.leaving.pop_front();
             self.impaired.queue_full += 1;

@@ -31,7 +31,7 @@
 //!                   stream (TCP, UDP), pcap (a capture)
 //! cells             udp_cells, pseudowire (RFC 4717), atmtcp, stream, pcap
 //! around any link   impair (loss, delay, a rate ...), record (a capture)
-//! names             address: links by name, as operators write them
+//! names             address: links as operators write them
 //! shared            connection, datagram: sockets; landing, unit: packet memory; sar: frames and cells; virtio: whole segments; xsk: AF_XDP
 //! ```
 
@@ -56,10 +56,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// A call stops receiving at this many units; its last read may exceed it by at most one datagram or frame.
+/// A call stops receiving at this number of units; its last read may exceed it by at most one datagram or
+/// frame.
 pub const BURST: usize = 64;
-/// With whole segments, a call also stops at this many bytes, so that the data is still in the CPU cache when
-/// the host reads it.
+/// With whole segments, a call also stops at this number of bytes, so that the data is still in the CPU cache
+/// when the host reads it.
 const BURST_BYTES: u64 = 256 << 10;
 
 kiban_base::counters! {
@@ -80,7 +81,7 @@ kiban_base::counters! {
         /// Units received from a sender that is not the link's peer.
         wrong_sender,
         /// Datagrams or frames that the system dropped before the link read them, because its queue was full.
-        /// Devices of this host (TUN, TAP) keep this count themselves (`ip -s link`).
+        /// For devices of this host (TUN, TAP), the system keeps this count (`ip -s link`).
         overrun,
         /// Units that could not be sent: the link is down, its queue is full, or it cannot carry them.
         send_errors,
@@ -93,7 +94,7 @@ kiban_base::counters! {
         impair_corrupted,
         /// Units that were duplicated (`duplicate=`).
         impair_duplicated,
-        /// Number of times that units were held back (`reorder=`).
+        /// Number of times that a unit was held back (`reorder=`).
         impair_reordered,
     }
 }
@@ -111,7 +112,7 @@ pub struct LinkContext<'a> {
 pub struct LinkTraits {
     /// The longest IP packet, in bytes; meaningless for cells.
     pub mtu_bytes: usize,
-    /// Whether the link takes whole TCP segments, which are cut at a lower layer (see `cut` in a PDU's
+    /// Whether the link accepts whole TCP segments, which are cut at a lower layer (see `cut` in a PDU's
     /// notes).
     pub whole_segments: bool,
 }
@@ -141,7 +142,8 @@ pub trait Link<U>: Send {
     /// `None` if the link acts only on its deadline.
     fn file(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Returns when the link must be called even if nothing arrives; may be early, never late.
+    /// Returns when the link must be called even if nothing arrives. The time may be early, but is never
+    /// late.
     fn deadline(&self) -> Instant {
         Instant::NEVER
     }

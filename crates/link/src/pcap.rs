@@ -1,8 +1,8 @@
-//! Replays a capture as a link: its records arrive at their recorded times, or as fast as they are read.
+//! Replays a capture as a link. Its records arrive at their recorded times, or as fast as they are read.
 //!
-//! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets of link type
-//!                  101 (also 12, 14, 228, 229), frames of 1; cells from AAL5 frames: ERF type 4 (197) and
-//!                  SUNATM (123), segmented into cells again.
+//! Files            pcap with microseconds or nanoseconds, either byte order; pcapng. Packets have link type
+//!                  101 (also 12, 14, 228, 229) and frames have link type 1. Cells come from AAL5 frames, ERF
+//!                  type 4 (197) and SUNATM (123), which are segmented into cells again.
 //! Direction        if records are marked as received or sent, only the received ones arrive; `RecordFilter`
 //!                  changes that.
 //! Sending          units sent to the link are counted and discarded; record the link to keep them.
@@ -36,10 +36,10 @@ pub enum UnitKind {
 /// Which records arrive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RecordFilter {
-    /// The received records, if the capture marks them; otherwise all.
+    /// Replay the received records, if the capture marks directions; otherwise all records.
     #[default]
     Received,
-    /// The sent records, if the capture marks them; otherwise all.
+    /// Replay the sent records, if the capture marks directions; otherwise all records.
     Sent,
     /// All.
     All,
@@ -55,7 +55,7 @@ pub enum Speed {
     Fast,
 }
 
-/// A record's time, and its position in the file.
+/// A record's time, and the record's position in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
     nanoseconds: u64,
@@ -110,10 +110,11 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Returns the kind of units in it, or `None` if its link type is unknown.
+    /// Returns the kind of units in the capture, or `None` if its link type is unknown.
     pub fn unit_kind(&self) -> Option<UnitKind> {
         match self.link_type {
-            // LINKTYPE_RAW and the values that some systems write for it; then IPv4 only and IPv6 only.
+            // LINKTYPE_RAW and the values that some systems write instead; then the types for IPv4 only and
+            // for IPv6 only.
             LINK_TYPE_RAW | 12 | 14 | 228 | 229 => Some(UnitKind::Packets),
             LINK_TYPE_ETHERNET => Some(UnitKind::Frames),
             LINK_TYPE_ERF | LINK_TYPE_SUNATM => Some(UnitKind::Cells),
@@ -188,7 +189,7 @@ impl Order {
 /// block, returns those before it.
 fn read_blocks(bytes: &[u8]) -> Result<(u32, Vec<Entry>), &'static str> {
     let mut order = Order { highest_first: false };
-    // Link type and ticks per second of each interface in the section.
+    // The link type and the ticks per second of each interface in the section.
     let mut interfaces: Vec<(u32, u128)> = Vec::new();
     let mut link_type = None;
     let mut entries = Vec::new();
@@ -255,9 +256,9 @@ pub struct Replay {
     take: RecordFilter,
     speed: Speed,
     next: usize,
-    /// The driver's time and the recorded time of the first record.
+    /// The driver's time and the recorded time at the first record.
     origin: Option<(Instant, u64)>,
-    /// The time at which the next record is due, once the first has arrived.
+    /// The time at which the next record is due, once the first record has arrived.
     due: Instant,
     mtu_bytes: usize,
     page: ReceivePage,
@@ -380,8 +381,8 @@ mod tests {
     #[test]
     fn blocks_are_decoded_with_time_resolution_and_direction() {
         let section = block(SECTION, &words(&[BYTE_ORDER, 0x0001_0000, !0, !0]));
-        // The first interface carries raw IP, with times in nanoseconds. Packets of the second, an Ethernet,
-        // are skipped.
+        // The first interface carries raw IP, with times in nanoseconds. The second interface is an Ethernet,
+        // and its packets are skipped.
         let raw = block(INTERFACE, &words(&[101 << 16, 0, 9 << 16 | 1, 9 << 24, 0]));
         let ethernet = block(INTERFACE, &words(&[1 << 16, 0]));
         let packet = |interface: u32, nanoseconds: u32, flags: Option<u32>| {

@@ -1,11 +1,11 @@
 //! Records a link: writes its traffic into a capture that Wireshark can open and [`super::pcap`] can replay.
 //!
-//! Packets          packets (link type 101) and frames (link type 1) are written as they are. Checksums and
-//!                  segmentation that are left to the system have not been done yet: turn offloads off if the
-//!                  capture's checksums are to be verified.
-//! Cells            are reassembled into frames, one ERF record each (197, type 4), so that the reader can
-//!                  check trailer and CRC; the interface number of a record says whether it was received (0)
-//!                  or sent (1). Cells that the link did not take are recorded too.
+//! Packets          packets (link type 101) and frames (link type 1) are written as they are. If checksums
+//!                  and segmentation are left to the system, they have not been done yet, so turn offloads
+//!                  off if the capture's checksums are to be verified.
+//! Cells            cells are reassembled into frames, one ERF record each (197, type 4), so that the reader
+//!                  can check trailer and CRC. The interface number of a record says whether the frame was
+//!                  received (0) or sent (1). Cells that the link did not take are recorded too.
 //! Time             wall-clock time, with nanoseconds.
 //! Errors           a write error ends the recording, not the link; units that are not recorded are counted.
 
@@ -40,7 +40,7 @@ pub struct Recorded<U, L: ?Sized = dyn Link<U>> {
     /// reassembly in each direction.
     recorders: [Recorder; 2],
     file: Option<BufWriter<File>>,
-    /// Wall-clock time, in nanoseconds, at a time of the driver's clock.
+    /// The wall-clock time that corresponds to a time of the driver's clock, in nanoseconds.
     origin: Option<(Instant, u64)>,
     flush_at: Instant,
     bytes: Vec<u8>,
@@ -129,8 +129,8 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Recorded<U, L> {
     }
 
     fn send(&mut self, units: &mut VecDeque<U>, lent: &mut LinkContext<'_>) -> io::Result<()> {
-        // Only the units that the link takes are recorded. Their number is known only after the link has
-        // taken them, so the records are made first.
+        // Only the units that the link accepts are recorded. Their number is known only after the link has
+        // accepted them, so the records are made first.
         let nanoseconds = self.nanoseconds(lent.now);
         self.bytes.clear();
         let mut ends = Vec::with_capacity(units.len());

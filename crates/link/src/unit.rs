@@ -17,16 +17,17 @@ use kiban_board::recorder::Recorder;
 use kiban_capture::{Erf, LINK_TYPE_SUNATM, SunAtm};
 use std::collections::VecDeque;
 
-/// Number of bytes of a packet that go into a PDU's head: the headers of TCP over IPv4 on Ethernet.
+/// Number of bytes at the front of a packet that go into a PDU's head: the headers of TCP over IPv4 on
+/// Ethernet.
 const HEAD_BYTES: usize = 54;
 /// The longest packet or frame: an IP packet and its Ethernet header with two VLAN tags.
 pub(super) const LONGEST_BYTES: usize = kiban_tcpip::wire::ipv4::PACKET_BYTES_MAX + 22;
 
-/// Why bytes could not be turned into a unit.
+/// The reason why bytes could not be turned into a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum UnitError {
-    /// There is no memory for it.
+    /// There is no memory for the unit.
     Starved,
     /// It is malformed.
     Malformed,
@@ -249,7 +250,7 @@ impl Unit for TimedCell {
         let (payloads @ [.., _], []) = record[length..][..erf.captured_bytes.into()].as_chunks() else {
             return Err(UnitError::Malformed);
         };
-        // The record has the header of the last cell; the other cells have no end-of-frame mark.
+        // The record carries the header of the last cell. The other cells have no end-of-frame mark.
         let mark = u32::from(PTI_LAST) << 1;
         let words = std::iter::repeat_n(erf.word & !mark, payloads.len() - 1).chain([erf.word | mark]);
         into.extend(words.zip(payloads).map(|(word, payload)| TimedCell::new(lent.now, word, *payload)));

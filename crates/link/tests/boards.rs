@@ -1,5 +1,5 @@
-//! Boards in real time on links: a megabyte in each direction over TCP, compared byte by byte; also with the
-//! kernel, and with a capture, as the peer.
+//! Boards in real time on links transfer a megabyte in each direction over TCP, compared byte by byte. Other
+//! tests have the kernel, or a capture, as the peer.
 
 mod net;
 
@@ -56,7 +56,7 @@ fn ip(command: &str) {
     assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A program with one side of a stream that carries this many bytes in each direction.
+/// A program with one side of a stream that carries a fixed number of bytes in each direction.
 struct Exchange {
     own: IpAddr,
     remote: Option<SocketAddr>,
@@ -311,8 +311,8 @@ fn two_boards_move_a_megabyte_each_way() {
         let read = |filter: &str| tshark(&["-Y", filter]);
         let segments = read("tcp.len > 0").len();
         assert!(segments > 200, "{segments} segments in {record}");
-        // In the last record, received packets were impaired on purpose, so only the board's own packets are
-        // checked.
+        // In the last record, received packets were impaired deliberately, so only the board's own packets
+        // are checked.
         let own = if record.ends_with("packets.pcap") { " && ip.src == 10.9.0.2" } else { "" };
         let wrong = format!("(_ws.malformed || tcp.checksum.status == 0 || ip.checksum.status == 0){own}");
         assert_eq!(read(&wrong), Vec::<String>::new(), "{record}");
@@ -390,7 +390,7 @@ fn a_board_on_an_interface_exchanges_whole_segments_with_the_kernel() {
         // With an XDP program at the receiving interface, the kernel splits its segments.
         let cuts = address.starts_with("xdp:");
         assert_eq!(counters.units_in < most, !cuts, "{address}: {} units of {packets}", counters.units_in);
-        // The link has written the checksums that the kernel left to the NIC.
+        // The link has filled in the checksums that the kernel left to the NIC.
         assert_eq!(driver.board().counter("tcp", "checksum_errors"), 0, "{address}");
     }
 }
@@ -451,13 +451,13 @@ fn a_board_answers_a_recorded_linux_as_the_recorded_peer_did() {
         assert_eq!(messages(&recorded, false), asked, "{speed}");
         assert_eq!(messages(&recorded, true), messages(&capture, true), "{speed}");
         assert_eq!(asked.len(), 9);
-        // The capture covers four seconds, so a replay by its times takes that long.
+        // The capture covers four seconds, so a replay at its recorded times takes four seconds.
         assert_eq!(took >= Duration::from_millis(3900), speed == "times", "{took:?}");
     }
     std::fs::remove_dir_all(folder).expect("it was made");
 }
 
-/// A cell link with room for only the first cell of each burst.
+/// A cell link that accepts only the first cell of each burst.
 #[derive(Default)]
 struct Narrow(LinkCounters);
 
@@ -490,7 +490,7 @@ fn cells_for_which_a_link_has_no_room_are_counted() {
     let clock = Clock::new();
     let mut driver = Driver::new(board(&link, 1, Mac([2, 0, 0, 0, 0, 1])), clock).expect("files");
     driver.attach(0, link);
-    // A SYN needs two cells, but this link takes one.
+    // A SYN needs two cells, but this link accepts one.
     driver.add(Box::new(Exchange::new(OWN[1], Some(OWN[0]), BYTES)));
     let mut waiting = driver.waiting(Wait::Interrupt);
     let until = clock.now() + Duration::from_secs(10);

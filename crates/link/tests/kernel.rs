@@ -186,7 +186,7 @@ fn bulk_both_ways() {
     if !net::enter() {
         return;
     }
-    // A multiple of the buffer size, so that the peer sends exactly this many bytes.
+    // The length is a multiple of the buffer size, so that the peer sends exactly this many bytes.
     let bytes: u64 = 64 << 20;
     for (offload, mtu) in [(true, 1500), (false, 1500), (false, 9180)] {
         let mut driver = driver(tun(offload, mtu), bytes);

@@ -75,7 +75,8 @@ pub enum Event {
 /// Sends pings and collects the answers.
 pub struct Pinger {
     link: Box<dyn Link<TimedCell>>,
-    /// The header word of the pinger's own requests, and the two header words of requests that it answers.
+    /// The header word of the pinger's own requests, and the two header words of the requests that it
+    /// answers.
     word: u32,
     words: [u32; 2],
     interface: Interface,
@@ -84,7 +85,7 @@ pub struct Pinger {
     rng: SecureRng,
     clock: Clock,
     wait_set: Arc<WaitSet>,
-    /// Tag, sequence number and send time of outstanding pings, oldest first.
+    /// Tag, sequence number and send time of each outstanding ping, oldest first.
     outstanding: VecDeque<(u32, u64, Instant)>,
     inward: VecDeque<TimedCell>,
     outward: VecDeque<TimedCell>,
@@ -94,7 +95,7 @@ pub struct Pinger {
 }
 
 impl Pinger {
-    /// Returns a pinger for a flow on a link, whose header words are those of `interface`.
+    /// Returns a pinger for a flow on a link; `interface` determines the layout of its header words.
     ///
     /// # Errors
     /// The system has no descriptors or no random numbers.
@@ -141,7 +142,7 @@ impl Pinger {
         Waiting::new(Wait::Interrupt, self.clock)
     }
 
-    /// Returns a handle that wakes it from another thread.
+    /// Returns a handle that wakes the pinger from another thread.
     pub fn waker(&self) -> Waker {
         WaitSet::waker(&self.wait_set)
     }

@@ -1,7 +1,7 @@
 //! Drives an ATM switch in real time: connects it to links at its ports and to the clock.
 //!
 //! Turn             [`SwitchDriver::turn`] takes a burst from every link, merges the bursts by arrival time,
-//!                  switches the cells, and sends those whose slots have come.
+//!                  switches the cells, and sends the cells whose slots are due.
 //! Arrival times    all cells of a burst count as having arrived when it was read; a policer's tolerance must
 //!                  allow for that.
 //! Lines            output ports have slots at the port's rate, as a line does, whether shaped or not. Cells
@@ -26,7 +26,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long after their slots cells may wait to be sent, if they do not end a frame.
+/// Maximum time that cells may wait after their slots before they are sent, if they do not end a frame.
 const PAUSE: Duration = Duration::from_micros(200);
 
 /// The link at a port, and its transmit queues.
@@ -55,8 +55,8 @@ pub struct SwitchDriver {
 }
 
 impl SwitchDriver {
-    /// Returns a driver for a switch without links; `ports` gives each port's interface, and whether segments
-    /// end there.
+    /// Returns a driver for a switch without links. `ports` gives each port's interface, and whether segments
+    /// end at the port.
     ///
     /// # Errors
     /// The process has too many open files.
@@ -98,7 +98,7 @@ impl SwitchDriver {
         Waiting::new(Wait::Interrupt, self.clock)
     }
 
-    /// Returns a handle that wakes it from another thread.
+    /// Returns a handle that wakes the driver from another thread.
     pub fn waker(&self) -> Waker {
         WaitSet::waker(&self.wait_set)
     }
@@ -109,7 +109,7 @@ impl SwitchDriver {
         self.ports[port].link = Some(link);
     }
 
-    /// Returns the links that have gone since the last call: their ports, and the errors.
+    /// Returns the links that have been lost since the last call: their ports, and the errors.
     pub fn take_lost_links(&mut self) -> Vec<(usize, io::Error)> {
         std::mem::take(&mut self.gone)
     }
@@ -225,7 +225,7 @@ impl PortState {
             if header.pti != PTI_OAM_SEGMENT && header.vc.vci != VCI_F4_SEGMENT {
                 return true;
             }
-            // The switch checks headers as well; a cell with a bad header is left to it.
+            // The switch checks headers as well, so a cell with a bad header is left to it.
             if receiver.arrive(cell) != Received::Intact {
                 return true;
             }

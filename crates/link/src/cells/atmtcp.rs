@@ -13,10 +13,10 @@
 //! Text             text messages say which circuits the peer opens, and how. They are advisory and come in
 //!                  many forms; they are only used to find out whether a circuit is AAL0.
 //! Loss             if too much output is waiting, a frame is dropped whole and counted, as in Linux.
-//! Errors           a length above 65,535 or a VPI above 255 means that the peer does not speak atmtcp: the
+//! Errors           if a length is above 65,535 or a VPI above 255, the peer does not speak atmtcp and the
 //!                  link ends.
-//! Peers            Linux up to 7.0, except kernels in which connections hang for lack of a fix of August
-//!                  2025 (5.10 works up to 5.10.241).
+//! Peers            works with Linux up to 7.0, except kernels that lack a fix of August 2025, in which
+//!                  connections hang (5.10 works up to 5.10.241).
 //! Not implemented  management cells of AAL5 circuits: this protocol cannot carry them, so they are refused.
 
 use super::connection::{Connection, Role};
@@ -48,7 +48,7 @@ pub struct AtmTcp {
 }
 
 impl AtmTcp {
-    /// Waits for a peer, or connects to one; `cell_circuits` are AAL0.
+    /// Waits for a peer, or connects to one; `cell_circuits` are the AAL0 circuits.
     ///
     /// # Errors
     /// The connection is refused, or the address is in use or does not belong to this host.
@@ -72,7 +72,7 @@ impl AtmTcp {
     }
 }
 
-/// Parses a peer's text about opening a circuit. Returns the circuit, and whether it uses AAL0.
+/// Parses the peer's text about opening a circuit. Returns the circuit, and whether it uses AAL0.
 fn advice(text: &[u8]) -> Option<(Vc, bool)> {
     let text = std::str::from_utf8(text).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -80,7 +80,7 @@ fn advice(text: &[u8]) -> Option<(Vc, bool)> {
     (verb == "O").then(|| (circuit, words.any(|word| word.to_ascii_lowercase().contains("aal0"))))
 }
 
-/// Returns the header word of an AAL0 cell. Tries both byte orders, and chooses the one in which the word has
+/// Returns the header word of an AAL0 cell. Tries both byte orders and chooses the one in which the word has
 /// the circuit's VPI and VCI.
 fn word_of(cell: &[u8; CELL_BYTES_WITHOUT_HEC], vc: Vc) -> Option<u32> {
     let (word, _) = unpack_without_hec(cell);
@@ -200,7 +200,7 @@ mod tests {
         for (text, given) in [
             ("O 0.100 0.0.100 ubr,aal5:max_sdu=9188", Some((Vc::new(0, 100), false))),
             ("O 0.42 0.0.42 ubr,aal0:max_sdu=52", Some((Vc::new(0, 42), true))),
-            // The message that the kernel sends for circuits of br2684ctl.
+            // The message that the kernel sends for circuits opened by br2684ctl.
             ("O 1.33 0.1.33 ubr,aal5:tx:max_,max_sdu=1524", Some((Vc::new(1, 33), false))),
             ("C 0.100", None),
             ("O", None),
@@ -216,7 +216,7 @@ mod tests {
     fn a_cell_header_is_read_in_either_byte_order() {
         let mut cell = [0; 52];
         cell[..4].copy_from_slice(&[0xa6, 0x02, 0, 0]);
-        // VCI 42, PTI 3, as an x86 sent it.
+        // The cell has VCI 42 and PTI 3, as sent by an x86.
         assert_eq!(word_of(&cell, Vc::new(0, 42)), Some(0x2a6));
         cell[..4].copy_from_slice(&[0, 0, 0x02, 0xa6]);
         assert_eq!(word_of(&cell, Vc::new(0, 42)), Some(0x2a6));

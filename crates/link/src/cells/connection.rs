@@ -1,10 +1,10 @@
-//! Messages over a TCP connection of the kernel, to one peer: the link either connects or waits for the peer.
+//! Messages over one TCP connection of the kernel. The link either connects to its peer or waits for it.
 //!
 //! Purpose          read and write without blocking; a message is read once it is complete, and written
 //!                  completely or not at all.
-//! File             the link's file is its own epoll instance: readable when a peer connects, when data has
-//!                  arrived, and when there is room for waiting output. So the file is the same before and
-//!                  after a peer has connected.
+//! File             the link's file is an epoll instance, which is readable when a peer connects, when data
+//!                  has arrived, and when there is room for waiting output. The file is therefore the same
+//!                  before and after a peer has connected.
 //! Limits           at most [`WAITING_BYTES`] of output wait; beyond that, messages are refused. Up to
 //!                  [`ROOM_BYTES`] are read ahead.
 //! End              when the peer closes, or the connection breaks, the link is gone; a listener accepts one
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Bytes of waiting output above which no message is accepted.
+/// If more bytes of output than this are waiting, no message is accepted.
 const WAITING_BYTES: usize = 256 << 10;
 /// Size of the read buffer, in bytes; it holds the longest message.
 const ROOM_BYTES: usize = 256 << 10;
@@ -33,14 +33,14 @@ pub enum Role {
     Call,
 }
 
-/// A connection, or the listener that waits for one.
+/// A connection, or a listener that waits for one.
 pub(crate) struct Connection {
     epoll: OwnedFd,
     listener: Option<TcpListener>,
     stream: Option<TcpStream>,
     /// Whether the epoll watches for room to write.
     looks_for_room: bool,
-    /// Input that has not been consumed is in `room[read..end]`.
+    /// The input that has not been consumed is in `room[read..end]`.
     room: Box<[u8]>,
     read: usize,
     end: usize,
@@ -118,7 +118,7 @@ impl Connection {
         stream.set_nodelay(true)?;
         epoll::add(&self.epoll, &stream, EventData::new_u64(1), EventFlags::IN)?;
         self.stream = Some(stream);
-        // A link has only one peer, so close the listener; the system then refuses others.
+        // A link has only one peer, so close the listener. The system then refuses other connections.
         self.listener = None;
         Ok(())
     }

@@ -17,14 +17,14 @@ use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Maximum number of datagrams that one call sends (UDP_MAX_SEGMENTS on the oldest systems that have it).
+/// Maximum number of datagrams per send call (UDP_MAX_SEGMENTS of the first kernels that have it).
 pub(crate) const TRAIN_MAX: usize = 64;
-/// The longest payload of a datagram, and of a train (IPv4).
+/// The longest payload of one datagram, and of a train (IPv4).
 pub(crate) const PAYLOAD_BYTES_MAX: usize = 65_507;
-/// Receive buffer, in bytes: a tenth of a second of OC-3c, with each cell in a datagram, including the
-/// system's overhead.
+/// Receive buffer, in bytes, for a tenth of a second of an OC-3c with each cell in its own datagram,
+/// including the system's overhead.
 const QUEUE_BYTES: usize = 32 << 20;
-/// Words for two control messages with an int each.
+/// Room for two control messages that hold an int each, in words.
 const CONTROL_WORDS: usize = 6;
 
 /// The result of one receive call.
@@ -33,7 +33,7 @@ enum ReceiveResult<'a> {
     Nothing,
     /// A datagram from another sender.
     UnknownSender,
-    /// Datagrams of this length; the last may be shorter.
+    /// Datagrams of the given length; the last may be shorter.
     Datagrams(&'a [u8], usize),
 }
 
@@ -42,7 +42,7 @@ enum ReceiveResult<'a> {
 pub(crate) enum SendResult {
     /// All datagrams were sent.
     All,
-    /// This many datagrams were sent; there is no room for the rest now.
+    /// So many datagrams were sent; there is no room for the rest now.
     Some(usize),
     /// The system rejects them.
     None,
@@ -75,8 +75,8 @@ impl Datagrams {
         let (socket, local) = link.into_parts();
         let on: libc::c_int = 1;
         for (level, option) in [(libc::SOL_UDP, libc::UDP_GRO), (libc::SOL_SOCKET, libc::SO_RXQ_OVFL)] {
-            // SAFETY: both options take an int, which outlives the calls. If the system lacks an option,
-            // datagrams come one by one, or losses are not reported.
+            // SAFETY: both options take an int, which outlives the calls. If the system lacks one of the
+            // options, datagrams come one by one, or losses are not reported.
             unsafe {
                 libc::setsockopt(
                     socket.as_raw_fd(),

@@ -9,12 +9,12 @@
 //! Cells            a packet carries as many cells as are waiting, up to a configured number; on receipt, any
 //!                  number is accepted. The header word has no HEC: it is removed when sending and recomputed
 //!                  on receipt. The VPI has 12 bits. The control word's length is 0.
-//! Order            with a control word, packets have sequence numbers (RFC 4385 §4): late packets are
-//!                  dropped and counted, gaps are counted. Sequence number 0 means that the peer does not
+//! Order            with a control word, packets have sequence numbers (RFC 4385 §4). Late packets are
+//!                  dropped and counted; gaps are counted. Sequence number 0 means that the peer does not
 //!                  number its packets.
-//! Peer             the peer may send from any port: RFC 7510 §3 spreads flows by the source port.
-//! Limits           one label in each direction, at the bottom of the stack; no signalling (LDP): both ends
-//!                  are configured.
+//! Peer             the peer may send from any port, because RFC 7510 §3 spreads flows by the source port.
+//! Limits           there is one label in each direction, at the bottom of the stack. There is no signalling
+//!                  (LDP), so both ends are configured.
 //! Not implemented  1:1 modes, AAL5 modes, VPI translation in path mode, MPLS over GRE.
 
 use super::datagram::{Datagrams, SendResult};
@@ -33,7 +33,7 @@ pub const PORT: u16 = 6635;
 pub const LABEL_MAX: u32 = 0xf_ffff;
 /// The first label that no standard reserves (RFC 3032 §2.1).
 pub const LABEL_FIRST: u32 = 16;
-/// Number of cells that fit into a packet of 1500 bytes, with IPv6, UDP, label and control word.
+/// Number of cells that fit into a packet of 1500 bytes with IPv6, UDP, label and control word.
 pub const CELLS: usize = 27;
 /// Cells in the longest datagram.
 pub const CELLS_MAX: usize = 1259;
@@ -62,7 +62,7 @@ pub struct PseudowireConfig {
 kiban_base::counters! {
     /// Counters of a pseudowire, in addition to those that every link has.
     pub struct PseudowireCounters {
-        /// Packets lost, by gaps in the sequence numbers.
+        /// Packets lost, according to gaps in the sequence numbers.
         packets_lost,
         /// Packets that arrived after later ones, and were dropped.
         packets_late,
@@ -74,7 +74,8 @@ pub struct Pseudowire {
     datagrams: Datagrams,
     name: String,
     config: PseudowireConfig,
-    /// The sequence number of the next packet to send; `expected` is that of the next packet to arrive.
+    /// The sequence number of the next packet to send. `expected` is the sequence number of the next packet
+    /// to arrive.
     next_out: u16,
     expected: Option<u16>,
     packet: Vec<u8>,
@@ -143,8 +144,8 @@ fn open<'a>(
         if first >> 4 != 0 {
             return Err(Fault::Malformed);
         }
-        // If a peer sets the length field, although this mode does not use it, the field is the length of
-        // control word and cells; the rest is padding (RFC 4385 §3).
+        // This mode does not use the length field. If a peer sets it nevertheless, it is the length of
+        // control word and cells, and the rest is padding (RFC 4385 §3).
         let length = usize::from(second & 0x3f);
         rest = match length {
             0 => behind,
@@ -157,7 +158,7 @@ fn open<'a>(
     }
     let (cells @ [_, ..], []) = rest.as_chunks() else { return Err(Fault::Malformed) };
     if number != 0 && config.sequence {
-        // RFC 4385 §4.2: a sequence number is either ahead by less than half the range, or late. The first
+        // RFC 4385 §4.2: a sequence number is late unless it is ahead by less than half the range. The first
         // number that arrives is always accepted.
         let ahead = number.wrapping_sub(expected.unwrap_or(number));
         if ahead >= 0x8000 {
@@ -268,7 +269,7 @@ mod tests {
     fn cell_formats_are_decoded_as_in_the_standard() {
         for (packet, given) in [
             (packet([0, 56, 0, 0], 52), Ok(1)),
-            // Padded to the minimum length of an Ethernet frame.
+            // The packet is padded to the minimum length of an Ethernet frame.
             (packet([0, 56, 0, 0], 60), Ok(1)),
             (packet([0, 0, 0, 0], 3 * 52), Ok(3)),
             // The flags are ignored in N-to-one mode.
@@ -280,7 +281,7 @@ mod tests {
             (packet([0, 0, 0, 0], 51), Err(Fault::Malformed)),
             (packet([0x10, 0, 0, 0], 52), Err(Fault::Malformed)),
             (vec![0, 0x3e, 0x81], Err(Fault::Malformed)),
-            // An unknown label, and our label without the bottom-of-stack bit.
+            // A packet with an unknown label, and one with our label but without the bottom-of-stack bit.
             (vec![0, 0x3e, 0x91, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
             (vec![0, 0x3e, 0x80, 2, 0, 0, 0, 0], Err(Fault::UnknownLabel)),
         ] {
@@ -300,7 +301,7 @@ mod tests {
             (65_534, false, 0),
             // Sequence number 0: the peer does not number its packets.
             (0, true, 0),
-            // Packet 65535 is lost; 0 is skipped, so it does not count as lost.
+            // Packet 65535 is lost. Number 0 is never used, so it does not count as lost.
             (1, true, 1),
             (65_535, false, 1),
             (2, true, 1),

@@ -48,7 +48,7 @@ pub(crate) fn segment(frame: &[u8], word: u32, at: Instant, into: &mut VecDeque<
 
 /// The result of a cell.
 pub(crate) enum Reassembled<'a> {
-    /// The cell's frame is not complete yet, or it was an idle cell.
+    /// The cell's frame is not complete yet, or the cell was idle.
     Nothing,
     /// The cell completed a frame: the circuit's header word, and the payload.
     Frame(u32, &'a [u8]),
@@ -85,7 +85,7 @@ impl Reassembler {
             return Reassembled::Wrong;
         }
         let frame = self.frames.entry(name).or_default();
-        // The last cell of a frame was lost, so neither this frame nor the next one can be used.
+        // The last cell of a frame was lost, so this frame and the next one cannot be used.
         if frame.len() >= aal5::pdu_bytes(FRAME_BYTES_MAX) {
             frame.clear();
         }

@@ -8,10 +8,11 @@
 //! Purpose          a link that needs no privileges, through anything that carries TCP or UDP: tunnels,
 //!                  relays, another program on this host.
 //! Contents         units are not inspected.
-//! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure;
-//!                  without a peer, it is refused. Over UDP, units are lost when datagrams are.
-//! Errors           a length of 0 or above the longest unit means that the peer speaks another protocol: the
-//!                  link ends.
+//! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure; if
+//!                  there is no peer, the unit is refused. Over UDP, units are lost when their datagrams are
+//!                  lost.
+//! Errors           if a length is 0, or above the length of the longest unit, the peer speaks another
+//!                  protocol and the link ends.
 //! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].
 
 use super::connection::{Connection, Role};
@@ -89,7 +90,8 @@ impl<U: Unit> Link<U> for TcpUnits<U> {
                 }
                 Err(UnitError::Malformed) => counters.malformed += 1,
                 Err(UnitError::Starved) => {
-                    // The unit stays in the buffer until there is memory, and TCP holds back the peer.
+                    // The unit stays in the buffer until there is memory. In the meantime, TCP holds back the
+                    // peer.
                     counters.no_memory += 1;
                     break;
                 }

@@ -11,8 +11,8 @@
 //! Forms            the link accepts both forms, whichever it sends.
 //! Order            as with UDP: between two hosts on one path, datagrams arrive in the order of sending.
 //!                  AAL5's CRC detects lost cells.
-//! HEC              passes through unchanged: the end of the circuit checks it.
-//! Not implemented  idle cells are not generated; there is no sequence number.
+//! HEC              the HEC passes through unchanged; the end of the circuit checks it.
+//! Not implemented  idle cells, sequence numbers.
 
 use super::datagram::{Datagrams, PAYLOAD_BYTES_MAX, SendResult, TRAIN_MAX};
 use crate::{Link, LinkContext, LinkCounters, LinkTraits};
@@ -23,7 +23,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Number of cells in a packed datagram that fits a packet of 1500 bytes, over IPv4 or IPv6.
+/// Number of cells in a packed datagram that fits into a packet of 1500 bytes, over IPv4 or IPv6.
 pub const PACKED_CELLS: usize = 27;
 /// Cells of the longest datagram.
 pub const PACKED_CELLS_MAX: usize = PAYLOAD_BYTES_MAX / CELL_BYTES;

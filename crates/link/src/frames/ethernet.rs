@@ -1,11 +1,11 @@
 //! Ethernet frames on an interface of this host (AF_PACKET): a card, one end of a veth pair, a bridge's port.
 //!
 //! Purpose          put a board on a real network, or among other stations on a virtual one. As with TUN,
-//!                  segments of up to 64 KB pass in both directions, if the interface cuts them or its other
-//!                  end takes them whole.
-//! MAC              a board uses the interface's MAC address ([`EthernetLink::mac`]): frames for it arrive,
-//!                  and the kernel, which has other IP addresses, ignores them. Do not give the interface the
-//!                  board's IP address. With another MAC the interface must be promiscuous.
+//!                  segments of up to 64 KB pass in both directions, if the interface cuts them or the other
+//!                  end accepts them whole.
+//! MAC              a board uses the interface's MAC address ([`EthernetLink::mac`]). Frames for that address
+//!                  arrive here, and the kernel ignores them, because it has other IP addresses. Do not give
+//!                  the interface the board's IP address. With another MAC the interface must be promiscuous.
 //! Checksums        frames that this host's kernel sends on a veth have no checksums yet; the virtio header
 //!                  in front indicates this. Without `offload`, the checksums are written here, and the
 //!                  kernel's segments of up to 64 KB are cut.
@@ -14,7 +14,7 @@
 //!                  (SO_RXQ_OVFL, socket(7)), and counted.
 //! Down             while the interface is down, frames are refused and counted. When it has been removed,
 //!                  the link is gone.
-//! Limits           needs CAP_NET_RAW.
+//! Limits           the link needs CAP_NET_RAW.
 //! Not implemented  VLANs: tagged frames belong to another network and count as malformed. Rings shared with
 //!                  the kernel.
 
@@ -54,8 +54,8 @@ pub struct EthernetLink {
 
 impl EthernetLink {
     /// Opens a link on the named interface. With `offload`, segments leave whole, and the interface or its
-    /// other end cuts them; segments from the other end arrive whole in any case, if it sends them whole.
-    /// With `promiscuous`, frames for every MAC address arrive.
+    /// other end cuts them. Segments that the other end sends whole arrive whole in any case. With
+    /// `promiscuous`, frames for every MAC address arrive.
     ///
     /// # Errors
     /// There is no such interface, or the process lacks CAP_NET_RAW.
@@ -90,7 +90,7 @@ impl EthernetLink {
             .map_err(|error| say("request the drop count of", error))?;
         set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)
             .map_err(|error| say("ignore outgoing frames on", error))?;
-        // If a call fails, the buffer stays as it is.
+        // If a call fails, the buffer keeps its size.
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             let _ = set(libc::SOL_SOCKET, option, QUEUE_BYTES);
         }
@@ -157,8 +157,8 @@ pub(super) fn set_promiscuous(socket: &OwnedFd, index: libc::c_int) -> io::Resul
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Reads a frame into `buffers`. Returns its length, and whether it had a VLAN tag; adds the number of frames
-/// lost before it to `overrun`.
+/// Reads a frame into `buffers`. Returns the frame's length, and whether it had a VLAN tag. Adds the number
+/// of frames lost before it to `overrun`.
 fn read(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>], overrun: &mut u64) -> Result<(usize, bool), Errno> {
     let mut control = [0u64; 8];
     // SAFETY: all-zero bytes are a valid `msghdr`.
@@ -190,7 +190,7 @@ fn read(socket: &OwnedFd, buffers: &mut [IoSliceMut<'_>], overrun: &mut u64) -> 
             one = libc::CMSG_NXTHDR(&raw const message, one);
         }
     }
-    // A frame that is longer than the longest packet was truncated, and is not valid.
+    // A frame that is longer than the longest packet was truncated, so it is not valid.
     Ok((if message.msg_flags & libc::MSG_TRUNC != 0 { 0 } else { length }, is_tagged))
 }
 
@@ -231,7 +231,8 @@ impl Link<Pdu> for EthernetLink {
                 // Frames stay in the queue until the system has memory.
                 Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(ReadError::System(Errno::INTR)) => continue,
-                // Reported once when the interface goes down, or on every call if it has been removed.
+                // The error is reported once when the interface goes down, or on every call if the interface
+                // has been removed.
                 Err(ReadError::System(error @ (Errno::NETDOWN | Errno::NXIO | Errno::NODEV))) => {
                     self.check_interface(error, "read from")?;
                     continue;

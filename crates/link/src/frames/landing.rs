@@ -2,9 +2,9 @@
 //!
 //! Purpose          a packet goes from the system into content pages with one read, whatever its length,
 //!                  without another copy.
-//! Head             the first bytes are read into a buffer and go into the PDU's head: as many as the header
-//!                  length of the last segment with payload, since the next segment's headers nearly always
-//!                  have the same length. So payload is stored in pages without gaps, and consecutive
+//! Head             the first bytes are read into a buffer and go into the PDU's head. Their number is the
+//!                  header length of the last segment with payload, because the next segment's headers nearly
+//!                  always have the same length. So payload is stored in pages without gaps, and consecutive
 //!                  segments can be merged. Payload bytes that arrive in the header buffer are moved to the
 //!                  pages.
 //! Pages            the rest is read into pages; the next packet uses the rest of the last page.
@@ -21,7 +21,8 @@ use std::io::IoSliceMut;
 
 /// The longest packet with its link header, in bytes.
 const LONGEST_BYTES: usize = ipv4::PACKET_BYTES_MAX + 64;
-/// Buffer size for a link not known to have a larger MTU: a 9 KB Ethernet packet with its link header, bytes.
+/// Buffer size in bytes for a link that is not known to have a larger MTU: a 9 KB Ethernet packet with its
+/// link header.
 const LONG_BYTES: usize = 9216 + 64;
 /// Bytes in front of a packet: a virtio header.
 const FRONT_BYTES: usize = 16;
@@ -41,11 +42,11 @@ pub(super) struct ReceiveBuffers {
 
 /// Why no packet was read.
 pub(super) enum ReadError {
-    /// There is no memory for it.
+    /// There is no memory for the packet.
     Starved,
     /// The system call failed.
     System(Errno),
-    /// The packet was shorter than its front.
+    /// The packet was shorter than the bytes that precede it.
     Short,
 }
 
@@ -87,7 +88,7 @@ impl ReceiveBuffers {
         let mut buffers = arrayvec::ArrayVec::<IoSliceMut<'_>, { SLICES_MAX + 2 }>::new();
         buffers.push(IoSliceMut::new(front));
         buffers.push(IoSliceMut::new(&mut head[..self.head_bytes]));
-        // Two slices are reserved for payload bytes that arrive in the header buffer.
+        // Reserve two slices for payload bytes that arrive in the header buffer.
         for page in self.pages.iter_mut().take(SLICES_MAX - 2) {
             buffers.push(IoSliceMut::new(page.unwritten()));
         }
@@ -159,8 +160,8 @@ impl ReceiveBuffers {
     }
 }
 
-/// Returns the length of a TCP segment's headers, link header included; `None` if it is not a complete
-/// segment or its headers are elsewhere.
+/// Returns the length of a TCP segment's headers, including the link header. Returns `None` if the packet is
+/// not a complete segment, or if its headers are elsewhere.
 fn headers_of(head: &[u8], frame_bytes: usize) -> Option<usize> {
     let (frame, ip) = head.split_at_checked(frame_bytes)?;
     let front = Front::read(ip).ok()?;
@@ -192,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Builds an IPv4 packet with a TCP segment, with the fields that this file reads.
+    /// Builds an IPv4 packet with a TCP segment. It sets only the fields that this file reads.
     fn segment(option_bytes: usize, payload: &[u8]) -> Vec<u8> {
         let header_bytes = ipv4::HEADER_BYTES + tcp::HEADER_BYTES + option_bytes;
         let mut packet = vec![0; header_bytes];
@@ -240,7 +241,8 @@ mod tests {
             let (mut landing, mut memory) = (ReceiveBuffers::new(0, Some(600)), memory(page_bytes));
             let payload: Vec<u8> = (0..600).map(|n| n as u8).collect();
             land(&mut landing, &mut memory, &segment(40, &payload));
-            // Headers as long as expected, shorter and longer ones; packets with hardly any payload, or none.
+            // Headers that are as long as expected, shorter, and longer; packets with hardly any payload, or
+            // none.
             for (option_bytes, payload_bytes) in [(40, 600), (0, 600), (40, 3), (0, 5), (40, 7), (12, 0)] {
                 let packet = segment(option_bytes, &payload[..payload_bytes]);
                 let pdu = land(&mut landing, &mut memory, &packet);

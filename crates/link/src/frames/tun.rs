@@ -3,13 +3,13 @@
 //! Purpose          connect the kernel to the board, as a peer or as a user. Segments of up to 64 KB pass in
 //!                  both directions with one system call each.
 //! Offloads         with virtio-net headers, the kernel cuts the segments that it receives and sends its own
-//!                  uncut, so TCP runs once for tens of kilobytes on both sides. Without system support, each
-//!                  segment is a packet, and checksums are computed here.
+//!                  segments uncut, so TCP runs once for tens of kilobytes on both sides. Without system
+//!                  support, each segment is a packet, and checksums are computed here.
 //! Memory           packets are read directly into pages (`landing`), and written without a copy.
 //! Down             while the interface is down, packets are refused and counted. When it has been removed,
 //!                  the link is gone.
-//! Limits           one queue. The kernel's queue towards the board is limited in packets (`txqueuelen`);
-//!                  windows should fit into it.
+//! Limits           there is one queue. The kernel's queue towards the board is limited to a number of
+//!                  packets (`txqueuelen`); windows should fit into it.
 //! Not implemented  several queues: one thread drives a board.
 
 use super::landing::{ReadError, ReceiveBuffers};
@@ -53,7 +53,7 @@ pub struct TunLink {
 }
 
 impl TunLink {
-    /// Opens a device, or creates it if there is none by that name; a created device is removed with the
+    /// Opens a device, or creates it if there is none by that name; a device created here is removed with the
     /// link. With `offload`, segments pass through uncut, if the system supports it.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Link<Pdu> for TunLink {
                 // Packets stay in the queue until the system has memory.
                 Err(ReadError::System(Errno::AGAIN | Errno::NOMEM | Errno::NOBUFS)) => break,
                 Err(ReadError::System(Errno::INTR)) => continue,
-                // The interface is down, which is not an error of the link.
+                // The interface is down, which does not count as an error.
                 Err(ReadError::System(Errno::IO)) => break,
                 Err(ReadError::System(error)) => {
                     return Err(explain_error(&self.name, "read from", error.into()));

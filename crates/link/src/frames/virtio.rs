@@ -37,8 +37,8 @@ const GSO_TCPV6: u8 = 4;
 /// Offset of the checksum in a TCP header (RFC 9293 §3.1).
 const TCP_CHECKSUM: usize = 16;
 
-/// Returns the header for a packet whose IP header starts at offset `at` of its head. Changes TCP's checksum
-/// field if the system is to fill it in.
+/// Returns the header for a packet whose IP header starts at offset `at` of the packet's head. If the system
+/// is to fill in TCP's checksum, prepares the checksum field.
 pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     let (total, cut, has_payload) = (pdu.len(), pdu.segment_bytes(), pdu.body_len() > 0);
@@ -61,7 +61,8 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
         return header;
     }
     let header_bytes = tcp + usize::from(head[tcp + 12] >> 4) * 4;
-    // This sum is not complemented, because the system adds the segment's own sum and complements the result.
+    // This sum is not complemented, because the system adds the segment's own sum and then complements the
+    // result.
     let partial: u16 = !front.pseudo(total - tcp).checksum();
     head[tcp + TCP_CHECKSUM..][..2].copy_from_slice(&partial.to_be_bytes());
     header[0] = NEEDS_CSUM;
@@ -75,7 +76,8 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     header
 }
 
-/// Takes a packet that followed a virtio header: counts it, and computes its sums or marks it as verified.
+/// Takes a packet that followed a virtio header. Counts the packet, and computes its sums or marks it as
+/// verified.
 pub(super) fn take(
     header: &[u8; HEADER_BYTES],
     mut pdu: Pdu,
@@ -162,7 +164,7 @@ pub(super) fn write_checksum(pdu: &mut Pdu, start: usize, field: usize) {
     pdu.head_mut()[field..field + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// Writes a packet without copying it, after a header if there is one.
+/// Writes a packet without copying it. If there is a header, it is written first.
 pub(super) fn write(file: impl AsFd, header: &[u8], pdu: &Pdu) -> Result<usize, Errno> {
     let mut parts = ArrayVec::<IoSlice<'_>, { SLICES_MAX + 3 }>::new();
     if !header.is_empty() {

@@ -1,7 +1,7 @@
 //! Ethernet frames that bypass the kernel's stack (AF_XDP): a card's queue, or one end of a veth pair.
 //!
-//! Purpose          carry frames of an interface without processing by the kernel's stack, and without a copy
-//!                  by the kernel if the driver supports that.
+//! Purpose          carry the frames of an interface past the kernel's stack, and without a copy by the
+//!                  kernel if the driver supports that.
 //! Receive path     all frames of one queue (`queue=N`, default 0) arrive here; unlike with `packet:`, the
 //!                  kernel's stack does not get them. Frames of other queues still go to the kernel, so
 //!                  configure the card with one queue, or steer flows (`ethtool -L`, `ethtool -N`).
@@ -39,7 +39,7 @@ use std::time::Duration;
 
 /// The privileges mentioned in error messages.
 const PRIVILEGE: &str = "CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW";
-/// Frame sizes of the shared memory, in bytes.
+/// Sizes that frames in the shared memory may have, in bytes.
 const FRAMES: [usize; 2] = [2048, 4096];
 /// Delay before the kernel is called again after it had no memory for frames to be sent.
 const AGAIN: Duration = Duration::from_millis(1);
@@ -57,7 +57,7 @@ pub struct XdpLink {
     is_veth: bool,
     traits: LinkTraits,
     page: ReceivePage,
-    /// The time at which to call the kernel again for frames that it has not taken.
+    /// The time at which to call the kernel again for frames that it has not yet taken.
     again: Instant,
     counters: LinkCounters,
 }
@@ -186,7 +186,7 @@ impl Link<Pdu> for XdpLink {
         if units.is_empty() {
             return Ok(());
         }
-        // While the interface is down, the kernel would hold frames until it is up again.
+        // While the interface is down, the kernel would hold frames until the interface is up again.
         match interface::is_up(&self.name) {
             Ok(true) => {}
             Ok(false) => {
@@ -243,8 +243,8 @@ fn open_promiscuous(index: libc::c_int) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Writes the checksum of TCP or UDP if it was left incomplete. In that case its field holds the sum of the
-/// pseudo-header (virtio 1.2 §5.1.6.2), and the checksum does not verify.
+/// Writes the checksum of TCP or UDP if it was left incomplete. In that case, the checksum field holds the
+/// sum of the pseudo-header (virtio 1.2 §5.1.6.2), and the checksum does not verify.
 fn finish(pdu: &mut Pdu) {
     let head = pdu.head();
     let Some(ip) = head.get(HEADER_BYTES..) else { return };

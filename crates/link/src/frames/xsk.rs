@@ -10,9 +10,9 @@
 //! Memory           one mapping holds frames of one size, half of them for receiving and half for sending.
 //!                  Each frame belongs to one side at a time: the side that has taken it from a ring, or has
 //!                  not yet put it into one.
-//! Program          five instructions: a frame of the socket's queue goes to the socket, other frames to the
-//!                  kernel. The program is attached through a descriptor, so that it is removed when the
-//!                  process ends.
+//! Program          five instructions, which pass frames of the socket's queue to the socket and other frames
+//!                  to the kernel. The program is attached through a descriptor, so that it is removed when
+//!                  the process ends.
 //! Wake             a ring's flags say when the kernel needs a system call; otherwise none is made.
 //! Modes            the driver's native mode if it has one, otherwise the generic mode. If the driver cannot
 //!                  share memory, frames are copied; the kernel chooses.
@@ -37,7 +37,7 @@ const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_FUNC_REDIRECT_MAP: u32 = 51;
 const XDP_PASS: u32 = 2;
-/// `linux/if_link.h`: in the driver, or in front of the stack.
+/// `linux/if_link.h`: attach in the driver, or in front of the stack.
 const MODES: [u32; 2] = [1 << 2, 1 << 1];
 /// The offset of the queue in `struct xdp_md`.
 const RX_QUEUE_INDEX: u64 = 16;
@@ -79,7 +79,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: nothing refers to the mapping any more: references to it do not outlive this value.
+        // SAFETY: nothing refers to the mapping any more, because references to it do not outlive this value.
         unsafe { libc::munmap(self.at.as_ptr().cast(), self.bytes) };
     }
 }
@@ -88,7 +88,7 @@ impl Drop for Mapping {
 struct Ring<E> {
     mapping: Mapping,
     offsets: libc::xdp_ring_offset,
-    /// Our own counter, of entries put into the ring or taken from it.
+    /// Our own counter of the entries put into the ring or taken from it.
     own: u32,
     entry: std::marker::PhantomData<E>,
 }
@@ -107,7 +107,7 @@ impl<E: Copy> Ring<E> {
         unsafe { self.mapping.at.as_ptr().add(offset).cast() }
     }
 
-    /// Puts an entry in, if there is room; the kernel sees it after [`Ring::publish`].
+    /// Puts an entry into the ring, if there is room. The kernel sees it after [`Ring::publish`].
     fn put(&mut self, entry: E) -> bool {
         let consumed = self.mapping.word(self.offsets.consumer).load(Ordering::Acquire);
         if self.own.wrapping_sub(consumed) >= RING {
@@ -253,7 +253,7 @@ impl Xsk {
     pub(super) fn done(&mut self, received: Received) {
         self.received.take();
         let frame = received.0.addr - received.0.addr % self.frame_bytes as u64;
-        // There is room, since the frame came from that ring.
+        // There is room, because the frame came from that ring.
         self.free.put(frame);
     }
 
@@ -261,7 +261,7 @@ impl Xsk {
     pub(super) fn give_back(&mut self) {
         self.free.publish();
         if self.free.wants_wake() {
-            // SAFETY: no buffer is passed: the call only wakes the kernel.
+            // SAFETY: no buffer is passed, because the call only wakes the kernel.
             unsafe {
                 libc::recv(self.socket.as_raw_fd(), std::ptr::null_mut(), 0, libc::MSG_DONTWAIT);
             }
@@ -276,8 +276,8 @@ impl Xsk {
         }
     }
 
-    /// Queues a frame for sending, consisting of these runs, which together fit into a frame of the shared
-    /// memory. Returns false if there is no room.
+    /// Queues a frame that consists of these runs of bytes, which together must fit into a frame of the
+    /// shared memory. Returns false if there is no room.
     pub(super) fn put<'a>(&mut self, runs: impl Iterator<Item = &'a [u8]>) -> bool {
         let Some(frame) = self.idle.pop() else { return false };
         let mut length = 0;
@@ -298,7 +298,7 @@ impl Xsk {
         true
     }
 
-    /// Makes the kernel send the queued frames; those that it does not take now are sent on a later call.
+    /// Makes the kernel send the queued frames. Those that it does not take now are sent on a later call.
     ///
     /// # Errors
     /// The interface is down, or gone.
@@ -308,7 +308,7 @@ impl Xsk {
         let mut before = u32::MAX;
         while self.to_send.left() > 0 && self.to_send.left() < before && self.to_send.wants_wake() {
             before = self.to_send.left();
-            // SAFETY: no buffer is passed: the call only wakes the kernel.
+            // SAFETY: no buffer is passed, because the call only wakes the kernel.
             let result =
                 unsafe { libc::send(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT) };
             if result < 0 {
@@ -380,11 +380,11 @@ fn offsets(socket: &OwnedFd) -> io::Result<libc::xdp_mmap_offsets> {
 /// that attaches the program to the interface.
 fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), (&'static str, io::Error)> {
     let say = |what| move |error| (what, error);
-    // Type, key size, value size, number of entries.
+    // Fields: the map's type, key size, value size and number of entries.
     let map = [BPF_MAP_TYPE_XSKMAP, 4, 4, queue + 1];
     let map = file_of(BPF_MAP_CREATE, &map).map_err(say("create an XDP map for"))?;
     let (key, value) = (queue, socket.as_raw_fd());
-    // The map, padding, address of the key, address of the value, flags: any.
+    // Fields: the map, padding, the key's address, the value's address, and flags (any).
     let update = [map.as_raw_fd() as u64, &raw const key as u64, &raw const value as u64, 0];
     bpf(BPF_MAP_UPDATE_ELEM, &update).map_err(say("add the socket to the XDP map of"))?;
     let file = u64::from(map.as_raw_fd() as u32);
@@ -401,7 +401,7 @@ fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), 
         instruction(0x95, 0, 0, 0, 0),
     ];
     let license = c"MIT";
-    // Type and number of instructions, instructions, license; the rest is zero.
+    // Fields: type and number of instructions, the instructions, the license. The remaining fields are zero.
     let load = [
         u64::from(BPF_PROG_TYPE_XDP) | (program.len() as u64) << 32,
         program.as_ptr() as u64,
@@ -410,7 +410,7 @@ fn lead(socket: &OwnedFd, index: u32, queue: u32) -> Result<(OwnedFd, OwnedFd), 
     let program = file_of(BPF_PROG_LOAD, &load).map_err(say("load an XDP program for"))?;
     let attach = |mode: u32| file_of(BPF_LINK_CREATE, &[program.as_raw_fd() as u32, index, BPF_XDP, mode]);
     let link = attach(MODES[0]).or_else(|error| match error.raw_os_error() {
-        // The driver has no native mode, or none for this MTU.
+        // The driver has no native mode, or has none for this MTU.
         Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE) => attach(MODES[1]),
         _ => Err(error),
     });
@@ -426,7 +426,7 @@ fn instruction(code: u8, target: u8, source: u8, offset: u64, immediate: u64) ->
     u64::from_ne_bytes([code, registers, a, b, c, d, e, f])
 }
 
-/// Calls bpf(2); fields of its argument that are not given are zero.
+/// Calls bpf(2). Fields of its argument that are not given are zero.
 fn bpf<T>(command: libc::c_long, argument: &[T]) -> io::Result<libc::c_long> {
     // SAFETY: the argument is plain integers of this size; the memory that it points to outlives the call.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, argument.as_ptr(), size_of_val(argument)) };

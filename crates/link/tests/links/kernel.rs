@@ -1,4 +1,4 @@
-//! Links to the kernel's interfaces: TUN, packet sockets and AF_XDP, with what an interface can do to them.
+//! Links to the kernel's interfaces (TUN, packet sockets and AF_XDP), and changes to those interfaces.
 
 use super::*;
 

@@ -1,9 +1,9 @@
 //! One test suite for all links: the contract that every link must keep, whatever its transport.
 //!
-//! A *pair* is two connected links. Units sent at one end arrive at the other, whole and in order; no call
-//! blocks; units that do not belong to the link are counted; a lost peer is reported as an error. On links of
-//! packets or frames, an item is one of them; on links of cells it is an AAL5 frame, which the test segments
-//! and reassembles with code that the links do not use.
+//! A *pair* is two connected links. Units sent at one end arrive at the other, whole and in order, and no
+//! call blocks. Units that do not belong to the link are counted, and a lost peer is reported as an error. On
+//! links of packets or frames, an *item* is one packet or frame. On links of cells it is an AAL5 frame, which
+//! the test segments and reassembles with code that the links do not use.
 
 mod kernel;
 #[path = "../net/mod.rs"]
@@ -69,8 +69,8 @@ impl End {
         let clock = Clock::new();
         loop {
             match End::open(address) {
-                // While another test starts a program, the child holds copies of all files until its exec, so
-                // an address that was freed may be in use for a moment.
+                // While another test starts a program, the child holds copies of all files until its exec. So
+                // an address that was freed may remain in use for a moment.
                 Err(error)
                     if error.kind() == io::ErrorKind::AddrInUse
                         && clock.now() < Instant::ZERO + Duration::from_secs(10) => {}
@@ -222,7 +222,7 @@ fn cut(frame: &[u8], into: &mut VecDeque<TimedCell>) {
     }
 }
 
-/// Builds an item of a given length; a frame begins with MAC addresses and an EtherType.
+/// Builds an item of a given length. If it is a frame, it begins with MAC addresses and an EtherType.
 fn item(end: &End, length: usize, seed: usize) -> Vec<u8> {
     let mut item: Vec<u8> = (0..length).map(|place| (place * 7 + place / 251 + seed * 31) as u8).collect();
     if end.link.unit_kind() == UnitKind::Frames {
@@ -254,7 +254,7 @@ fn bucket(name: &str, rate: &str, bytes: &str) -> bool {
     made
 }
 
-/// Returns the number of packets that this machine has dropped so far, in all namespaces: on a loopback or a
+/// Returns the number of packets that this machine has dropped so far, in all namespaces. On a loopback or a
 /// veth, packets wait in a CPU's backlog of 1000 (net.core.netdev_max_backlog), which overflows when other
 /// work keeps the CPU busy.
 fn thrown_away() -> u64 {
@@ -263,7 +263,8 @@ fn thrown_away() -> u64 {
     told.lines().map(|line| second(line).expect("columns of numbers")).sum()
 }
 
-/// Returns every pair: its name, the addresses of both ends, the listening one first, and the longest item.
+/// Returns every pair: its name, the addresses of its two ends (the listening one first), and the length of
+/// the longest item.
 fn pairs() -> Vec<(&'static str, String, String, usize)> {
     let cells = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
     let back = "udp-cells:127.0.0.1:7001-127.0.0.1:7000";
@@ -331,7 +332,7 @@ fn until_up(name: &str) {
     }
 }
 
-/// Returns whether a pair is the two ends of a veth pair.
+/// Returns whether the links of a pair are the two ends of a veth pair.
 fn is_veth(one: &str) -> bool {
     one.starts_with("packet:") || one.starts_with("xdp:")
 }
@@ -368,8 +369,8 @@ fn close(one: &str, ends: (End, End)) {
     }
 }
 
-/// Waits until the bridge between the ends forwards. The probes have a different EtherType from items, since
-/// some may arrive late.
+/// Waits until the bridge between the ends forwards frames. The probes have a different EtherType from items,
+/// since some probes may arrive late.
 fn is_through(first: &mut End, second: &mut End) {
     let mut probe = item(first, 64, 0);
     probe[12..14].copy_from_slice(&[0x88, 0xb6]);
@@ -405,7 +406,7 @@ fn units_arrive_complete_and_in_order_both_ways() {
             // If nothing has arrived, the call returns at once without units.
             to.pull().expect("the link is up");
             assert_eq!(to.items(), Vec::<Vec<u8>>::new(), "{name}");
-            // Send the items one by one, then in a burst that fits every queue on the path.
+            // Send the items one by one, and then in a burst that fits every queue on the path.
             for lengths in single.chunks(1).chain([&[100; 200][..], &[1400; 100]]) {
                 let sent: Vec<Vec<u8>> = lengths
                     .iter()
@@ -431,8 +432,8 @@ fn units_arrive_complete_and_in_order_both_ways() {
                     }
                     let thrown = thrown_away() - thrown;
                     let what = format!("{name}: {} of {lengths:?} came; {:?}", came.len(), to.counters());
-                    // Only the kernel's backlog may have lost items; then its drop counter has increased, and
-                    // the test tries again.
+                    // Only the kernel's backlog may have lost items. If so, its drop counter has increased,
+                    // and the test tries again.
                     assert!(thrown > 0 && run < 4, "{what}; the machine has thrown away {thrown} packets");
                     println!("once more: {what}; the machine has thrown away {thrown} packets");
                     came.clear();
@@ -522,7 +523,7 @@ fn another_protocol_or_a_close_ends_the_link() {
         ("tcp-frames", unit(0), "not a stream of packets, frames or cells", 0),
         ("tcp-frames", unit(70_000), "not a stream of packets, frames or cells", 0),
     ] {
-        // The peer sends one byte at a time; a message is processed once it is complete.
+        // The peer sends one byte at a time. A message is processed once it is complete.
         let mut end = End::with(&format!("{address}:listen:127.0.0.1:7030"));
         let mut peer = TcpStream::connect("127.0.0.1:7030").expect("it listens");
         peer.set_nodelay(true).expect("no delay");
@@ -586,7 +587,7 @@ fn impairments_are_applied_as_configured_and_repeatable() {
     assert!(!order.is_sorted());
     order.sort_unstable();
     assert_eq!(order, (0..1000).collect::<Vec<_>>());
-    // 1000 packets of 104 bytes at 8.32 Mbit/s take 100 ms; the queue is bounded.
+    // At 8.32 Mbit/s, 1000 packets of 104 bytes take 100 ms. The queue is bounded.
     let clock = Clock::new();
     let before = clock.now();
     let slow = run(",rate=8.32Mbit");

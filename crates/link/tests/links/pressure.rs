@@ -1,4 +1,4 @@
-//! Links under pressure: slow readers, full queues, and the CPU time of a second of traffic.
+//! Links under pressure: slow readers, full queues, and the CPU time that a second of traffic takes.
 
 use super::*;
 use std::io::Read;
@@ -73,7 +73,7 @@ fn a_second_of_an_oc3c_both_ways_costs_less_than_a_second_of_one_core() {
                 assert!(came.len() == 353 && came.iter().all(|came| *came == cell));
             }
         }
-        // This thread ran both ends, so each end used half of its CPU time.
+        // This thread ran both ends, so each end used half of the thread's CPU time.
         let nanos = (kiban_os::clock::thread_cpu_nanos() - before) / 2;
         println!("353,000 cells each way, {name}: {:.3} s of a core at each end", nanos as f64 * 1e-9);
         assert!(nanos < 1_000_000_000, "{name}: {nanos} ns");

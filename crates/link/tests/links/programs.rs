@@ -1,4 +1,4 @@
-//! Links to other programs: atmtcp's protocol, Wireshark as a reader, QEMU as a peer.
+//! Links to other programs: a peer that speaks atmtcp's protocol, Wireshark as a reader, QEMU as a peer.
 
 use super::*;
 use std::io::Read;
@@ -29,8 +29,8 @@ fn atmtcp_carries_cells_of_circuits_without_frames() {
         }
         into
     };
-    // An AAL0 cell as sent by Linux on x86 (VCI 42, PTI 3), a cell that is too short, unknown text, an empty
-    // frame, and a frame.
+    // The input: an AAL0 cell as sent by Linux on x86 (VCI 42, PTI 3), a cell that is too short, unknown
+    // text, an empty frame, and a frame.
     let raw = [&[0xa6, 0x02, 0, 0][..], &[5; 48]].concat();
     let says = [
         message(0, 0, b"O 0.42 0.0.42 ubr,aal0:max_sdu=52"),
@@ -45,8 +45,8 @@ fn atmtcp_carries_cells_of_circuits_without_frames() {
     assert_eq!(came[0], TimedCell::new(Instant::ZERO, 0x2a6, [5; 48]));
     assert_eq!((came[1].header, &came[1].payload[..40]), (0x642, &[8; 40][..]));
     assert_eq!((end.counters().malformed, came.len()), (2, 2));
-    // In the other direction: the AAL0 circuit sends the cell itself, in this machine's byte order; the other
-    // circuit sends a frame. A management cell cannot be carried.
+    // In the other direction, the AAL0 circuit sends the cell itself, in this machine's byte order, and the
+    // other circuit sends a frame. A management cell cannot be carried.
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x2a6, [6; 48]));
     end.cells.push_back(TimedCell::new(Instant::ZERO, 0x64a, [7; 48]));
     end.send(&[9; 33]).expect("the link is up");
@@ -57,7 +57,7 @@ fn atmtcp_carries_cells_of_circuits_without_frames() {
     peer.read_exact(&mut room).expect("it comes");
     assert_eq!(room, wanted);
     assert_eq!(end.counters().send_errors, 1);
-    // The circuit is opened again with AAL5: 52 bytes are now a frame.
+    // The circuit is opened again with AAL5, so 52 bytes are now a frame.
     peer.write_all(&[message(0, 0, b"O 0.42 0.0.42 ubr,aal5:max_sdu=9188"), message(0, 42, &raw)].concat())
         .expect("sent");
     assert_eq!(cells(&mut end, 2).len(), 2);
@@ -81,11 +81,12 @@ fn wireshark_reads_a_pseudowire() {
     for (options, dissector, words) in [("", "mplspwatmn1nocw", 0), (",control-word", "mplspwatmn1cw", 4)] {
         let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
             .join(format!("wire-{}.pcap", std::process::id()));
-        // A packet socket on the loopback sees the traffic.
+        // A packet socket on the loopback interface captures the traffic.
         let mut tap = End::with(&format!("packet:lo,record={}", path.display()));
         let mut first = End::with(&format!("pseudowire:127.0.0.1-127.0.0.2,label=1000,cells=9{options}"));
         let mut second = End::with(&format!("pseudowire:127.0.0.2-127.0.0.1,label=1000,cells=9{options}"));
-        // The first frame has one cell; the second has ten, which go in packets of nine and one.
+        // The first frame has one cell. The second has ten, which are sent in packets of nine cells and one
+        // cell.
         for frame in [&[7; 40][..], &[8; 472]] {
             first.send(frame).expect("the link is up");
             second.take_until(|end| !end.came.is_empty()).expect("the link is up");

@@ -1,5 +1,5 @@
-//! A network namespace for a test: it applies to the calling thread and to the threads and programs that it
-//! starts, and is removed when they end.
+//! A network namespace for a test. It applies to the calling thread and to the threads and programs that the
+//! thread starts, and is removed when they end.
 
 /// Moves the calling thread into a new namespace with the loopback up. Prints a line and returns false if
 /// this is not permitted.
