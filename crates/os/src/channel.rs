@@ -9,12 +9,12 @@
 //! 128  …
 //! ```
 //!
-//! Set-up           a channel is set up over a stream socket with a name in one of this user's directories
-//!                  ([`names`]), or at a path if the channel must cross network namespaces. The caller sends
-//!                  one message: the number of bytes of memory that it wants (64 bits, little endian), and
-//!                  its name. The callee answers with the memfd, or with the reason for refusing the call.
-//!                  From then on, a byte on the socket wakes a sleeping side. Both ends must belong to one
-//!                  user (SO_PEERCRED), or the other end to root.
+//! Set-up           a channel is set up over a stream socket, which has a name in one of this user's
+//!                  directories ([`names`]), or a path if the channel must cross network namespaces. The
+//!                  caller sends one message: the number of bytes of memory that it wants (64 bits, little
+//!                  endian), and its name. The callee answers with the memfd, or with the reason for refusing
+//!                  the call. From then on, a byte on the socket wakes a sleeping side. Both ends must belong
+//!                  to one user (SO_PEERCRED), or the other end must belong to root.
 //! Callee           the callee takes no descriptor from a caller: closing one could block forever, even when
 //!                  the process ends ([`crate::unix::closing`]).
 //! End              the socket stays open as long as both sides exist. A hang-up ends the channel, whatever
@@ -165,7 +165,7 @@ impl ChannelListener {
     /// are left.
     ///
     /// # Errors
-    /// Those of [`Listener::accept`].
+    /// Same as for [`Listener::accept`].
     pub fn accept(&self) -> io::Result<Option<PendingChannel>> {
         Ok(self.listener.accept()?.map(|peer| PendingChannel { socket: Some(peer), wanted: None }))
     }
@@ -177,12 +177,12 @@ impl AsFd for ChannelListener {
     }
 }
 
-/// One side of a channel whose set-up is not complete: it waits for the other side's message.
+/// One side of a channel that is still being set up. It waits for the other side's message.
 #[derive(Debug)]
 pub struct PendingChannel {
-    /// The socket, until the channel takes it over.
+    /// The socket. It is present until the channel takes it over.
     socket: Option<Peer>,
-    /// Bytes of memory that the caller wants; `None` on the callee's side.
+    /// Bytes of memory that the caller wants. `None` on the callee's side.
     wanted: Option<usize>,
 }
 
@@ -208,7 +208,7 @@ impl PendingChannel {
     /// Calls a listener at a path, like [`PendingChannel::connect`].
     ///
     /// # Errors
-    /// As [`PendingChannel::connect`].
+    /// Same as for [`PendingChannel::connect`].
     pub fn connect_at(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         PendingChannel::call_over(Peer::connect(path, SocketType::STREAM, true)?, own, bytes)
     }
@@ -216,7 +216,7 @@ impl PendingChannel {
     /// Calls a board's listener, with the checks of [`names::call`].
     ///
     /// # Errors
-    /// As [`PendingChannel::connect`]; also if the listener cannot be trusted.
+    /// Same as for [`PendingChannel::connect`]; also if the listener cannot be trusted.
     pub fn connect_to_board(path: &Path, own: &[u8], bytes: usize) -> io::Result<PendingChannel> {
         PendingChannel::call_over(names::call(path, SocketType::STREAM, true)?, own, bytes)
     }
@@ -226,7 +226,7 @@ impl PendingChannel {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         match send(&socket, &[&(bytes as u64).to_le_bytes(), own], None) {
-            // The callee has already refused the call and hung up; `complete` receives the reason.
+            // The callee has already refused the call and hung up. `complete` receives the reason.
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => {}
             sent => sent?,
@@ -235,7 +235,7 @@ impl PendingChannel {
     }
 
     /// Returns the channel once the other side's message has arrived, and `None` before that. On the callee's
-    /// side, `bytes` is the range of memory sizes that a caller may request.
+    /// side, a caller may request a number of bytes within the range `bytes`.
     ///
     /// # Errors
     /// The other side hung up, sent a malformed message, or refused the call (with its reason).
@@ -244,11 +244,11 @@ impl PendingChannel {
     }
 
     /// Like [`PendingChannel::complete`], for a callee that decides according to the caller's name and the
-    /// number of bytes that it wants. If `judge` returns a reason to refuse the call, it is sent to the
-    /// caller, cut to [`NAME_BYTES_MAX`].
+    /// number of bytes that it wants. If `judge` returns a reason to refuse the call, the reason is sent to
+    /// the caller, cut to [`NAME_BYTES_MAX`].
     ///
     /// # Errors
-    /// As [`PendingChannel::complete`]; also if the call was refused.
+    /// Same as for [`PendingChannel::complete`]; also if the call was refused.
     pub fn complete_if(
         &mut self,
         bytes: RangeInclusive<usize>,
@@ -349,7 +349,7 @@ fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// Returns whether the system has no memory for a call now, which is not a fault of the other side.
+/// Returns whether the system has no memory for a call at present, which is not a fault of the other side.
 fn is_short_of_memory(error: &io::Error) -> bool {
     use rustix::io::Errno;
     matches!(Errno::from_io_error(error), Some(Errno::NOMEM | Errno::NOBUFS))
@@ -375,7 +375,7 @@ impl Channel {
         self.calls
     }
 
-    /// Returns the name that the caller gave itself; empty on the caller's own side.
+    /// Returns the name that the caller gave itself. On the caller's own side, the name is empty.
     pub fn caller(&self) -> &[u8] {
         &self.caller
     }
@@ -408,7 +408,7 @@ impl Channel {
             match rustix::net::send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Err(Errno::NOMEM | Errno::NOBUFS | Errno::INTR) => std::thread::yield_now(),
                 Err(Errno::AGAIN) if self.has_room() => std::thread::yield_now(),
-                // If the socket is full, the unread bytes already wake the other side; if it is closed, the
+                // If the socket is full, its unread bytes already wake the other side. If it is closed, the
                 // other side is not asleep.
                 _ => return,
             }
@@ -417,15 +417,15 @@ impl Channel {
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
     }
 
-    /// Returns whether the socket has room for a byte, or poll(2) fails. If a send fails although this is
-    /// true, the reason is not a full socket.
+    /// Returns whether the socket has room for a byte (or poll(2) fails). If it has room and a send fails,
+    /// the reason is not a full socket.
     fn has_room(&self) -> bool {
         let mut polled = [PollFd::new(&self.socket, PollFlags::OUT)];
         rustix::event::poll(&mut polled, Some(&rustix::event::Timespec::default())) != Ok(0)
     }
 
-    /// Reads the wake-up bytes, a bounded number of them. Returns whether the other side is gone: it closed
-    /// the channel, its process ended, or it sent descriptors, which are not accepted.
+    /// Reads the wake-up bytes, up to a bounded number. Returns whether the other side is gone: it closed the
+    /// channel, its process ended, or it sent descriptors, which are not accepted.
     pub fn is_gone(&self) -> bool {
         let mut bytes = [0u8; 4096];
         // Read until the socket is empty: the peer's hang-up may follow a wake-up byte, and an edge-triggered
@@ -441,7 +441,7 @@ impl Channel {
         false
     }
 
-    /// Returns the socket: readable when the other side rings, hung up when the other side is gone.
+    /// Returns the socket. It is readable when the other side rings, and hung up when the other side is gone.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
@@ -491,8 +491,8 @@ mod tests {
     #[test]
     fn sending_never_blocks_on_a_peer_that_does_not_read() {
         let sides = pair("deaf");
-        // Ring more often than the socket can hold bytes. No call may block, and one call of `is_gone` reads
-        // everything.
+        // Ring more often than the socket can hold bytes. No call may block, and one call of `is_gone` must
+        // read everything.
         for _ in 0..100_000 {
             sides[1].own_bell().arm();
             sides[0].ring(|| 7);
@@ -515,7 +515,7 @@ mod tests {
         two.own_bell().arm();
         one.ring(|| 7);
         drop(one);
-        // An edge-triggered epoll reports the byte and the hang-up only once.
+        // An edge-triggered epoll reports the byte and the hang-up in a single event.
         assert!(two.is_gone());
     }
 
@@ -571,7 +571,7 @@ mod tests {
         drop(callee);
         let reason = caller.complete(BYTES..=BYTES).expect_err("it is rejected").to_string();
         assert_eq!(reason, long[..NAME_BYTES_MAX]);
-        // A listener may refuse without reading the caller's message; a long reason is truncated at a
+        // A listener may refuse without reading the caller's message. A long reason is truncated at a
         // character boundary.
         let mut caller = call();
         listener.try_accept().expect("a caller is waiting").refuse(&"ü".repeat(NAME_BYTES_MAX));
@@ -599,7 +599,7 @@ mod tests {
                 return println!("skipped: the system cannot create a memfd with huge pages: {error}");
             }
         };
-        // The size of two 1 GiB pages, the largest huge pages.
+        // The size of two huge pages of 1 GiB, the largest size.
         rustix::fs::ftruncate(&memory, 2 << 30).expect("pages that are not there yet");
         rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW).expect("seals");
         let error = map(memory.as_fd(), 0..=usize::MAX).expect_err("holes may be punched into it");

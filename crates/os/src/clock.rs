@@ -1,12 +1,12 @@
 //! The clocks of the operating system.
 //!
-//! Purpose          the only place where real time becomes an [`Instant`]; also cheap readings for
-//!                  measurements.
+//! Purpose          convert real time to [`Instant`]s, which happens only here; also provide cheap readings
+//!                  for measurements.
 //! Time             [`Clock`] counts from its creation on the system's monotonic clock and never goes back.
 //! Ticks            [`ticks`] reads the cheapest counter available, to measure the cost of one PDU in a
 //!                  single layer; [`TickScale`] converts a difference of ticks to nanoseconds.
-//! CPU time         CPU time of the process or of the thread, from the scheduler's accounting, including
-//!                  threads that are running.
+//! CPU time         CPU time of the process or of the calling thread, from the scheduler's accounting;
+//!                  running threads are included.
 //! CPU              [`pin_thread`] keeps the calling thread on one CPU, so that its caches and tick counter
 //!                  do not change.
 //! Limits           an `Instant` holds 584 years; reading the tick counter is not ordered with the
@@ -50,8 +50,8 @@ impl Clock {
 
 /// Reads the machine's cheapest counter: the time stamp counter on x86-64, nanoseconds elsewhere.
 ///
-/// Its type is `fn() -> u64`, so that code without a clock can take it as a parameter. Only differences on
-/// one CPU are meaningful; [`TickScale`] converts them to nanoseconds.
+/// Its type is `fn() -> u64`, so that code without a clock can take the function as a parameter. Only
+/// differences on one CPU are meaningful; [`TickScale`] converts them to nanoseconds.
 #[inline]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -66,7 +66,7 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// The length of a tick of [`ticks`].
+/// The length of one tick of [`ticks`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TickScale {
     nanos_per_tick: f64,
@@ -122,7 +122,7 @@ impl TickScale {
     }
 }
 
-/// One reading of both clocks: the ticks were read halfway between two clock readings `doubt` nanoseconds
+/// One reading of both clocks. The ticks were read halfway between two clock readings `doubt` nanoseconds
 /// apart.
 struct Bracket {
     ticks: u64,

@@ -2,9 +2,9 @@
 //!
 //! Wake-up          the producer sets the flag, then rings the sleeper. The sleeper reads the flag before it
 //!                  sleeps and after each ring, so it misses no wake-up.
-//! Mirror           the flag says whether a locked value is present, so that checking for it takes no lock.
-//!                  It is set while the lock is held; if it were set later, it could overwrite the state that
-//!                  another thread has set in the meantime.
+//! Mirror           the flag says whether a locked value is present, so that checking for the value takes no
+//!                  lock. The flag is set while the lock is held. If it were set later, it could overwrite
+//!                  the state that another thread has set in the meantime.
 //! Ordering         setting is Release, reading is Acquire: a thread that sees the flag set also sees all
 //!                  earlier writes.
 //! Proof            `crates/model` runs this code in every order that the memory model allows, within bounds,
@@ -35,8 +35,8 @@ impl Flag {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Clears the flag and returns whether it was set. If several threads take it at once, one of them gets
-    /// `true`. Does not write to a flag that is not set.
+    /// Clears the flag and returns whether it was set. If several threads take the flag at once, one of them
+    /// gets `true`. Does not write to a flag that is not set.
     #[inline]
     pub fn take(&self) -> bool {
         self.get() && self.0.swap(false, Ordering::AcqRel)

@@ -62,14 +62,13 @@ pub struct ClientLog {
 }
 
 impl ClientLog {
-    /// Returns a log with a full bucket for the clients of one socket; `door` is the name of the socket in
-    /// the log.
+    /// Returns a log with a full bucket for the clients of one socket. `door` names the socket in the log.
     pub fn new(door: &'static str) -> ClientLog {
         let clock = Clock::new();
         ClientLog { door, lines: LogLimiter::new(clock.now()), clock }
     }
 
-    /// Logs that a client is disconnected or not admitted, and which rule it broke.
+    /// Logs that a client is disconnected or not admitted, and which rule the client broke.
     pub fn log_disconnect(&mut self, client: impl AsFd, rule: impl Display) {
         let Some(untold) = self.lines.try_take(self.clock.now()) else { return };
         let peer = rustix::net::sockopt::socket_peercred(client).ok();

@@ -1,9 +1,9 @@
 //! Locks whose holder may have panicked.
 //!
-//! A panic is a bug in kiban. It ends the session or thread in which it happens; a lock that stayed poisoned
-//! would also end all others that share the lock. So poison is ignored everywhere, and code that holds a lock
-//! keeps the guarded data consistent at each step that can panic. Exceptions are documented where the lock is
-//! declared.
+//! A panic is a bug in kiban. It ends the session or thread in which it happens. If a lock stayed poisoned,
+//! all other sessions and threads that share it would end too. So poison is ignored everywhere, and code that
+//! holds a lock keeps the guarded data consistent at each step that can panic. Exceptions are documented
+//! where the lock is declared.
 
 use std::sync::{LockResult, Mutex, MutexGuard, PoisonError, TryLockError};
 

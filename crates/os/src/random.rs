@@ -1,4 +1,4 @@
-//! Random numbers from the operating system; the only module that requests them.
+//! Random numbers from the operating system. No other module requests them.
 //!
 //! Purpose          keys of boards, NICs and endpoints that talk to real peers; tokens, nonces, salts and
 //!                  names that must be unpredictable.
@@ -30,7 +30,7 @@ pub fn bytes<const BYTES: usize>() -> io::Result<[u8; BYTES]> {
 /// Returns a new random key for one board, NIC or endpoint.
 ///
 /// # Errors
-/// As [`bytes`](fn@bytes).
+/// Same as for [`bytes`](fn@bytes).
 pub fn key() -> io::Result<RngKey> {
     bytes().map(RngKey::from_bytes)
 }

@@ -86,7 +86,7 @@ mod tests {
     fn a_thread_that_the_system_refuses_is_an_error_and_leaves_nothing_behind() {
         let held = Arc::new(());
         let its = held.clone();
-        // This stack is larger than a process's address space.
+        // This stack size exceeds a process's address space.
         let refused = spawn(c"kiban-test", 1 << 56, move || drop(its));
         assert!(refused.is_err());
         assert_eq!(Arc::strong_count(&held), 1);

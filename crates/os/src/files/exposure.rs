@@ -1,14 +1,15 @@
 //! Keeps a server's own files out of the directory that it serves.
 //!
 //! Purpose          users with read access to a served directory must not be able to fetch password hashes or
-//!                  private keys from it, and users with write access must not be able to replace files that
-//!                  the server trusts.
+//!                  private keys from it. Users with write access must not be able to replace files that the
+//!                  server trusts.
 //! Method           a path is resolved one component at a time. Neither the file nor any symbolic link on the
 //!                  way may be below the directory, because a user who can replace such a link can choose the
 //!                  file.
 //! Below            a path is below the directory if the directory is among its ancestors, by device and
-//!                  inode, or if both are on one file system with one path within the other: a bind mount
-//!                  shows a directory in a second place (mountinfo, proc_pid_mountinfo(5)).
+//!                  inode, or if both are on one file system and its path there is within the directory's.
+//!                  The second rule covers bind mounts, which show a directory in a second place (mountinfo,
+//!                  proc_pid_mountinfo(5)).
 //! Hard links       the other names of a file with several hard links cannot be found quickly, so such a file
 //!                  is rejected if it is on one of the directory's file systems.
 //! Limits           the check runs when a server starts and when it rereads the files. The filestore
@@ -35,7 +36,7 @@ pub struct Private<'a> {
     pub path: &'a Path,
 }
 
-/// Why a directory must not be served.
+/// The reason why a directory must not be served.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ExposureError {
@@ -43,7 +44,7 @@ pub enum ExposureError {
     Inside {
         /// The name of the file, from [`Private::what`].
         what: String,
-        /// Its path, as given by the caller.
+        /// The file's path, as given by the caller.
         path: PathBuf,
         /// The location of the file or link.
         place: PathBuf,
@@ -54,9 +55,9 @@ pub enum ExposureError {
     Linked {
         /// The name of the file, from [`Private::what`].
         what: String,
-        /// Its path, as given by the caller.
+        /// The file's path, as given by the caller.
         path: PathBuf,
-        /// The number of its hard links.
+        /// The number of the file's hard links.
         names: u64,
         /// The served directory.
         root: PathBuf,
@@ -75,7 +76,7 @@ impl fmt::Display for ExposureError {
         match self {
             ExposureError::Inside { what, path, place, root } => {
                 write!(f, "{what} {} is inside the served directory {}", path.display(), root.display())?;
-                // For a relative path, the absolute path would repeat it.
+                // Omit the location if it is only the absolute form of the path.
                 if std::path::absolute(path).is_ok_and(|path| path != *place) {
                     write!(f, " (as {})", place.display())?;
                 }
@@ -130,7 +131,7 @@ pub fn check(root: &Path, private: &[Private<'_>]) -> Result<(), ExposureError> 
 struct Served {
     /// Device and inode of the directory and of the mounts below it.
     tops: Vec<(u64, u64)>,
-    /// The same directories, as file systems and paths within them.
+    /// The same directories, each as a file system and a path within it.
     sources: Vec<(OsString, PathBuf)>,
     /// File systems on which a hard link could be made below the directory.
     devices: Vec<u64>,
@@ -176,7 +177,7 @@ impl Served {
 fn places(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut places = Vec::new();
     let mut at = std::env::current_dir()?.canonicalize()?;
-    // The path's remaining components, in reverse order.
+    // The remaining components of the path, in reverse order.
     let mut left: Vec<OsString> = Vec::new();
     let push = |left: &mut Vec<OsString>, path: &Path| {
         left.extend(path.components().rev().map(|component| component.as_os_str().to_owned()));
@@ -246,7 +247,7 @@ fn unescaped(word: &[u8]) -> PathBuf {
 }
 
 /// Returns the file system that a path without links is on, and the path within it. If several file systems
-/// are mounted at one mount point, the last one is visible.
+/// are mounted at one mount point, the last of them is visible.
 fn source(mounts: &[Mount], path: &Path) -> Option<(OsString, PathBuf)> {
     let over = mounts.iter().filter(|mount| path.starts_with(&mount.point));
     let mount = over.max_by_key(|mount| mount.point.components().count())?;

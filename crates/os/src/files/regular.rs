@@ -14,7 +14,7 @@ use std::path::Path;
 /// # Errors
 /// It cannot be opened, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // O_NONBLOCK: wait neither for the writer of a FIFO nor for another process's lease (fcntl(2)).
+    // O_NONBLOCK: do not wait for the writer of a FIFO, or for another process's lease (fcntl(2)).
     open_with(path, OFlags::RDONLY)
 }
 
@@ -35,7 +35,8 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
     };
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::from_raw_mode(0o666)) {
-        // open(2) returns ENXIO for any socket, and for a FIFO that is opened for writing without a reader.
+        // open(2) returns ENXIO for any socket, and also for a FIFO that is opened for writing without a
+        // reader.
         Err(rustix::io::Errno::NXIO) => return Err(not_regular("a pipe or a socket")),
         opened => opened?,
     };
@@ -52,7 +53,7 @@ fn open_with(path: &Path, flags: OFlags) -> io::Result<File> {
 /// Reads a whole regular file.
 ///
 /// # Errors
-/// As [`open`].
+/// Same as for [`open`].
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(words(12).expect("a file"), "longer words");
         let error = words(11).expect_err("too long").to_string();
         assert_eq!(error, "the file is longer than 11 bytes: shorten it");
-        // The error is the same if the length limit falls within a character.
+        // The error is the same if the length limit falls in the middle of a character.
         std::fs::write(path("words"), "longer wordé").expect("temporary files can be created");
         assert_eq!(words(11).expect_err("too long").kind(), io::ErrorKind::FileTooLarge);
         create(&path("words")).expect("a file");

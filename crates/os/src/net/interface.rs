@@ -31,8 +31,8 @@ pub fn request(name: &str) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Returns an error that names the failed operation on an interface, and the missing privilege or condition
-/// (CAP_NET_ADMIN for EPERM and EACCES).
+/// Returns an error that names the failed operation on an interface and, if known, what is missing: a
+/// privilege (CAP_NET_ADMIN for EPERM and EACCES) or another condition.
 pub fn explain_error(name: &str, what: &str, error: io::Error) -> io::Error {
     explain_error_with(name, what, "CAP_NET_ADMIN", error)
 }
@@ -84,7 +84,8 @@ pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Returns this host's addresses, in the caller's network namespace; empty if the system does not list them.
+/// Returns this host's addresses, in the caller's network namespace. The list is empty if the system does not
+/// provide the addresses.
 pub fn addresses() -> Vec<IpAddr> {
     let mut list = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) writes the head of the list to `list`, which outlives the call.

@@ -2,8 +2,8 @@
 //!
 //! Purpose          send and receive frames on an Ethernet, real or virtual (veth), for a protocol that does
 //!                  not run over IP.
-//! Limits           needs CAP_NET_RAW; never blocks: a frame that the interface cannot take now is dropped,
-//!                  as on a wire.
+//! Limits           the socket needs CAP_NET_RAW. It never blocks: a frame that the interface cannot take now
+//!                  is dropped, as on a wire.
 //! Not implemented  rings shared with the kernel; offloads.
 
 use super::interface::{Property, explain_error_with, query};
@@ -57,7 +57,8 @@ impl PacketLink {
         self.mac
     }
 
-    /// Sends a frame, given without FCS. Returns false if the interface cannot take it, so that it is lost.
+    /// Sends a frame, which is given without its FCS. Returns false if the interface cannot take the frame,
+    /// which is then lost.
     pub fn send(&self, frame: &[u8]) -> bool {
         rustix::net::send(&self.socket, frame, rustix::net::SendFlags::DONTWAIT).is_ok()
     }

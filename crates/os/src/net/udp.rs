@@ -4,7 +4,7 @@
 //!                  to the protocol above.
 //! Size             a datagram fits an Ethernet frame ([`PACKET_BYTES`]); between loopback addresses it may
 //!                  be longer.
-//! Limits           never blocks: a packet that the socket cannot take now is dropped, as on a wire.
+//! Limits           calls never block: a packet that the socket cannot take now is dropped, as on a wire.
 //! Not implemented  segmentation offload; several datagrams per system call.
 
 use super::interface::bind_remedy;
@@ -27,7 +27,7 @@ pub struct UdpLink {
 }
 
 impl UdpLink {
-    /// Binds a socket to `local`; if the port is 0, the system chooses one.
+    /// Binds a socket to `local`. If the port is 0, the system chooses a port.
     ///
     /// # Errors
     /// `local` is not an address of this host, or the port is in use.
@@ -62,7 +62,7 @@ impl UdpLink {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
             // SAFETY: both options take an int, and `bytes` outlives the calls. If a call fails, the buffer
-            // stays as it is.
+            // keeps its size.
             unsafe {
                 libc::setsockopt(
                     self.socket.as_raw_fd(),

@@ -1,7 +1,7 @@
 //! Followers: threads that wait without driving.
 //!
 //! Purpose          a thread that releases the driver's lock wakes the followers, so that one of them drives
-//!                  next: never do all threads sleep while none drives.
+//!                  next. All threads never sleep while none drives.
 //! Follower         increments the count, issues a SeqCst fence, reads the number of the last call, tries the
 //!                  driver's lock, and, if it fails, sleeps until the number changes.
 //! Driver           releases its lock, issues a SeqCst fence, reads the count, and makes a call if there are
@@ -22,8 +22,8 @@ impl Followers {
     }
 
     /// Adds a follower, and returns the number of the last `call`. The thread then sleeps until the number
-    /// changes, and [leaves](Followers::leave). If the driver's lock `is_free`, adds no follower and returns
-    /// `None`.
+    /// changes, and [leaves](Followers::leave). If the driver's lock `is_free`, no follower is added and the
+    /// result is `None`.
     pub(crate) fn enter(&self, call: impl FnOnce() -> u64, is_free: impl FnOnce() -> bool) -> Option<u64> {
         self.0.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);

@@ -1,7 +1,7 @@
 //! The helper: a thread that drives a machine while the program does something else.
 //!
-//! Purpose          answer peers whatever the program does, at no cost while the program drives the machine
-//!                  itself.
+//! Purpose          answer peers while the program does other things, at no cost while the program drives the
+//!                  machine itself.
 //! Polling          the helper checks at intervals whether another thread has driven recently. If not, it
 //!                  drives: it sleeps on the wait set until something arrives or the machine's deadline
 //!                  passes. The program's next call makes it return to polling.
@@ -19,7 +19,7 @@ use std::thread::JoinHandle;
 /// The stop flag of the thread, and a condition variable to interrupt its wait.
 #[derive(Default)]
 struct End {
-    /// Set while a request to stop is pending; checked at every point where the thread may be.
+    /// Set while a request to stop is pending. It is checked at every point at which the thread may be.
     ends: Flag,
     lock: Mutex<()>,
     called: Condvar,

@@ -4,12 +4,12 @@ use kiban_base::Instant;
 use std::hash::Hash;
 use std::time::Duration;
 
-/// A value that a turn guards and drives; being driven means that it receives and sends. All calls hold the
+/// A value that a turn guards and drives. Driving it means letting it receive and send. All calls hold the
 /// turn's lock.
 pub trait Machine: Send + 'static {
     /// Receives and sends as much as possible. Bounded: [`Machine::has_more`] returns whether work is left.
     fn drive(&mut self, now: Instant);
-    /// Called after the caller had a chance to respond to received data, and its look found nothing.
+    /// Called after the caller has had a chance to respond to received data and its look has found nothing.
     fn settle(&mut self, now: Instant);
     /// Sends pending output, after a caller's work.
     fn flush(&mut self, now: Instant);
@@ -19,16 +19,16 @@ pub trait Machine: Send + 'static {
     /// such time.
     fn deadline(&self) -> Instant;
     /// Returns whether work is left that no event will announce: the last drive reached its bound, or an
-    /// unarmed bell was added. The driver then looks again instead of sleeping.
+    /// unarmed bell was added. In that case, the driver looks again instead of sleeping.
     fn has_more(&self) -> bool;
-    /// Arms the bells of its links: a driver is about to sleep.
+    /// Arms the bells of the machine's links, because a driver is about to sleep.
     fn arm(&mut self) {}
     /// Disarms the bells after a sleep. Returns when the first was rung, in nanoseconds of
     /// [`crate::clock::machine_nanos`], if any was.
     fn disarm(&mut self) -> Option<u64> {
         None
     }
-    /// Called after a sleep: time has passed, so infrequent checks are due.
+    /// Called after a sleep, because infrequent checks may then be due.
     fn after_sleep(&mut self) {}
 }
 
@@ -49,12 +49,12 @@ pub enum WaitError {
 /// When the helper drives.
 #[derive(Clone, Copy, Debug)]
 pub struct HelperPolicy {
-    /// How long no thread may have driven before the helper drives; also the helper's polling interval.
+    /// How long the machine may go undriven before the helper drives it; also the helper's polling interval.
     pub idle: Duration,
     /// The longest polling interval, used while another thread drives.
     pub tick_max: Duration,
-    /// Whether only calls that look for results count as driving: a program that only posts work may not look
-    /// again for a long time.
+    /// Whether only calls that look for results count as driving, because a program that only posts work may
+    /// not look again for a long time.
     pub alert: bool,
 }
 

@@ -25,7 +25,8 @@ pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<(
     Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
 }
 
-/// A machine and the state of the threads that drive it. Clones share it; its helper ends with the last one.
+/// A machine and the state of the threads that drive it. Clones share both; the helper ends with the last
+/// clone.
 pub struct Turn<M: Machine, Q: QueueKey> {
     pub(super) shared: Arc<Shared<M, Q>>,
     /// Stops the helper when the last clone is dropped.
@@ -73,7 +74,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         Ok(Turn { shared, _helper: Arc::new(helper) })
     }
 
-    /// Closes the turn for all its clones after running `last` on the machine; waiting threads return
+    /// Closes the turn for all its clones, after running `last` on the machine. Waiting threads return
     /// [`WaitError::Closed`].
     pub fn close(&self, last: impl FnOnce(&mut M, Instant)) {
         self.shared.closed.set(true);
@@ -131,9 +132,9 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         self.shared.look_beside(&mut look)
     }
 
-    /// Looks until something is found, or until the timeout ([`Duration::MAX`]: none). Waits by the queue's
-    /// policy, or by the policy `once` for this call only. Consecutive calls with the same `once` policy
-    /// share what they learn, separately from the queue's own policy.
+    /// Looks until something is found, or until the timeout ([`Duration::MAX`] means no timeout). Waits by
+    /// the queue's policy, or by the policy `once` for this call only. Consecutive calls with the same `once`
+    /// policy share what they learn, separately from the queue's own policy.
     ///
     /// # Errors
     /// The timeout has passed, or the turn was closed.
@@ -148,10 +149,10 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     }
 
     /// Like [`Turn::wait`] with the queue's policy, but returns `None` if a signal handler has ended the
-    /// wait, as it would end read(2) (`signals.rs`).
+    /// wait, as a handler would end read(2) (`signals.rs`).
     ///
     /// # Errors
-    /// As [`Turn::wait`].
+    /// Same as for [`Turn::wait`].
     pub fn wait_interruptibly<T>(
         &self,
         queue: Q,
@@ -223,7 +224,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     }
 
     /// Deletes the state of a removed queue, so that a later queue with the same name starts with the default
-    /// policy and no history.
+    /// policy and without history.
     pub fn forget_queue(&self, queue: Q) {
         lock(&self.shared.waiters).forget(queue);
     }

@@ -1,7 +1,7 @@
 //! The wait policy of each queue of a turn, and the state that the policy has learned.
 //!
-//! Purpose          a policy for all queues, for one queue, or for one call; and statistics that can be read
-//!                  during a wait.
+//! Purpose          provide a policy for all queues, for one queue, or for one call, and statistics that can
+//!                  be read during a wait.
 //! Limits           only one thread at a time waits with a queue's waiter: the driver.
 
 use super::machine::QueueKey;
@@ -16,7 +16,8 @@ pub(super) struct QueueWaiters<Q> {
     policy: Wait,
     of: HashMap<Q, Wait>,
     waiting: HashMap<Q, Arc<QueueWaiter>>,
-    /// For calls with their own policy: the last such policy of each queue, and its history.
+    /// Used by calls with a policy of their own: the last such policy of each queue, and the queue's history
+    /// under it.
     once: HashMap<Q, (Wait, Arc<QueueWaiter>)>,
 }
 
@@ -31,7 +32,8 @@ impl<Q> Default for QueueWaiters<Q> {
     }
 }
 
-/// The waiter of a queue, and its statistics after the last wait, which can be read during a wait.
+/// The waiter of a queue, and the waiter's statistics after the last wait. The statistics can be read during
+/// a wait.
 pub(super) struct QueueWaiter {
     waiting: Mutex<Waiting>,
     report: Mutex<Report>,
@@ -78,7 +80,8 @@ impl<Q: QueueKey> QueueWaiters<Q> {
         self.waiting.get(&queue).cloned()
     }
 
-    /// Returns the waiter of a queue, or the one for calls with the policy `once`; creates it on first use.
+    /// Returns the waiter of a queue, or the waiter for calls with the policy `once`. The waiter is created
+    /// on first use.
     pub(super) fn waiter(&mut self, queue: Q, once: Option<Wait>, clock: Clock) -> Arc<QueueWaiter> {
         match once {
             None => {

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// A clock reading is reused for this many ticks: about ten microseconds, less than the precision of any
-/// deadline.
+/// A clock reading is reused for this many ticks, which is about ten microseconds and less than the precision
+/// of any deadline.
 const RECENT_TICKS: u64 = 30_000;
 
 /// After this many consecutive looks that find nothing, the program is assumed to keep polling.
@@ -27,7 +27,7 @@ const IDLE_LOOKS_MAX: u32 = 8;
 const SIGNAL_LOOKS: u32 = 1024;
 
 pub(super) struct Shared<M, Q> {
-    /// A panic inside the machine may leave it partly changed; the other threads continue with that state.
+    /// A panic inside the machine may leave it partly changed. The other threads continue with that state.
     pub(super) held: Mutex<Held<M>>,
     pub(super) clock: Clock,
     /// Held by the thread that sleeps on the wait set.
@@ -70,7 +70,7 @@ impl<M: Machine> Held<M> {
         self.recent.0
     }
 
-    /// Returns whether a sleeping driver has to look again: a new bell was added, or work is left over.
+    /// Returns whether a sleeping driver must look again, because a new bell was added or work is left over.
     #[inline]
     pub(super) fn is_overtaken(&self) -> bool {
         self.sleeps_until != Instant::ZERO && self.machine.has_more()
@@ -144,7 +144,8 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         (found, has_progress || overtaken)
     }
 
-    /// Waits by the driver's policy, driving the machine during the wait. The caller holds the driver's lock.
+    /// Waits according to the driver's policy, and drives the machine during the wait. The caller holds the
+    /// driver's lock.
     pub(super) fn drive_until<T>(
         &self,
         waiting: &mut Waiting,
@@ -153,8 +154,8 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         look: &mut impl FnMut(&mut M) -> Option<T>,
     ) -> Option<T> {
         let mut looks = 0u32;
-        // The machine's deadlines end a sleep (`Sleeper for Shared`), and each look then does the work that
-        // is due.
+        // The machine's deadlines end a sleep (`Sleeper for Shared`). Each look then does the work that is
+        // due.
         waiting.wait(self, self, deadline, || {
             looks = looks.wrapping_add(1);
             if let Some(signals) = signals.filter(|_| looks.is_multiple_of(SIGNAL_LOOKS)) {
@@ -179,9 +180,9 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
                 self.wait_set.ring();
             }
             let now = self.clock.now();
-            // The sleep is bounded, so that a driver that left without a call is noticed soon.
+            // The sleep is bounded, so that the departure of a driver that made no call is noticed soon.
             let most = deadline.since(now).min(Duration::from_millis(20));
-            // Release the lock before looking below: the look may call other followers.
+            // Release the lock before looking, because the look may call other followers.
             let _ = self
                 .progress
                 .1
@@ -234,7 +235,7 @@ impl<M: Machine, Q: QueueKey> Doorbell for Shared<M, Q> {
 
     fn disarm(&self) -> Option<u64> {
         let first = lock(&self.held).machine.disarm();
-        // The bell that was rung first ended the sleep.
+        // The bell that was rung first is the one that ended the sleep.
         self.wait_set.disarm().into_iter().chain(first).min()
     }
 }

@@ -6,9 +6,9 @@
 //!                  are blocked while a thread spins. They are delivered during the sleep itself, which
 //!                  installs the thread's own mask (ppoll(2)), or, if the thread does not sleep soon, from
 //!                  time to time ([`Held::deliver_pending`]).
-//! Which signal     for pending signals, the action of each is looked up. The number of a signal that ended a
-//!                  sleep is not known, so any installed handler that does not restart calls is assumed to
-//!                  have run.
+//! Which signal     the action of each pending signal is looked up. The number of a signal that ended a sleep
+//!                  is not known, so if any handler that does not restart calls is installed, it is assumed
+//!                  to have run.
 //! Not covered      faults of the program itself (SIGSEGV and similar signals), which are never blocked.
 
 use crate::wait::WaitSet;
@@ -21,11 +21,11 @@ use std::time::Duration;
 thread_local! {
     /// The signal mask that a waiting thread had before its wait.
     static BEFORE: Cell<Option<libc::sigset_t>> = const { Cell::new(None) };
-    /// Set once a handler has run that does not restart calls.
+    /// Set once a handler that does not restart calls has run.
     static ENDS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Signals that a thread raises by its own faults.
+/// Signals that a thread's own faults raise.
 const FAULTS: [libc::c_int; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
 /// The highest signal number.
@@ -88,14 +88,14 @@ fn ends_calls(signal: libc::c_int) -> bool {
     !matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN) && action.sa_flags & libc::SA_RESTART == 0
 }
 
-/// Returns whether a signal that has just ended a call of this thread under `mask` may have been one whose
-/// handler does not restart calls.
+/// Returns whether the signal that has just ended a call of this thread under `mask` may have a handler that
+/// does not restart calls.
 fn may_end_calls(mask: &libc::sigset_t) -> bool {
     (1..=LAST).any(|signal| !FAULTS.contains(&signal) && !has(mask, signal) && ends_calls(signal))
 }
 
-/// Returns whether a call of this thread that a signal has just ended (EINTR of poll(2)) must end for the
-/// program too, as read(2) would: whether a handler is installed that does not restart calls.
+/// Returns whether a call that a signal has just ended on this thread (EINTR of poll(2)) must also end for
+/// the program, as read(2) would: that is, whether a handler that does not restart calls is installed.
 pub fn ends_this_call() -> bool {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: the call only reads the mask into `mask`.
@@ -114,7 +114,7 @@ impl BlockedSignals {
         BlockedSignals { before, _here: PhantomData }
     }
 
-    /// Returns whether a handler has run that does not restart calls.
+    /// Returns whether a handler that does not restart calls has run.
     pub(super) fn has_ended(&self) -> bool {
         ENDS.get()
     }

@@ -7,19 +7,19 @@ use kiban_base::{Instant, Wait};
 use std::io;
 use std::time::Duration;
 
-/// Longer than any test. A wait that missed its wake-up might still find its result after this time, so tests
-/// check the time.
+/// A time longer than any test. A wait that missed its wake-up might still find its result after this time,
+/// so tests check the elapsed time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A machine with messages from the test, a timer, and an event that occurs once without notification.
+/// A machine with messages from the test, a timer, and an event that occurs once without a notification.
 #[derive(Default)]
 struct Desk {
     words: Vec<(usize, u32)>,
     has_progress: bool,
-    /// When the timer expires, and how often it has expired.
+    /// The time when the timer expires, and the number of times that it has expired.
     timer: Option<Instant>,
     rung: u32,
-    /// The event occurs at the first drive after a driver has armed its bells.
+    /// The event occurs in the first drive after a driver has armed its bells.
     comes_late: bool,
     more: bool,
     armed: u32,
@@ -70,7 +70,7 @@ fn turn(desk: Desk) -> Turn<Desk, usize> {
     turn
 }
 
-/// Waits for a condition; if it takes too long, the test fails.
+/// Waits for a condition. If this takes too long, the test fails.
 fn until(turn: &Turn<Desk, usize>, what: &str, is_so: impl Fn(&Shared<Desk, usize>) -> bool) {
     let end = turn.now() + PATIENCE;
     while !is_so(&turn.shared) {
@@ -86,7 +86,7 @@ fn a_driver_sleeps(shared: &Shared<Desk, usize>) -> bool {
 #[test]
 fn an_event_between_arming_and_sleeping_is_not_missed() {
     let turn = turn(Desk { comes_late: true, ..Desk::default() });
-    // Without a notification, only a thread that rearms and looks again notices it.
+    // Only a thread that rearms and looks again notices an event without a notification.
     let found = turn.wait(0, None, PATIENCE, |desk| (desk.armed > 1).then_some(desk.slept));
     assert_eq!(found, Ok(0), "armed again without a sleep");
 }
@@ -135,7 +135,7 @@ fn a_machines_timer_ends_a_sleep_even_if_set_during_it() {
     assert!(turn.now() >= due, "not before it was due");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| (desk.rung == 2).then_some(())));
-        // Do not use the helper here: on a busy machine, its follower looks again by itself.
+        // Do not use the helper here, because on a busy machine its follower looks again by itself.
         until(&turn, "the waiter sleeps", |shared| {
             a_driver_sleeps(shared) && !shared.helper_drives.get() && !shared.followers.any()
         });
@@ -170,7 +170,7 @@ fn a_follower_that_timed_out_still_wakes_the_others() {
     let driver = lock(&turn.shared.driver);
     let (tell, told) = std::sync::mpsc::channel();
     let theirs = turn.clone();
-    // Do not use a scoped thread: if it got stuck, the test could not fail.
+    // Do not use a scoped thread, because the test could not fail if that thread got stuck.
     std::thread::spawn(move || {
         let waited = theirs.wait(1, None, Duration::ZERO, |desk| {
             desk.has_progress = true;
@@ -192,7 +192,7 @@ fn the_helper_drives_when_no_caller_does_and_yields_to_callers() {
     turn.work(|desk, _| desk.words.push((0, 1)));
     assert_eq!(turn.wait(0, None, PATIENCE, |desk| desk.take(0)), Ok(1));
     until(&turn, "the helper is gone", |shared| {
-        // Otherwise the event would occur again on a busy machine.
+        // Without this, the event would occur again on a busy machine.
         turn.work(|_, _| ());
         shared.driver.try_lock().is_ok()
     });
@@ -204,7 +204,7 @@ fn the_helper_drives_after_a_driver_has_panicked() {
     let panicked = std::thread::scope(|scope| {
         let driver = scope.spawn(|| {
             until(&turn, "no other thread drives", |shared| {
-                // The helper yields to working threads.
+                // The helper yields to threads that do work.
                 turn.work(|_, _| ());
                 let driver = shared.driver.try_lock();
                 assert!(driver.is_err(), "it panics as soon as it drives");
@@ -248,7 +248,7 @@ fn each_queue_has_its_policy_and_report_until_it_is_forgotten() {
     assert!(turn.wait_report(1).is_none(), "a call with a policy of its own teaches the queue nothing");
     assert_eq!(turn.wait(1, None, PATIENCE, |desk| (desk.armed < u32::MAX).then_some(())), Ok(()));
     assert!(turn.wait_report(1).is_none(), "what is there at once is not waited for");
-    // No other thread may drive, because then the follower's queue would learn nothing.
+    // No other thread may drive, because the follower's queue would then learn nothing.
     until(&turn, "a report", |_| {
         assert_eq!(turn.wait(1, None, short, never), Err(WaitError::Timeout));
         turn.wait_report(1).is_some()

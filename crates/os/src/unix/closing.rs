@@ -9,7 +9,7 @@
 //!                  which does not block. The helper does not close any file itself, because any file in its
 //!                  copy may linger too.
 //! Copy             for a few microseconds, the copy also holds every descriptor that the process closes in
-//!                  the meantime, so a port that another thread frees may stay in use for that time. Without
+//!                  the meantime. So a port that another thread frees may stay in use for that time. Without
 //!                  the copy, close(2) would block the thread for as long as the sender chose, and 64 sockets
 //!                  with SO_LINGER of an hour would use up all threads.
 //! Flush            close(2) of a descriptor that was *received* flushes the file, and a FUSE mount may not
@@ -32,9 +32,9 @@ use std::sync::{Arc, LazyLock, Mutex, mpsc};
 
 /// Maximum number of closing threads; each uses a second thread, whose exit closes the file.
 const THREADS_MAX: usize = 64;
-/// Above this many files waiting to be closed, no more peers are accepted.
+/// Above this number of files that wait to be closed, no more peers are accepted.
 const WAITING_MAX: usize = 128;
-/// Stack size of a closing thread, in bytes; its calls are shallow.
+/// Stack size of a closing thread, in bytes. It suffices because the calls are shallow.
 const STACK_BYTES: usize = 128 << 10;
 
 /// Closes the files of one group of peers on threads that may block.
@@ -57,7 +57,7 @@ static CALLED: LazyLock<Closer> = LazyLock::new(Closer::default);
 /// Closers that have files to close but could not start a thread.
 static SHORT: Mutex<Vec<Closer>> = Mutex::new(Vec::new());
 
-/// Retries to start threads for the closers in [`SHORT`].
+/// Tries again to start threads for the closers in [`SHORT`].
 pub(super) fn try_again() {
     let short = std::mem::take(&mut *lock(&SHORT));
     for closer in short {
@@ -73,7 +73,7 @@ pub fn close(file: OwnedFd) {
 }
 
 impl Closer {
-    /// Returns the closer shared by all peers that this process calls.
+    /// Returns the closer that is shared by all peers that this process calls.
     pub(super) fn of_called() -> Closer {
         CALLED.clone()
     }
@@ -86,7 +86,7 @@ impl Closer {
         self.begin(&mut closing);
     }
 
-    /// Returns whether too many files wait to be closed to accept another peer.
+    /// Returns whether so many files wait to be closed that no other peer may be accepted.
     pub fn is_full(&self) -> bool {
         lock(&self.0).waiting.len() > WAITING_MAX
     }
@@ -136,16 +136,17 @@ impl Closing {
     }
 }
 
-/// Starts a thread that does not receive the program's signals. Returns whether it was started; if not, files
-/// wait for the next call.
+/// Starts a thread that does not receive the program's signals. Returns whether the thread was started; if
+/// not, files wait for the next call.
 fn spawn(work: impl FnOnce() + Send + 'static) -> bool {
     with_signals_blocked(|| thread::spawn(c"kiban-closing", STACK_BYTES, work)).is_ok()
 }
 
-/// Closes a file on this thread. For a socket, a thread that exits drops the last reference.
+/// Closes a file on this thread. If the file is a socket, a second thread drops the last reference when it
+/// exits.
 fn release(file: OwnedFd) {
-    // Only sockets can linger, by themselves or through unread descriptors. Any other file could block the
-    // second thread, and with it a copy of every descriptor.
+    // Only sockets can linger, either by themselves or through unread descriptors. Any other file could block
+    // the second thread, and that thread holds a copy of every descriptor.
     if rustix::net::sockopt::socket_type(&file).is_err() {
         return;
     }
@@ -164,8 +165,8 @@ fn release(file: OwnedFd) {
     drop(done);
 }
 
-/// Gives this thread a copy of the process's descriptor table, unless the system refuses. close_range(2) may
-/// be allowed where unshare(2) is not, as in a container; the range given here is empty.
+/// Gives this thread a copy of the process's descriptor table, unless the system refuses. Uses close_range(2)
+/// with an empty range, because it may be allowed where unshare(2) is not, as in a container.
 fn copy_table() {
     let none = libc::c_uint::MAX;
     // SAFETY: the call closes no descriptor; afterwards the thread opens and uses no descriptor, and exits.

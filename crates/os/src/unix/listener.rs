@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Maximum length of the queue of connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// Maximum number of attempts to take a lock file that other processes keep removing.
 const LOCKS_MAX: usize = 16;
@@ -113,8 +113,8 @@ impl Listener {
         for _ in 0..2 * BACKLOG {
             match rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(socket) => drop(Peer::with(socket, true, self.closer.clone())),
-                // The error of accept(2) on a socket that was shut down and has no caller left; it is EAGAIN
-                // if the socket does not block.
+                // accept(2) fails with this error on a socket that was shut down and has no caller left; with
+                // EAGAIN if the socket does not block.
                 Err(Errno::INVAL | Errno::AGAIN) => return true,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(_) => return false,

@@ -8,17 +8,17 @@
 //! Receive          [`Peer`] peeks before it receives. MSG_PEEK adds references and never drops the last one.
 //!                  If the peek finds an unwanted file, nothing is received and the call fails. SO_OOBINLINE
 //!                  makes out-of-band data visible, too.
-//! Close            a socket is shut down, so that nothing more arrives, and drained in the same way. A
-//!                  socket in which a file waits is passed to [`closing`]. So no call here blocks on a peer,
-//!                  and honest peers cost no thread.
+//! Close            before a socket is closed, it is shut down, so that nothing more arrives, and drained in
+//!                  the same way. If a file still waits in it, the socket is passed to [`closing`]. So no
+//!                  call here blocks on a peer, and honest peers cost no thread.
 //! Refuse           if no file is wanted, the system is asked not to admit any (SO_PASSRIGHTS, Linux 6.16);
 //!                  sendmsg(2) then fails at the peer.
-//! Memory           the only files accepted, and only by callers: memfds of shmem ([`is_plain_memory`]).
+//! Memory           memfds of shmem ([`is_plain_memory`]) are the only files accepted, and only by callers.
 //! Names            paths in directories of one user ([`names`]); a listener holds a lock file beside its
 //!                  path.
 //! Access           the user of this process, and root (SO_PEERCRED).
-//! Limits           before Linux 6.10, if sockets were sent into each other, the next thread that closes any
-//!                  socket also closes their files.
+//! Limits           before Linux 6.10, if sockets were sent over each other in a cycle, the next thread that
+//!                  closes any socket also closes their files.
 
 pub mod closing;
 mod listener;

@@ -1,4 +1,4 @@
-//! The directories for this user's sockets: sockets by whose names processes find each other, and sockets of
+//! The directories for this user's sockets, both those by whose names processes find each other and those of
 //! boards.
 //!
 //! Where            `$XDG_RUNTIME_DIR/kiban`; if that is not set, `/run/kiban` for root and for a user who
@@ -8,13 +8,13 @@
 //! Trust            the path must be a directory with mode 0700 that this user owns. Its parent must belong
 //!                  to this user or root, and be writable by others only if it has the sticky bit. So no
 //!                  other user can reach a socket there, or replace one.
-//! Links            are not followed, except `/run/kiban` if only root can change it: systemd makes it a link
-//!                  with `DynamicUser=`.
+//! Links            symbolic links are not followed, except `/run/kiban` if only root can change it, because
+//!                  systemd makes it a link with `DynamicUser=`.
 //! Boards           [`call`] connects to a board. The directory and the socket are opened first, so that they
 //!                  cannot be replaced between the checks and the connection. The socket must not be a link.
 //!                  It and the process that listens there must belong to the directory's owner: otherwise a
-//!                  user could redirect root's clients to another of root's sockets. This does not exclude
-//!                  any board, because a board uses only a directory that its own user owns.
+//!                  user could redirect root's clients to another of root's sockets. This rule does not
+//!                  exclude any board, because a board uses only a directory that its own user owns.
 //! Scope            a name is valid in one network namespace, whose number is part of the file name: some
 //!                  names are made from addresses, which mean different things in different namespaces.
 //!                  Boards are found from every network namespace.
@@ -76,7 +76,7 @@ pub fn own_folder() -> io::Result<PathBuf> {
     validate(&folder, Whose::Own(uid)).map(|()| folder)
 }
 
-/// Returns every directory in which this user's sockets may be, without checking them. The one for new
+/// Returns every directory in which this user's sockets may be, without checking them. The directory for new
 /// sockets comes first.
 pub fn paths() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
@@ -103,8 +103,8 @@ pub fn folders_of_boards() -> Vec<PathBuf> {
     paths().into_iter().filter(|path| validate(path, Whose::Asked(uid)).is_ok()).collect()
 }
 
-/// Returns why existing directories were not searched for boards, as a suffix for a "no board" error; empty
-/// if all were searched.
+/// Returns the reason why existing directories were not searched for boards, as a suffix for a "no board"
+/// error. The suffix is empty if all were searched.
 pub fn left_out() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let errors = paths().into_iter().filter_map(|path| validate(&path, Whose::Asked(uid)).err());
@@ -125,14 +125,14 @@ pub fn validate(folder: &Path, whose: Whose) -> io::Result<()> {
     validated(folder, whose).map(drop)
 }
 
-/// Like [`validate`], and returns the directory behind the link that systemd makes, with its metadata.
+/// Like [`validate`], but also returns the directory behind the link that systemd makes, with its metadata.
 fn validated(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
     let say =
         |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}: {REMEDY}", shown(folder)));
     let parent = folder.parent().unwrap_or(folder);
     let above = std::fs::metadata(parent).map_err(say)?;
     let own = std::fs::symlink_metadata(folder).map_err(say)?;
-    // With DynamicUser=, systemd makes it a link to `private/kiban` (systemd.exec(5)).
+    // With DynamicUser=, systemd makes this directory a link to `private/kiban` (systemd.exec(5)).
     if own.is_symlink()
         && folder == Path::new(RUN)
         && own.uid() == 0
@@ -219,7 +219,7 @@ pub fn call(path: &Path, kind: SocketType, takes_memory: bool) -> io::Result<Pee
             format!("belongs to user {}, but its directory belongs to user {owner}", socket_about.st_uid);
         return Err(denied(path, &what, remedy));
     }
-    // This path refers to the socket that was checked, even if the name now refers to another file.
+    // This path refers to the socket that was checked, even if the name refers to another file by now.
     let way = Path::new("/proc/self/fd").join(socket.as_raw_fd().to_string());
     let peer = Peer::connect(&way, kind, takes_memory)?;
     match rustix::net::sockopt::socket_peercred(&peer)?.uid.as_raw() {

@@ -1,4 +1,4 @@
-//! A connected socket whose peer is not trusted.
+//! A connected socket with an untrusted peer.
 
 use super::closing::Closer;
 use crate::lock;
@@ -28,8 +28,8 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 /// punched into it, and if the system then has no free huge page, a thread that touches the hole is killed
 /// (SIGBUS).
 pub fn is_plain_memory(file: BorrowedFd<'_>) -> bool {
-    // Checked first, because it does not involve a file system: other files have no seals, and their file
-    // system may not answer.
+    // Check the seals first, because this does not involve a file system. Other files have no seals, and
+    // their file system may not answer.
     let has_seals = rustix::fs::fcntl_get_seals(file).is_ok();
     has_seals && rustix::fs::fstatfs(file).is_ok_and(|system| system.f_type as u64 == TMPFS_MAGIC)
 }
@@ -82,7 +82,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Wraps a socket that this process created; call this before another process gets the other end.
+    /// Wraps a socket that this process created. Call this before another process gets the other end.
     ///
     /// # Errors
     /// A system call failed.
@@ -135,7 +135,7 @@ impl Peer {
         let _turn = lock(&self.turn);
         let length = self.peek(into)?;
         match (length, self.kind) {
-            // The end was seen by the peek; there is nothing to receive.
+            // The peek saw the end of the stream, so there is nothing to receive.
             (0, SocketType::STREAM) => Ok(0),
             _ => self.take(&mut into[..length]),
         }
@@ -144,7 +144,7 @@ impl Peer {
     /// Receives bytes, and one file with them if it is memory ([`is_plain_memory`]).
     ///
     /// # Errors
-    /// As [`Peer::receive`]; also if any other file came with the bytes.
+    /// Same as for [`Peer::receive`]; also if any other file came with the bytes.
     pub fn receive_memory(&self, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let _turn = lock(&self.turn);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
@@ -162,8 +162,8 @@ impl Peer {
         match seen.bytes {
             0 if files.is_empty() && is_whole => return Err(io::ErrorKind::ConnectionReset.into()),
             length if is_wanted && is_whole => {
-                // Receiving drops the reference that waited in the socket, which is not the last one: `files`
-                // holds another.
+                // The reference that waited in the socket is dropped by receiving. It is not the last one,
+                // because `files` holds another.
                 return Ok((self.take(&mut into[..length])?, files.pop()));
             }
             _ => files.into_iter().for_each(|file| self.closer.close(file)),
@@ -187,7 +187,8 @@ impl Peer {
         Ok(rustix::net::recv(self, into, RecvFlags::DONTWAIT)?.0)
     }
 
-    /// Returns whether closing the socket drops no file: no file waits in it, and nothing more can arrive.
+    /// Returns whether closing the socket drops no file, because no file waits in it and nothing more can
+    /// arrive.
     fn is_clean(&self) -> bool {
         if !self.may_hold_files {
             return true;
@@ -230,8 +231,8 @@ impl AsRawFd for Peer {
     }
 }
 
-/// Closes a socket on a thread that may block. The peer sees the hang-up now, even if there is no such thread
-/// yet.
+/// Closes a socket on a thread that may block. The peer sees the hang-up at once, even if such a thread does
+/// not exist yet.
 fn hang_up(socket: OwnedFd, closer: &Closer) {
     // Fails for a socket that was never connected, which has no peer.
     let _ = rustix::net::shutdown(&socket, Shutdown::Both);

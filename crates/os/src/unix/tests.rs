@@ -21,12 +21,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// A time limit that a step exceeds only if it wrongly waits for a peer.
+/// A time limit that a step exceeds only if it waits for a peer, which it must not do.
 const LONG: Duration = Duration::from_secs(60);
 const BYTES: usize = 8192;
 
 /// Reads to the end of the stream, which is reached once the other socket is closed in all processes. Returns
-/// whether it was.
+/// whether the end was reached.
 fn is_closed(mut far: TcpStream) -> bool {
     far.read_to_end(&mut Vec::new()).is_ok()
 }
@@ -49,7 +49,7 @@ fn send(
 fn send_lingering(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> TcpStream {
     let (near, far) = lingering(LONG);
     send(socket, bytes, &[near.as_fd()], flags).expect("a good message");
-    // If the receiver has closed its copy already, this close is the last one and would linger.
+    // If the receiver has already closed its copy, this close is the last one and would linger.
     closing::close(near);
     far
 }
@@ -81,7 +81,8 @@ fn an_unexpected_file_is_rejected_without_blocking() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(is_closed(far));
     }
-    // Files that follow bytes, and files that follow out-of-band data, which recv(2) drops while reading.
+    // Files that follow ordinary bytes, and files that follow out-of-band data, which recv(2) drops while
+    // reading.
     for (first, flags) in [(&b"ab"[..], SendFlags::empty()), (b"", SendFlags::OOB), (b"ab", SendFlags::OOB)] {
         let (peer, theirs) = pair(SocketType::STREAM);
         if !first.is_empty() {
@@ -152,7 +153,7 @@ fn a_file_instead_of_memory_is_rejected_without_blocking() {
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         });
     }
-    // If the receivers have closed their copies already, this close is the last one and would linger.
+    // If the receivers have already closed their copies, this close is the last one and would linger.
     closing::close(near);
     assert!(is_closed(far));
     let (peer, theirs) = pair(SocketType::STREAM);
@@ -173,8 +174,8 @@ fn an_honest_caller_is_served_beside_hundreds_that_linger() {
     let listener = Listener::open_with(&path, SocketType::STREAM, |_| false).expect("there is no listener");
     let listener = ChannelListener { listener };
     let mut far = Vec::new();
-    // More than `THREADS_MAX`, the limit of closing threads, and more than `WAITING_MAX`, the limit of files
-    // that may wait for one.
+    // More sockets than the limits on closing threads (`THREADS_MAX`) and on files that may wait for one
+    // (`WAITING_MAX`) allow.
     for round in 0..200 {
         let caller = Peer::connect(&path, SocketType::STREAM, false).expect("it listens");
         far.push(send_lingering(&caller, b"kiban-s4", SendFlags::empty()));
@@ -337,7 +338,7 @@ fn a_directory_that_others_can_enter_or_replace_is_rejected() {
     refused(&inside, "writable by others: set XDG_RUNTIME_DIR");
     make("shared", 0o1777);
     assert_eq!(validate(&inside), Ok(()), "as in /tmp");
-    // Root may query the boards of any user, if only that user can have created the directory.
+    // Root may query the boards of any user, provided that only that user can have created the directory.
     if own == 0 {
         let give =
             |path: &Path, uid: u32| std::os::unix::fs::chown(path, Some(uid), None).expect("we are root");

@@ -1,13 +1,14 @@
 //! Measures the cost of a sleep on this machine.
 //!
-//! Method           two threads run [`ROUNDS`] rounds: one sleeps on an eventfd; the other waits until the
+//! Method           two threads run [`ROUNDS`] rounds. One sleeps on an eventfd; the other waits until the
 //!                  first sleeps, then rings its bell. This measures the latency from the ring until the
 //!                  sleeper looks, the sleeper's CPU time, and the duration of the ringer's call. Then
 //!                  [`NAPS`] timed sleeps measure how late such sleeps end.
 //! Statistics       disturbances only lengthen a measurement, so the lower quartile is used. The waiter
-//!                  starts with these values and keeps updating them; bounds exclude the extreme values of a
+//!                  starts with these values and keeps updating them. Bounds exclude the extreme values of a
 //!                  disturbed machine.
-//! Once             once per process, before the first wait; this takes a few milliseconds.
+//! Once             the measurement runs once per process, before the first wait, and takes a few
+//!                  milliseconds.
 //! Limits           with only one CPU, no thread can spin for a peer, so nothing is measured; see
 //!                  [`ONE_CPU`].
 
@@ -22,8 +23,8 @@ use std::time::Duration;
 const ROUNDS: usize = 40;
 const NAPS: usize = 15;
 
-/// On one CPU, ringing is a context switch, measured as 4 us for both directions, for latency as well as CPU
-/// time.
+/// On one CPU, ringing is a context switch. Measurements gave 4 us for both directions, used for latency as
+/// well as for CPU time.
 const ONE_CPU: Costs = Costs {
     wake: Duration::from_micros(2),
     sleep: Duration::from_micros(2),
@@ -51,8 +52,8 @@ pub(super) fn calibration() -> &'static Calibration {
     })
 }
 
-/// Returns the CPUs that the process may use: those of its first thread, since the calling thread may be
-/// pinned to one.
+/// Returns the CPUs that the process may use. They are taken from its first thread, since the calling thread
+/// may be pinned to one.
 fn process_cpus() -> Vec<usize> {
     let first = Pid::from_raw(std::process::id() as i32);
     let set = sched_getaffinity(first).unwrap_or_default();
@@ -65,15 +66,15 @@ pub fn costs() -> Costs {
     calibration().costs
 }
 
-/// Returns `None` if the system refuses an eventfd or a thread.
+/// Returns `None` if the system provides no eventfd or no thread.
 fn measure(cpus: [usize; 2]) -> Option<Costs> {
     let (bell, sleeper) = (Bell::new(), EventSleeper::new().ok()?);
     let (clock, rung) = (Clock::new(), AtomicU64::new(0));
     let (seen, calls) = std::thread::scope(|scope| {
         let start = |cpu, work: fn(&Measurement<'_>) -> [Vec<u64>; 2], place| {
             std::thread::Builder::new().spawn_scoped(scope, move || {
-                // Use two CPUs, because the scheduler might otherwise put both threads on one. If pinning
-                // fails, measure anyway.
+                // Use two CPUs, because the scheduler might otherwise put both threads on the same one. If
+                // pinning fails, measure anyway.
                 let _ = pin_thread(cpu);
                 work(&place)
             })
@@ -137,7 +138,7 @@ fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
         }
     };
     for round in 1..=ROUNDS as u64 {
-        // Only a thread that really sleeps shows the cost of a wake-up, so the sleeper gets a little time
+        // Only a thread that really sleeps shows the cost of a wake-up, so give the sleeper a little time
         // after arming.
         spin_until(&|| place.bell.is_armed(), Duration::from_millis(2));
         spin_until(&|| false, Duration::from_micros(40));
@@ -149,8 +150,8 @@ fn ring(place: &Measurement<'_>) -> [Vec<u64>; 2] {
     [calls, Vec::new()]
 }
 
-/// Measures how late timed sleeps end. Returns the usual and the unusual lateness: a third of the sleeps end
-/// earlier than the first value, and two thirds earlier than the second; the rest may be disturbances.
+/// Measures how late timed sleeps end. Returns the usual and the unusual lateness. A third of the sleeps end
+/// earlier than the first value, and two thirds earlier than the second; the rest may be disturbed.
 fn naps(clock: &Clock) -> (Duration, Duration) {
     let fallback = Costs::default();
     let Ok(sleeper) = EventSleeper::new() else {
@@ -177,8 +178,8 @@ fn usual(nanos: &mut [u64]) -> Option<Duration> {
     nanos.get(nanos.len() / 4).map(|&nanos| bounded(nanos))
 }
 
-/// Clamps a measurement to 0.5 us to 500 us. No machine wakes a thread faster; if it takes longer, the
-/// machine was disturbed.
+/// Clamps a measurement to the range from 0.5 us to 500 us. No machine wakes a thread in less time, and a
+/// longer time means that the machine was disturbed.
 fn bounded(nanos: u64) -> Duration {
     Duration::from_nanos(nanos.clamp(500, 500_000))
 }

@@ -1,7 +1,7 @@
 //! Waiting in real time: the driver of [`kiban_base::Waiter`].
 //!
-//! Purpose          combine the latency of spinning, if something arrives soon, with the CPU time of
-//!                  sleeping, if not.
+//! Purpose          achieve the latency of spinning if something arrives soon, and the CPU time of sleeping
+//!                  if not.
 //! Sleepers         [`EventSleeper`] sleeps on an eventfd; [`FutexSleeper`] on the bell's own word, which may
 //!                  be in memory shared by two processes.
 //! Order            arm the bell, look again, sleep, disarm, look ([`kiban_base::Bell`]), so that no wake-up

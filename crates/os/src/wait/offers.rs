@@ -4,12 +4,12 @@ use crate::clock::machine_nanos;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A spin counts as long once it has found nothing for this time.
+/// A spin counts as long after it has found nothing for this time.
 pub const LONG: Duration = Duration::from_micros(5);
-/// Interval between offers during a long spin. If no other thread wants the processor, an offer costs a third
+/// Interval between offers during a long spin. If no other thread wants the processor, an offer takes a third
 /// of this interval.
 pub(super) const OFFER: Duration = Duration::from_micros(1);
-/// An offer that took longer than this has given a time slice to a thread that the spinner does not wait for.
+/// If an offer took longer than this, it gave a time slice to a thread that the spinner does not wait for.
 const SLICE: Duration = Duration::from_millis(1);
 /// The spinner loses at most 1/`PAUSE` of its time to such slices.
 const PAUSE: u64 = 16;
@@ -53,7 +53,7 @@ impl YieldLimiter {
             return self.next.store(ended + OFFER.as_nanos() as u64, Relaxed);
         }
         let before = self.pause.load(Relaxed);
-        // A slice soon after the last pause means that the same threads are still running.
+        // If other threads get a slice soon after the last pause, the same threads are still running.
         let again = began.saturating_sub(self.paused_until.load(Relaxed)) < before;
         let longer = if again { 2 * before } else { 0 };
         let pause = (PAUSE * away).max(longer).min(PAUSE_MAX.as_nanos() as u64);

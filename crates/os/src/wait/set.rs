@@ -1,13 +1,13 @@
 //! The set of files and bells that a driver sleeps on, and how other threads wake it.
 //!
 //! Sleep            a driver sleeps on the files of links and programs, under any waiting policy. Files are
-//!                  polled only during a sleep (ppoll(2)): a permanent registration (epoll) would cost the
-//!                  sender a call for every packet, even if no thread sleeps. A driver with many files
-//!                  watches them with an epoll, and puts that epoll into the set ([`crate::turn`]).
+//!                  polled only during a sleep (ppoll(2)), because a permanent registration (epoll) would
+//!                  cost the sender a call for every packet, even if no thread sleeps. A driver with many
+//!                  files watches them with an epoll, and puts that epoll into the set ([`crate::turn`]).
 //! Signals          a thread that blocks signals passes its original mask, which applies during the sleep.
-//! Bells            in shared memory are armed together with the set's own bell.
-//! Wake             [`Waker`], can be used from any thread: it sets a flag, and signals an event if the
-//!                  driver sleeps.
+//! Bells            bells in shared memory are armed together with the set's own bell.
+//! Wake             any thread can use [`Waker`], which sets a flag, and signals an event if the driver
+//!                  sleeps.
 
 use super::sleepers::{Doorbell, EventSleeper, Sleeper};
 use crate::clock::machine_nanos;
@@ -63,7 +63,7 @@ impl WaitSet {
         lock(&self.files).push((whose, file));
     }
 
-    /// Watches a link's file for reading until [`WaitSet::forget`], instead of the link's previous file.
+    /// Watches a link's file for reading until [`WaitSet::forget`]. Replaces the link's previous file.
     pub fn watch_link(&self, number: usize, file: Option<BorrowedFd<'_>>) {
         self.forget(number);
         if let Some(file) = file {
@@ -136,8 +136,8 @@ impl Sleeper<WaitSet> for WaitSet {
 }
 
 impl WaitSet {
-    /// Sleeps until a file is ready, a wake-up, a signal or the timeout; during the sleep, the thread has the
-    /// signal mask `mask`, if one is given. Returns whether a signal handler ended the sleep.
+    /// Sleeps until a file is ready, a wake-up, a signal or the timeout. If `mask` is given, it is the
+    /// thread's signal mask during the sleep. Returns whether a signal handler ended the sleep.
     pub(crate) fn sleep_with(&self, timeout: Option<Duration>, mask: Option<&libc::sigset_t>) -> bool {
         let mut list: SmallVec<[libc::pollfd; 16]> =
             lock(&self.files).iter().map(|(_, file)| *file).collect();
@@ -163,7 +163,7 @@ impl WaitSet {
 pub struct Waker(Arc<WaitSet>);
 
 impl Waker {
-    /// Ends the driver's wait; the driver then checks whether it is done.
+    /// Ends the driver's wait. The driver then checks whether it is done.
     pub fn wake(&self) {
         self.0.woken.set(true);
         self.0.ring();

@@ -32,9 +32,10 @@ pub fn ring(sleeper: &impl Sleeper, bell: &Bell) {
 
 /// The bells that a sleeper arms before it sleeps: one, or several that wake one sleeper.
 pub trait Doorbell {
-    /// Arms the bell, as [`Bell::arm`].
+    /// Arms the bell, as [`Bell::arm`] does.
     fn arm(&self);
-    /// Disarms the bell, as [`Bell::disarm`]; if there are several bells, returns when the first was rung.
+    /// Disarms the bell, as [`Bell::disarm`] does. If there are several bells, returns the time at which the
+    /// first was rung.
     fn disarm(&self) -> Option<u64>;
 }
 
@@ -79,7 +80,7 @@ impl Sleeper for EventSleeper {
         }
     }
     fn wake(&self, _: &Bell) {
-        // Fails only if the counter is full, and then the sleeper wakes anyway.
+        // The write fails only if the counter is full, and then the sleeper wakes anyway.
         let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
     }
 }
@@ -96,8 +97,8 @@ pub struct FutexSleeper;
 
 impl Sleeper for FutexSleeper {
     fn sleep(&self, bell: &Bell, timeout: Option<Duration>) {
-        // Not a private futex, because the bell may be in memory shared by two processes. On an error the
-        // sleep ends early.
+        // Do not use a private futex, because the bell may be in memory shared by two processes. On an error
+        // the sleep ends early.
         let flags = futex::Flags::empty();
         let _ = futex::wait(bell.word(), flags, <Bell>::SLEEP_WHILE, timeout.map(timespec).as_ref());
     }
@@ -108,7 +109,7 @@ impl Sleeper for FutexSleeper {
 
 /// Converts a duration to the form that system calls take.
 pub fn timespec(length: Duration) -> Timespec {
-    // The length is capped: one that exceeds any uptime is as good as infinite.
+    // The length is capped, because a sleep that exceeds any uptime is as good as infinite.
     Timespec { tv_sec: length.as_secs().min(1 << 40) as i64, tv_nsec: length.subsec_nanos().into() }
 }
 

@@ -171,7 +171,7 @@ fn offers_pause_after_slices_that_others_kept() {
     // each other, even if short offers come in between.
     assert_eq!([away(0, 3 * MS), away(5 * MS, 3 * MS)], [48 * MS, 96 * MS]);
     assert_eq!([away(MS, 300), away(MS, 300), away(MS, 3 * MS)], [1000, 1000, 192 * MS]);
-    // If no slice follows within the length of the last pause, the next pause has its initial length again.
+    // If no slice follows within the length of the last pause, the next pause again has the initial length.
     (0..200).for_each(|_| assert_eq!(away(MS, 300), 1000));
     assert_eq!(away(0, 3 * MS), 48 * MS);
     assert_eq!(away(0, 900_000 * MS), 10_000 * MS, "no longer than that");

@@ -1,4 +1,4 @@
-//! Waits in real time: spins or sleeps as its [`Waiter`] decides.
+//! Waits in real time by spinning or sleeping, as its [`Waiter`] decides.
 
 use super::calibrate::{Calibration, calibration};
 use super::offers::{LONG, OFFER, YieldLimiter};
@@ -126,8 +126,8 @@ impl Waiting {
             let passed = tick.wrapping_sub(last);
             last = tick;
             if passed > self.jump_ticks && offered {
-                // The thread gave up the core itself by the offer, so count involuntary switches from here
-                // on.
+                // The thread gave up the core itself through the offer, so count involuntary switches only
+                // from here on.
                 offered = false;
                 self.switches = switched_away();
             }
