@@ -1,4 +1,4 @@
-//! Cells in bulk, and the check of their headers (I.432.1 §4.3.2).
+//! Bulk processing of cells, and checks of their headers (I.432.1 §4.3.2).
 //!
 //! Purpose          pass a thousand cells in one call, each with its time, and read each only once.
 //! Layout           a [`TimedCell`] is one cache line; a *train* is a slice or `Vec` of them in order of
@@ -6,8 +6,8 @@
 //! Time             `at` is when the cell's last bit leaves (at a sender) or arrives (at a receiver, after
 //!                  the propagation delay of the line). Nothing else changes in between.
 //! Header           the header word has the layout of I.361; the HEC is stored separately. [`HeaderReceiver`]
-//!                  validates it: a single-bit error is corrected unless the previous header was wrong too,
-//!                  since burst errors are not single-bit errors.
+//!                  validates headers: a single-bit error is corrected unless the previous header was wrong
+//!                  too, since burst errors are not single-bit errors.
 //! Not implemented  cell delineation: a train consists of whole cells.
 
 use crate::wire::atm::{self, CELL_PAYLOAD_BYTES, HecCheck, PTI_LAST, PTI_MANAGEMENT};
@@ -34,8 +34,8 @@ impl TimedCell {
         TimedCell { payload, at, header, hec: hec_of(header) }
     }
 
-    /// Returns whether this cell completes something for a receiver: the last user cell of a frame, or a
-    /// management cell.
+    /// Returns whether this cell completes something for a receiver: it is the last user cell of a frame, or
+    /// a management cell.
     #[inline]
     pub const fn is_end(&self) -> bool {
         is_end(self.header)
@@ -66,8 +66,8 @@ pub(crate) const fn hec_of(word: u32) -> u8 {
     kiban_base::crc::hec(word.to_be_bytes())
 }
 
-/// Returns whether a cell completes something for a receiver: the last user cell of a frame, or a message of
-/// its own (OAM, RM).
+/// Returns whether a cell completes something for a receiver: it is the last user cell of a frame, or a
+/// message of its own (OAM, RM).
 #[inline]
 pub(crate) const fn is_end(word: u32) -> bool {
     (word >> 1) as u8 & (PTI_LAST | PTI_MANAGEMENT) != 0

@@ -3,7 +3,7 @@
 kiban_base::counters! {
     /// Counters of segmentation.
     pub struct SegmentationCounters {
-        /// Cells sent, both of frames and management cells.
+        /// Cells sent, including management cells.
         cells_out,
         /// Frames sent completely.
         frames_out,
@@ -29,7 +29,8 @@ kiban_base::counters! {
         cells_unknown_circuit,
         /// Management cells of open circuits (F5 OAM, RM), delivered.
         cells_management,
-        /// Cells of frames dropped because they were oversized or no page, block or slice was free.
+        /// Cells of frames that were dropped because they were oversized, or because no page, block or slice
+        /// was free.
         cells_abandoned,
         /// Frames delivered.
         frames_in,
@@ -47,7 +48,7 @@ kiban_base::counters! {
         frames_out_of_pages,
         /// Frames dropped because no PDU block was free.
         frames_out_of_blocks,
-        /// Frames dropped because they have more pages than one PDU can list.
+        /// Frames dropped because they span more pages than one PDU can list.
         frames_out_of_slices,
     }
 }
@@ -65,7 +66,7 @@ kiban_base::counters! {
         cells_dropped,
         /// Cells queued.
         cells_queued,
-        /// Queued cells that are the last cell of a frame.
+        /// Queued cells that end a frame.
         frames,
     }
 }
@@ -109,7 +110,7 @@ kiban_base::counters! {
         cells_dropped_partial,
         /// Frames dropped whole (early packet discard).
         frames_dropped_early,
-        /// Frames of which a part was dropped (partial packet discard).
+        /// Frames that lost a part of their cells (partial packet discard).
         frames_dropped_partial,
         /// Cells marked with the congestion indication (EFCI).
         cells_marked,
@@ -125,7 +126,8 @@ kiban_base::counters! {
         packets_in,
         /// Malformed packets.
         packets_malformed,
-        /// Packets ignored: ATMARP instead of InATMARP, sent by us, or on a circuit that is not open.
+        /// Packets ignored because they were ATMARP instead of InATMARP, were sent by us, or arrived on a
+        /// circuit that is not open.
         packets_ignored,
         /// Requests sent.
         requests_out,
@@ -145,7 +147,7 @@ kiban_base::counters! {
         cells_in,
         /// OAM cells with a wrong CRC-10.
         cells_malformed,
-        /// Management cells ignored: other functions, another location, or an answer that matches no ping.
+        /// Management cells ignored because they have another function or location, or answer no ping.
         cells_ignored,
         /// Loopback requests answered.
         answers_out,

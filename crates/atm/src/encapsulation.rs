@@ -1,8 +1,8 @@
 //! Multiprotocol encapsulation of a circuit's frames (RFC 2684, RFC 2225 §6).
 //!
 //! Purpose          determine the protocol of a frame and strip the encapsulation header.
-//! Transmit path    LLC/SNAP pushes 8 bytes (10 if bridged) onto the head; VC-mux pushes none (2 pad bytes
-//!                  for bridged frames).
+//! Transmit path    LLC/SNAP pushes 8 bytes (10 for bridged frames) onto the head; VC-mux pushes none (2 pad
+//!                  bytes for bridged frames).
 //! Receive path     the same bytes are removed; if the head is too short they are pulled up from the body and
 //!                  counted.
 //! Not implemented  ISO protocols, bridged media other than Ethernet; the protocol of an unknown
@@ -75,7 +75,7 @@ impl Encapsulation {
         }
     }
 
-    /// Pushes the encapsulation header for a protocol onto a PDU.
+    /// Pushes the encapsulation header of a protocol onto a PDU.
     ///
     /// # Errors
     /// [`ProtocolMismatch`] if the circuit carries only another protocol; the PDU is unchanged.
@@ -116,7 +116,7 @@ impl Encapsulation {
     fn pull_uncounted(self, pdu: &mut Pdu, copies: &mut Copies) -> Result<Carried, Malformed> {
         let carried = match self {
             Encapsulation::LlcSnap => {
-                // Enough for either header, or the whole PDU if it is shorter.
+                // Enough for either header. If the PDU is shorter, the whole PDU.
                 reach(pdu, BRIDGED_BYTES.min(pdu.len()), copies)?;
                 match Header::read(pdu.head())?.0 {
                     Header::Routed { ether_type: ether_type::IPV4 } => Carried::Ipv4,

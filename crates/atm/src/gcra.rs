@@ -1,13 +1,13 @@
 //! The generic cell rate algorithm (I.371 Annex A, ATM Forum TM 4.1 §4.4.3).
 //!
-//! Purpose    one conformance check shared by the policer at a network's edge, the shaper before it, and the
-//!            tests.
-//! Algorithm  virtual scheduling, GCRA(T, τ): a cell at t conforms unless it is earlier than TAT - τ; then
-//!            TAT = max(t, TAT) + T. A cell that does not conform leaves TAT unchanged.
+//! Purpose    provide one conformance check for the policer at a network's edge, the shaper before it, and
+//!            the tests.
+//! Algorithm  virtual scheduling, GCRA(T, τ): a cell at t conforms unless t is earlier than TAT - τ. If it
+//!            conforms, TAT becomes max(t, TAT) + T; otherwise TAT is unchanged.
 //! Exactness  T and τ are ratios of integers and TAT keeps its fraction of a nanosecond, so nothing drifts.
 //! Contract   peak: T = 1/PCR, τ = CDVT. Sustained, in addition: T = 1/SCR, τ = BT + CDVT, where the burst
-//!            tolerance BT = (MBS - 1)(1/SCR - 1/PCR). A cell must conform to both; only then is it counted
-//!            in both.
+//!            tolerance BT = (MBS - 1)(1/SCR - 1/PCR). A cell must conform to both tests; only then is it
+//!            counted in both.
 //! Shaping    [`Meter::earliest`] is the earliest time at which a cell would conform. On a slotted line a
 //!            shaper needs a CDVT of one slot time to reach the PCR exactly; with a CDVT of zero each cell
 //!            waits for the slot after its time.
@@ -19,7 +19,7 @@ use kiban_base::Instant;
 /// A traffic contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Contract {
-    /// Time between cells at the peak cell rate.
+    /// Interval between cells at the peak cell rate.
     pub peak: Interval,
     /// Cell delay variation tolerance.
     pub tolerance: Duration,
@@ -30,7 +30,7 @@ pub struct Contract {
 /// The sustained part of a contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sustained {
-    /// Time between cells at the sustainable cell rate; not shorter than at the peak rate.
+    /// Interval between cells at the sustainable cell rate; not shorter than that at the peak rate.
     pub interval: Interval,
     /// Maximum burst size: consecutive cells at the peak rate.
     pub burst_cells: u32,
@@ -48,9 +48,9 @@ impl Contract {
 pub struct Gcra {
     increment: Exact,
     limit: Exact,
-    /// The theoretical arrival time of the next cell.
+    /// The theoretical arrival time (TAT) of the next cell.
     expected: Exact,
-    /// Unit of the fractions: 1/scale ns.
+    /// Denominator of the fractions: their unit is 1/scale ns.
     scale: u64,
 }
 
@@ -78,7 +78,7 @@ impl Exact {
         }
     }
 
-    /// Subtracts; zero if `other` is greater.
+    /// Subtracts `other`. The result is zero if `other` is greater.
     #[inline]
     fn minus(self, other: Exact, scale: u64) -> Exact {
         if self <= other {
@@ -114,7 +114,7 @@ impl Gcra {
         }
     }
 
-    /// Creates the GCRA of a sustainable rate: τ = BT + CDVT.
+    /// Creates the GCRA of a sustainable rate, with τ = BT + CDVT.
     ///
     /// # Panics
     /// If the sustainable rate is greater than the peak rate, or the common denominator of the two intervals
@@ -311,7 +311,7 @@ mod tests {
 
     #[test]
     fn a_shaper_at_the_peak_rate_does_not_drift() {
-        // The maximum information rate of paper [2]'s service, as cells: 67.815 Mbit/s.
+        // The maximum information rate of paper [2]'s service, expressed in cells: 67.815 Mbit/s.
         let mut meter = Meter::new(Contract::peak(Interval::of_line(67_815_000), Duration::from_nanos(1)));
         let mut now = Instant::ZERO;
         for _ in 0..1_000_000u64 {

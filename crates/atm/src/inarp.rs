@@ -1,17 +1,17 @@
 //! InATMARP on permanent circuits: discovers the peer's IPv4 address (RFC 2225 §8.2, RFC 2390).
 //!
-//! Purpose          each end of a permanent circuit learns the other's IPv4 address, and drops it when the
-//!                  peer stops answering.
-//! States           *Requesting*: sends a request now and every `request_interval`, `requests_max` in all.
-//!                  *Known*: the address is known for `age`; then requests are sent again, while the address
-//!                  is kept. *Backoff*: there was no answer; requests restart after `retry_pause`, or on
-//!                  [`InArp::restart_requests`]. *Fixed*: the address was configured, and no requests are
-//!                  sent.
+//! Purpose          learn the IPv4 address of the peer on a permanent circuit, and drop it when the peer
+//!                  stops answering.
+//! States           *Requesting*: sends a request at once and then every `request_interval`, up to
+//!                  `requests_max` in all. *Known*: the address is known for `age`; then requests are sent
+//!                  again, and the address is kept meanwhile. *Backoff*: there was no answer; requests
+//!                  restart after `retry_pause`, or on [`InArp::restart_requests`]. *Fixed*: the address was
+//!                  configured, and no requests are sent.
 //! Receive path     a packet without its LLC/SNAP header yields an [`InArpVerdict`]. A request also reveals
 //!                  the sender's address.
 //! Transmit path    [`InArp::settle`] sends at most one reply per circuit and burst, however many requests
 //!                  arrived.
-//! Limits           one state per open circuit; packets are not stored.
+//! Limits           there is one state per open circuit; packets are not stored.
 //! Not implemented  ATMARP proper (servers, switched circuits): such packets are counted and ignored.
 
 use crate::Circuit;
@@ -31,14 +31,15 @@ pub struct InArpConfig {
     pub request_interval: Duration,
     /// Number of requests in a series.
     pub requests_max: u32,
-    /// Lifetime of an answer (RFC 2225 §8.5.1: 15 minutes at a client); at least a microsecond.
+    /// How long an answer stays valid (RFC 2225 §8.5.1: 15 minutes at a client); at least a microsecond.
     pub age: Duration,
     /// Pause between an unanswered series and the next; at least a microsecond.
     pub retry_pause: Duration,
 }
 
 impl InArpConfig {
-    /// Returns the default settings: 5 requests 1 s apart, an age of 15 minutes, a retry pause of one minute.
+    /// Returns the default settings: 5 requests at intervals of 1 s, an age of 15 minutes, and a retry pause
+    /// of one minute.
     pub const fn new(own: Ipv4Addr) -> InArpConfig {
         InArpConfig {
             own,
@@ -64,7 +65,7 @@ pub enum InArpVerdict {
 pub enum InArpDue<'a> {
     /// Send this packet with an LLC/SNAP header in front.
     Packet {
-        /// The circuit to send it on.
+        /// The circuit on which to send the packet.
         circuit: Circuit,
         /// The packet.
         bytes: &'a [u8],
@@ -100,7 +101,7 @@ pub struct InArp {
     config: InArpConfig,
     ends: Vec<Option<End>>,
     alarms: TimerWheel,
-    /// Circuits with a pending reply, each once.
+    /// Circuits with a pending reply, each listed once.
     pending_replies: Vec<u32>,
     counters: InArpCounters,
 }
@@ -171,14 +172,14 @@ impl InArp {
         self.ends.iter().position(has).map(|index| Circuit(index as u32))
     }
 
-    /// Returns whether requests are being sent, or are about to be, to a peer whose address is unknown.
+    /// Returns whether requests are being sent, or soon will be, to a peer whose address is unknown.
     pub fn is_requesting(&self) -> bool {
         let asks = |end: &End| end.peer.is_none() && matches!(end.state, State::Requesting { .. });
         self.ends.iter().flatten().any(asks)
     }
 
-    /// Starts a new series of requests on circuits in backoff for at least the duration of a series. Call it
-    /// when a packet found no circuit, since the peer may have come up.
+    /// Starts a new series of requests on circuits that have been in backoff for at least the duration of a
+    /// series. Call it when a packet found no circuit, since the peer may have come up.
     pub fn restart_requests(&mut self, now: Instant) {
         let InArpConfig { request_interval, requests_max, retry_pause: rest, .. } = self.config;
         let ends =
@@ -201,7 +202,7 @@ impl InArp {
         };
         let inverse = matches!(packet.operation, Operation::InverseRequest | Operation::InverseReply);
         let end = self.ends.get_mut(circuit.0 as usize).and_then(Option::as_mut);
-        // On a looped circuit our own address comes back: there is no peer.
+        // A looped circuit returns our own address, so there is no peer.
         let source = packet.source.ip.filter(|ip| *ip != self.config.own);
         let (Some(end), true, Some(source)) = (end, inverse, source) else {
             self.counters.packets_ignored += 1;
@@ -244,7 +245,7 @@ impl InArp {
         }
     }
 
-    /// Handles an expired deadline and returns the time until the next.
+    /// Handles an expired deadline and returns the time until the next one.
     fn on_deadline(
         config: &InArpConfig,
         counters: &mut InArpCounters,
@@ -270,7 +271,7 @@ impl InArp {
         config.retry_pause
     }
 
-    /// Returns when [`InArp::settle`] is next due: may be early, never late.
+    /// Returns when [`InArp::settle`] is next due. The time may be early, but is never late.
     pub fn deadline(&self) -> Instant {
         if self.pending_replies.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }
@@ -281,8 +282,8 @@ impl InArp {
     }
 }
 
-/// Sends a packet of a permanent circuit: without ATM addresses and, in a request, without the target's IPv4
-/// address.
+/// Sends a packet in the form for permanent circuits: without ATM addresses and, in a request, without the
+/// target's IPv4 address.
 fn send(
     circuit: Circuit,
     operation: Operation,
@@ -309,7 +310,8 @@ mod tests {
         Instant::from_nanos(count * 1_000_000_000)
     }
 
-    /// Runs to `until` by deadlines; returns the times, in seconds, and first bytes of the actions due.
+    /// Advances to `until` from deadline to deadline. Returns the time in seconds and the first bytes of each
+    /// action that was due.
     fn run(arp: &mut InArp, until: Instant) -> Vec<(u64, Option<Vec<u8>>)> {
         let mut seen = vec![];
         while arp.deadline() <= until {

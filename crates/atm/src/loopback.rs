@@ -2,15 +2,15 @@
 //! §10.2.3).
 //!
 //! Purpose          answer loopback requests, send them, and report the round-trip time.
-//! Receive path     a management cell of a circuit yields a [`LoopbackVerdict`]. A request for the far end or
-//!                  for the local location is queued to be answered.
+//! Receive path     a management cell on a circuit yields a [`LoopbackVerdict`]. A request that is for the
+//!                  end of the circuit or for this location is queued to be answered.
 //! Transmit path    [`Loopback::settle`] answers the latest requests on a circuit, at most [`REPLIES_MAX`]
 //!                  per burst, and sends pings.
 //! Ping             at most one is outstanding per circuit. It is identified by its correlation tag, which is
 //!                  random and cannot be predicted from earlier tags.
-//! Limits           one state per open circuit; cells are not stored.
-//! Paths            a path's F4 flow is treated like a circuit; the caller, which knows its VCI, supplies the
-//!                  payload type.
+//! Limits           there is one state per open circuit; cells are not stored.
+//! Paths            a path's F4 flow is treated like a circuit. The caller knows the VCI of the flow, and
+//!                  supplies the payload type.
 //! Not implemented  answering an alarm (AIS) with RDI, continuity checks, loopback at intermediate points.
 
 use crate::Circuit;
@@ -29,7 +29,7 @@ pub const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// late still answers all pings that have arrived in the meantime.
 const REPLIES_MAX: usize = 4;
 
-/// The result of a received management cell.
+/// The verdict on a received management cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoopbackVerdict {
     /// Nothing to report.
@@ -52,7 +52,7 @@ pub enum LoopbackVerdict {
 pub enum LoopbackDue {
     /// Send this management cell.
     Cell {
-        /// The circuit to send it on.
+        /// The circuit on which to send the cell.
         circuit: Circuit,
         /// Its payload type.
         pti: u8,
@@ -71,7 +71,7 @@ pub enum LoopbackDue {
 #[derive(Clone, Copy)]
 enum Ping {
     None,
-    /// To be sent by the next `settle`: tag and payload type.
+    /// The ping that the next `settle` must send: tag and payload type.
     Requested(u32, u8),
     Sent {
         tag: u32,
@@ -90,13 +90,14 @@ pub struct Loopback {
     location: [u8; 16],
     ends: Vec<Option<End>>,
     alarms: TimerWheel,
-    /// Circuits with a pending answer or ping; each at most twice.
+    /// Circuits with a pending answer or ping, each listed at most twice.
     pending_circuits: Vec<u32>,
     counters: LoopbackCounters,
 }
 
 impl Loopback {
-    /// Creates the state of a port without open circuits; a location of all ones means that it has none.
+    /// Creates the state of a port without open circuits. A location of all ones means that the port has no
+    /// location.
     pub fn new(location: [u8; 16]) -> Loopback {
         Loopback {
             location,
@@ -126,7 +127,7 @@ impl Loopback {
         }
     }
 
-    /// Requests a ping, of the segment or end to end according to the payload type, and returns its tag.
+    /// Requests a ping, of the segment or end to end depending on the payload type, and returns its tag.
     /// Returns `None` if the circuit is not open or a ping is outstanding.
     pub fn ping(&mut self, circuit: Circuit, pti: u8, rng: &mut SecureRng) -> Option<u32> {
         let end = self.ends.get_mut(circuit.0 as usize)?.as_mut()?;
@@ -217,7 +218,7 @@ impl Loopback {
         }
     }
 
-    /// Returns when [`Loopback::settle`] is next due: may be early, never late.
+    /// Returns when [`Loopback::settle`] is next due. The time may be early, but is never late.
     pub fn deadline(&self) -> Instant {
         if self.pending_circuits.is_empty() { self.alarms.next_deadline() } else { Instant::ZERO }
     }

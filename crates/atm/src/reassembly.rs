@@ -4,18 +4,19 @@
 //!                  content page and checksummed in the same pass, per circuit (paper \[1\]: per-VC
 //!                  on-the-fly checksum), so that the sums of the slices are known when the last cell has
 //!                  arrived.
-//! Receive path     check the HEC and find the circuit. Store the first cell in the PDU's head (LLC 8, IP 20,
-//!                  TCP 20: separate header and content memory, paper \[1\]), and the rest in pages. At the
-//!                  end mark, check CRC and length, and deliver the frame.
+//! Receive path     check the HEC and find the circuit. Store the first cell in the PDU's head and the rest
+//!                  in pages. (The first cell holds exactly LLC 8, IP 20 and TCP 20; paper \[1\] has separate
+//!                  header and content memory.) At the end mark, check CRC and length, and deliver the frame.
 //! Last cell        the trailer is read before the last cell is stored, so that pad and trailer are not
 //!                  stored (a pad that began in the previous cell is cut off). The CRC of a page is computed
 //!                  at memory speed when the page is full or the frame ends.
 //! Runs             consecutive cells with the same header are looked up once and stored in one loop.
-//! Failure          a frame that cannot be stored (too long, no page, no block) is dropped at once, its
-//!                  memory is freed, and the cells up to its end mark are skipped. If a frame's last cell is
-//!                  lost, the frame merges with the next: both are lost, but later frames are not affected.
-//! Limits           one frame in reassembly per circuit, at most `frame_bytes_max`; a page belongs to one
-//!                  frame.
+//! Failure          a frame that cannot be stored (because it is too long, or no page or block is free) is
+//!                  dropped at once. Its memory is freed, and the cells up to its end mark are skipped. If a
+//!                  frame's last cell is lost, the frame merges with the next: both are lost, but later
+//!                  frames are not affected.
+//! Limits           each circuit has at most one frame in reassembly, of at most `frame_bytes_max`; a page
+//!                  belongs to one frame.
 //! F4               a path's OAM cells have reserved VCIs and the payload type of user cells: see
 //!                  [`Reassembly::open_oam`].
 //! Not implemented  reassembly timers (an unfinished frame keeps its pages until [`Reassembly::close`]), the
@@ -41,12 +42,12 @@ pub struct RxCircuit {
     pub vc: Vc,
     /// Maximum frame length in bytes, without pad and trailer.
     pub frame_bytes_max: usize,
-    /// Number of cells of each frame that go into the PDU's head: 0 or 1.
+    /// Number of cells at the front of each frame that go into the PDU's head: 0 or 1.
     pub head_cells: u8,
 }
 
 impl RxCircuit {
-    /// Returns parameters for IP with the MTU of RFC 2225 §7: 9180 bytes and LLC/SNAP, headers in the PDU's
+    /// Returns parameters for IP with the MTU of RFC 2225 §7 (9180 bytes), LLC/SNAP, and headers in the PDU's
     /// head.
     pub const fn classical_ip(vc: Vc) -> RxCircuit {
         RxCircuit { vc, frame_bytes_max: 9188, head_cells: 1 }
@@ -60,22 +61,22 @@ pub enum Arrival {
     Frame {
         /// The circuit.
         circuit: Circuit,
-        /// The frame: head and body with sums, no tail.
+        /// The frame, in head and body with sums, and without a tail.
         pdu: Pdu,
-        /// Whether its last cell carried the congestion indication (EFCI; I.363.5: CPCS-CI).
+        /// Whether the frame's last cell carried the congestion indication (EFCI; I.363.5: CPCS-CI).
         congested: bool,
-        /// Whether any of its cells had low priority (CLP; I.363.5: CPCS-LP).
+        /// Whether any of the frame's cells had low priority (CLP; I.363.5: CPCS-LP).
         low_priority: bool,
-        /// The trailer's user-to-user byte.
+        /// The user-to-user byte in the trailer.
         user_to_user: u8,
-        /// The time of its last cell.
+        /// The time of the frame's last cell.
         at: Instant,
     },
     /// A management cell: F5 OAM or resource management of a circuit, or F4 OAM of a path.
     Oam {
         /// The circuit.
         circuit: Circuit,
-        /// Its header; `pti` gives the kind.
+        /// The cell's header; `pti` gives the kind.
         header: Header,
         /// Its payload, not validated.
         payload: [u8; CELL_PAYLOAD_BYTES],
@@ -105,7 +106,7 @@ impl Reassembly {
         }
     }
 
-    /// Opens a circuit; a circuit already open under this number or identifier is closed.
+    /// Opens a circuit. If a circuit is already open under this number or identifier, it is closed.
     ///
     /// # Panics
     /// If `head_cells` is more than one.
@@ -167,7 +168,7 @@ impl Reassembly {
                 rest = following;
                 continue;
             }
-            // A header that repeats an intact one is intact.
+            // A header that equals a valid one is valid.
             let same =
                 following.iter().take_while(|cell| cell.header == word && cell.hec == first.hec).count();
             let (run, after) = rest.split_at(1 + same);
@@ -182,7 +183,7 @@ impl Reassembly {
         }
     }
 
-    /// Returns the circuit that a header identifies; counts a run of cells of an unknown circuit.
+    /// Returns the circuit that a header identifies. If the circuit is unknown, counts the run of cells.
     #[inline]
     fn assembly(&mut self, word: u32, run: usize) -> Option<(&mut Assembly, &mut ReassemblyCounters)> {
         let name = word & name_mask(self.interface);
@@ -279,7 +280,7 @@ struct Assembly {
     crc: Crc32Aal5,
     cells: usize,
     low_priority: bool,
-    /// Whether the frame was dropped: its cells are skipped up to the end mark.
+    /// Whether the frame was dropped, so that its cells are skipped up to the end mark.
     skipping: bool,
     /// Whether all cells of this circuit are management cells.
     is_oam: bool,
@@ -366,7 +367,7 @@ impl Assembly {
             }
             let page = self.page.as_mut().expect("a page with room");
             let (now, later) = run.split_at(whole.min(run.len()));
-            // All cells in this page start at the same parity, since their length is even.
+            // All cells in this page start at the same parity, because the length of a cell is even.
             let parity = page.filled() & 1;
             let mut sum = Sum::ZERO;
             for cell in now {

@@ -1,22 +1,23 @@
 //! The cell scheduler: selects the circuit for each slot.
 //!
-//! Purpose          one scheduler for a board's transmit port and a switch's output port, exact to the cell,
-//!                  with a plain loop instead of an event per cell.
+//! Purpose          provide one scheduler for a board's transmit port and a switch's output port. It is exact
+//!                  to the cell, but uses a plain loop instead of an event per cell.
 //! Rule             circuits that have cells and may send are in a ring. Each slot takes one cell from the
 //!                  first circuit, which then moves to the end (round robin per cell). A shaped circuit is in
 //!                  the ring only while its contract allows its next cell in the next slot; otherwise it
-//!                  waits for its time. Circuits that get cells and circuits whose time has come join the end
-//!                  of the ring in order of time. At equal times, those that get cells come first, then the
-//!                  order is by number.
+//!                  waits for its time. Circuits that receive cells to send, and circuits whose time has
+//!                  come, join the end of the ring in order of time. At equal times, circuits that receive
+//!                  cells come first; otherwise the order is by number.
 //! Time             [`Scheduler::advance`] commits every slot that starts before a given time. Input at t is
 //!                  passed after `advance(t)`, so the slot that starts at t is the first that it can use.
 //!                  Idle time is skipped in one step.
 //! Prediction       [`Scheduler::next_end`] returns when the next cell that completes something for a
-//!                  receiver (the last of a frame, OAM) will have left if no more input comes. It is exact
-//!                  for circuits that are not shaped: in round robin, the cells sent before a circuit's e-th
-//!                  cell can be counted, namely min(queued, e - 1) of each other circuit, and one more of
-//!                  each circuit before it in the ring. For a shaped circuit the prediction is never late; it
-//!                  is exact if only this circuit is active and its tolerance is at least a slot time.
+//!                  receiver (the last of a frame, OAM) will have left if no more input comes. The prediction
+//!                  is exact for circuits that are not shaped, because in round robin the cells sent before a
+//!                  circuit's e-th cell can be counted: min(queued, e - 1) from each other circuit, and one
+//!                  more from each circuit before it in the ring. For a shaped circuit the prediction is
+//!                  never late; it is exact if only this circuit is active and its tolerance is at least a
+//!                  slot time.
 //! Limits           the number of circuits is limited only by the caller; each supply bounds its own queue.
 //! Not implemented  priorities between circuits (CBR before UBR): shaped circuits follow their contracts, and
 //!                  all others share equally.
@@ -31,21 +32,21 @@ use kiban_base::Instant;
 
 /// The cells of one circuit, as the scheduler sees them.
 pub trait CellSource {
-    /// State provided by the scheduler's caller while cells are written.
+    /// State that the scheduler's caller provides while cells are written.
     type Loan: ?Sized;
 
     /// Returns the number of cells queued.
     fn cells(&self) -> usize;
 
-    /// Returns the number of cells up to and including the next that ends a frame or is a complete message;
-    /// `None` if there is none.
+    /// Returns the number of cells up to and including the next one that ends a frame or is a complete
+    /// message. Returns `None` if there is none.
     fn cells_to_end(&self) -> Option<usize>;
 
-    /// Writes the next cell, whose slot ends at `at`. At least one is queued.
+    /// Writes the next cell, whose slot ends at `at`. At least one cell must be queued.
     fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, loan: &mut Self::Loan);
 
-    /// Writes a cell into each slot that starts before `until`, as long as there are cells; the fast path for
-    /// a single active circuit.
+    /// Writes a cell into each slot that starts before `until`, as long as there are cells. This is the fast
+    /// path for a single active circuit.
     #[inline]
     fn write_run(
         &mut self,
@@ -85,7 +86,7 @@ pub struct Scheduler<S> {
 }
 
 impl<S: CellSource> Scheduler<S> {
-    /// Creates the scheduler of a line with this time per cell.
+    /// Creates the scheduler of a line on which a cell takes `cell_time`.
     pub fn new(cell_time: Interval) -> Scheduler<S> {
         Scheduler {
             clock: SlotClock::new(cell_time),
@@ -96,7 +97,8 @@ impl<S: CellSource> Scheduler<S> {
         }
     }
 
-    /// Adds a circuit, shaped to `contract` if given. Returns the supply that had this number before.
+    /// Adds a circuit, and shapes it to `contract` if one is given. Returns the supply that had this number
+    /// before.
     pub fn insert(&mut self, circuit: u32, supply: S, contract: Option<Contract>) -> Option<S> {
         let before = self.remove(circuit);
         let index = circuit as usize;
@@ -175,7 +177,8 @@ impl<S: CellSource> Scheduler<S> {
                     if *first >= until {
                         return;
                     }
-                    // If the slot starts after `until`, it is also the first one for input at `until`.
+                    // If the slot starts after `until`, it is also the first slot that input at `until` can
+                    // use.
                     self.clock.skip_to(*first);
                 }
                 self.join_due(until);
@@ -192,7 +195,7 @@ impl<S: CellSource> Scheduler<S> {
     }
 
     /// Moves circuits whose time has come by the next slot from the waiting queue into the ring. Input at
-    /// `until` has not been passed yet, and takes precedence over circuits whose time is not earlier.
+    /// `until` has not been passed yet. It takes precedence over circuits whose time is not earlier.
     fn join_due(&mut self, until: Instant) {
         let start = self.clock.start();
         while let Some(&Reverse((moment, circuit))) = self.waiting.peek() {
@@ -206,7 +209,8 @@ impl<S: CellSource> Scheduler<S> {
         }
     }
 
-    /// Serves a ring of one until it is empty, the time is reached, or another circuit may join.
+    /// Serves a ring of one circuit until its queue is empty, the time is reached, or another circuit may
+    /// join.
     fn serve_one(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
         let circuit = self.ring[0];
         let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
@@ -221,7 +225,7 @@ impl<S: CellSource> Scheduler<S> {
         }
     }
 
-    /// Serves the ring slot by slot until the time is reached, one circuit is left, or another may join.
+    /// Serves the ring slot by slot until the time is reached, only one circuit is left, or another may join.
     fn serve_many(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
         while self.clock.start() < until {
             let Some(circuit) = self.ring.pop_front() else { return };
@@ -265,8 +269,8 @@ impl<S: CellSource> Scheduler<S> {
             || self.ring.iter().map(|circuit| self.active(*circuit)).filter(|entry| entry.shaper.is_none());
         let ends =
             unshaped().enumerate().filter_map(|(place, entry)| Some((entry.supply.cells_to_end()?, place)));
-        // In round robin, the frame end with the fewest cells before it comes first; among equals, the first
-        // in the ring.
+        // In round robin, the frame end with the fewest cells before it comes first. Among equals, the first
+        // circuit in the ring comes first.
         let Some((cells, place)) = ends.min() else { return Instant::NEVER };
         let before: usize = unshaped()
             .enumerate()
@@ -296,7 +300,7 @@ mod tests {
     use alloc::vec;
     use core::time::Duration;
 
-    /// Cells that contain their circuit and number; every `frame`-th ends a frame.
+    /// Cells that contain their circuit and number. Every `frame`-th cell ends a frame.
     struct Numbered {
         name: u8,
         next: u8,
@@ -355,14 +359,14 @@ mod tests {
         let (mut scheduler, mut out) = (scheduler(3, None), vec![]);
         give(&mut scheduler, 0, 3, 0);
         give(&mut scheduler, 1, 3, 0);
-        // Slots start at 0, 1, 2: the slot that starts at 2 is the first that input at 2 can use.
+        // Slots start at 0, 1 and 2. The slot that starts at 2 is the first that input at time 2 can use.
         scheduler.advance(micros(2), &mut out, &mut ());
         give(&mut scheduler, 2, 1, 2);
         assert_eq!(scheduler.next_end(), micros(6));
         scheduler.advance(micros(100), &mut out, &mut ());
         assert_eq!(names(&out), [(0, 1), (1, 2), (0, 3), (1, 4), (2, 5), (0, 6), (1, 7)]);
         assert_eq!(scheduler.next_end(), Instant::NEVER);
-        // After idle time, a cell waits for the next slot of the line; slots are not realigned to it.
+        // After idle time, a cell waits for the next slot of the line; slots are not realigned to the cell.
         give(&mut scheduler, 2, 1, 100);
         scheduler.advance(Instant::from_nanos(200_500), &mut out, &mut ());
         scheduler.supply_mut(1).unwrap().queued += 1;

@@ -3,8 +3,8 @@
 //! Purpose          never copy a frame before its cells are sent: a cell is gathered from head, body and tail
 //!                  when its slot is committed (paper \[1\]: the SAR's transfer from header and content
 //!                  memory).
-//! Transmit path    pad and trailer (length, CRC-32) go into the PDU's tail; the PDU is queued on its
-//!                  circuit; the scheduler takes one cell after another; the last cell carries the end mark,
+//! Transmit path    pad and trailer (length, CRC-32) go into the PDU's tail, and the PDU is queued on its
+//!                  circuit. The scheduler takes one cell after another. The last cell carries the end mark,
 //!                  and the PDU is freed with it.
 //! Priority         management cells (OAM, RM) of a circuit are sent before its queued frames, and between
 //!                  the cells of a frame.
@@ -28,7 +28,7 @@ use core::fmt;
 use kiban_base::crc::Crc32Aal5;
 use kiban_base::{Copies, Instant, Pdu, TAIL_BYTES};
 
-/// Maximum management cells queued on one circuit.
+/// Maximum number of management cells queued on one circuit.
 pub const MANAGEMENT_CELLS_MAX: usize = 16;
 
 /// Transmit parameters of a circuit.
@@ -36,15 +36,15 @@ pub const MANAGEMENT_CELLS_MAX: usize = 16;
 pub struct TxCircuit {
     /// Its identifier on the line.
     pub vc: Vc,
-    /// Maximum frames queued, including the one in transmission.
+    /// Maximum number of frames queued, including the one in transmission.
     pub frames_max: usize,
-    /// Whether its cells have low priority (CLP 1).
+    /// Whether the circuit's cells have low priority (CLP 1).
     pub low_priority: bool,
-    /// The contract to which its cells are shaped, if any.
+    /// The contract to which the circuit's cells are shaped, if any.
     pub contract: Option<Contract>,
 }
 
-/// Why a frame or cell was rejected.
+/// The reason why a frame or cell was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RejectReason {
     /// The circuit has not been opened.
@@ -90,7 +90,7 @@ pub struct Segmentation {
 }
 
 impl Segmentation {
-    /// Creates the transmit side of a line with this time per cell.
+    /// Creates the transmit side of a line on which a cell takes `cell_time`.
     pub fn new(cell_time: Interval, interface: Interface) -> Segmentation {
         Segmentation {
             scheduler: Scheduler::new(cell_time),
@@ -99,7 +99,7 @@ impl Segmentation {
         }
     }
 
-    /// Opens a circuit; a circuit already open under this number is closed.
+    /// Opens a circuit. If a circuit is already open under this number, it is closed.
     pub fn open(&mut self, circuit: Circuit, outlet: TxCircuit) {
         let word = |last| {
             let header = Header { clp: outlet.low_priority, ..Header::user(outlet.vc, last) };
@@ -158,8 +158,8 @@ impl Segmentation {
         }
     }
 
-    /// Queues a management cell, before the circuit's frames. `pti` is one of the `PTI_OAM_` constants or the
-    /// resource management PTI. Call [`Segmentation::advance`] to `now` first.
+    /// Queues a management cell, to be sent before the circuit's frames. `pti` is one of the `PTI_OAM_`
+    /// constants or the resource management PTI. Call [`Segmentation::advance`] to `now` first.
     ///
     /// # Errors
     /// `UnknownCircuit`, `QueueFull`.
@@ -192,7 +192,7 @@ impl Segmentation {
         copies.sar_out_bytes += tally.cells * CELL_PAYLOAD_BYTES as u64;
     }
 
-    /// Returns when the next frame or management cell will have left if no more input comes; see
+    /// Returns when the next frame or management cell will have left if no more input comes. See
     /// [`Scheduler::next_end`].
     pub fn next_end(&self) -> Instant {
         self.scheduler.next_end()
@@ -246,11 +246,11 @@ struct WrittenCounts {
     cells: u64,
 }
 
-/// A frame in transmission and the position within it.
+/// A frame in transmission, and the position within it.
 struct Frame {
     pdu: Pdu,
     left: u32,
-    /// The current part: 0 is the head, then the slices, then the tail.
+    /// The current part: 0 is the head; the slices follow, and then the tail.
     part: u32,
     offset: u32,
 }
@@ -358,7 +358,8 @@ impl CellSource for Outgoing {
             if self.management.is_empty() {
                 self.write_middle(clock, until, out, tally);
             }
-            // The next cell is not a plain middle cell: it is the last, spans parts, or is a management cell.
+            // The next cell is not a plain middle cell: it is the last cell, spans parts, or is a management
+            // cell.
             if clock.start() < until {
                 clock.step();
                 self.write(clock.start(), out, tally);

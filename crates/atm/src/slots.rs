@@ -73,7 +73,7 @@ impl Interval {
     }
 }
 
-/// The slots of one line, positioned at the next free one.
+/// The slots of one line, positioned at the next free slot.
 #[derive(Clone, Debug)]
 pub struct SlotClock {
     /// T = whole + part / scale nanoseconds.
@@ -111,7 +111,7 @@ impl SlotClock {
         Instant::from_nanos(self.nanos + self.whole + carry as u64)
     }
 
-    /// Returns when the slot `count` slots later ends.
+    /// Returns when the slot that is `count` slots later ends.
     pub fn end_after(&self, count: u64) -> Instant {
         let count = count + 1;
         let parts = u128::from(self.part) * u128::from(count) + u128::from(self.fraction);
@@ -146,12 +146,12 @@ impl SlotClock {
         }
     }
 
-    /// Advances to the first slot that starts at least `ahead` nanoseconds after the reported start of this
-    /// one.
+    /// Advances to the first slot that starts at least `ahead` nanoseconds after the reported start of the
+    /// current slot.
     fn skip_by(&mut self, ahead: u64) {
         let numerator = self.whole as u128 * self.scale as u128 + self.part as u128;
         let distance = ahead as u128 * self.scale as u128 - self.fraction as u128;
-        // Both fit in 64 bits except after long idle times, when a slow division does not matter.
+        // Both factors fit in 64 bits except after long idle times, when a slow division does not matter.
         let count = match (u64::try_from(distance), u64::try_from(numerator)) {
             (Ok(distance), Ok(numerator)) => distance.div_ceil(numerator),
             _ => distance.div_ceil(numerator) as u64,
@@ -202,7 +202,7 @@ mod tests {
             let mut low = 0;
             for moment in moments {
                 clock.skip_to(Instant::from_nanos(moment));
-                // The smallest k, not before the last, with k·n/d >= moment.
+                // The smallest k, not before the last slot, for which k·n/d >= moment.
                 let k = (u128::from(moment) * u128::from(d)).div_ceil(u128::from(n)) as u64;
                 let k = k.max(low);
                 low = k;

@@ -16,7 +16,7 @@
 //! Marking          user cells queued at or above `mark_cells_min` get the congestion indication (EFCI).
 //! Time             trains from several ports are passed together ([`Switch::arrive_merged`]) and merged by
 //!                  (time, port). Before a cell is queued, its output port commits every slot that starts
-//!                  earlier. A cell that arrives at t is queued at t + delay; so once all arrivals up to t
+//!                  earlier. A cell that arrives at t is queued at t + delay. So once all arrivals up to t
 //!                  have been passed, outputs may be advanced to t + delay.
 //! Limits           `queue_cells_max` per entry, `port_cells_max` per output port; cells that have been sent
 //!                  are kept until [`Switch::advance`] fetches them.
@@ -35,17 +35,17 @@ use core::fmt;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// Delay through the fabric of a switch of the 1990s without queueing.
+/// Typical delay through the fabric of a switch of the 1990s, without queueing.
 pub const FABRIC_DELAY: Duration = Duration::from_micros(10);
 
 /// Configuration of a port.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchPort {
-    /// Time per cell on its outgoing line.
+    /// Time per cell on the port's outgoing line.
     pub cell_time: Interval,
     /// Header format, in both directions.
     pub interface: Interface,
-    /// Maximum cells queued for its outgoing line.
+    /// Maximum number of cells queued for the port's outgoing line.
     pub port_cells_max: usize,
     /// Number of waiting cells at which low-priority cells start to be dropped.
     pub low_priority_cells_max: usize,
@@ -56,7 +56,7 @@ pub struct SwitchPort {
 }
 
 impl SwitchPort {
-    /// Creates a port with a queue of this many cells and no thresholds.
+    /// Creates a port that can queue `port_cells_max` cells and has no thresholds.
     pub const fn plain(cell_time: Interval, interface: Interface, port_cells_max: usize) -> SwitchPort {
         SwitchPort {
             cell_time,
@@ -108,9 +108,9 @@ pub struct Route {
     pub out_port: usize,
     /// Outgoing identifier, of the same kind.
     pub out_connection: ConnectionId,
-    /// Maximum cells of this entry queued at the output port.
+    /// Maximum number of this entry's cells queued at the output port.
     pub queue_cells_max: usize,
-    /// Contract and penalty for policing the input, if any.
+    /// Contract that the input is policed to, and the penalty, if any.
     pub police: Option<(Contract, Penalty)>,
     /// Contract to which the output is shaped, if any.
     pub shape: Option<Contract>,
@@ -146,11 +146,12 @@ impl Route {
 pub enum RouteError {
     /// There is no such port.
     UnknownPort,
-    /// The identifier already has an entry: remove it first.
+    /// The identifier already has an entry, which must be removed first.
     InUse,
     /// The incoming and outgoing identifiers are not both circuits or both paths.
     KindsDiffer,
-    /// Frame discard on a path: a path interleaves frames of many circuits, which it cannot distinguish.
+    /// Frame discard was requested for a path, which interleaves frames of many circuits that it cannot
+    /// distinguish.
     PathWithFrames,
 }
 
@@ -178,7 +179,7 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// Creates a switch with these ports and this delay through its fabric.
+    /// Creates a switch with the given ports and delay through its fabric.
     pub fn new(ports: &[SwitchPort], delay: Duration) -> Switch {
         Switch {
             delay,
@@ -257,8 +258,8 @@ impl Switch {
         }
     }
 
-    /// Processes trains that arrived at several ports, each in order of time, merged by (time, port). The
-    /// trains are empty afterwards.
+    /// Processes trains that arrived at several ports. Each train is in order of time, and the trains are
+    /// merged by (time, port). They are empty afterwards.
     pub fn arrive_merged(&mut self, trains: &mut [(usize, &[TimedCell])]) {
         let first = |(port, train): &(usize, &[TimedCell])| train.first().map(|cell| (cell.at, *port));
         loop {
@@ -290,7 +291,7 @@ impl Switch {
         }
     }
 
-    /// Returns when the next last cell of a frame, or management cell, will have left an output port if no
+    /// Returns when the next management cell, or last cell of a frame, will have left an output port if no
     /// more input comes; never late. Returns `NEVER` if there is none.
     pub fn next_end(&self, port: usize) -> Instant {
         let output = &self.ports[port];
@@ -303,7 +304,8 @@ impl Switch {
         self.ports[port].waiting
     }
 
-    /// Returns whether the switch holds no cell, neither queued nor committed and not yet fetched.
+    /// Returns whether the switch holds no cells: none are queued, and none are committed but not yet
+    /// fetched.
     pub fn is_empty(&self) -> bool {
         self.ports.iter().all(|port| port.waiting == 0 && port.departed.is_empty())
     }
@@ -495,7 +497,7 @@ impl Port {
     }
 }
 
-/// Why a cell was dropped at its queue.
+/// The reason why a cell was dropped at its queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cause {
     QueueFull,
@@ -552,8 +554,7 @@ enum FramePosition {
 /// The cells of one entry that wait at the output port.
 struct Queue {
     cells: VecDeque<TimedCell>,
-    /// The numbers, counted from the first cell ever queued, of the queued cells for which [`is_end`] is
-    /// true.
+    /// The numbers of the queued cells for which [`is_end`] is true, counted from the first cell ever queued.
     ends: VecDeque<u64>,
     /// The number of the first queued cell.
     first: u64,
@@ -601,7 +602,8 @@ impl Queue {
             (FramePosition::Refused, _) => {
                 (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: false }), FramePosition::Refused)
             }
-            // A frame whose first cell finds no room is dropped whole as well: nothing of it has been sent.
+            // If the first cell of a frame finds no room, the frame is dropped whole too, since no part of it
+            // has been sent.
             (FramePosition::Between, cause) if cause.is_some() || waiting >= port.early_cells_max => {
                 (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: true }), FramePosition::Refused)
             }

@@ -8,9 +8,9 @@ use crate::wire::atm::{Header, Interface, Vc};
 use core::hash::{BuildHasherDefault, Hasher};
 use hashbrown::HashMap;
 
-/// Size of the cache of recent look-ups, indexed by the low bits of VCI and VPI.
+/// Size of the cache for recent look-ups, indexed by the low bits of VCI and VPI.
 const RECENT: usize = 64;
-/// A name that no cell can have: the low four bits of names are zero.
+/// A value that identifies no cell: the low four bits of real names are zero.
 const NO_NAME: u32 = 1;
 
 /// Numbers by the name bits of a header word.
@@ -50,7 +50,7 @@ impl HeaderTable {
         self.all.insert(name, number)
     }
 
-    /// Removes a name and returns its number.
+    /// Removes a name and returns the number stored for it.
     pub(crate) fn remove(&mut self, name: u32) -> Option<u32> {
         self.recent = [(NO_NAME, 0); RECENT];
         self.all.remove(&name)
@@ -72,12 +72,13 @@ impl Hasher for Multiply {
 
     #[inline]
     fn write_u32(&mut self, key: u32) {
-        // The table takes its index from the low bits and its tags from the high bits.
+        // The table derives its index from the low bits and its tags from the high bits.
         self.0 = (self.0 ^ u64::from(key)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
     }
 }
 
-/// Returns the bits of a header word that identify the circuit: VPI and VCI, without the GFC bits of a UNI.
+/// Returns the bits of a header word that identify the circuit: VPI and VCI, without the GFC bits that a UNI
+/// uses.
 #[inline]
 pub(crate) const fn name_mask(interface: Interface) -> u32 {
     match interface {

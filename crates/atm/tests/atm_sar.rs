@@ -24,7 +24,7 @@ fn train_of(bench: &mut Bench, frames: &[Vec<u8>]) -> Vec<TimedCell> {
     train
 }
 
-/// Builds the cells of one frame with any trailer but a correct CRC.
+/// Builds the cells of one frame with an arbitrary trailer but a correct CRC.
 fn raw_frame(pdu: &[u8]) -> Vec<TimedCell> {
     assert_eq!(pdu.len() % 48, 0);
     let count = pdu.len() / 48;
@@ -84,8 +84,8 @@ fn headers_land_in_the_head_and_payload_in_pages_of_its_own() {
         Arrival::Oam { .. } => panic!("no management was sent"),
     };
     let shapes: Vec<(usize, Vec<usize>)> = arrivals.iter().map(shape).collect();
-    // Paper [1]: LLC 8, IP 20 and TCP 20 bytes before 8192 bytes of content. In the frame of 44 bytes, the
-    // pad begins in the first cell.
+    // The frames have the layout of paper [1]: LLC 8, IP 20 and TCP 20 bytes before 8192 bytes of content. In
+    // the frame of 44 bytes, the pad begins in the first cell.
     assert_eq!(shapes, [(48, vec![4096, 4096]), (40, vec![]), (44, vec![])]);
 }
 
@@ -244,7 +244,8 @@ fn congestion_priority_and_management_cells_are_delivered() {
             Arrival::Frame { congested, low_priority, .. } => (0, *congested, *low_priority),
         })
         .collect();
-    // I.363.5: the congestion indication is that of the last cell, the priority that of any cell.
+    // I.363.5: the congestion indication is taken from the last cell; low priority in any cell marks the
+    // frame.
     assert_eq!(seen, [(5, false, false), (0, false, true), (6, false, false), (0, true, false)]);
 }
 
@@ -264,7 +265,7 @@ fn starvation_costs_one_frame_and_no_memory() {
     let sent: Vec<Vec<u8>> = (0..4).map(|seed| pattern(seed, 700)).collect();
     let mut bench = Bench::new(256);
     let train = train_of(&mut bench, &sent);
-    // 652 bytes after the head: three pages per frame.
+    // After the head there are 652 bytes, which take three pages per frame.
     for n in 1..=12u64 {
         let (_, mut up) = ports(1, 9188, 1);
         bench.memory.receive.fail_nth_take(n);
@@ -295,7 +296,7 @@ fn a_closed_circuit_gives_its_memory_back() {
     assert!(!bench.memory.is_all_free());
     up.close(Circuit(0));
     assert!(bench.memory.is_all_free());
-    // An identifier may be opened under another number, and a number with another identifier.
+    // An identifier may be reopened under another number, and a number with another identifier.
     up.open(Circuit(5), RxCircuit::classical_ip(vc(0)));
     assert_eq!(frames(&bench.receive(&mut up, &train)).len(), 1);
     up.open(Circuit(2), RxCircuit::classical_ip(vc(0)));
@@ -379,7 +380,7 @@ proptest! {
                 let user = Header::user(vc(*circuit), bits % 5 == 0).to_word(Interface::Uni);
                 let word = match kind { 0 => *bits, 1 => user ^ (bits & 0xf), _ => user };
                 let mut cell = TimedCell::new(Instant::ZERO, word, [*byte; 48]);
-                // Some trailers are nearly right: the length is too short, or the indicator is zero.
+                // Some trailers are nearly right: either the length is too short, or the indicator is zero.
                 cell.payload[41..44].copy_from_slice(&[0, 0, *byte]);
                 if kind == &2 { cell.hec ^= *byte; }
                 cell

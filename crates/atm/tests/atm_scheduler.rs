@@ -13,13 +13,14 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// One circuit of the model: for each queued cell, whether it ends a frame; management cells separately.
+/// One circuit of the model. For each queued cell it records whether the cell ends a frame; management cells
+/// are kept separately.
 #[derive(Clone)]
 struct Queue {
     frames: VecDeque<bool>,
     management: usize,
     meter: Option<Meter>,
-    /// Whether it is in the ring or waits for a time.
+    /// Whether the circuit is in the ring or waits for a time.
     stands: bool,
 }
 
@@ -49,8 +50,8 @@ impl Model {
             self.join(start);
             self.slot += 1;
             let Some(circuit) = self.ring.pop_front() else {
-                // The ring is empty: advance to the first slot in which a waiting circuit may send, slot by
-                // slot.
+                // The ring is empty, so advance slot by slot to the first slot in which a waiting circuit may
+                // send.
                 if self.waiting.is_empty() {
                     self.slot = self.slot.max(slot_at_or_after(self.line, until));
                 }
@@ -83,7 +84,7 @@ impl Model {
         }
     }
 
-    /// Circuits whose time has come before an input join the ring before it.
+    /// Circuits whose time has come before an input join the ring before that input.
     fn join_before(&mut self, until: u64) {
         while self.waiting.first().is_some_and(|(moment, _)| *moment < until) {
             self.ring.push_back(self.waiting.remove(0).1);
@@ -249,7 +250,7 @@ fn a_lone_shaped_circuit_knows_its_end_exactly_when_its_tolerance_is_a_slot() {
     let (foretold, mut train) = (port.next_end(), Vec::new());
     port.advance(LATER, &mut train, &mut bench.copies);
     assert_eq!(train.last().map(|cell| cell.at), Some(foretold));
-    // 171 cell times of the contract (the paper's 67.815 Mbit/s), and a slot.
+    // The time is 171 cell times of the contract (the paper's 67.815 Mbit/s), plus a slot.
     let pace = 171.0 * 424.0 / 67.815e6 * 1e9;
     assert!((foretold.as_nanos() as f64 - pace).abs() < 2.0 * 2832.0);
 }

@@ -139,7 +139,7 @@ enum Spoiled {
     Rest,
 }
 
-/// Builds the input of a line that is busy in `load` of 100 slots, with frames of these circuits.
+/// Builds the input of a line on which frames of the given circuits use `load` of every 100 slots.
 fn traffic(
     seed: u64,
     line: Interval,
@@ -197,7 +197,7 @@ fn world() -> impl Strategy<Value = World> {
     let route = (0usize..3, 3usize..60, police, any::<bool>());
     (prop::collection::vec(port, 3), prop::collection::vec(route, 12), 0u64..20_000, 10u64..101, any::<u64>())
         .prop_map(|(ports, routes, delay, load, seed)| {
-            // Four circuits arrive at each port.
+            // On each port, cells of four circuits arrive.
             let routes =
                 routes.into_iter().enumerate().map(|(index, (out_port, queue, police, frame_discard))| {
                     Route {
@@ -224,7 +224,7 @@ fn world() -> impl Strategy<Value = World> {
 fn check(world: &World) {
     let mut switch = Switch::new(&world.ports, world.delay);
     world.routes.iter().for_each(|route| switch.add(*route).unwrap());
-    // The last of these has no table entry.
+    // The last of these circuits has no table entry.
     let circuits: Vec<Vc> = (0..5).map(|n| Vc::new(1, 40 + n)).collect();
     let trains: Vec<Vec<TimedCell>> = (0..3)
         .map(|port| {
@@ -293,7 +293,7 @@ proptest! {
     }
 }
 
-/// Two inputs that each use more than half of an output's rate, in whole frames; the output is reassembled.
+/// Each of two inputs uses more than half of an output's rate, in whole frames; the output is reassembled.
 fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly, usize) {
     let mut bench = Bench::new(4096);
     let mut config = SwitchPort::plain(OC3C, Interface::Uni, 600);
@@ -304,7 +304,8 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
     routes.into_iter().for_each(|route| switch.add(route).unwrap());
     let mut trains = [Vec::new(), Vec::new()];
     for (port, train) in trains.iter_mut().enumerate() {
-        // The lines have different speeds: in lockstep, the second would lose every cell and the first none.
+        // The lines have different speeds, because in lockstep the second would lose every cell and the first
+        // none.
         let line = if port == 0 { OC3C } else { Interval::of_line(120_000_000) };
         let mut down = Segmentation::new(line, Interface::Uni);
         for circuit in (0..4).map(|c| c + 4 * port as u32) {
@@ -326,7 +327,7 @@ fn overload(change: impl Fn(&mut SwitchPort, &mut Route)) -> (Switch, Reassembly
 
 #[test]
 fn early_discard_drops_whole_frames_only() {
-    // A frame is 42 cells; eight may be in progress when the threshold is reached.
+    // A frame has 42 cells. Eight frames may be in progress when the threshold is reached.
     let (switch, up, whole) = overload(|port, route| {
         port.early_cells_max = 600 - 8 * 42;
         route.frame_discard = true;
@@ -353,8 +354,8 @@ fn without_frame_discard_a_few_cells_spoil_many_frames() {
 
 #[test]
 fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
-    // Paper [2]'s service: 67.815 Mbit/s, policed. With a shaper at the same rate nothing is lost; with one 3
-    // % faster, almost everything.
+    // Paper [2]'s service polices to 67.815 Mbit/s. With a shaper at the same rate nothing is lost; with a
+    // shaper that is 3 % faster, almost everything is.
     for (excess, whole_expected) in [(100, 20), (103, 0)] {
         let rate = 67_815_000;
         let mut bench = Bench::new(4096);
@@ -368,7 +369,8 @@ fn three_in_a_hundred_cells_too_fast_spoil_nearly_every_frame() {
         down.advance(LATER, &mut train, &mut bench.copies);
         let mut switch = Switch::new(&[SwitchPort::plain(OC3C, Interface::Uni, 100); 2], FABRIC_DELAY);
         let name = ConnectionId::Circuit(vc(0));
-        // A tolerance of a few slots: cells are sent in slots, so they may arrive up to one slot early.
+        // Use a tolerance of a few slots, because cells are sent in slots, so they may arrive up to one slot
+        // early.
         let contract = Contract::peak(Interval::of_line(rate), Duration::from_micros(20));
         switch
             .add(Route { police: Some((contract, Penalty::Drop)), ..Route::plain(0, name, 1, name, 100) })
@@ -391,7 +393,7 @@ fn an_empty_switch_adds_its_delay_and_the_wait_for_a_slot() {
     switch.add(Route::plain(0, name, 1, ConnectionId::Circuit(Vc::new(0, 77)), 9)).unwrap();
     let word = Header::user(vc(0), true).to_word(Interface::Uni);
     switch.arrive(0, &[TimedCell::new(Instant::from_nanos(5001), word, [1; 48])]);
-    // 5001 + 10000 is in the slot from 15000; the next starts at 17500 and ends at 20000.
+    // Time 5001 + 10000 is in the slot that starts at 15000; the next slot starts at 17500 and ends at 20000.
     assert_eq!(switch.next_end(1), Instant::from_nanos(20_000));
     let mut out = Vec::new();
     switch.advance(1, Instant::from_nanos(17_500), &mut out);

@@ -2,13 +2,14 @@
 //!
 //! Purpose   read octets as fast as they are sent, to within parts per million, without a separate clock
 //!           line.
-//! SRTS      both ends have the network clock: 155.52 MHz divided by a power of two, so that it is one to two
-//!           times the service rate. The source counts clock ticks during 3008 service bits and sends the
-//!           count modulo 16. The receiver knows the count to within eight, so four bits determine it exactly
-//!           (Lau and Fleischer 1992). Over n periods the rate is 3008 n / ticks, exact to a tick.
-//! Adaptive  works without a common clock: a filling buffer means that reading is too slow. The controller is
-//!           proportional-integral and critically damped. Some time after `settle`, the buffer is at its
-//!           target level and the read rate equals the source rate.
+//! SRTS      both ends have a clock derived from the network's: 155.52 MHz divided by a power of two, so that
+//!           it is one to two times the service rate. The source counts clock ticks during 3008 service bits
+//!           and sends the count modulo 16. The receiver knows the count to within eight, so four bits
+//!           determine it exactly (Lau and Fleischer 1992). Over n periods the source rate is 3008 n / ticks,
+//!           exact to one tick.
+//! Adaptive  this method needs no common clock: a filling buffer means that reading is too slow. The
+//!           controller is proportional-integral and critically damped. Some time after `settle`, the buffer
+//!           is at its target level and the read rate equals the source rate.
 //! Limits    SRTS needs a source rate within ±7 ticks per period, at most 2000 parts per million. Network
 //!           jitter moves the adaptive rate by jitter / `settle`, and never beyond `tolerance_ppm`.
 
@@ -23,7 +24,7 @@ pub const NETWORK_HERTZ: u64 = 155_520_000;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Srts {
     service_bits_per_second: u64,
-    /// The network clock is divided by two to this power.
+    /// The derived clock is the network clock divided by two to this power.
     shift: u32,
 }
 
@@ -66,7 +67,7 @@ impl Srts {
 pub struct SrtsRecovery {
     srts: Srts,
     last: Option<u8>,
-    /// Periods since the last complete stamp.
+    /// Number of periods since the last complete stamp.
     missing: u64,
     periods: u64,
     ticks: u64,
@@ -88,7 +89,7 @@ impl SrtsRecovery {
         let Some(last) = self.last.replace(stamp) else { return };
         let nominal = self.srts.nominal_ticks(periods);
         let residue = (u64::from(stamp) + STAMPS - u64::from(last)) % STAMPS;
-        // The tick count nearest to the nominal one with this residue.
+        // Choose the tick count nearest to the nominal one that has this residue.
         let ahead = (residue + STAMPS - nominal % STAMPS) % STAMPS;
         let ticks =
             if ahead < STAMPS / 2 { nominal + ahead } else { (nominal + ahead).saturating_sub(STAMPS) };

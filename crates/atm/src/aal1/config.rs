@@ -23,7 +23,7 @@ pub struct Config {
     pub form: Form,
     /// Whether cells with odd counts carry residual time stamps.
     pub stamps: bool,
-    /// Maximum octets queued at the sender.
+    /// Maximum number of octets queued at the sender.
     pub octets_max: usize,
     /// The value of octets inserted for lost ones.
     pub dummy: u8,
@@ -61,9 +61,9 @@ kiban_base::counters! {
         headers_corrected,
         /// Headers with uncorrectable errors.
         headers_invalid,
-        /// Lost cells, by their sequence counts.
+        /// Lost cells, as detected by sequence counts.
         cells_lost,
-        /// Misinserted cells, by their sequence counts.
+        /// Misinserted cells, as detected by sequence counts.
         cells_misinserted,
         /// Cells dropped because their position is unknown.
         cells_dropped,
@@ -79,11 +79,11 @@ kiban_base::counters! {
         blocks_realigned,
         /// Matrices decoded.
         matrices,
-        /// Of the matrices, those with lost cells or errors, all corrected.
+        /// Matrices (counted above) with lost cells or errors, all of which were corrected.
         matrices_corrected,
-        /// Of the matrices, those with uncorrectable rows.
+        /// Matrices (counted above) with uncorrectable rows.
         matrices_uncorrectable,
-        /// Incomplete matrices, cut short by the mark of the next.
+        /// Matrices that ended early, because the mark of the next one arrived.
         matrices_cut,
         /// Octets corrected outside lost cells.
         octets_corrected,

@@ -3,12 +3,12 @@
 //! Header    a single-bit error is corrected unless the previous header was wrong too (I.363.1 §2.4.2.2:
 //!           correction and detection mode).
 //! Delay     a cell is delivered when the next has arrived ([`Sequence`]).
-//! Stream    a lost cell becomes 47 dummies.
+//! Stream    a lost cell becomes 47 dummy octets.
 //! Matrix    a lost cell is an erasure. A matrix begins with its mark. If the next mark comes too early, the
 //!           matrix is completed with erasures, so that the number of octets is preserved.
-//! Block     whole blocks are delivered. A lost cell becomes 47 dummies, which is one too many if the cell
-//!           had a pointer. The next pointer gives the block boundary, and octets are inserted or dropped to
-//!           match it.
+//! Block     whole blocks are delivered. A lost cell becomes 47 dummy octets, which is one too many if the
+//!           cell had a pointer. The next pointer gives the block boundary, and octets are inserted or
+//!           dropped to match it.
 
 use crate::aal1::sequence::{Held, Sequence};
 use crate::aal1::{Config, Form, ReceiverCounters};
@@ -21,7 +21,7 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Maximum stamps kept until they are fetched.
+/// Maximum number of stamps kept until they are fetched.
 const STAMPS_MAX: usize = 64;
 
 /// The receiving end of a circuit.
@@ -130,8 +130,8 @@ impl Receiver {
         self.sequence = Sequence::default();
     }
 
-    /// Returns the stamp of the next completed cycle, oldest first; the inner `None` means that a bit of it
-    /// was lost.
+    /// Returns the stamp of the next completed cycle, oldest first. The inner `None` means that one of its
+    /// bits was lost.
     pub fn next_stamp(&mut self) -> Option<Option<u8>> {
         self.stamps.whole.pop_front()
     }
@@ -224,7 +224,7 @@ impl Receiver {
             }
             (matrix.aligned, matrix.cells) = (true, 0);
         } else if matrix.cells == 0 && known {
-            // The mark should be in this cell but is not, so the cell's position is unknown.
+            // The mark is missing from the cell that should carry it, so the position of the cell is unknown.
             matrix.aligned = false;
         }
         if !matrix.aligned {

@@ -1,11 +1,11 @@
 //! AAL1 transmit path: turns user octets into cells.
 //!
 //! Pointers  there is one per cycle of eight cells, in the first cell with an even count that is within reach
-//!           of the start of a block. If no pointer has been sent by count 6, that cell carries one in any
-//!           case (93: the block starts just after it; 127: farther away). Blocks of one octet need no
-//!           pointers.
-//! Matrices  begin with count 0, since their number of cells is a multiple of eight; the mark is the CSI of
-//!           that cell.
+//!           of the start of a block. If no pointer has been sent by count 6, the cell with that count
+//!           carries one in any case. (Its value is 93 if the block starts just after the cell, and 127 if
+//!           farther away.) Blocks of one octet need no pointers.
+//! Matrices  each begins with count 0, since its number of cells is a multiple of eight; the mark is the CSI
+//!           bit of its first cell.
 
 use crate::aal1::{Config, Form, SenderCounters};
 use crate::wire::aal1::{
@@ -79,7 +79,7 @@ impl Sender {
         taken
     }
 
-    /// Sets the residual time stamp carried from the next cell with count 0 on.
+    /// Sets the residual time stamp to be carried from the next cell with count 0 on.
     pub fn set_stamp(&mut self, stamp: u8) {
         self.stamp = stamp;
     }
@@ -128,7 +128,8 @@ impl Sender {
         &self.counters
     }
 
-    /// Fills a cell with octets of blocks and, if it is due, a pointer; returns whether it has one.
+    /// Fills a cell with octets of blocks and, if one is due, a pointer. Returns whether the cell has a
+    /// pointer.
     fn structured(&mut self, octets: &mut [u8], block_octets: usize) -> Option<bool> {
         if self.count == 0 {
             self.pointed = false;

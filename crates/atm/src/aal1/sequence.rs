@@ -2,7 +2,7 @@
 //!
 //! Purpose   a lost cell leaves a gap of its length, a misinserted cell leaves none, and a single wrong count
 //!           is mistaken for neither.
-//! Method    a cell is held until the next has arrived: the cell after an out-of-sequence one decides whether
+//! Method    a cell is held until the next has arrived. The cell after an out-of-sequence one decides whether
 //!           cells were lost, a cell was misinserted, or a count was wrong.
 //!
 //! ```text
@@ -21,31 +21,32 @@
 //! ```
 //!
 //! Start     the cell with which a sequence begins is kept once the next has confirmed it.
-//! Limits    counts are modulo eight, so seven lost cells look like a duplicate, and eight go unnoticed.
+//! Limits    counts are modulo eight, so the loss of seven cells looks like a duplicate, and the loss of
+//!           eight goes unnoticed.
 
 use crate::wire::aal1::COUNTS;
 
 /// What to do with the held cell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// It is in sequence: deliver it.
+    /// The held cell is in sequence: deliver it.
     Keep,
     /// It was misinserted: drop it.
     Misinserted,
-    /// Its position is unknown: drop it.
+    /// The held cell's position is unknown: drop it.
     Drop,
 }
 
 /// The decision when a cell arrives. The new cell is now held unless `hold` is false.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// What to do with the previously held cell; meaningless if there was none.
+    /// What to do with the previously held cell. Meaningless if there was none.
     pub held: Held,
     /// Number of cells lost before the held one.
     pub lost: u8,
     /// Whether the cell that arrived is held.
     pub hold: bool,
-    /// Whether this cell caused the loss of sequence.
+    /// Whether this cell caused a loss of sequence synchronisation.
     pub broken: bool,
 }
 

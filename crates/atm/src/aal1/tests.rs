@@ -1,4 +1,4 @@
-//! Both ends, and a network between them that loses, inserts and corrupts cells.
+//! Both ends of a circuit, and a network between them that loses, inserts and corrupts cells.
 
 use super::*;
 use crate::wire::aal1::fec::Code;
@@ -56,7 +56,7 @@ fn data_round_trips_in_every_mode() {
         let cells = cells(config, &sent);
         let (out, counters) = receive(config, &cells);
         assert!(sent.starts_with(&out), "{form:?}");
-        // The missing octets did not fill a cell, a block or a matrix.
+        // The missing octets were too few to fill a cell, a block or a matrix.
         assert!(
             sent.len() - out.len() < Code::Short.user_octets(),
             "{form:?}: {} of {}",
@@ -90,8 +90,8 @@ fn counts_wrap_and_each_cycle_has_exactly_one_pointer() {
     }
 }
 
-/// What a test case does to the cells, and the expected output: cells by number from 0, `-` for 47 dummy
-/// octets.
+/// A test case: the changes to the cells, and the expected output. Cells are numbered from 0, and `-` stands
+/// for 47 dummy octets.
 #[test]
 fn the_robust_algorithm_tells_lost_from_misinserted_cells() {
     let config = Config::of(Form::Stream);
@@ -168,14 +168,14 @@ fn a_matrix_corrects_what_its_code_guarantees_and_keeps_octet_positions() {
         assert!(out == sent, "{code:?}");
         assert_eq!((counters.matrices_corrected, counters.matrices_uncorrectable), (1, 0));
         assert_eq!(counters.cells_lost, gone.len() as u64);
-        // Too many losses in the second matrix: it is damaged, but not the third.
+        // Too many losses in the second matrix damage it, but not the third.
         let first = code.cells() + 4;
         let (out, counters) = receive(config, &kept(&(first..first + 5).collect::<Vec<_>>()));
         assert_eq!((out.len(), counters.matrices_uncorrectable), (sent.len(), 1), "{code:?}");
         let (begin, end) = (code.user_octets(), 2 * code.user_octets());
         assert!(out[..begin] == sent[..begin] && out[begin..end] != sent[begin..end]);
         assert!(out[end..] == sent[end..]);
-        // Eight losses that the counts do not reveal; the mark of the third matrix does.
+        // The counts do not reveal the loss of eight cells, but the mark of the third matrix does.
         let (out, counters) = receive(config, &kept(&(first..first + 8).collect::<Vec<_>>()));
         assert_eq!((out.len(), counters.matrices_cut, counters.cells_lost), (sent.len(), 1, 0), "{code:?}");
         assert!(out[end..] == sent[end..]);
@@ -201,8 +201,7 @@ fn after_a_lost_cell_the_pointer_realigns_the_blocks() {
         let config = Config::of(Form::Structured { block_octets });
         let sent = octets(150 * block_octets);
         let all = cells(config, &sent);
-        // With and without the cell that has the pointer; and eight cells, whose loss the counts do not
-        // reveal.
+        // Lose cells with and without a pointer, and then eight cells, whose loss the counts do not reveal.
         for gone in [16..17, 17..18, 19..23, 24..32] {
             let kept: Vec<Cell> =
                 all.iter().enumerate().filter(|(at, _)| !gone.contains(at)).map(|(_, cell)| *cell).collect();
@@ -210,7 +209,7 @@ fn after_a_lost_cell_the_pointer_realigns_the_blocks() {
             assert_eq!(out.len() % block_octets, 0);
             let blocks = |octets: &[u8]| octets.chunks(block_octets).map(Vec::from).collect::<Vec<_>>();
             let (out, sent) = (blocks(&out), blocks(&sent));
-            // Each block that was not sent was affected by the gap: at most a cycle and its neighbours.
+            // Only blocks near the gap are damaged: at most a cycle of blocks and their neighbours.
             let spoilt = out.iter().filter(|block| !sent.contains(block)).count();
             assert!(spoilt <= (8 + 8) * 47 / block_octets + 2, "{block_octets} {gone:?}: {spoilt}");
             assert_eq!(out.last(), sent.get(sent.len() - 1 - usize::from(sent.last() != out.last())));
@@ -239,7 +238,7 @@ fn timestamps_round_trip_and_a_lost_bit_loses_one() {
     assert_eq!(stamps(&cells), [Some(0), Some(5), None, Some(15), Some(4), Some(9)]);
 }
 
-/// Returns the clock rate of a source that deviates by this many parts per million.
+/// Returns the clock rate of a source that deviates by `ppm` parts per million.
 fn source(bits_per_second: u64, ppm: f64) -> f64 {
     bits_per_second as f64 * (1.0 + ppm * 1e-6)
 }
@@ -260,7 +259,7 @@ fn timestamps_give_the_rate_of_a_deviating_source() {
                 recovery.on_stamp((number % 17 != 5).then(|| srts.stamp(at)));
             }
             let found = (recovery.ratio().expect("many stamps") - 1.0) * 1e6;
-            // The tolerance is one tick in 20,000 periods of about 4000 ticks, plus a nanosecond.
+            // The tolerance is one tick in 20,000 periods of about 4000 ticks each, plus a nanosecond.
             assert!((found - ppm).abs() < 0.1, "{rate}: {ppm} became {found}");
         }
     }

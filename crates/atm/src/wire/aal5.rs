@@ -7,7 +7,7 @@
 //! | payload 1..65535 | pad 0..47, zero | UU 1 | CPI 1 | length 2 | CRC-32 4 |     multiple of 48 bytes
 //! ```
 //!
-//! CRC              covers everything before it, including the pad and the first half of the trailer.
+//! CRC              the CRC covers everything before it, including the pad and the first half of the trailer.
 //! Not implemented  the user-to-user byte is carried, not interpreted; see [`crate::Reassembly`] for
 //!                  reassembly.
 
@@ -23,7 +23,7 @@ pub const TAIL_BYTES_MAX: usize = CELL_PAYLOAD_BYTES - 1 + TRAILER_BYTES;
 /// Maximum length of a frame with pad and trailer, in bytes.
 pub const PDU_BYTES_MAX: usize = pdu_bytes(FRAME_BYTES_MAX);
 
-/// Returns the number of cells for a payload of this many bytes.
+/// Returns the number of cells that a payload of `payload_bytes` needs.
 #[inline]
 pub const fn cells(payload_bytes: usize) -> usize {
     (payload_bytes + TRAILER_BYTES).div_ceil(CELL_PAYLOAD_BYTES)
@@ -35,7 +35,7 @@ pub const fn pdu_bytes(payload_bytes: usize) -> usize {
     cells(payload_bytes) * CELL_PAYLOAD_BYTES
 }
 
-/// Returns the length of the pad between a payload of this many bytes and its trailer: 0 to 47.
+/// Returns the length of the pad between a payload and its trailer: 0 to 47.
 #[inline]
 pub const fn pad_bytes(payload_bytes: usize) -> usize {
     pdu_bytes(payload_bytes) - payload_bytes - TRAILER_BYTES
@@ -48,7 +48,7 @@ pub struct Trailer {
     pub user_to_user: u8,
     /// Length of the payload in bytes.
     pub length: u16,
-    /// The CRC-32 of everything before it.
+    /// The CRC-32 of everything before this field.
     pub crc: u32,
 }
 
@@ -134,8 +134,8 @@ pub fn write_tail(
 /// Validates a contiguous frame and returns its trailer and payload.
 ///
 /// # Errors
-/// Those of [`Trailer::read`] and [`Trailer::payload_bytes`]; `Crc`, the most expensive check, which comes
-/// last.
+/// Same as for [`Trailer::read`] and [`Trailer::payload_bytes`]; `Crc`, which is checked last because that is
+/// the most expensive check.
 #[inline]
 pub fn open(pdu: &[u8]) -> Result<(Trailer, &[u8]), Malformed> {
     let (_, bytes) = pdu.split_last_chunk::<TRAILER_BYTES>().ok_or(Malformed::Truncated)?;

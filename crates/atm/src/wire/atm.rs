@@ -8,9 +8,9 @@
 //! NNI     | VPI 12           | VCI 16               | PTI 3 | CLP 1 |
 //! ```
 //!
-//! Word             a header without its HEC is represented as a `u32` whose big-endian bytes are those of
-//!                  the cell; [`Header`] is its decoded form. The link knows which of the two layouts
-//!                  applies: [`Interface`].
+//! Word             a header without its HEC is represented as a `u32` whose big-endian bytes are the first
+//!                  bytes of the cell; [`Header`] is its decoded form. The link knows which of the two
+//!                  layouts applies: [`Interface`].
 //! No HEC           some links omit the HEC (SONET framers towards a host, RFC 4717, Linux AAL0): 52 bytes
 //!                  per cell.
 //! Not implemented  cell delineation and the switch between correction and detection mode (I.432.1 §4.3.2.2),
@@ -174,7 +174,8 @@ impl Header {
         self.pti & (PTI_MANAGEMENT | PTI_CONGESTED) == PTI_CONGESTED
     }
 
-    /// Returns whether this is an OAM cell, of the circuit (F5, by its PTI) or of the path (F4, by its VCI).
+    /// Returns whether this is an OAM cell, either of the circuit (F5, by its PTI) or of the path (F4, by its
+    /// VCI).
     #[inline]
     pub const fn is_oam(&self) -> bool {
         let f5 = self.pti == PTI_OAM_SEGMENT || self.pti == PTI_OAM_END_TO_END;
@@ -182,14 +183,14 @@ impl Header {
     }
 }
 
-/// Returns whether a header word is that of an idle or other physical layer cell: circuit 0.0 and CLP 1
+/// Returns whether a header word belongs to an idle or other physical layer cell: circuit 0.0 and CLP 1
 /// (I.361 §2.2.1).
 #[inline]
 pub const fn is_physical(word: u32) -> bool {
     word & 0x0fff_fff1 == 1
 }
 
-/// Returns whether a header word is that of an unassigned cell: circuit 0.0 and CLP 0 (I.361 §2.2.1).
+/// Returns whether a header word belongs to an unassigned cell: circuit 0.0 and CLP 0 (I.361 §2.2.1).
 ///
 /// At a UNI the flow control bits may have any value.
 #[inline]
@@ -204,9 +205,9 @@ pub const fn is_unassigned(interface: Interface, word: u32) -> bool {
 /// The result of checking a header against its HEC (I.432.1 §4.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HecCheck {
-    /// No error; the header word as received.
+    /// The header has no error. Holds the header word as received.
     Intact(u32),
-    /// One bit was wrong, possibly in the HEC itself; the header word as sent.
+    /// One bit was wrong, possibly in the HEC itself. Holds the header word as sent.
     Corrected(u32),
     /// More than one bit is wrong: drop the cell.
     Bad,
@@ -277,7 +278,7 @@ pub const fn header_bytes(word: u32) -> [u8; CELL_HEADER_BYTES] {
     [a, b, c, d, crc::hec([a, b, c, d])]
 }
 
-/// Finds the single-bit error that causes this syndrome, if there is one.
+/// Finds the single-bit error that causes the given syndrome, if there is one.
 #[cold]
 fn correct(word: u32, syndrome: u8) -> HecCheck {
     match SYNDROMES[usize::from(syndrome)] {
@@ -301,8 +302,8 @@ static SYNDROMES: [u8; 256] = {
     }
     let mut bit = 0;
     while bit < 32 {
-        // The HEC is linear except for the constant 55: the syndrome of a bit is the HEC of that bit, without
-        // the constant.
+        // The HEC is linear except for the constant 55, so the syndrome of a bit is the HEC of that bit
+        // without the constant.
         table[(crc::hec((1u32 << bit).to_be_bytes()) ^ 0x55) as usize] = bit;
         bit += 1;
     }

@@ -8,8 +8,8 @@
 //! | source number | source subaddress | source IPv4 | target number | target subaddress | target IPv4 |
 //! ```
 //!
-//! Lengths   `shtl sstl thtl tstl` are type and length in one byte: bit 6 means E.164 (1) or NSAP (0), the
-//!           low six bits are the length, 0 to 20 (RFC 2225 §8.5); `spln` and `tpln` are 0 or 4. On a
+//! Lengths   `shtl sstl thtl tstl` are type and length in one byte: bit 6 means E.164 (1) or NSAP (0), and
+//!           the low six bits are the length, 0 to 20 (RFC 2225 §8.5). `spln` and `tpln` are 0 or 4. On a
 //!           permanent circuit every ATM length is 0, and an InATMARP request also omits the target's IPv4
 //!           address.
 //! Carried   after an LLC/SNAP header with EtherType 0806.
@@ -63,7 +63,7 @@ impl Operation {
 /// An ATM number or subaddress; empty on permanent circuits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Number<'a> {
-    /// `true` for E.164, `false` for an ATM Forum NSAP address; meaningless if the number is empty.
+    /// `true` for E.164, `false` for an ATM Forum NSAP address. Meaningless if the number is empty.
     pub is_e164: bool,
     /// The number, at most [`NUMBER_BYTES_MAX`] bytes.
     pub bytes: &'a [u8],
@@ -89,19 +89,19 @@ impl Party<'_> {
     }
 }
 
-/// A packet; its addresses borrow from the bytes it was read from.
+/// A packet. Its addresses borrow from the bytes from which it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet<'a> {
     /// Operation code.
     pub operation: Operation,
     /// Addresses of the sender.
     pub source: Party<'a>,
-    /// Addresses of the target: in a request, the party asked for; in a reply, the one that asked.
+    /// Addresses of the target. In a request, this is the party asked for; in a reply, the party that asked.
     pub target: Party<'a>,
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a packet and returns it with its length; bytes after it are ignored.
+    /// Reads a packet and returns it with its length. Bytes after the packet are ignored.
     ///
     /// # Errors
     /// `Truncated`; `HardwareType`; `ProtocolType`; `AddressLength`; `Operation`.

@@ -16,9 +16,9 @@
 
 use kiban_base::Malformed;
 
-/// Length of the header of a routed packet in bytes.
+/// Length of a routed packet's header in bytes.
 pub const ROUTED_BYTES: usize = 8;
-/// Length of the header of a bridged Ethernet frame in bytes.
+/// Length of a bridged Ethernet frame's header in bytes.
 pub const BRIDGED_BYTES: usize = 10;
 
 const LLC: [u8; 3] = [0xaa, 0xaa, 0x03];

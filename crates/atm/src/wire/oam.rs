@@ -1,6 +1,6 @@
 //! The payload of an OAM cell, F4 and F5 alike (I.610 §10).
 //!
-//! Purpose          answer and send loopback cells, and recognise the others.
+//! Purpose          answer and send loopback cells, and recognise other OAM cells.
 //!
 //! ```text
 //! | type 4 bits, function 4 bits | 45 bytes by function, unused ones 6A | reserved 6 bits, CRC 10 bits |
@@ -54,7 +54,7 @@ pub struct Loopback {
     pub correlation_tag: u32,
     /// The point that loops the cell back; [`LOCATION_END`] for the far end.
     pub location: [u8; 16],
-    /// The sender; all ones if not given.
+    /// The sender's location; all ones if not given.
     pub source: [u8; 16],
 }
 
@@ -72,7 +72,7 @@ impl Loopback {
     }
 }
 
-/// The cause of an alarm (I.610 §10.2.1); all bytes are 6A if not used.
+/// The cause of an alarm (I.610 §10.2.1). Every byte is 6A if the field is not used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Defect {
     /// Defect type.

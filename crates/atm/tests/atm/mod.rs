@@ -6,7 +6,7 @@ use kiban_atm::{Arrival, Circuit, Interval, Reassembly, RxCircuit, Segmentation,
 use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, SimRng, Sum};
 use std::time::Duration;
 
-/// Ten cells in 25 microseconds: a line with round slot times.
+/// A cell takes 2.5 microseconds, so a line has round slot times.
 pub const LINE: Interval = Interval::every(Duration::from_nanos(2500));
 pub const LATER: Instant = Instant::from_nanos(u64::MAX / 4);
 
@@ -31,8 +31,8 @@ impl Bench {
         Context { now: Instant::ZERO, memory: &mut self.memory, rng: &mut self.rng, copies: &mut self.copies }
     }
 
-    /// Builds a PDU of these bytes: the first `head` in its head, the rest in slices of these lengths,
-    /// repeated.
+    /// Builds a PDU of `bytes`. The first `head` bytes are in its head; the rest is in slices whose lengths
+    /// are `lengths`, repeated.
     pub fn pdu(&mut self, bytes: &[u8], head: usize, lengths: &[usize]) -> Pdu {
         let mut pdu = self.memory.pdus.take().expect("a block");
         let (front, mut rest) = bytes.split_at(head.min(bytes.len()));
@@ -66,7 +66,7 @@ pub fn outlet(circuit: u32) -> TxCircuit {
     TxCircuit { vc: vc(circuit), frames_max: 64, low_priority: false, contract: None }
 }
 
-/// Creates the transmit and the receive side of a port, with these circuits open.
+/// Creates the transmit and the receive side of a port, with `circuits` circuits open.
 pub fn ports(circuits: u32, frame_bytes_max: usize, head_cells: u8) -> (Segmentation, Reassembly) {
     let (mut down, mut up) = (Segmentation::new(LINE, Interface::Uni), Reassembly::new(Interface::Uni));
     for circuit in 0..circuits {
@@ -86,7 +86,8 @@ pub fn bytes_of(pdu: &Pdu) -> Vec<u8> {
     pdu.runs().flatten().copied().collect()
 }
 
-/// Returns the frames among arrivals, and checks each: its sums match its bytes, and it has no tail.
+/// Returns the frames among arrivals, and checks that the sums of each match its bytes and that it has no
+/// tail.
 pub fn frames(arrivals: &[Arrival]) -> Vec<(u32, Vec<u8>)> {
     let frames = arrivals.iter().filter_map(|arrival| match arrival {
         Arrival::Frame { circuit, pdu, .. } => {
@@ -103,7 +104,7 @@ pub fn frames(arrivals: &[Arrival]) -> Vec<(u32, Vec<u8>)> {
     frames.collect()
 }
 
-/// 0 and 0xffff both represent zero in ones' complement.
+/// In one's complement, 0 and 0xffff both represent zero.
 pub fn same_sum(a: Sum, b: Sum) -> bool {
     a.word() % 0xffff == b.word() % 0xffff
 }

@@ -14,8 +14,8 @@
 //!           erasures in a row are corrected as long as 2e + k does not exceed the number of check octets
 //!           (Berlekamp-Massey initialised with the erasures, Chien, Forney). The result is verified again
 //!           before it is used.
-//! Source    code sizes, matrix and capacities follow public descriptions; the field, the base exponent and
-//!           the order within the short matrix are from memory and have not been checked against the text of
+//! Source    code sizes, matrix and capacities follow public descriptions. The field, the base exponent and
+//!           the order within the short matrix are from memory, and have not been checked against the text of
 //!           the standard.
 //! Limits    a row with more damage is left as received and reported.
 
@@ -32,7 +32,7 @@ pub enum Code {
 
 /// Maximum check octets in a row.
 const CHECK_OCTETS_MAX: usize = 6;
-/// The exponent of the generator's first root.
+/// The exponent of the first root of the generator polynomial.
 const BASE: usize = 120;
 /// Octets of the larger matrix.
 pub const MATRIX_OCTETS_MAX: usize = Code::Long.matrix_octets();
@@ -57,7 +57,7 @@ impl Code {
         self.matrix_octets() / self.row_octets()
     }
 
-    /// Returns the number of octets in a row: n of the code.
+    /// Returns the number of octets in a row (n of the code).
     pub const fn row_octets(self) -> usize {
         match self {
             Code::Long => 128,
@@ -65,7 +65,7 @@ impl Code {
         }
     }
 
-    /// Returns the number of user octets in a row: k of the code.
+    /// Returns the number of user octets in a row (k of the code).
     pub const fn data_octets(self) -> usize {
         self.row_octets() - self.check_octets()
     }
@@ -105,7 +105,8 @@ impl Code {
     /// Encodes and interleaves a matrix into sending order; every 47 octets are a cell.
     ///
     /// # Panics
-    /// If the length of `user` is not [`Code::user_octets`], or that of `cells` not [`Code::matrix_octets`].
+    /// If the length of `user` is not [`Code::user_octets`], or the length of `cells` is not
+    /// [`Code::matrix_octets`].
     pub fn interleave(self, user: &[u8], cells: &mut [u8]) {
         assert_eq!((user.len(), cells.len()), (self.user_octets(), self.matrix_octets()), "a whole matrix");
         let (n, k, rows) = (self.row_octets(), self.data_octets(), self.rows());
@@ -126,7 +127,7 @@ impl Code {
     /// The number of uncorrectable rows, which were left as received.
     ///
     /// # Panics
-    /// If the lengths are not those of the matrix.
+    /// If the lengths do not match the matrix.
     pub fn recover(self, cells: &[u8], lost: &[bool], user: &mut [u8]) -> Result<usize, usize> {
         let whole = (self.matrix_octets(), self.cells(), self.user_octets());
         assert_eq!((cells.len(), lost.len(), user.len()), whole, "a whole matrix");
@@ -175,7 +176,7 @@ impl Code {
     /// [`Uncorrectable`]; the row is unchanged.
     ///
     /// # Panics
-    /// If the length of a slice is not that of a row.
+    /// If the length of a slice is not the length of a row.
     pub fn correct(self, row: &mut [u8], erased: &[bool]) -> Result<usize, Uncorrectable> {
         let (n, count) = (self.row_octets(), self.check_octets());
         assert_eq!((row.len(), erased.len()), (n, n), "a whole row");
@@ -187,7 +188,7 @@ impl Code {
         if lost > count {
             return Err(Uncorrectable);
         }
-        // The erasure locator: the product of (1 - X x), X = α^(degree of the octet).
+        // The erasure locator is the product of (1 - X x), where X = α^(degree of the octet).
         let mut locator = [0; CHECK_OCTETS_MAX + 1];
         locator[0] = 1;
         for (column, _) in erased.iter().enumerate().filter(|(_, is)| **is) {
@@ -254,8 +255,8 @@ fn find_locator(
     locator.iter().rposition(|octet| *octet != 0).unwrap_or(0)
 }
 
-/// Computes the error value of the octet of a degree (Forney). Returns `None` if the locator's root is not
-/// simple.
+/// Computes the error value at an octet, given the octet's degree (Forney). Returns `None` if the locator's
+/// root is not simple.
 fn magnitude(
     locator: &[u8; CHECK_OCTETS_MAX + 1],
     syndromes: &[u8; CHECK_OCTETS_MAX],
@@ -269,7 +270,8 @@ fn magnitude(
         let term = (0..=place).fold(0, |sum, at| sum ^ product(locator[at], syndromes[place - at]));
         omega = product(omega, inverse) ^ term;
     }
-    // The derivative in a field of characteristic 2: odd powers, lowered by one.
+    // Compute the formal derivative in a field of characteristic 2: keep the odd powers and lower them by
+    // one.
     let square = product(inverse, inverse);
     let slope = [5, 3, 1].into_iter().fold(0, |sum, place: usize| product(sum, square) ^ locator[place]);
     if slope == 0 {
@@ -281,7 +283,8 @@ fn magnitude(
     Some(product(scale, divided))
 }
 
-/// Evaluates the row as a polynomial, its first octet the highest coefficient, at the roots of the generator.
+/// Evaluates the row as a polynomial, in which the first octet is the highest coefficient, at the roots of
+/// the generator.
 fn syndromes(row: &[u8], count: usize) -> [u8; CHECK_OCTETS_MAX] {
     let mut syndromes = [0; CHECK_OCTETS_MAX];
     for (place, syndrome) in syndromes[..count].iter_mut().enumerate() {
@@ -333,7 +336,7 @@ const fn product(a: u8, b: u8) -> u8 {
     POWERS[LOGARITHMS[a as usize] as usize + LOGARITHMS[b as usize] as usize]
 }
 
-/// Generators without their highest term, lowest coefficient first.
+/// The generator polynomials without their highest term, lowest coefficient first.
 static LONG: [u8; CHECK_OCTETS_MAX] = generator(4);
 static SHORT: [u8; CHECK_OCTETS_MAX] = generator(6);
 
@@ -391,7 +394,8 @@ mod tests {
         let mut seen = [false; 256];
         POWERS[..255].iter().for_each(|octet| seen[usize::from(*octet)] = true);
         assert!(!seen[0] && seen[1..].iter().all(|is| *is));
-        // Computed by hand: α^8 is the field polynomial without its highest term, and α^9 is α times that.
+        // Values computed by hand: α^8 is the field polynomial without its highest term, and α^9 is α times
+        // that.
         assert_eq!((power(8), power(9)), (0x87, 0x89));
         assert_eq!(product(0x80, 2), 0x87);
     }

@@ -15,11 +15,12 @@ pub const POINTER_BYTES: usize = 1;
 pub const COUNTS: u8 = 8;
 /// Maximum offset of a pointer: the octet after the payload of its own cell and the next.
 pub const OFFSET_MAX: u8 = 93;
-/// The offset field if no block begins within reach.
+/// The value of the offset field if no block begins within reach.
 const OFFSET_NONE: u8 = 127;
-/// Service bits in the period of a residual time stamp: the payload of eight cells (I.363.1 §2.5.2.2.2).
+/// Number of service bits in the period of a residual time stamp: the payload of eight cells (I.363.1
+/// §2.5.2.2.2).
 pub const STAMP_PERIOD_BITS: u64 = 8 * PAYLOAD_OCTETS as u64 * 8;
-/// Number of values of a residual time stamp.
+/// Number of possible values of a residual time stamp.
 pub const STAMPS: u64 = 16;
 
 /// The header of a SAR-PDU.
@@ -34,7 +35,7 @@ pub struct Header {
 /// The result of checking a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeaderCheck {
-    /// No error (or an undetectable error of four bits).
+    /// The header is correct, or has an undetectable error of four bits.
     Intact(Header),
     /// One bit is wrong; this is the corrected header.
     Corrected(Header),
@@ -48,8 +49,8 @@ impl Header {
         Header { csi: false, count: count % COUNTS }
     }
 
-    /// Decodes the header in the first byte of `bytes`, which must be free of errors, and returns it with its
-    /// length. [`check`] corrects a single-bit error.
+    /// Decodes the header in the first byte of `bytes`, which must be free of errors. Returns the header with
+    /// its length. [`check`] corrects a single-bit error.
     ///
     /// # Errors
     /// `Truncated`; `Crc`.
@@ -108,8 +109,7 @@ const WORDS: [u8; 16] = {
     words
 };
 
-/// Indexed by header byte: the header if it is free of errors, plus 16 if one bit is wrong, or 0xff
-/// otherwise.
+/// Indexed by header byte: the header if the byte is correct, plus 16 if one bit is wrong; 0xff otherwise.
 static HEADER_CHECKS: [u8; 256] = {
     let mut table = [0xff; 256];
     let mut word = 0;
@@ -142,7 +142,7 @@ const fn crc3(word: u8) -> u8 {
     rest
 }
 
-/// The pointer of the P format: the start of the next block of the structure.
+/// The pointer in the P format, which gives the start of the next block of the structure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Pointer(Option<u8>);
 
@@ -200,13 +200,14 @@ impl Pointer {
     }
 }
 
-/// Returns the bit of a residual time stamp that the cell with this count carries in CSI, or `None` for an
-/// even count.
+/// Returns the bit of a residual time stamp that a cell with sequence count `count` carries in CSI, or `None`
+/// if the count is even.
 pub const fn stamp_bit(stamp: u8, count: u8) -> Option<bool> {
     if count % 2 == 1 { Some(stamp >> (3 - count / 2) & 1 == 1) } else { None }
 }
 
-/// Returns `stamp` with the bit from the cell with this count set; cells with even counts carry none.
+/// Returns `stamp` with the bit set that comes from a cell with the given sequence count. Cells with even
+/// counts carry no bit.
 pub const fn with_stamp_bit(stamp: u8, count: u8, csi: bool) -> u8 {
     if count.is_multiple_of(2) {
         return stamp;

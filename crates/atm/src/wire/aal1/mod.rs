@@ -15,9 +15,9 @@
 //!           in the first cell of an interleaving matrix: 1 ([`fec`])
 //! ```
 //!
-//! Source           written without access to the text of I.363.1, from public descriptions of it and a table
-//!                  of the sixteen header bytes seen in public captures. [`fec`] lists the constants that
-//!                  could not be checked against a second source.
+//! Source           this code was written without access to the text of I.363.1, from public descriptions of
+//!                  it and a table of the sixteen header bytes seen in public captures. [`fec`] lists the
+//!                  constants that could not be checked against a second source.
 //! Not implemented  sequencing and loss detection: see [`crate::aal1`].
 
 pub mod fec;
