@@ -2,7 +2,7 @@
 //! costs only one flag test.
 //!
 //! Format           packets, frames, or cells reassembled into frames, as [`kiban_link::record`] writes them.
-//! Limits           a duration, a number of packets, and [`BYTES_MAX`] bytes.
+//! Limits           each capture has a maximum duration, number of packets, and size ([`BYTES_MAX`]).
 //! End              a capture ends at a limit, on request, or when the client that started it disconnects.
 //!                  Its file is then complete, and a client that is still connected receives the result.
 //! Errors           a write error ends the capture, not the link.
@@ -44,7 +44,7 @@ struct Recording {
     port: String,
     path: PathBuf,
     file: BufWriter<File>,
-    /// One recorder for received and one for sent units, because frames of a circuit are reassembled
+    /// One recorder for received units and one for sent units, because frames on a circuit are reassembled
     /// separately in each direction.
     recorders: [Recorder; 2],
     begins: Instant,
@@ -124,10 +124,10 @@ impl CapturePoint {
         let mut head = Vec::new();
         recorders[0].begin(&mut head);
         let mut file = {
-            // Open for writing only: `create_new` alone would also request read access, which the sandbox
-            // denies for captures.
+            // Open for writing only, because `create_new` alone would also request read access, which the
+            // sandbox denies for captures.
             let mut options = File::options();
-            // Only the user who runs the board may read the traffic.
+            // Only the user who runs the board may read the captured traffic.
             let file = options.write(true).create_new(true).mode(0o600).open(path).map_err(say)?;
             BufWriter::with_capacity(1 << 18, file)
         };
@@ -163,7 +163,8 @@ impl CapturePoint {
         self.is_full.get()
     }
 
-    /// Ends the running capture if it has reached a limit or its client is gone, and returns its result.
+    /// If the running capture has reached a limit or its client is gone, ends the capture and returns its
+    /// result.
     pub(crate) fn end(&self, now: Instant) -> Option<Result<Captured, String>> {
         self.end_if(|recording| recording.is_over(now))
     }

@@ -1,8 +1,9 @@
 //! The privileges that a board keeps after start, and whether a reload needs more.
 //!
-//! Kept             the privileges needed to reopen a lost link; access to the configuration file, to served
-//!                  directories, to the control socket's directory, and to directories for captures.
-//! Reload           checks, before changing anything, that the new plan needs no privilege that was dropped.
+//! Kept             the privileges needed to reopen a lost link, and access to the configuration file, served
+//!                  directories, the control socket's directory, and directories for captures.
+//! Reload           before it changes anything, a reload checks that the new plan needs no privilege that was
+//!                  dropped.
 
 use crate::config::{Endpoint, Kind, Plan, PortPlan, ServicePlan};
 use kiban_link::Address;

@@ -8,10 +8,11 @@
 //! ```
 //!
 //! Configuration    TOML, validated completely before anything is changed.
-//! Threads          two: one drives the board and does all its work; the other (`control`) handles signals,
-//!                  the control socket and Prometheus, and passes requests to the first through a queue that
-//!                  wakes it.
-//! Limits           on sessions, connections, requests and times are configuration keys or named constants.
+//! Threads          there are two threads. One drives the board and does all its work. The other (`control`)
+//!                  handles signals, the control socket and Prometheus, and passes requests to the first
+//!                  through a queue that wakes it.
+//! Limits           the limits on sessions, connections, requests and times are configuration keys or named
+//!                  constants.
 #![forbid(unsafe_code)]
 
 mod capture;

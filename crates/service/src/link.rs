@@ -17,7 +17,7 @@ use kiban_os::interface;
 use std::io;
 use std::sync::Arc;
 
-/// Returns the kind of unit carried by a link with this address.
+/// Returns the kind of unit that a link with the address `address` carries.
 pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     let address: Address =
         address.parse().map_err(|error: kiban_link::address::AddressError| error.to_string())?;
@@ -58,7 +58,7 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<A
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
     }
-    // Links without a network device have no MTU of their own: use the port's.
+    // Links without a network device have no MTU of their own, so use the port's.
     address.options.mtu = address.options.mtu.or(match address.transport {
         Transport::Udp(UnitKind::Packets | UnitKind::Frames, _) | Transport::Tcp(..) | Transport::Pcap(_) => {
             Some(port.mtu_bytes)

@@ -1,6 +1,7 @@
 //! State of a link: up, or lost, with the time of the next attempt to reopen it.
 //!
-//! Pauses           [`PAUSE_FIRST`] after a loss, doubled after each failed attempt, up to [`PAUSE_MOST`].
+//! Pauses           the pause is [`PAUSE_FIRST`] after a loss, and doubles after each failed attempt, up to
+//!                  [`PAUSE_MOST`].
 
 use kiban_base::Instant;
 use std::io;
@@ -36,7 +37,7 @@ impl LinkState {
 
     /// Records that the link was lost.
     pub(crate) fn lose(&mut self, error: &io::Error, now: Instant) {
-        // If the link was up for long enough, the pauses start from the shortest again.
+        // If the link was up for long enough, the pauses start again from the shortest.
         if now.since(self.up_at) > PAUSE_MOST {
             self.pause = PAUSE_FIRST;
         }

@@ -1,4 +1,4 @@
-//! Pending circuit pings, and the clients that are waiting for them.
+//! Pending circuit pings, and the clients that wait for their results.
 
 use crate::requests::Answer;
 use kiban_atm::PING_TIMEOUT;

@@ -1,7 +1,7 @@
 //! The losses of a port, by cause.
 //!
-//! Purpose          gives one total of the units that should have been received or sent but were lost, and
-//!                  lists the counters that contribute to it.
+//! Purpose          report a single total of the units that should have been received or sent but were lost,
+//!                  and list the counters that contribute to it.
 //! Names            a cause is called `FAMILY_NAME` like its counter, so that it can be found among the
 //!                  counters.
 //! Units            packets, frames or cells, depending on where the loss was counted. Cells that were lost

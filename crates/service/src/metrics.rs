@@ -7,7 +7,7 @@ use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// The content type of the answer.
+/// The content type of the HTTP response.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// A metric: its values, by label.

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Notifies the service manager, if there is one.
 pub(crate) fn notify(what: &str) {
     if let Some(path) = std::env::var_os("NOTIFY_SOCKET") {
-        // Errors are ignored: the board works even if the notification fails.
+        // Errors are ignored, because the board works even if the notification fails.
         let _ = send(&path, what);
     }
 }

@@ -25,9 +25,9 @@ pub enum Request {
     Status,
     /// Read the configuration again.
     Reload,
-    /// Stop: sessions get their configured time to end; a second request stops the board at once.
+    /// Stop the board. Sessions get their configured time to end; a second request stops the board at once.
     Down,
-    /// Ping a circuit (I.610); answered when the cell has returned or the wait has timed out.
+    /// Ping a circuit (I.610). The answer is sent when the cell has returned or the wait has timed out.
     Loopback {
         /// The name of its port.
         port: String,

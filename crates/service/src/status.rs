@@ -102,12 +102,12 @@ pub struct Port {
     pub mtu_bytes: u64,
     /// Packets or frames queued for the link.
     pub waiting: u64,
-    /// The number of times the link was lost.
+    /// The number of times that the link was lost.
     pub losses: u64,
     /// Losses by cause. A cause is named `FAMILY_NAME`, after one of the counters below.
     #[serde(default)]
     pub lost: Counters,
-    /// Rates over roughly the last second.
+    /// Rates over approximately the last second.
     pub rates: Rates,
     /// The link's counters since it was opened.
     pub link_counters: Counters,
@@ -162,7 +162,7 @@ pub struct Service {
     pub counters: Counters,
 }
 
-/// Rounds a value to three decimals, because more would be meaningless.
+/// Rounds a value to three decimals, because further digits would be meaningless.
 pub fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }

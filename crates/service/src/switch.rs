@@ -1,7 +1,7 @@
 //! A running ATM switch: its links, its table, its status and its shutdown.
 //!
-//! Links            when a link is lost, this is reported; until the link is reopened, cells for it are lost.
-//!                  The first attempt to reopen it is made after 1 s; the pauses then grow to 30 s.
+//! Links            the loss of a link is reported, and cells for the link are lost until it is reopened. The
+//!                  first attempt to reopen it is made after 1 s; the pauses then grow to 30 s.
 //! Status           a [`Status`] is reported periodically, on request, and at the end.
 
 pub use crate::config::switch::{LinkCircuit, LinkPlan, LinkWords, Plan, RoutePlan};
@@ -175,7 +175,7 @@ impl RunningSwitch {
         &self.plan
     }
 
-    /// Runs until the switch is stopped; calls `tell` with the status periodically and on request.
+    /// Runs until the switch is stopped. Calls `tell` with the status periodically and on request.
     ///
     /// # Errors
     /// An error from `tell`, which also ends the run.

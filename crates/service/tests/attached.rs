@@ -55,7 +55,7 @@ impl Program for Driven {
     }
 }
 
-/// Remote peers. Each has one connection, from which it reads this many bytes per second.
+/// Remote peers. Each has one connection, from which it reads at a given rate in bytes per second.
 struct Peers {
     to: SocketAddr,
     count: usize,
@@ -150,7 +150,7 @@ impl Rig {
         self.world.settle(until);
     }
 
-    /// Attaches a program with this many streams. Virtual time does not advance during this call.
+    /// Attaches a program that reserves `streams` streams. Virtual time does not advance during this call.
     fn attach(&mut self, streams: usize) -> std::io::Result<Board> {
         let path = self.folder.join("it.streams");
         let settings = Settings { streams, room_bytes: ROOM_BYTES, ..Settings::default() };

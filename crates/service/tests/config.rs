@@ -339,7 +339,7 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
         }
     }
     assert!(differences.is_empty(), "told, and expected:\n{}", differences.join("\n"));
-    // On an ATM port, only the first address belongs to the host; a second one belongs to the board.
+    // On an ATM port, only the first address belongs to the host. Any second address belongs to the board.
     let atm = GOOD.replace("10.0.0.1:7", "10.1.0.1:7").replace("rate = ", "host = \"tun:h\"\nrate = ");
     let told = Plan::read(&atm, "file").expect_err("it is the host's").to_string();
     assert!(
@@ -348,8 +348,8 @@ fn wrong_types_and_missing_keys_are_reported_with_an_example() {
     );
     let second = atm.replace("\"10.1.0.1/24\"", "[\"10.1.0.9/24\", \"10.1.0.1/24\"]");
     Plan::read(&second, "file").expect("it is the board's own");
-    // On Ethernet, the board may autoconfigure IPv6 addresses, so a service address in an unknown prefix is
-    // accepted.
+    // On Ethernet, the board may autoconfigure IPv6 addresses, so a service may have an address in an unknown
+    // prefix.
     let v6 = GOOD
         .replace("[\"10.0.0.1/24\", \"fd00::1/64\"]", "\"10.0.0.1/24\"")
         .replace("10.0.0.254/24", "fd07::1/64");
@@ -430,7 +430,7 @@ fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
         let error = Plan::read(&BRIDGE.replacen(from, to, 1), "file").expect_err(to).to_string();
         assert!(error.contains(expected), "{to}: {error}");
     }
-    // While the board is running, a bridge's link may change, but its circuits may not.
+    // While the board is running, a bridge's link may change, but the bridge's circuits may not.
     let read = |text: &str| Plan::read(text, "file").expect("good");
     assert_eq!(plan.needs_new_board(&read(&BRIDGE.replace("tap:tap0", "tap:tap1"))), None);
     let with_fcs = BRIDGE.replace("circuits", "fcs = true\ncircuits");

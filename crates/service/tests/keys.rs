@@ -86,8 +86,8 @@ fn answers() -> Vec<u32> {
 #[test]
 fn boards_with_the_same_configuration_use_different_sequence_numbers() {
     let (one, other) = (answers(), answers());
-    // With the same key, the initial sequence numbers would differ only because of the clock (RFC 6528 §3):
-    // by 250,000 per second, equally for all ports.
+    // With the same key, the clock alone would make the initial sequence numbers differ (RFC 6528 §3), by
+    // 250,000 per second and equally for all ports.
     let by: Vec<u32> = one.iter().zip(&other).map(|(one, other)| other.wrapping_sub(*one)).collect();
     let near = by.iter().filter(|by| (**by).min(by.wrapping_neg()) < 600 * 250_000).count();
     assert!(near < by.len(), "the same key: {by:?}");

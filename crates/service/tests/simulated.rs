@@ -106,7 +106,7 @@ impl Program for Client {
     }
 }
 
-/// Returns two boards connected by a cable; the second runs the service.
+/// Returns two boards connected by a cable. The second board runs the service.
 fn world(
     impairment: ImpairmentConfig,
     service: impl Service + 'static,
@@ -141,7 +141,7 @@ fn world_with(
     (world, boards)
 }
 
-/// Returns two boards connected by a cable; the first also has the addresses 10.0.0.3 to 10.0.0.9.
+/// Returns two boards connected by a cable. The first board also has the addresses 10.0.0.3 to 10.0.0.9.
 fn boards(impairment: ImpairmentConfig, tcp: [tcp::Config; 2]) -> (World, [BoardNumber; 2]) {
     let mut world = World::new(1);
     let boards = [1, 2].map(|side: u8| {
@@ -234,8 +234,8 @@ fn a_full_service_takes_a_slot_from_the_address_with_the_most() {
                 };
                 world.run_program(boards[0], Box::new(client));
             };
-            // One address occupies all slots. The first connection from another address gets one of them; the
-            // second does not, because its address would then have more than the other.
+            // One address occupies all slots. The first connection from another address gets one of them. The
+            // second does not, because its address would then have more slots than the other.
             [(1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (6, 3)]
                 .into_iter()
                 .for_each(|(second, last)| call(second, last));
@@ -305,8 +305,8 @@ impl Caller {
     }
 }
 
-/// Returns those of a caller's connections up to `now` that lasted more than half a second, that is, were not
-/// refused.
+/// Returns the caller's connections up to `now` that lasted more than half a second, which means that they
+/// were not refused.
 fn visits(of: &Caller, now: Instant) -> Vec<Visit> {
     let lasted = |visit: &&Visit| visit.1.unwrap_or(now).since(visit.0) > Duration::from_millis(500);
     of.visits.borrow().iter().filter(lasted).copied().collect()
@@ -363,8 +363,8 @@ impl Program for Caller {
     }
 }
 
-/// Runs these callers against an `echo` or `http` service with this session limit; returns how many sessions
-/// were displaced.
+/// Runs `callers` against an `echo` or `http` service that allows `sessions_max` sessions. Returns how many
+/// sessions were displaced.
 fn call(is_http: bool, sessions_max: usize, callers: &[&Caller], seconds: u64) -> u64 {
     let bounds = SessionLimits { sessions_max, idle: None };
     let head_time = Duration::from_secs(30);
@@ -389,15 +389,15 @@ const HEAD: &[u8] = b"HEAD /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 #[test]
 fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure() {
     for is_http in [false, true] {
-        // The clients that occupy the slots either keep their connections or keep opening new ones.
+        // The clients that occupy the slots either keep their connections or repeatedly open new ones.
         for renews in [None, Some(Duration::from_secs(4))] {
             for sessions in [1, 3] {
                 let sends = if is_http { HEAD } else { b"x" };
                 let holders: Vec<Caller> = (0..sessions)
                     .map(|at| Caller { renews, ..Caller::new(3 + at, 0, sends, Duration::from_secs(5)) })
                     .collect();
-                // The newcomer transfers 2 KiB/s, both directions combined, and connects when all slots are
-                // taken.
+                // The newcomer connects when all slots are taken, and transfers 2 KiB/s in both directions
+                // together.
                 let request = [HEAD, b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
                 let newcomer = match is_http {
                     true => Caller { reads: 2048, ..Caller::new(9, 2, &request, Duration::from_secs(1)) },
@@ -421,8 +421,8 @@ fn a_newcomer_displaces_one_of_many_single_session_addresses_after_their_tenure(
 fn a_session_that_moves_data_is_not_displaced_by_newcomers() {
     for is_http in [false, true] {
         let request = b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n";
-        // The client that occupies the slot transfers 1 KiB every second or, at the same rate, 8 KiB every
-        // eight seconds.
+        // The client that occupies the slot transfers 1 KiB every second or, at the same average rate, 8 KiB
+        // every eight seconds.
         for every in [1, 8] {
             let (time, count) = (Duration::from_secs(every), 1024 * every as usize);
             let holder = match is_http {
@@ -508,7 +508,7 @@ fn http() -> (Http, Kind) {
     )
 }
 
-/// Sends these bytes to a server and returns its response.
+/// Sends the text `sends` to a server and returns its response.
 fn talk(sends: &str, finishes: bool) -> (Option<&'static str>, String) {
     let (service, kind) = http();
     let (mut world, boards) = world(ImpairmentConfig::NONE, service, kind);
@@ -594,8 +594,8 @@ fn a_client_that_does_not_read_holds_one_buffer_and_is_disconnected() {
     assert_eq!((view.sessions, view.counters.idle_timeouts), (0, 1));
 }
 
-/// Runs this caller, which has a small receive buffer, against an `http` service with this `idle` setting;
-/// returns its first connection.
+/// Runs the caller `reader`, which has a small receive buffer, against an `http` service with the idle time
+/// `idle`. Returns the caller's first connection.
 fn slow_reader(idle: u64, reader: Caller, seconds: u64) -> Visit {
     let bounds = SessionLimits { sessions_max: 3, idle: Some(Duration::from_secs(idle)) };
     let config = HttpConfig { list: true, head_time: Duration::from_secs(10), bounds };
@@ -675,8 +675,8 @@ fn an_allocation_failure_delays_an_http_response_and_loses_nothing() {
     });
 }
 
-/// A `forward` service that runs in virtual time but uses the kernel's sockets. While it has sessions, its
-/// files are polled every millisecond. The connections are forwarded to an echo server.
+/// A `forward` service that runs in virtual time but uses the kernel's sockets. While the service has
+/// sessions, its files are polled every millisecond. The connections are forwarded to an echo server.
 struct ForwardToEcho {
     services: Services,
     listener: TcpListener,

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigError {
-    /// The line number, from 1; 0 if the error concerns the whole file.
+    /// The line number, counted from 1. It is 0 if the error concerns the whole file.
     pub line: usize,
     /// The key; empty if the error does not concern a key.
     pub key: String,
@@ -106,7 +106,7 @@ fn example(key: &str) -> String {
     format!("add it, for example {key} = \"{value}\"")
 }
 
-/// Parses serde's message for a value of the wrong type, such as ``invalid type: integer `100`, expected a
+/// Parses serde's message about a value of the wrong type, such as ``invalid type: integer `100`, expected a
 /// string``.
 fn of_type(message: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "))?;

@@ -1,8 +1,9 @@
 //! The configuration of a board: TOML, parsed and validated before anything is changed.
 //!
-//! Stages           tables as written in the file (`tables`), then a [`Plan`] with typed values.
-//! Errors           name the line, the key, what is wrong and what to do; for an unknown key they suggest the
-//!                  closest known one.
+//! Stages           the text becomes tables, as written in the file (`tables`), and then a [`Plan`] with
+//!                  typed values.
+//! Errors           messages name the line, the key, what is wrong and what to do. For an unknown key, they
+//!                  suggest the closest known one.
 //! Reload           [`Plan::needs_new_board`] compares two configurations and returns the first key whose
 //!                  change cannot be applied to a running board.
 

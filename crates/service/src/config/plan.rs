@@ -15,14 +15,14 @@ use std::time::Duration;
 pub struct Plan {
     /// The board's name.
     pub name: String,
-    /// Memory and settings of the board. Its ports are derived from [`Plan::ports`] once their links are
-    /// open.
+    /// Memory and settings of the board. The board's ports are derived from [`Plan::ports`] once their links
+    /// are open.
     pub board: BoardConfig,
     /// Whether the configuration sets the TCP MSS.
     pub mss_is_configured: bool,
     /// The ports, followed by the bridges' links.
     pub ports: Vec<PortPlan>,
-    /// Routes other than those to the ports' own prefixes.
+    /// Routes other than those for the ports' own prefixes.
     pub routes: Vec<RoutePlan>,
     /// The services.
     pub services: Vec<ServicePlan>,
@@ -30,7 +30,7 @@ pub struct Plan {
     pub metrics: Option<SocketAddr>,
     /// Whether log lines are JSON.
     pub log_json: bool,
-    /// How long sessions have to end when the board stops.
+    /// How long sessions may take to end when the board stops.
     pub drain: Duration,
     /// The waiting policy of the board's thread.
     pub wait: Wait,
@@ -42,9 +42,9 @@ pub struct Plan {
 /// The privileges that the board keeps after start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SandboxPlan {
-    /// Whether it drops privileges that it does not need.
+    /// Whether the board drops privileges that it does not need.
     pub enabled: bool,
-    /// Directories that may be read, in addition to those served when the board starts.
+    /// Directories that may be read, in addition to the directories served when the board starts.
     pub read: Vec<PathBuf>,
     /// Directories in which captures may be created, in addition to the directories for temporary files.
     pub write: Vec<PathBuf>,
@@ -96,11 +96,11 @@ pub struct PortPlan {
     pub packets_max: usize,
     /// The device through which this host's kernel owns the port's address.
     pub host: Option<String>,
-    /// Whether the board may start before the link can be opened, and open it later.
+    /// Whether the board may start even if the link cannot be opened, and then open it later.
     pub retry: bool,
     /// Permanent circuits.
     pub circuits: Vec<CircuitConfig>,
-    /// If this is a bridge's link, the circuits that the bridge connects.
+    /// The circuits that the bridge connects, if this is a bridge's link.
     pub bridge: Option<Vec<BridgedCircuit>>,
 }
 
@@ -130,7 +130,7 @@ pub struct RoutePlan {
     pub source: IpAddr,
 }
 
-/// Where a service listens, or where it connects to.
+/// The address on which a service listens, or to which it connects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     /// On the board.
@@ -154,7 +154,7 @@ impl fmt::Display for Endpoint {
 /// A service.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ServicePlan {
-    /// Its name, unique among the services.
+    /// The service's name, unique among the services.
     pub name: String,
     /// Where it listens.
     pub listen: Endpoint,
@@ -175,7 +175,7 @@ pub enum Kind {
     Discard,
     /// Sends characters.
     Source {
-        /// Bytes per session; `None` means until the peer closes.
+        /// Number of bytes per session; `None` means to send until the peer closes.
         bytes: Option<u64>,
     },
     /// Serves files.
@@ -197,18 +197,18 @@ pub enum Kind {
     },
     /// Provides the board's sockets to unmodified programs.
     Sockets {
-        /// The Unix socket on which they connect.
+        /// The Unix socket on which programs connect.
         path: PathBuf,
     },
     /// Provides the board's TCP to programs on this host through shared memory.
     Attach {
-        /// The Unix socket on which they connect.
+        /// The Unix socket on which programs connect.
         path: PathBuf,
     },
 }
 
 impl Kind {
-    /// Returns its name in the configuration.
+    /// Returns the service's name in the configuration.
     pub fn word(&self) -> &'static str {
         match self {
             Kind::Echo => "echo",
@@ -223,7 +223,7 @@ impl Kind {
 }
 
 impl Plan {
-    /// Returns the name of a service for programs on this host that could not work, because every address of
+    /// Returns the name of a service for programs on this host that could not work because every address of
     /// the board belongs to this host's kernel.
     pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
@@ -234,7 +234,7 @@ impl Plan {
         Some(&service.name)
     }
 
-    /// Returns the first key whose change requires a new board; `None` if this board can apply the other
+    /// Returns the first key whose change requires a new board. `None` if this board can apply the other
     /// configuration.
     pub fn needs_new_board(&self, other: &Plan) -> Option<String> {
         let (old, new) = (&self.tables, &other.tables);

@@ -3,7 +3,7 @@
 use kiban_atm::{Contract, Interval, Sustained};
 use std::time::Duration;
 
-/// Cells per second at a hundred gigabits.
+/// The number of cells per second at 100 Gbit/s.
 const CELLS_MAX: f64 = 236e6;
 
 /// A traffic contract as written in the configuration: rates in cells per second, burst size in cells.
@@ -14,7 +14,7 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    /// Validates a traffic contract for a line with this rate in bit/s; returns `None` if no contract is
+    /// Validates a traffic contract for a line of the given rate in bit/s. Returns `None` if no contract is
     /// configured. `whose` names the contract's owner in errors.
     pub(super) fn contract(
         &self,

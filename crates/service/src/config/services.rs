@@ -124,7 +124,7 @@ impl Validator<'_> {
     ) -> Result<ServicePlan, ConfigError> {
         let word = table.kind.value.as_str();
         let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
-        // A key that belongs to another kind of service is an error; it is not ignored.
+        // A key that belongs to another kind of service is an error and is not ignored.
         let others: [(&str, bool, &[&str]); 7] = [
             ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
             ("idle", table.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),

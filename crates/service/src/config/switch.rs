@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Limits of a configuration.
 const LINKS_MAX: usize = 256;
 const ROUTES_MAX: usize = 16_384;
-/// Minimum tolerance of a policer. The process is not always scheduled, so cells that arrived at different
+/// Minimum tolerance of a policer. The process does not run all the time, so cells that arrived at different
 /// times may be read together.
 const TOLERANCE: Duration = Duration::from_millis(2);
 /// Queue limits per link and per table entry, in cells.
@@ -53,7 +53,7 @@ pub struct LinkPlan {
     pub cells_max: usize,
     /// Whether segment OAM flows of circuits and paths end at this link.
     pub ends_segment: bool,
-    /// Whether the switch may start before the link can be opened, and open it later.
+    /// Whether the switch may start even if the link cannot be opened, and then open it later.
     pub retry: bool,
 }
 

@@ -15,7 +15,7 @@ use toml::Spanned;
 pub(super) struct Tables {
     /// The board's name; its control socket is named after it.
     pub(super) name: Option<Word>,
-    /// How long sessions have to end when the board stops.
+    /// How long sessions may take to end when the board stops.
     pub(super) drain: Option<Word>,
     /// Wait policy of the board's thread.
     pub(super) wait: Option<Word>,
@@ -31,7 +31,7 @@ pub(super) struct Tables {
     /// Bridges between Ethernet links and circuits.
     #[serde(default, rename = "bridge")]
     pub(super) bridges: Vec<Bridge>,
-    /// Routes other than those to the ports' own prefixes.
+    /// Routes other than those for the ports' own prefixes.
     #[serde(default, rename = "route")]
     pub(super) routes: Vec<Route>,
     /// Services.
@@ -49,7 +49,7 @@ pub(super) struct Tables {
 }
 
 /// Deserializes a table that must occur once. Without this, serde would also accept a sequence of the table's
-/// values; `[[metrics]]` is such a sequence.
+/// values, such as `[[metrics]]`.
 fn once<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     struct Table<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Table<T> {
@@ -176,7 +176,7 @@ pub(super) struct Route {
 pub(super) struct Service {
     /// Its kind.
     pub(super) kind: Word,
-    /// Its name; defaults to its kind, plus a number if there are several of that kind.
+    /// The service's name; defaults to its kind, plus a number if there are several of that kind.
     pub(super) name: Option<Word>,
     /// Where it listens.
     pub(super) listen: Option<Word>,
@@ -190,7 +190,7 @@ pub(super) struct Service {
     pub(super) list: Option<bool>,
     /// `http`: how long a request may take to arrive.
     pub(super) head_time: Option<Word>,
-    /// `source`: bytes per session; if absent, the service sends until the peer closes.
+    /// `source`: number of bytes per session; if absent, the service sends until the peer closes.
     pub(super) bytes: Option<Word>,
     /// `forward`: the endpoint to connect to.
     pub(super) to: Option<Word>,

@@ -363,8 +363,8 @@ impl Validator<'_> {
         }
         let mac = match &table.mac {
             Some(word) => self.mac(word)?,
-            // Use the MAC address of the interface, if it has one. A missing interface is reported when the
-            // link is opened.
+            // Use the MAC address of the interface, if it has one. If the interface is missing, this is
+            // reported when the link is opened.
             None => link::mac(&table.link).ok().flatten().unwrap_or_else(|| own_mac(board, &name)),
         };
         let host_address = table.host_address.as_ref().map(|word| self.address(word)).transpose()?;
@@ -611,7 +611,7 @@ fn net_word(net: &Prefix) -> String {
 /// Returns a locally administered MAC address (IEEE 802 §8.4) for a port. The address is the same at every
 /// start, so that the port's entries in neighbour caches remain valid.
 fn own_mac(board: &str, port: &str) -> Mac {
-    // FNV-1a, which is simple and the same on all platforms.
+    // The hash is FNV-1a, which is simple and the same on all platforms.
     let hash =
         board.bytes().chain([b'/']).chain(port.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,8 +1,8 @@
 //! Admits a limited number of clients at a time; an idle client is disconnected to admit a new one.
 //!
 //! Order     Clients that have never sent a request are disconnected first, then clients that are idle
-//!           between requests or have not read their answer; in each group, the one that has waited longest
-//!           goes first. A client whose request is being executed is never disconnected.
+//!           between requests or have not read their answer. In each group, the client that has waited
+//!           longest goes first. A client whose request is being executed is never disconnected.
 //! Timeouts  The caller passes a timeout to each wait for a client.
 
 use kiban_os::lock;
@@ -29,7 +29,7 @@ struct Slot {
     has_asked: bool,
     /// When the client became idle; `None` while its request is being executed.
     waits_since: Option<Instant>,
-    /// Dropping the slot drops this sender, which wakes the client's task.
+    /// When the slot is dropped, this sender is dropped too, which wakes the client's task.
     _notify: oneshot::Sender<()>,
 }
 
@@ -45,8 +45,8 @@ impl Admission {
         Arc::new(Admission { most, taken: Mutex::default() })
     }
 
-    /// Takes a slot for a new client; if none is free, disconnects an idle client. Returns `None` if every
-    /// client has a request being executed.
+    /// Takes a slot for a new client. If none is free, disconnects an idle client. Returns `None` if the
+    /// board is executing a request of every client.
     pub(super) fn take(self: &Arc<Admission>) -> Option<Admitted> {
         let mut taken = lock(&self.taken);
         if taken.slots.len() >= self.most {
@@ -65,7 +65,7 @@ impl Admission {
 }
 
 impl Admitted {
-    /// Waits until `caller`, a read from or a write to the client, is complete.
+    /// Waits until `caller`, which reads from or writes to the client, is complete.
     ///
     /// # Errors
     /// The client's I/O error; or the operation took longer than `patience`; or the client was disconnected
@@ -125,8 +125,8 @@ mod tests {
         between.wait_for(long, async { Ok(()) }).await.expect("a request was sent");
         between.set(Some(Instant::now()));
         let mut silent = admission.take().expect("a slot");
-        // The client that has never sent a request is disconnected, rather than the first one or the one that
-        // has been idle longest.
+        // The client that has never sent a request is disconnected, rather than the client that came first or
+        // the one that has been idle longest.
         let mut other = admission.take().expect("an idle client is evicted");
         assert!(has_gone(&silent) && !has_gone(&between) && !has_gone(&answered));
         let evicted = silent.wait_for(long, std::future::pending::<io::Result<()>>()).await;

@@ -127,7 +127,7 @@ impl ControlClient {
             // The board closes the connection when it exits, or when the client has been idle for too long.
             // In the second case, reconnect, unless another board with this name has since started.
             while self.receive(Instant::NEVER).is_ok_and(|count| count > 0) {
-                // Ignore what the board sends here.
+                // Ignore all data that the board sends here.
                 self.received.clear();
             }
             let Ok(mut again) = ControlClient::call(Some(&self.name)) else { return };
@@ -224,7 +224,7 @@ impl ControlClient {
     fn receive(&mut self, until: Instant) -> io::Result<usize> {
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            // Check the deadline here, even if bytes are always available.
+            // Check the deadline here, because bytes may always be available.
             if self.clock.now() >= until {
                 return Err(ErrorKind::TimedOut.into());
             }

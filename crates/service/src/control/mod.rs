@@ -8,10 +8,10 @@
 //!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`.
 //! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
 //!                  answer) or `{"refused":"…"}`.
-//! Capture          has two answers. The first is `{"done":"…"}`, sent when the capture has started. The
-//!                  second is sent when it has ended: `{"captured":{…}}`, or `{"refused":"…"}` if the file is
-//!                  incomplete. A capture ends when it reaches a limit, or when the client sends more data
-//!                  or shuts down its side of the connection.
+//! Capture          a `capture` request has two answers. The first is `{"done":"…"}`, sent when the capture
+//!                  has started. The second is sent when it has ended: `{"captured":{…}}`, or
+//!                  `{"refused":"…"}` if the file is incomplete. A capture ends when it reaches a limit, or
+//!                  when the client sends more data or shuts down its side of the connection.
 
 mod admission;
 mod client;

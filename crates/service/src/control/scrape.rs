@@ -12,8 +12,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Limits on the number of clients, on the length of a request, and on the time for receiving the request and
-/// sending the answer.
+/// Limits on the number of clients, the length of a request, and the time for receiving a request and sending
+/// the answer.
 const CALLERS_MAX: usize = 8;
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const TIME: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@
 //! Limits           a request line has at most [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX) bytes. A client has
 //!                  a few seconds to send its first request, and may then be idle for half a minute. The same
 //!                  limits apply to clients that read the metrics.
-//! Watchdog         the service manager is notified only while the board's own thread answers.
+//! Watchdog         the service manager's watchdog is notified only while the board's own thread answers.
 
 use super::admission::{Admission, Admitted};
 use super::messages::{LINE_BYTES_MAX, Question, Reply};
@@ -71,8 +71,7 @@ impl ControlServer {
         let work = move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    // The board has stopped, or the sender was dropped. Answers that are pending are still
-                    // sent.
+                    // The board has stopped, or the sender was dropped. Pending answers are still sent.
                     _ = stopped => {
                         let _ = timeout(LAST_WORDS, busy.acquire_many(BUSY_MAX as u32)).await;
                     }
@@ -218,7 +217,7 @@ async fn record(
     let ended = match has_ended {
         Some(ended) => Ok(ended),
         None => {
-            // Only the client that started the capture gets the result.
+            // Only the client that started the capture gets its result.
             let _ = requests.answer(Request::EndCapture(capturing.number)).await;
             timeout(ANSWER, capturing.ended).await
         }

@@ -43,13 +43,13 @@ pub struct Running {
     pub(super) links: Vec<PortLink>,
     requests: Arc<RequestQueue>,
     sampled_at: Instant,
-    /// When the remaining sessions are reset; `None` unless the board is stopping.
+    /// When the remaining sessions are reset. `None` unless the board is stopping.
     pub(super) stops_at: Option<Instant>,
     pub(super) reloads: u64,
     on_change: Box<dyn FnMut(&Plan)>,
     /// Number of captures started.
     captures: u64,
-    /// The active parts of the sandbox; `None` if it is off.
+    /// The active parts of the sandbox. `None` if the sandbox is off.
     pub(super) sandbox: Option<Sandbox>,
     /// Limits the rate of log lines about requests, because clients may send any number of them.
     lines: LogLimiter,
@@ -57,7 +57,7 @@ pub struct Running {
 
 impl Running {
     /// Opens the links of a plan and builds its board. `file` is the file that the plan was read from, if
-    /// any; a reload reads it again.
+    /// any. A reload reads the file again.
     ///
     /// # Errors
     /// If a required link cannot be opened (the message says what to do), or a service cannot listen.
@@ -402,7 +402,7 @@ impl Running {
         {
             return Err(why);
         }
-        // Create the new services before changing anything, because this may fail.
+        // Create the new services before changing anything, because their creation may fail.
         let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
         let made: Vec<_> = plan
@@ -461,7 +461,7 @@ impl Running {
             said.push_str(&format!("; metrics at {at}"));
         }
         self.plan = plan;
-        // Remove services that failed to start from the plan, so that the next reload tries to start them
+        // If services failed to start, remove them from the plan, so that the next reload tries to start them
         // again.
         self.plan.services.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
         self.reloads += 1;

@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Size limit of a configuration, in bytes: large enough for ten thousand circuits, and small enough to be
-/// parsed on the board's own thread.
+/// Size limit of a configuration, in bytes. It is large enough for ten thousand circuits, and small enough to
+/// be parsed on the board's own thread.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
 
 /// Reads a plan from a file when the board starts. From a pipe (`kiban up <(…)`, `/dev/stdin`), reads to the

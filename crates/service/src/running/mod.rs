@@ -2,8 +2,8 @@
 //!
 //! Start            links are opened before the board is built, because its configuration depends on the
 //!                  segmentation offload that they support.
-//! Links            when a link is lost, this is reported and the board continues. The first attempt to
-//!                  reopen the link is made after 1 s; the pauses then grow to 30 s.
+//! Links            the loss of a link is reported, and the board continues. The first attempt to reopen the
+//!                  link is made after 1 s; the pauses then grow to 30 s.
 //! Reload           changes only the services, routes and links that differ. A change that requires a new
 //!                  board is refused; the message names the key.
 //! Stop             services stop listening; sessions have a limited time to end, and are then reset.

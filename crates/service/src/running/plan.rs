@@ -89,7 +89,7 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
                 PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
             }
             Carries::Cells => {
-                // This port has no address: its circuits belong to bridges.
+                // This port has no address, because its circuits belong to bridges.
                 let none = (IpAddr::from([0; 4]), Prefix::new(IpAddr::from([0; 4]), 32));
                 let (address, prefix) = port.addresses.first().copied().unwrap_or(none);
                 for (address, prefix) in port.addresses.iter().skip(1) {

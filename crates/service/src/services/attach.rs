@@ -2,8 +2,8 @@
 //!
 //! Socket           `NAME.streams`, in the same directory as the control socket. Each client gets shared
 //!                  memory and a context on the board.
-//! Wake             if the board sleeps, a client wakes it by writing a byte to its socket. If the board
-//!                  spins, no system call is needed, because the board polls the client's ring
+//! Wake             if the board sleeps, a client wakes it by writing a byte to the client's socket. If the
+//!                  board spins, no system call is needed, because the board polls the client's ring
 //!                  ([`ClientBells`]).
 //! Trust            the board accepts no descriptors from clients. If a client sends any, another thread
 //!                  closes them ([`kiban_os::unix`]).
@@ -33,7 +33,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-/// How long the remaining streams of a disconnected client may together be slower than `MINIMUM_RATE`.
+/// Maximum time for which the remaining streams of a disconnected client may together be slower than
+/// `MINIMUM_RATE`.
 const LINGER: Duration = Duration::from_secs(60);
 /// Limit of concurrent clients.
 const CLIENTS_MAX: usize = 256;
@@ -76,17 +77,19 @@ impl Doorbell for ClientBells {
 
 /// State of a client.
 enum Client {
-    /// Connected, but the greeting has not arrived; the instant is its deadline.
+    /// The client has connected, but its greeting has not arrived. The instant is the deadline for the
+    /// greeting.
     Caller(PendingChannel, Instant),
     Attached(ClientStreams, Arc<Channel>),
-    /// Disconnected, but its remaining data is still being sent. The pace checks how fast peers read it.
+    /// The client has disconnected, but its remaining data is still being sent. The pace checks how fast
+    /// peers read the data.
     Gone(ClientStreams, Pace),
 }
 
 impl Client {
     /// Stops watching its socket.
     fn forget_at(&self, files: &EpollSet) {
-        // This fails if the socket is not being watched.
+        // This call fails if the socket is not being watched.
         let _ = match self {
             Client::Caller(half, _) => files.forget(half),
             Client::Attached(_, channel) => files.forget(channel.socket()),
@@ -164,7 +167,7 @@ impl Attach {
         }
     }
 
-    /// Removes a client and stops watching its socket, which may be closed later, by another thread.
+    /// Removes a client and stops watching its socket. The socket may be closed later, by another thread.
     fn remove(&mut self, number: u64) -> Option<Client> {
         let client = self.clients.remove(&number)?;
         client.forget_at(&self.files);

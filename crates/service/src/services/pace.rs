@@ -17,8 +17,8 @@ impl Pace {
         Pace { since: now, taken }
     }
 
-    /// Returns whether the peer has been slower than `MINIMUM_RATE` for `time`; `taken` is the total number
-    /// of bytes that it has read. Must be called once a second.
+    /// Returns whether the peer has been slower than `MINIMUM_RATE` for `time`. `taken` is the total number
+    /// of bytes that the peer has read. Must be called once a second.
     pub(super) fn is_slow(&mut self, taken: u64, time: Duration, now: Instant) -> bool {
         if taken - self.taken >= (time.as_secs_f64() * MINIMUM_RATE as f64) as u64 {
             *self = Pace::new(taken, now);

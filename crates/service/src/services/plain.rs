@@ -1,9 +1,9 @@
 //! Echo (RFC 862), discard (RFC 863), and a character generator (after RFC 864).
 //!
-//! Echo             sends received data back from the board's pages. It holds at most one slice, so the
-//!                  receive window closes if the peer does not read.
-//! Source           sends the 95 printing characters in lines of 72, each line shifted by one, as in RFC 864;
-//!                  discards received data.
+//! Echo             received data is sent back from the board's pages. The service holds at most one slice,
+//!                  so the receive window closes if the peer does not read.
+//! Source           the service sends the 95 printing characters in lines of 72, each line shifted by one, as
+//!                  in RFC 864; it discards received data.
 
 use super::counters::ServiceCounters;
 use super::service::{PIECE_BYTES, Service, SessionLimits};
@@ -22,14 +22,14 @@ pub enum Role {
     Discard,
     /// Send characters.
     Source {
-        /// Bytes to send; `None` means until the peer closes.
+        /// Number of bytes to send; `None` means to send until the peer closes.
         bytes: Option<u64>,
     },
 }
 
 /// One session.
 struct Session {
-    /// A slice that has not been sent back completely, and the number of its bytes already sent.
+    /// A slice that has not been sent back completely, and the number of its bytes that have been sent.
     held: Option<(Slice, usize)>,
     sent: u64,
     peer_finished: bool,
@@ -61,7 +61,7 @@ impl Plain {
             characters.chain(*b"\r\n").collect::<Vec<u8>>()
         };
         let pattern = match role {
-            // One piece longer than the period, so that a piece can start at any offset of the pattern.
+            // One piece more than the period, so that a piece can start at any offset of the pattern.
             Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
             Role::Echo | Role::Discard => Vec::new(),
         };

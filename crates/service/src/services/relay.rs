@@ -105,16 +105,17 @@ struct Relay {
     skips: usize,
     tells_why: bool,
     ends: Option<Ends>,
-    /// A slice that the socket has not accepted completely, and the number of its bytes already sent.
+    /// A slice that the socket has not accepted completely, and the number of its bytes that have been sent.
     outward: Option<(Slice, usize)>,
     /// Data that the stream has not accepted completely; the first `inward_sent` bytes have been sent.
     inward: Vec<u8>,
     inward_sent: usize,
-    /// Whether the peer on the board's side has sent a FIN. `told_socket` is whether the socket has then been
-    /// shut down.
+    /// Whether the peer on the board's side has sent a FIN. `told_socket` is set once the socket has been
+    /// shut down as a result.
     board_finished: bool,
     told_socket: bool,
-    /// Whether the socket's side has sent a FIN. `told_board` is whether the stream has then been shut down.
+    /// Whether the socket's side has sent a FIN. `told_board` is set once the stream has been shut down as a
+    /// result.
     socket_finished: bool,
     told_board: bool,
     /// Whether the stream has ended without a reset. Data received before the end is still relayed.
@@ -139,7 +140,7 @@ pub(super) struct Relays {
     slots: SessionSlots,
     next: u64,
     piece: Vec<u8>,
-    /// The reasons for recent resets, most recent last.
+    /// The reasons for recent resets; the most recent is last.
     fates: VecDeque<(Ends, EndReason)>,
 }
 
@@ -157,7 +158,8 @@ impl Relays {
         }
     }
 
-    /// Returns why a stream ended; `Closed` if it was not reset, or if the reset is no longer remembered.
+    /// Returns the reason why a stream ended; `Closed` if it was not reset, or if the reset is no longer
+    /// remembered.
     pub(super) fn fate(&self, ends: Ends) -> EndReason {
         self.fates.iter().rev().find(|(its, _)| *its == ends).map_or(EndReason::Closed, |(_, why)| *why)
     }
@@ -166,7 +168,7 @@ impl Relays {
         self.relays.len()
     }
 
-    /// Takes a slot for a relay that serves a peer, or a program on this host; `None` if no slot is
+    /// Takes a slot for a relay that serves a peer, or a program on this host. Returns `None` if no slot is
     /// available.
     pub(super) fn take_slot(
         &mut self,
@@ -299,7 +301,8 @@ impl Relays {
         self.pump(stream, host, files, counters, now);
     }
 
-    /// Handles the end of a relay's stream; if it was not reset, data received before is still relayed.
+    /// Handles the end of a relay's stream. If the stream was not reset, data received before the end is
+    /// still relayed.
     fn on_ended(
         &mut self,
         stream: StreamId,

@@ -120,7 +120,7 @@ impl Services {
         &self.failures
     }
 
-    /// Returns the total number of sessions of all services.
+    /// Returns the total number of sessions in all services.
     pub fn sessions(&self) -> usize {
         self.entries.iter().map(|entry| entry.service.sessions()).sum()
     }

@@ -9,20 +9,20 @@
 //!           address that has taken longest to transfer its next `EARNING_BYTES`, if it has already taken at
 //!           least `TENURE`. An address that steadily transfers twice that amount per tenure keeps its slot.
 //!           Any other caller is refused.
-//! Account   Each address has an account: when the current period began, and how many bytes the address has
-//!           transferred since. Every `EARNING_BYTES` start a new period. The age of an account does not grow
-//!           while the address has no session. If the next session begins within `MEMORY`, the account
-//!           continues, so that reconnecting does not start a new tenure. A caller with such an account can
-//!           displace only an address whose account is older by at least a tenure, so that a displaced
-//!           address cannot immediately displace the one that displaced it.
+//! Account   Each address has an account, which records when the current period began and how many bytes the
+//!           address has transferred since. Every `EARNING_BYTES` transferred start a new period. The age of
+//!           an account does not grow while the address has no session. If the next session begins within
+//!           `MEMORY`, the account continues, so that reconnecting does not start a new tenure. A caller with
+//!           such an account can displace only an address whose account is older by at least a tenure, so
+//!           that a displaced address cannot immediately displace the one that displaced it.
 //! Flow      With `tcp.fairness = "flow"`, addresses make no difference: callers are refused when no slot is
 //!           free.
 //! Host      Sessions opened by programs on this host belong to no address, and are never closed to make
 //!           room. In a tie, such a program is treated like a caller from a new address.
 //! Limits    Addresses that all transfer `EARNING_BYTES` per tenure keep their slots.
 //! Cost      Two ordered sets of addresses. Byte counts are read from TCP only in a tie, at most once a
-//!           second. Sessions are searched only when one has to be closed. A caller must complete a handshake
-//!           to cause either.
+//!           second. Sessions are searched only when one has to be closed. To cause either, a caller must
+//!           complete a handshake.
 
 use super::service::MINIMUM_RATE;
 use kiban_base::Instant;
@@ -33,13 +33,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long an address keeps its slot even without traffic.
+/// How long an address keeps its slot even if it transfers nothing.
 const TENURE: Duration = Duration::from_secs(20);
-/// Bytes, in both directions together, that an address must transfer to earn another tenure.
+/// Number of bytes, in both directions together, that an address must transfer to earn another tenure.
 const EARNING_BYTES: u64 = MINIMUM_RATE * TENURE.as_secs();
-/// Maximum age of the account of a returning address. It limits the wait for a slot to this age plus a
-/// tenure, even if earlier sessions were idle for longer (bytes of a session that ended with a reset may not
-/// have been counted). With this value, six slow clients take turns; with 40 s they do not.
+/// Maximum age of a returning address's account. It limits the wait for a slot to this age plus a tenure,
+/// even if earlier sessions were idle for longer. (The bytes of a session that ended with a reset may not
+/// have been counted.) With this value, six slow clients take turns; with 40 s they do not.
 const AGE_MAX: Duration = Duration::from_secs(120);
 /// How long the account of an address without sessions is kept, and the maximum number of such accounts.
 const MEMORY: Duration = Duration::from_secs(600);
@@ -51,7 +51,7 @@ const READING: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy)]
 struct Account {
     sessions: usize,
-    /// When the current period began, adjusted for the time in which the address had no session.
+    /// When the current period began, adjusted for the time during which the address had no session.
     since: Instant,
     /// Bytes moved since then.
     bytes: u64,
@@ -78,8 +78,8 @@ impl Accounts {
         net.and_then(|net| self.by_net.get(&net)).map_or(0, |account| account.sessions)
     }
 
-    /// Returns the account of an address; a new account if the address has none, or has had no session for
-    /// longer than `MEMORY`.
+    /// Returns the account of an address. If the address has no account, or has had no session for longer
+    /// than `MEMORY`, returns a new account.
     fn account(&self, net: PeerNet) -> Account {
         let new = Account { sessions: 0, since: self.now, bytes: 0, left_at: self.now };
         let Some(mut account) = self.by_net.get(&net).copied() else { return new };
@@ -179,8 +179,9 @@ impl SessionSlots {
     }
 
     /// Takes a slot for a new session with a peer at `net`, or with a program on this host (`None`). Returns
-    /// the slot and, if a session must be closed to free it, that session's stream; `None` if the new session
-    /// is refused. `sessions` lists the existing sessions: stream, slot, and time of the last data transfer.
+    /// the slot; and if a session must be closed to free it, also that session's stream. Returns `None` if
+    /// the new session is refused. `sessions` lists the existing sessions: stream, slot, and time of the last
+    /// data transfer.
     pub(super) fn take<'a>(
         &self,
         net: Option<PeerNet>,
@@ -206,7 +207,7 @@ impl SessionSlots {
         SessionSlot { net, moved: Cell::new(0), accounts: self.accounts.clone() }
     }
 
-    /// Returns the address that must give up a session to a caller at `net`, if any.
+    /// Returns the address, if any, that must give up a session to a caller at `net`.
     fn loser<'a>(
         &self,
         net: Option<PeerNet>,
@@ -261,8 +262,8 @@ mod tests {
             assert_eq!((sizes, accounts.by_absence.len()), ((0, 0, 0), 2));
             assert_eq!(accounts.now.since(accounts.account(net(1)).since), Duration::from_secs(30));
         }
-        // Time without sessions does not add to the age of the account. The account is removed `MEMORY` after
-        // the last session ended.
+        // Time without sessions does not add to the age of the account. The account is removed after `MEMORY`
+        // has passed since the last session ended.
         later(500);
         assert_eq!(slots.accounts.borrow().account(net(1)).since, Instant::ZERO + Duration::from_secs(470));
         // The account is removed even if no other session ends in the meantime.

@@ -48,7 +48,7 @@ const CALLERS_MAX: usize = 64;
 
 /// A program's listener.
 struct ProgramListener {
-    /// The listener's number on the board.
+    /// The number of the listener on the board.
     number: u32,
     /// The board's end of the pair; the program holds the other end.
     socket: Peer,

@@ -97,7 +97,7 @@ impl Content for OnDisk {
             match self.file.read_at(into, at) {
                 Ok(count) => return count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Treat an error as if the file had become shorter: the session is reset.
+                // Treat an error as if the file had become shorter. In that case, the session is reset.
                 Err(_) => return 0,
             }
         }

@@ -3,8 +3,8 @@
 //! Limits           the caller limits the length of a request head ([`HEAD_BYTES_MAX`]).
 //! Paths            percent-encoding is decoded once. A path is rejected if it leads above the root, or
 //!                  contains an empty or hidden segment (a name that begins with a dot).
-//! Ranges           one byte range (RFC 9110 §14.1.2); a request for several ranges gets the whole file,
-//!                  which §14.2 allows.
+//! Ranges           a request may have one byte range (RFC 9110 §14.1.2). A request for several ranges gets
+//!                  the whole file, which §14.2 allows.
 //! Not implemented  request bodies, transfer codings, conditional requests. After the response to a request
 //!                  with a body, the connection is closed.
 
@@ -27,17 +27,17 @@ pub(super) struct Request {
 /// A byte range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Range {
-    /// From one offset to another, inclusive.
+    /// The bytes from one offset to another, inclusive.
     Within(u64, u64),
-    /// From an offset to the end.
+    /// The bytes from an offset to the end.
     From(u64),
     /// The last bytes, this many.
     Last(u64),
 }
 
 impl Range {
-    /// Returns the start and the end (exclusive) of the range in a file of this length; `None` if the range
-    /// cannot be satisfied (RFC 9110 §15.5.17).
+    /// Returns the start and the end (exclusive) of the range in a file of `length` bytes. Returns `None` if
+    /// the range cannot be satisfied (RFC 9110 §15.5.17).
     pub(super) fn of(self, length: u64) -> Option<(u64, u64)> {
         match self {
             Range::Within(first, last) if first <= last && first < length => {
@@ -99,7 +99,7 @@ pub(super) fn read(head: &[u8]) -> Result<Request, Bad> {
     let (mut stays, mut hosts, mut range, mut has_body) = (is_1_1, 0, None, false);
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line.split_once(':').ok_or(Bad::Malformed)?;
-        // RFC 9112 §5.1: no space is allowed before the colon; §5.2: no folded lines are allowed.
+        // RFC 9112 §5.1: no space is allowed before the colon. §5.2: folded lines are not allowed.
         if name.is_empty() || name.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
             return Err(Bad::Malformed);
         }
@@ -146,7 +146,7 @@ fn read_range(value: &str) -> Option<Range> {
     }
 }
 
-/// Returns the segments of a path and whether the path names a directory.
+/// Returns the segments of a path, and whether the path names a directory.
 fn path_of(target: &str) -> Result<(Vec<String>, bool), Bad> {
     // RFC 9112 §3.2.2: the absolute form is also accepted.
     let path = match target.strip_prefix("http://") {

@@ -7,7 +7,7 @@ use kiban_board::{Host, StreamId};
 use std::fmt::Write;
 
 pub(super) struct Sending {
-    /// The response head, or a complete short response; the first `front_sent` bytes have been sent.
+    /// The response head, or a complete short response. The first `front_sent` bytes have been sent.
     front: Vec<u8>,
     front_sent: usize,
     body: Option<Body>,
@@ -41,7 +41,7 @@ impl Sending {
         }
         let Some(body) = &mut self.body else { return Some(true) };
         while body.at < body.end {
-            // Read no more than fits; after a partial write, a completion reports when there is room again.
+            // Read no more than fits. After a partial write, a completion reports when there is room again.
             let room = host.room(stream).ok()?.max(1);
             let wanted = (body.end - body.at).min(piece.len() as u64).min(room as u64) as usize;
             let read = body.content.read(body.at, &mut piece[..wanted]);
@@ -95,7 +95,7 @@ pub(super) fn listing(parts: &[String], entries: &[Entry]) -> Sending {
     plain("200 OK", &page, &[("Content-Type", "text/html; charset=utf-8")])
 }
 
-/// Returns a short response; the connection closes after it.
+/// Returns a short response, after which the connection closes.
 pub(super) fn plain(status: &str, text: &str, fields: &[(&str, &str)]) -> Sending {
     let has_type = fields.iter().any(|(name, _)| *name == "Content-Type");
     let mut all = fields.to_vec();

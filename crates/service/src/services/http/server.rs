@@ -28,7 +28,7 @@ pub struct HttpConfig {
 struct Session {
     /// The part of the next request head that has been received so far.
     head: Vec<u8>,
-    /// When the head's first byte arrived, or when the session began.
+    /// When the first byte of the head arrived, or when the session began.
     head_at: Instant,
     /// The response being sent.
     sending: Option<Sending>,
@@ -46,7 +46,7 @@ pub struct Http {
     config: HttpConfig,
     slots: SessionSlots,
     listener: Option<u32>,
-    /// Whether the service has stopped listening; in that case connections close after each response.
+    /// Whether the service has stopped listening. In that case, connections close after each response.
     closed: bool,
     sessions: BTreeMap<StreamId, Session>,
     counters: ServiceCounters,

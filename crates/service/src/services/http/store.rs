@@ -2,8 +2,8 @@
 
 /// The source of files.
 pub trait Store {
-    /// Returns what a path refers to; `None` if nothing is served there. No segment of the path is empty or
-    /// begins with a dot.
+    /// Returns what a path refers to, or `None` if nothing is served there. No segment of the path is empty
+    /// or begins with a dot.
     fn find(&mut self, parts: &[String]) -> Option<Found>;
     /// Returns the entries of a directory, in order.
     fn list(&mut self, parts: &[String]) -> Vec<Entry>;
