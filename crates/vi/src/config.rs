@@ -30,7 +30,7 @@ kiban_base::settings! {
         reads_max: usize = 16,
         /// Maximum number of unacknowledged packets on a lossless link.
         window_packets: u32 = 256,
-        /// Maximum number of unacknowledged packets on a link that may lose packets; the number is halved on
+        /// Maximum number of unacknowledged packets on a link that may lose packets. The number is halved on
         /// each loss (RFC 8085 §3.1.1 requires at least this reduction).
         lossy_window_packets: u32 = 64,
         /// Initial retransmission timeout (RTO). Later, the RTO is derived from the measured round-trip
@@ -43,12 +43,12 @@ kiban_base::settings! {
         resends_max: u32 = 6,
         /// Idle time after which the peer is probed, on a link that may lose packets.
         probe_after: Duration = Duration::from_millis(250),
-        /// Number of unanswered probes, a quarter of `probe_after` apart, before the connection is lost: 0.9
-        /// s in total.
+        /// Number of unanswered probes before the connection is lost. The probes are a quarter of
+        /// `probe_after` apart, so this takes 0.9 s in total.
         probes_max: u32 = 10,
         /// How long reliable delivery waits for a peer whose receive queue is empty before the connection is
-        /// lost. In the VI Architecture, it is lost at once (0). Reliable reception waits without limit;
-        /// unreliable delivery drops the message.
+        /// lost. The VI Architecture requires 0: the connection is lost at once. Reliable reception waits
+        /// without limit; unreliable delivery drops the message.
         dry_patience: Duration = Duration::ZERO,
         /// Interval at which a sender that waits for a receive descriptor probes the peer.
         dry_retry: Duration = Duration::from_millis(5),

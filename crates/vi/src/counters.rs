@@ -11,7 +11,7 @@ kiban_base::counters! {
         malformed,
         /// Packets for a VI that does not exist or is not connected to their sender.
         no_vi,
-        /// Payload bytes copied from and to host memory.
+        /// Payload bytes copied to and from host memory.
         bytes_copied,
         /// Complete messages received.
         messages_in,

@@ -11,8 +11,7 @@ use crate::wire::{ACK_RECEIVE_POSTED, Kind, fault};
 use kiban_base::Instant;
 
 impl Vi {
-    /// Returns the status for the first rule that a descriptor violates, judged by its contents alone, or
-    /// [`Status::OK`].
+    /// Returns the status for the first rule that a descriptor's contents violate, or [`Status::OK`].
     fn validate(&self, operation: Option<Operation>, segments: &[DataSegment], config: &Config) -> Status {
         let bytes = segments.iter().fold(0u64, |sum, segment| sum + u64::from(segment.length));
         let is_unreliable_read = matches!(operation, Some(Operation::Read(_))) && !self.is_reliable();
@@ -35,7 +34,7 @@ impl Vi {
     ) {
         let verdict =
             if judged.is_ok() { self.validate(Some(work.operation), work.segments, config) } else { judged };
-        // An invalid descriptor keeps its position in the queue, without its segments.
+        // An invalid descriptor keeps its position in the queue but loses its segments.
         let segments = if verdict.is_ok() { work.segments } else { &[] };
         let posted = self.send.push(work.cookie, Some(work.operation), segments, work.immediate, work.fence);
         if self.state == ViState::Error {
@@ -80,7 +79,7 @@ impl Vi {
         }
     }
 
-    /// Completes a descriptor in the send queue with an error that it caused itself.
+    /// Completes a descriptor in the send queue with an error that the descriptor itself caused.
     pub(super) fn fail_send(&mut self, number: u32, work: u64, status: Status, outputs: &mut Outputs) {
         self.send.end_with(work, status, 0);
         self.report_completions(number, outputs);
@@ -115,7 +114,7 @@ impl Vi {
         if tell_peer {
             outputs.control_packets.push((path, connection.control_packet(Kind::Disconnect, 0, why)));
         }
-        // Part of this message had already arrived.
+        // A part of this message had already arrived.
         if let Some(work) = connection.message.and_then(|_| self.receive.first_open())
             && why != fault::NONE
         {

@@ -15,7 +15,7 @@ pub enum RequestError {
     UnknownVi,
     /// No such completion queue.
     UnknownQueue,
-    /// No such connection request: it was answered, withdrawn, or timed out.
+    /// There is no such connection request: it was answered, withdrawn, or timed out.
     UnknownRequest,
     /// No such path.
     UnknownPath,
@@ -29,7 +29,7 @@ pub enum RequestError {
     Reliability,
     /// The maximum transfer size differs from the peer's or exceeds the NIC's.
     TransferBytes,
-    /// The qualities of service of the two ends differ.
+    /// The two ends have different qualities of service.
     Qos,
     /// An unreliable VI does not support RDMA Read.
     RdmaRead,

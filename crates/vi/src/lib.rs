@@ -25,9 +25,9 @@
 //!
 //! Purpose           lets programs move data between their memories without involving the operating system.
 //!                   The reliability level determines how a loss is reported.
-//! Host              has VIs, each with a send queue and a receive queue; registered memory with protection
-//!                   tags; completion queues; and client-server and peer-to-peer connections. Descriptors
-//!                   are posted and dequeued; no call blocks.
+//! Host              owns VIs, each with a send queue and a receive queue, registered memory with protection
+//!                   tags, completion queues, and client-server and peer-to-peer connections. Descriptors are
+//!                   posted and dequeued; no call blocks.
 //! Transmit path     a link that can send a packet requests one with [`Nic::fetch`] and provides a buffer.
 //!                   The payload is copied once, from host memory into the link's buffer. VIs are served
 //!                   round robin, one packet each.
@@ -50,7 +50,7 @@
 //! RDMA Read                 no                    yes                        yes
 //! ```
 //!
-//! (*) The latter if the path may lose packets, since the data may have to be retransmitted. (**) After
+//! (*) Acknowledged if the path may lose packets, since the data may have to be retransmitted. (**) After
 //! [`Config::dry_patience`], which is zero by default, as in the VI Architecture.
 //!
 //! Limits            every table and queue has a limit in [`Config`]; a call that would exceed it fails.

@@ -28,7 +28,7 @@ struct Registered {
 #[derive(Debug)]
 pub(super) struct Registry {
     memories: Slab<Registered>,
-    /// The number of users of each tag.
+    /// The number of VIs and memory regions that use each tag.
     tags: Slab<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The NIC: the host's calls, and the packets that links fetch.
+//! The NIC: calls from the host, and packets that links fetch.
 
 use crate::config::Config;
 use crate::connection::request::Incoming;
@@ -100,7 +100,8 @@ impl Nic {
         self.memory.register(region, attributes)
     }
 
-    /// Deregisters memory at once and returns the region; descriptors that refer to it end with an error.
+    /// Deregisters memory at once and returns the region. Descriptors that refer to the region then complete
+    /// with an error.
     ///
     /// # Errors
     /// [`RequestError::UnknownMemory`].
@@ -165,8 +166,8 @@ impl Nic {
         }
     }
 
-    /// Removes the next completion and returns the VI that has a completed descriptor to dequeue, and whether
-    /// it is on the receive queue.
+    /// Removes the next completion. Returns the VI that has a completed descriptor to dequeue, and whether
+    /// the descriptor is on the receive queue.
     ///
     /// # Errors
     /// [`RequestError::UnknownQueue`].
@@ -288,7 +289,7 @@ impl Nic {
     }
 
     /// Like [`Nic::post_send`], for a descriptor in which the host interface has already found an error (a
-    /// reserved bit, for example): the descriptor keeps its position in the queue and completes with
+    /// reserved bit, for example). The descriptor keeps its position in the queue and completes with
     /// `status`.
     pub fn post_failed_send(
         &mut self,
@@ -362,8 +363,8 @@ impl Nic {
         self.outputs.events.pop_front()
     }
 
-    /// Returns whether something has happened since the last call that the host should look at, and resets
-    /// the flag.
+    /// Returns whether something has happened since the last call that the host should look at. Resets the
+    /// flag.
     #[inline]
     pub fn take_progress(&mut self) -> bool {
         core::mem::take(&mut self.outputs.progress)
@@ -403,19 +404,21 @@ impl Nic {
             || self.paths.get(path).is_some_and(|path| !path.control_packets.is_empty())
     }
 
-    /// Returns whether a path may have a packet to fetch.
+    /// Returns whether a path may have a packet to be fetched.
     #[inline]
     pub fn has_packet(&self, path: u32) -> bool {
         self.paths.get(path).is_some_and(|path| !(path.control_packets.is_empty() && path.ready.is_empty()))
     }
 
-    /// Writes the next packet of a path into `room` and returns its length, or `None` if there is none.
+    /// Writes the next packet of a path into `room` and returns its length. Returns `None` if there is no
+    /// packet.
     ///
     /// # Panics
     /// If `room` is shorter than the path's maximum packet length.
     pub fn fetch(&mut self, number: u32, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
         let Some((length, checked)) = self.fill_from(number, room, now) else {
-            // A descriptor in error may have queued control packets instead of producing a packet.
+            // If a descriptor is in error, control packets may have been queued instead of a packet of its
+            // data.
             self.deliver();
             return self.has_control_packet(number).then(|| self.fetch(number, room, now)).flatten();
         };

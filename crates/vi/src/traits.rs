@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Reliability {
-    /// Messages arrive at most once and in order; losses are silent.
+    /// Messages arrive at most once and in order; losses are not reported.
     Unreliable = 0,
     /// Messages arrive exactly once and in order, or the connection is lost.
     Delivery = 1,
@@ -44,7 +44,7 @@ pub enum ViState {
     ConnectPending,
     /// Connected.
     Connected,
-    /// The connection broke and all descriptors were flushed. [`crate::Nic::disconnect`] returns the VI to
+    /// The connection broke, and all descriptors were flushed. [`crate::Nic::disconnect`] returns the VI to
     /// idle.
     Error,
 }
@@ -56,7 +56,7 @@ pub struct PathTraits {
     pub packet_bytes: usize,
     /// Whether every packet arrives exactly once and in order (lossless).
     pub lossless: bool,
-    /// Whether packets carry a CRC, and packets without one are dropped.
+    /// Whether packets carry a CRC. If so, packets without one are dropped.
     pub checked: bool,
 }
 

@@ -5,7 +5,7 @@ use crate::connection::state::Connection;
 use crate::traits::{Reliability, ViAttributes, ViState};
 use crate::transfer::work::WorkQueue;
 
-/// What is kept of a broken connection: enough to notify a peer that has not noticed the break yet.
+/// State kept after a connection has broken: enough to notify a peer that has not noticed the break yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BrokenConnection {
     pub path: u32,
@@ -25,7 +25,7 @@ pub(super) struct Vi {
     pub receive_queue: Option<u32>,
     pub connection: Option<Connection>,
     pub setup: Option<Setup>,
-    /// The result of the host's last request, kept until the host fetches it.
+    /// The result of the host's last request. It is kept until the host fetches it.
     pub outcome: Option<Outcome>,
     pub broken: Option<BrokenConnection>,
     /// Set while the VI is in its path's ready queue.

@@ -8,7 +8,7 @@
 //! 16  acknowledged 32    the sequence that the sender of this packet expects next
 //! 20  offset 32          of the payload in its message
 //! 24  immediate 32       immediate data, or the code of a refusal or an acknowledgement
-//! 28  check 32           CRC-32C over all with this field zero, if the flag says so
+//! 28  check 32 CRC-32C of the whole packet with this field zero, if the flag is set
 //! 32  payload
 //! ```
 //!
@@ -66,7 +66,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of their numbers.
+    /// All kinds of packet, in the order of their numbers.
     pub const ALL: [Kind; 11] = [
         Kind::ConnectRequest,
         Kind::PeerRequest,
@@ -81,7 +81,7 @@ impl Kind {
         Kind::Refuse,
     ];
 
-    /// Returns whether each packet of this kind has a sequence number of its own.
+    /// Returns whether packets of this kind have sequence numbers of their own.
     pub const fn is_sequenced(self) -> bool {
         matches!(self, Kind::Send | Kind::Write | Kind::ReadRequest | Kind::ReadResponse)
     }
@@ -154,7 +154,7 @@ pub struct Header {
     pub sequence: u32,
     /// The sequence number that the sender of this packet expects next.
     pub acknowledged: u32,
-    /// Offset of the payload in its message, in bytes.
+    /// Offset of the payload within the message, in bytes.
     pub offset: u32,
     /// Immediate data, or a code.
     pub immediate: u32,
@@ -263,7 +263,7 @@ pub struct RemoteRange {
     pub address: u64,
     /// Handle of the memory.
     pub handle: u32,
-    /// Number of bytes to read; zero in a write.
+    /// Number of bytes to read; zero for a write.
     pub length: u32,
 }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiban_base::Instant;
 
-/// Why an outgoing connection request failed.
+/// The reason why an outgoing connection request failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {

@@ -101,7 +101,7 @@ impl Vi {
             outputs.due_at(setup.until.min(setup.retransmit_at));
             self.setup = Some(setup);
         }
-        // The peer may have missed the acceptance: retransmit it.
+        // The peer may have missed the acceptance, so retransmit it.
         if let Some(connection) = &self.connection
             && !connection.confirmed
             && !connection.traits.lossless
@@ -230,8 +230,8 @@ impl Nic {
     }
 
     /// Requests the connection of an idle VI over a path, from the local discriminator `local` to `remote`.
-    /// If `is_peer` is true, the other side must request it as well. [`Nic::outcome`] returns the result by
-    /// the time `until` at the latest.
+    /// If `is_peer` is true, the other side must request the connection as well. [`Nic::outcome`] returns the
+    /// result by the time `until` at the latest.
     ///
     /// # Errors
     /// [`RequestError::BadAddress`] if a discriminator is too long; [`RequestError::UnknownVi`],
@@ -255,7 +255,7 @@ impl Nic {
             return Err(RequestError::BadState(vi.state));
         }
         let traits = paths.get(path).ok_or(RequestError::UnknownPath)?.traits;
-        // A peer that has not made its own request yet does not answer, so retransmit even on a lossless
+        // A peer that has not yet made its own request does not answer, so retransmit even on a lossless
         // path.
         let again = if traits.lossless && !is_peer { Instant::NEVER } else { now + config.resend_after };
         let setup = Setup {
@@ -301,7 +301,7 @@ impl Nic {
         (vi.setup, vi.broken, vi.outcome) = (None, None, None);
         vi.state = ViState::Idle;
         vi.flush(number, outputs);
-        // Wake a host that waits for the outcome of the request, because there will be none.
+        // Wake a host that waits for the outcome of the request, because there will be no outcome.
         outputs.progress = true;
         self.deliver();
         Ok(())
@@ -383,7 +383,7 @@ impl Nic {
             let has = vi.connection.as_ref();
             asks || has.is_some_and(|one| one.path == path && (one.peer_vi, one.peer_key) == from)
         });
-        // If there is no matching request yet, the peer will retransmit.
+        // If there is no matching request yet, the peer will retransmit its own.
         let Some((number, vi)) = found else { return };
         if let Some(setup) = vi.setup.take() {
             let remoteness = PeerAttributes::of(theirs);

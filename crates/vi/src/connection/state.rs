@@ -1,8 +1,8 @@
 //! State of a connection between two VIs, for both directions.
 //!
 //! Flights       a message whose transmission has started is a flight of packets with sequence numbers. A
-//!               cursor marks the next packet to send; to go back to the first missing packet, the cursor is
-//!               moved. Flights on an unreliable VI are dropped once they have been sent.
+//!               cursor marks the next packet to send. To go back to the first missing packet, the cursor is
+//!               moved back. Flights on an unreliable VI are dropped once they have been sent.
 //! Window        limits the number of unacknowledged packets. On a path that may lose packets, it is halved
 //!               on each loss and grows by one packet per round trip.
 //! Flow control  a peer whose receive queue is empty reports it; the sender waits for a report that a
@@ -44,16 +44,16 @@ pub(crate) struct OutstandingRead {
 pub(crate) struct Connection {
     pub path: u32,
     pub traits: PathTraits,
-    /// The key in packets from the peer; `peer_key` is the key in packets to the peer.
+    /// The key in packets from the peer. `peer_key` is the key in packets to the peer.
     pub key: u32,
     pub peer_vi: u32,
     pub peer_key: u32,
-    /// Whether the peer is known to be connected as well.
+    /// Whether the peer is known to be connected too.
     pub confirmed: bool,
 
     // Sending.
     pub flights: VecDeque<Flight>,
-    /// The next packet to send: index of its flight, and its index within the flight.
+    /// The next packet to send: the index of its flight, and its index within the flight.
     pub cursor: (usize, u32),
     /// The sequence number of the next flight's first packet.
     pub next_sequence: u32,
@@ -195,8 +195,8 @@ impl Connection {
         }
     }
 
-    /// Handles an acknowledgement of every packet before `sequence`. Returns whether it is new, or `None` if
-    /// it is invalid.
+    /// Handles an acknowledgement of every packet before `sequence`. Returns whether the acknowledgement is
+    /// new, or `None` if it is invalid.
     #[inline]
     pub(crate) fn on_acknowledged(
         &mut self,
@@ -265,7 +265,7 @@ impl Connection {
         self.rto_deadline
     }
 
-    /// Resumes sending once the peer has a receive descriptor again. Returns whether sending was blocked.
+    /// Resumes sending once the peer again has a receive descriptor. Returns whether sending was blocked.
     pub(crate) fn release(&mut self, now: Instant) -> bool {
         let waited = self.peer_queue_empty_since.take().is_some();
         if waited {

@@ -23,7 +23,7 @@ impl Vi {
                 return self.fail_connection(number, fault::NO_RECEIVE_DESCRIPTOR, true, outputs);
             }
             if now >= connection.rto_deadline {
-                // Probe with one packet whether a receive descriptor is available.
+                // Send one packet as a probe, to find out whether a receive descriptor is available.
                 connection.rto_deadline = now + config.dry_retry;
                 connection.go_back(outputs);
                 connection.ack_request_due = true;
@@ -51,7 +51,7 @@ impl Vi {
                 outputs.ready.push(number);
             }
         }
-        // A single probe may be lost, so probe more often after the first unanswered one.
+        // A single probe may be lost, so probe more often after the first unanswered probe.
         if now >= connection.probe_at {
             if connection.probes >= config.probes_max {
                 return self.fail_connection(number, fault::TRANSPORT, true, outputs);
@@ -75,8 +75,8 @@ impl Vi {
         }
     }
 
-    /// Handles an empty receive queue at the peer: the refused packets wait. With reliable delivery, they
-    /// wait for at most [`Config::dry_patience`].
+    /// Handles an empty receive queue at the peer: the refused packets must wait. With reliable delivery,
+    /// they wait at most [`Config::dry_patience`].
     pub(crate) fn on_peer_queue_empty(
         &mut self,
         number: u32,

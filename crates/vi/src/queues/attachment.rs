@@ -41,14 +41,14 @@ pub struct Attachment {
     waiting: Vec<[u8; DONE_BYTES]>,
 }
 
-/// Maximum number of memory regions that one host can register, and maximum number of discriminators at
-/// which it can listen.
+/// Maximum number of memory regions that one host can register, and also of discriminators at which it can
+/// listen.
 const MEMORIES_MAX: usize = 512;
 const LISTENERS_MAX: usize = 8;
 /// Maximum number of entries taken from one host before the next host is served.
 const TURN_ENTRIES: usize = 64;
-/// Number of indications queued for a host that does not read them above which no more entries are taken
-/// from that host.
+/// Maximum number of indications queued for a host that does not read them. Above this number, no more
+/// entries are taken from that host.
 const WAITING_MAX: usize = 256;
 
 impl Attachment {
@@ -179,7 +179,7 @@ impl Attachment {
         })
     }
 
-    /// Returns the next connection that the host requested; the driver finds a path to `Call::host`.
+    /// Returns the next connection that the host requested. The driver then finds a path to `Call::host`.
     pub fn call(&mut self) -> Option<Call> {
         if self.calls.is_empty() { None } else { Some(self.calls.remove(0)) }
     }
@@ -295,7 +295,7 @@ impl Attachment {
     pub fn on_event(&mut self, event: Event) -> bool {
         let (vi, fault) = match event {
             Event::ConnectionLost { vi, fault } => (vi, fault),
-            // The host learns of these from descriptor statuses.
+            // The host learns about these events from descriptor statuses.
             Event::ReceiveQueueEmpty { vi } | Event::RdmaProtection { vi, .. } => return self.has(vi),
             Event::CompletionQueueFull { queue } => return queue == self.queue,
         };

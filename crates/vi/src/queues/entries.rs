@@ -51,7 +51,7 @@ pub(super) mod indication_kind {
 /// A control request of a host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Control {
-    /// Creates a VI; the reply's value is its number.
+    /// Creates a VI. The value in the reply is its number.
     CreateVi {
         /// Reliability level.
         reliability: Reliability,
@@ -64,7 +64,7 @@ pub enum Control {
     },
     /// Destroys an idle VI with empty queues.
     DestroyVi(u32),
-    /// Registers a part of the arena; the reply's value is its handle.
+    /// Registers a part of the arena. The value in the reply is its handle.
     Register {
         /// Address of the first byte in the arena.
         address: u64,
@@ -77,7 +77,7 @@ pub enum Control {
     },
     /// Deregisters the memory with this handle.
     Deregister(u32),
-    /// Listens at a discriminator; each incoming request is a [`Indication::Request`].
+    /// Listens at a discriminator. Each incoming request is reported as an [`Indication::Request`].
     Listen(Vec<u8>),
     /// Accepts a request with a VI.
     Accept {
@@ -134,7 +134,7 @@ pub enum Indication {
     },
 }
 
-/// Why the board denied a host's request.
+/// The reason why the board denied a host's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[non_exhaustive]
@@ -232,7 +232,8 @@ impl From<ConnectError> for ControlError {
     }
 }
 
-/// A work ring entry and its encoder; fields are in machine byte order, since both sides run on one machine.
+/// A work ring entry and its encoder. Fields are in machine byte order, because both sides run on one
+/// machine.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
     pub(super) bytes: [u8; ENTRY_BYTES],

@@ -12,15 +12,15 @@ pub struct Host {
     done: Consumer,
 }
 
-/// Why an entry could not be posted.
+/// The reason why an entry could not be posted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum PostError {
-    /// The work ring is full: take completions, and then retry.
+    /// The work ring is full. Take completions, then retry.
     Full,
     /// The request has more segments, or a longer name, than fit into an entry.
     TooLong,
-    /// The board violated the ring's protocol or ended the attachment.
+    /// The board violated the ring's protocol, or ended the attachment.
     Broken,
 }
 
@@ -77,7 +77,7 @@ impl Host {
     /// Posts a descriptor to a VI's receive queue.
     ///
     /// # Errors
-    /// As for [`Host::send`].
+    /// Same as for [`Host::send`].
     pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         if segments.len() > SEGMENTS_MAX {
             return Err(PostError::TooLong);
@@ -90,7 +90,7 @@ impl Host {
     /// Posts a control request; its [`Indication::Reply`] has the same cookie.
     ///
     /// # Errors
-    /// As for [`Host::send`].
+    /// Same as for [`Host::send`].
     pub fn post_control(&mut self, cookie: u64, control: &Control) -> Result<(), PostError> {
         let both = |write: bool, read: bool| u8::from(write) | (u8::from(read) << 1);
         let entry = match control {

@@ -19,7 +19,7 @@ pub(crate) struct Path {
 }
 
 /// Maximum number of control packets queued on a path. Only a peer that sends requests faster than it
-/// receives the answers can cause more; these are dropped.
+/// receives the answers can cause more; further packets are dropped.
 pub(crate) const CONTROL_PACKETS_MAX: usize = 256;
 
 /// A control packet: header and set-up.
@@ -72,7 +72,7 @@ pub(crate) struct Outputs {
     pub(crate) counters: ViCounters,
     /// Set when something has happened that the host should look at.
     pub(crate) progress: bool,
-    /// The earliest timer of any VI; may be early.
+    /// The time of the earliest timer of any VI; may be early.
     pub(crate) due: Instant,
 }
 

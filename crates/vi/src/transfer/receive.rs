@@ -14,7 +14,7 @@ use crate::wire::{
 };
 use kiban_base::{Instant, SharedBytes};
 
-/// The outcome of receiving a packet that has a sequence number.
+/// The result of receiving a packet that has a sequence number.
 enum Verdict {
     /// Accepted.
     Taken,
@@ -59,7 +59,7 @@ impl Nic {
                 connection.confirmed = true;
             }
             _ => {
-                // Repeat the disconnect for a peer that has not received it.
+                // Resend the disconnect to a peer that has not received it.
                 if let Some(grave) = vi.broken
                     && (grave.key, grave.path) == (header.key, path)
                     && header.kind != Kind::Disconnect
@@ -104,8 +104,8 @@ impl Vi {
         match header.kind {
             Kind::Refuse => self.on_refused(number, header, config, outputs, now),
             Kind::Ack => {
-                // A sender blocked by an empty receive queue continues only when a packet reports that a
-                // descriptor is available, not on any packet.
+                // A sender that is blocked by an empty receive queue does not continue on just any packet,
+                // but only on one that reports an available descriptor.
                 if header.immediate == ACK_RECEIVE_POSTED && connection.release(now) {
                     outputs.ready.push(number);
                 }
@@ -157,7 +157,7 @@ impl Vi {
         true
     }
 
-    /// Returns whether a packet is the next expected one. Repeats the acknowledgement for a duplicate, and
+    /// Returns whether a packet is the next expected one. Resends the acknowledgement for a duplicate, and
     /// requests retransmission at a gap.
     #[inline]
     fn is_next(&mut self, number: u32, header: &Header, outputs: &mut Outputs) -> bool {
@@ -177,12 +177,12 @@ impl Vi {
         }
         outputs.counters.gaps += 1;
         if connection.queue_empty_reported {
-            // The refusal has been sent to the peer, which will retransmit the packets after the refused
-            // one.
+            // The refusal has been sent to the peer, which will retransmit the packets that follow the
+            // refused one.
             connection.ack_now = false;
         }
         if !reliable {
-            // The partial message is lost; its descriptor is used for the next message.
+            // The partial message is lost. Its descriptor is used for the next message.
             (connection.message, connection.writing) = (None, None);
             connection.rcv_nxt = header.sequence;
             return true;
@@ -364,7 +364,7 @@ impl Vi {
         let consumes = header.has(flag::LAST) && header.has(flag::IMMEDIATE);
         let work = if consumes { self.receive.first_open() } else { None };
         let payload = packet.after(HEADER_BYTES + REMOTE_RANGE_BYTES);
-        // Refuse the packet before anything is written; it will be retransmitted.
+        // Refuse the packet before anything is written. It will be retransmitted.
         if consumes && work.is_none() && region.is_some() {
             return Verdict::ReceiveQueueEmpty;
         }
@@ -406,7 +406,7 @@ impl Vi {
             outputs.event(Event::RdmaProtection { vi: number, write: false });
             return self.lost(fault::RDMA_PROTECTION);
         }
-        // Up to `reads_max` responses may be in flight, and the same number may additionally be
+        // Up to `reads_max` responses may be in flight, and the same number in addition may be
         // unacknowledged.
         if connection.responses.len() >= config.reads_max || in_flight > 2 * config.reads_max + 1 {
             return self.lost(fault::PROTOCOL);
@@ -470,7 +470,8 @@ impl Vi {
             }
             fault::NO_RECEIVE_DESCRIPTOR => self.on_peer_queue_empty(number, config, outputs, now),
             code => {
-                // The descriptor to which that packet belongs completes with the error, if it still exists.
+                // The descriptor to which the packet belongs completes with the error, if the descriptor
+                // still exists.
                 let flight = connection
                     .flights
                     .iter()

@@ -41,7 +41,8 @@ impl Vi {
                 && connection.cursor.0 == connection.flights.len()
                 && !self.begin_flight(number, config, memory, outputs)
             {
-                // A descriptor in error has completed or broken the connection: try again.
+                // A descriptor in error has completed or has broken the connection, so look for the next
+                // packet.
                 continue;
             }
             let connection = self.connection.as_mut()?;
@@ -117,7 +118,7 @@ impl Vi {
     }
 
     /// Starts the next flight, if there is one: responses first, then descriptors. Returns false if the
-    /// caller must call it once more.
+    /// caller must call this function once more.
     fn begin_flight(
         &mut self,
         number: u32,
@@ -134,12 +135,12 @@ impl Vi {
             let number_of_work = connection.next_work;
             let Some(work) = self.send.get(number_of_work) else { return true };
             if self.send.has_ended(number_of_work) {
-                // The descriptor was in error; an unreliable VI continues with the next.
+                // The descriptor was in error. An unreliable VI continues with the next descriptor.
                 connection.next_work += 1;
                 return false;
             }
             let is_read = work.is_read();
-            // Queue fence: RDMA Reads posted earlier must complete first.
+            // The descriptor has a queue fence, so RDMA Reads posted earlier must complete first.
             if work.fence && !connection.reads.is_empty()
                 || is_read && connection.reads.len() >= config.reads_max
             {
@@ -282,8 +283,8 @@ impl Vi {
         }
     }
 
-    /// Handles memory that has become inaccessible: fails the descriptor, or breaks the connection for a
-    /// response.
+    /// Handles memory that has become inaccessible. If the memory is for a descriptor, the descriptor fails;
+    /// if it is for a response, the connection breaks.
     fn fail_flight(&mut self, number: u32, flight: Flight, status: Status, outputs: &mut Outputs) {
         match flight.cargo {
             FlightContents::Work(work) if !self.send.has_ended(work) => {

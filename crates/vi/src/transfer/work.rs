@@ -51,9 +51,10 @@ pub struct Work<'a> {
     pub operation: Operation,
     /// Data segments in the host's memory.
     pub segments: &'a [DataSegment],
-    /// Immediate data for the peer's receive descriptor. An RDMA Write with immediate data consumes one.
+    /// Immediate data for the peer's receive descriptor. If an RDMA Write has immediate data, it consumes a
+    /// receive descriptor.
     pub immediate: Option<u32>,
-    /// Queue fence: start only after all previously posted RDMA Reads have completed.
+    /// Queue fence: the operation starts only after all previously posted RDMA Reads have completed.
     pub fence: bool,
 }
 
@@ -73,13 +74,13 @@ impl<'a> Work<'a> {
         Work { cookie, operation: Operation::Read(remote), segments, immediate: None, fence: false }
     }
 
-    /// Returns the same work request with immediate data.
+    /// Returns this work request with immediate data added.
     #[must_use]
     pub const fn with_immediate(self, immediate: u32) -> Work<'a> {
         Work { immediate: Some(immediate), ..self }
     }
 
-    /// Returns the same work request with a queue fence.
+    /// Returns this work request with a queue fence added.
     #[must_use]
     pub const fn fenced(self) -> Work<'a> {
         Work { fence: true, ..self }
@@ -205,7 +206,7 @@ impl Posted {
         }
     }
 
-    /// Returns whether this is an RDMA Read, which completes when its response arrives.
+    /// Returns whether the operation is an RDMA Read, which completes when its response arrives.
     pub(crate) const fn is_read(&self) -> bool {
         matches!(self.operation, Some(Operation::Read(_)))
     }
@@ -216,7 +217,7 @@ impl Posted {
 pub(crate) struct WorkQueue {
     works: VecDeque<Posted>,
     segments: VecDeque<DataSegment>,
-    /// The numbers of the first descriptor and of the first segment in the queue.
+    /// The number of the first descriptor in the queue, and the number of the queue's first segment.
     front: u64,
     segments_front: u64,
     /// Descriptors below this number have completed and been reported.
@@ -295,7 +296,7 @@ impl WorkQueue {
         }
     }
 
-    /// Completes a descriptor in a send queue, with the descriptor's own operation and immediate data.
+    /// Completes a send descriptor with its own operation and immediate data.
     #[inline]
     pub(crate) fn end_with(&mut self, number: u64, status: Status, length: u32) {
         if let Some(work) = self.get(number) {
@@ -347,8 +348,8 @@ impl WorkQueue {
         Some(Completion { cookie: work.cookie, kind, status, length, immediate: work.immediate })
     }
 
-    /// Calls `see` for each part of a descriptor's memory that holds `length` bytes from `offset`; returns
-    /// `None` if `see` returns `None` or if there are too few bytes.
+    /// Calls `see` for each part of a descriptor's memory that holds the `length` bytes from `offset` on.
+    /// Returns `None` if `see` returns `None` or if there are too few bytes.
     #[inline]
     fn walk(
         &self,

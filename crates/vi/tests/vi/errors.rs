@@ -48,7 +48,7 @@ fn an_empty_receive_queue_is_handled_as_the_reliability_level_requires() {
     (0..3).for_each(|n| one.send(0, Work::send(n, &from)).expect("connected"));
     one.run(Duration::from_secs(3));
     assert_eq!((one.sent(0), one.state(0)), (None, ViState::Connected), "the sender waits");
-    // The sender probes at intervals; the two ends must not exchange packets continuously.
+    // The sender probes at intervals, because the two ends must not exchange packets continuously.
     assert!(one.packets < 2500, "{} packets in three seconds", one.packets);
     for n in 0..3 {
         one.receive(1, n, &to);
@@ -68,7 +68,7 @@ fn reliable_delivery_waits_for_a_descriptor_and_then_gives_up() {
     one.run(Duration::from_millis(15));
     assert_eq!(one.state(0), ViState::Connected);
     one.receive(1, 1, &to);
-    // A message that the receiver sends immediately must not delay the announcement of its new receive
+    // A message that the receiver sends immediately must not delay the announcement of the receiver's new
     // descriptor.
     let (back, there) = ([one.at(1, 64, 8)], [one.at(0, 64, 8)]);
     one.receive(0, 1, &there);
@@ -176,7 +176,7 @@ fn memory_deregistered_during_a_message_ends_it_with_the_bytes_moved() {
     let (from, to) = ([one.at(0, 0, 100_000)], [one.at(1, 0, 100_000)]);
     one.receive(1, 1, &to);
     one.send(0, Work::send(1, &from)).expect("connected");
-    // The first packets are in transit; the receiver's memory is deregistered before they arrive.
+    // The receiver's memory is deregistered while the first packets are in transit.
     one.run(Duration::from_micros(5));
     let handle = one.sides[1].handle;
     one.sides[1].nic.deregister(handle).expect("registered");
@@ -277,8 +277,8 @@ fn a_disconnect_flushes_both_ends_in_the_order_of_posting() {
         assert_eq!((here.cookie, here.status), (n, Status::FLUSHED));
         assert_eq!((there.cookie, there.status), (n, Status::FLUSHED));
     }
-    // In the error state, descriptors are flushed as they are posted. A send is rejected only in the idle
-    // state.
+    // In the error state, descriptors are flushed as soon as they are posted. A send is rejected only in the
+    // idle state.
     one.send(1, Work::send(6, &from)).expect("a VI in error takes descriptors");
     assert_eq!(one.sent(1).map(|done| done.status), Some(Status::FLUSHED));
     assert_eq!(one.send(0, Work::send(6, &from)), Err(RequestError::BadState(ViState::Idle)));

@@ -131,7 +131,7 @@ fn only_a_fenced_message_waits_for_reads() {
         pair.send(0, Work::read(1, &big, there)).expect("connected");
         let message = Work::send(2, &small);
         pair.send(0, if fenced { message.fenced() } else { message }).expect("connected");
-        // After one one-way delay, a message sent without a fence has arrived together with the read
+        // After a single one-way delay, a message sent without a fence has arrived together with the read
         // request.
         pair.run(Duration::from_micros(15));
         assert_eq!(pair.received(1).is_some(), !fenced);
@@ -160,7 +160,7 @@ fn a_completion_queue_names_the_vi_of_each_descriptor() {
     for _ in 0..3 {
         assert_eq!(pair.sides[1].nic.queue_done(queue), Ok(Some((vi, true))));
     }
-    // The fourth completion was lost, which raises an event; the descriptor itself is not lost.
+    // The fourth completion was lost, which raises an event. The descriptor itself is not lost.
     assert_eq!(pair.sides[1].nic.queue_done(queue), Ok(None));
     assert!(pair.events(1).contains(&Event::CompletionQueueFull { queue }));
     assert_eq!((0..4).filter_map(|_| pair.received(1)).count(), 4);
