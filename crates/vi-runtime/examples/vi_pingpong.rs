@@ -1,4 +1,4 @@
-//! Two VIs exchange a message and its answer. Then one reads the other's memory with RDMA Read.
+//! Two VIs exchange a message and an answer. Then one reads the other's memory with RDMA Read.
 //!
 //! Both ends are in one process, each with its own NIC, connected through shared memory as two processes
 //! would be. `cargo run --release -p kiban-vi-runtime --example vi_pingpong`
@@ -78,8 +78,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = client_memory.read(512, heard.length as usize).ok_or("outside the memory region")?;
         println!("client: {}", String::from_utf8_lossy(&text));
 
-        // RDMA Read, without the server program's participation. The memory handle arrived as immediate
-        // data.
+        // Read by RDMA Read, without the server program's participation. The memory handle arrived as
+        // immediate data.
         let there = AddressSegment {
             address: 1024,
             handle: heard.immediate.ok_or("the message has no immediate data")?,

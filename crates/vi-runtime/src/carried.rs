@@ -5,12 +5,12 @@
 //! packets   | length 4, highest byte first | packet |                  in both directions
 //! ```
 //!
-//! Purpose          provides the same service to another host as a link through shared memory: packets
-//!                  arrive in order and without loss, and no call blocks.
+//! Purpose          provide the same service between hosts as a link through shared memory does within one:
+//!                  packets arrive in order and without loss, and no call blocks.
 //! Hello            the caller sends the address at which it can itself be called, since two NICs that call
-//!                  each other at the same time have two streams. The IP address must be that of the stream;
-//!                  the port is trusted. Port 0 means that the caller cannot be called. IPv4 addresses are
-//!                  sent in IPv4-mapped form.
+//!                  each other at the same time have two streams. The IP address must equal the stream's peer
+//!                  address; the port is trusted. Port 0 means that the caller cannot be called. IPv4
+//!                  addresses are sent in IPv4-mapped form.
 //! Check            each packet has a CRC-32C, as over UDP: TCP's own 16-bit checksum misses one corruption
 //!                  in 65,536. A packet that fails the check ends the link, because there is no
 //!                  retransmission above TCP.
@@ -67,7 +67,7 @@ fn decode_hello(bytes: &[u8; HELLO_BYTES], peer: SocketAddr) -> Option<SocketAdd
         return None;
     }
     match u16::from_be_bytes(*port) {
-        // Such a caller is identified by its source port, at which it cannot be called.
+        // A caller that cannot be called is identified by its source port.
         0 => Some(SocketAddr::new(ip, peer.port())),
         port => Some(SocketAddr::new(ip, port)),
     }
@@ -199,9 +199,9 @@ impl Outbox {
 
 /// The state of a stream's set-up.
 enum Stage {
-    /// An outgoing call; contains our own listening address.
+    /// An outgoing call. Contains our own listening address.
     Calling(SocketAddr),
-    /// An incoming call; its hello must arrive before this time.
+    /// An incoming call, whose hello must arrive before this time.
     Called(Instant),
     Open,
 }
@@ -211,7 +211,7 @@ pub(super) enum Step {
     Nothing,
     /// An outgoing call is open.
     Answered,
-    /// An incoming call whose hello has arrived; contains the caller's address.
+    /// An incoming call whose hello has arrived. Contains the caller's address.
     CalledBy(SocketAddr),
 }
 
@@ -366,7 +366,7 @@ mod tests {
         (0..length).map(|at| (at * 31 + length) as u8).collect()
     }
 
-    /// Packets of these lengths as they appear on a stream.
+    /// Returns packets of the given lengths as they appear on a stream.
     fn stream_of(lengths: &[usize]) -> Vec<u8> {
         let (mut out, mut all) = (Outbox::new(), Vec::new());
         for &length in lengths {
@@ -379,7 +379,7 @@ mod tests {
         all
     }
 
-    /// Returns the packets taken from a stream that arrives in pieces of this length.
+    /// Returns the packets taken from a stream that arrives in pieces of `piece` bytes.
     fn taken(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), InvalidStream>) {
         let (mut into, mut packets) = (Inbox::new(), Vec::new());
         let mut rest = stream;
@@ -419,7 +419,7 @@ mod tests {
         let longest = (PACKET_BYTES as u32 + 1).to_be_bytes();
         let mut damaged = stream_of(&[1000]);
         damaged[LENGTH_BYTES + 500] ^= 1;
-        // One packet without a check, and one that is too short to have a check.
+        // One packet has no check, and another is too short to have one.
         let unchecked = [&32u32.to_be_bytes()[..], &[0; 32]].concat();
         let short = [&31u32.to_be_bytes()[..], &[0; 31]].concat();
         let hello = hello(([127, 0, 0, 1], 7).into());

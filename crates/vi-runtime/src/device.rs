@@ -17,8 +17,8 @@ pub enum Device {
     /// VIs on this NIC connect only with each other.
     #[default]
     Loopback,
-    /// Shared memory with other processes of this user; contains the name that they can call, or `None` for
-    /// a random name.
+    /// Shared memory with other processes of this user. Contains the name that they can call, or `None` for a
+    /// random name.
     Shm(Option<String>),
     /// UDP on an address of this host.
     Udp(SocketAddr),
@@ -45,13 +45,13 @@ impl fmt::Display for Device {
     }
 }
 
-/// Why a NIC could not be opened.
+/// The reason why a NIC could not be opened.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
     /// No such device.
     Unknown(String),
-    /// The word is the name of a device on which a NIC can be opened, but not of a host to call.
+    /// The word is the name of a device on which a NIC can be opened, not of a host that can be called.
     NoHost(String),
     /// A system call failed.
     System(io::Error),
@@ -116,7 +116,7 @@ fn address_and_port(word: &str, usual: u16) -> Option<SocketAddr> {
     word.parse().ok().or_else(|| word.parse::<IpAddr>().ok().map(|address| (address, usual).into()))
 }
 
-/// The host part of an address; its form depends on the kind of device.
+/// The host part of an address. Its form depends on the kind of device.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum HostAddress {
     /// This NIC itself.
@@ -143,7 +143,7 @@ impl fmt::Display for HostAddress {
 impl FromStr for HostAddress {
     type Err = OpenError;
 
-    /// Parses the same notation as [`Device`]. A shared-memory host needs a name; a board's name is given
+    /// Parses the same notation as [`Device`]. A shared-memory host needs a name. A board's name is given
     /// only when a NIC is opened, not in an address to call.
     fn from_str(word: &str) -> Result<HostAddress, OpenError> {
         match word.parse::<Device>()? {

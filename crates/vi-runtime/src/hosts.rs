@@ -33,7 +33,7 @@ impl LinkedNic {
     }
 
     /// Handles hosts that attach and hosts that have ended. Returns whether a host that has ended still has
-    /// entries to process.
+    /// entries to be processed.
     pub(super) fn look_for_hosts(&mut self) -> bool {
         while let Some(half) = self.hosts.listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.hosts.hosts.len() + self.hosts.halves.len() < HOSTS_MAX
@@ -52,7 +52,7 @@ impl LinkedNic {
         }
         let mut again = false;
         for attached in self.hosts.hosts.iter_mut().filter(|attached| attached.channel.is_gone()) {
-            // As many as possible of the entries that the host posted before it ended are processed first.
+            // First process as many as possible of the entries that the host posted before it ended.
             match attached.attachment.is_ready() && !attached.attachment.is_full() {
                 true => again = true,
                 false => attached.over = true,
@@ -98,7 +98,7 @@ impl LinkedNic {
                 attachment.connect(&call, path, &mut self.nic, now);
             }
             match (taken, attachment.deliver_indications(&mut self.nic)) {
-                // The host may wait for an indication, or for room in its work ring.
+                // The host may be waiting for an indication, or for room in its work ring.
                 (Ok(taken), Ok(has_indications)) if has_indications || taken > 0 => {
                     self.took = true;
                     channel.ring(machine_nanos);

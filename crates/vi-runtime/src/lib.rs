@@ -1,14 +1,14 @@
 //! A VI NIC in real time: the same state machine that the simulator drives, with real links, threads and
 //! sleeping.
 //!
-//! Purpose          provides the calls of the VI Architecture, including the blocking calls, to any thread.
+//! Purpose          provide the calls of the VI Architecture, including the blocking calls, to any thread.
 //! Threading        the NIC has no thread of its own: every call that posts, polls or waits also moves
 //!                  packets (`core.rs`). If no call has done so for a while, a helper thread does (`turn`).
 //! Devices          `loopback` connects VIs in one process; `shm[:NAME]` connects processes of the same user
 //!                  on the same host; `udp[:ADDRESS[:PORT]]` connects hosts; `board[:NAME]@ADDRESS[:PORT]`
 //!                  connects hosts over the TCP of a running board.
-//! Limits           one lock per NIC. Programs that drive many queues from many threads should open one NIC
-//!                  per thread.
+//! Limits           there is one lock per NIC. Programs that drive many queues from many threads should open
+//!                  one NIC per thread.
 //! Not implemented  fork: a child must not use its parent's NIC.
 //!
 //! ```
@@ -63,7 +63,7 @@ use std::time::Duration;
 /// The address of an endpoint: a host, and a discriminator that selects an endpoint on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Address {
-    /// The host; its form depends on the device.
+    /// The host. The form of its address depends on the device.
     pub host: HostAddress,
     /// The discriminator.
     pub discriminator: Vec<u8>,
@@ -79,7 +79,7 @@ pub enum Failure {
     Timeout,
     /// The connection could not be established.
     Connect(ConnectError),
-    /// The queue's completions go to a completion queue: wait there.
+    /// The queue's completions go to a completion queue. Wait for them there.
     OnCompletionQueue,
     /// The NIC has been closed.
     Closed,
@@ -142,7 +142,7 @@ pub enum Queue {
     Control,
 }
 
-/// A NIC. Clones refer to the same NIC, which closes when the last one is dropped.
+/// A NIC. Clones refer to the same NIC, which closes when the last clone is dropped.
 #[derive(Clone)]
 pub struct Nic {
     turn: Turn<LinkedNic, Queue>,
@@ -160,7 +160,7 @@ impl Nic {
     /// Opens a NIC with the given settings.
     ///
     /// # Errors
-    /// As for [`Nic::open`].
+    /// Same as for [`Nic::open`].
     pub fn open_with(device: &Device, config: Config) -> Result<Nic, OpenError> {
         Ok(Nic {
             turn: Turn::new("kiban-vi", HelperPolicy::SELDOM, |epoll| {
@@ -348,7 +348,7 @@ impl Nic {
     /// Waits for a completed descriptor on a receive queue.
     ///
     /// # Errors
-    /// As for [`Nic::send_wait`].
+    /// Same as for [`Nic::send_wait`].
     pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
@@ -359,10 +359,10 @@ impl Nic {
 
     /// Like [`Nic::receive_wait`], with a wait policy for this call. With `Wait::Hybrid`, this is the
     /// receive call described by Murayama, Ochiai and Yamaguchi (2000). Calls with the same policy share
-    /// their adaptation state, which is separate from that of the queue's own policy.
+    /// their adaptation state, which is separate from the state of the queue's own policy.
     ///
     /// # Errors
-    /// As for [`Nic::send_wait`].
+    /// Same as for [`Nic::send_wait`].
     pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Completion, Failure> {
         if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);

@@ -33,9 +33,9 @@ const MEMORY: PathTraits = PathTraits { packet_bytes: shm::PACKET_BYTES, lossles
 /// Traits of paths over a board's TCP. Their links add and verify the CRC themselves.
 const CARRIED: PathTraits =
     PathTraits { packet_bytes: carried::PACKET_BYTES, lossless: true, checked: false };
-/// Streams for a NIC that listens on a board; some are reserved for incoming calls.
+/// Number of streams for a NIC that listens on a board. Some are reserved for incoming calls.
 const STREAMS_CALLED: usize = 32;
-/// Streams for a NIC that only makes outgoing calls.
+/// Number of streams for a NIC that only makes outgoing calls.
 const STREAMS_CALLING: usize = 16;
 /// Interval at which a driver that does not sleep checks for new callers and dead peers.
 const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
@@ -45,15 +45,15 @@ struct PathLink {
     path: u32,
     host: HostAddress,
     link: Link,
-    /// Two NICs that call each other at the same time have two links. Each sends on the link that it opened;
-    /// this is the other link.
+    /// If two NICs call each other at the same time, they have two links. Each NIC sends on the link that it
+    /// opened; this is the other link.
     receive_only: bool,
     /// The link has ended or its peer violated a protocol; the link is to be closed.
     has_ended: bool,
 }
 
 enum Link {
-    /// Packets sent on this link arrive at this NIC.
+    /// A loopback link: packets sent on it arrive at this NIC.
     Loopback,
     /// Shared memory during set-up.
     SettingUp(PendingChannel),
@@ -141,11 +141,12 @@ pub(crate) struct LinkedNic {
     around_at: Instant,
     /// The listener for attaching hosts, and the attached hosts.
     pub(super) hosts: HostTable,
-    /// The last `drive` call processed something, so there may be more, even if no bell has been rung.
+    /// Set if the last `drive` call processed something, so that there may be more, even if no bell has been
+    /// rung.
     pub(super) took: bool,
-    /// A channel was added whose bell has not been armed with the others.
+    /// Set if a channel was added whose bell has not been armed with the others.
     pub(super) rearm: bool,
-    /// A link has ended and is to be closed once no link is being processed.
+    /// Set if a link has ended, and is to be closed once no link is being processed.
     some_over: bool,
 }
 
@@ -173,8 +174,7 @@ impl LinkedNic {
             Device::Shm(name) => {
                 let name = match name {
                     Some(name) => name.clone(),
-                    // Socket names are visible to every process, so this random number is used for nothing
-                    // else.
+                    // Socket names are visible to every process, so use this random number for nothing else.
                     None => format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(random::bytes()?)),
                 };
                 let name_listener = ChannelListener::open(name.as_bytes())?;
@@ -307,8 +307,8 @@ impl LinkedNic {
                 }
                 link.give_back();
             }
-            // A producer that found its ring full may be asleep. It has filled more than this since its bell
-            // was last rung.
+            // A producer that found its ring full may be asleep, so its bell is rung once enough slots have
+            // been freed.
             if link.taken_since_rung() {
                 link.channel.ring(machine_nanos);
             }
@@ -345,7 +345,7 @@ impl LinkedNic {
                 nic.arrive(path_link.path, SharedBytes::from(&room[..length]), now);
                 continue;
             }
-            // An unknown sender gets a path, which exists as long as the NIC uses it.
+            // An unknown sender gets a path, which exists only as long as the NIC uses it.
             let Ok(path) = self.add_udp(from) else { continue };
             self.nic.arrive(path, SharedBytes::from(&self.room[..length]), now);
             if !self.nic.uses(path) {
@@ -369,7 +369,7 @@ impl LinkedNic {
                             link.out.publish(length);
                             sent = true;
                         }
-                        // The ring is full. The other side rings our bell when it has taken some packets.
+                        // The ring is full. The other side rings our bell once it has taken some packets.
                         Ok(None) => break,
                         Err(_) => {
                             (*over, *some_over) = (true, true);
@@ -429,7 +429,7 @@ impl LinkedNic {
         self.around_at = now + RARE_CHECK_INTERVAL;
         while let Some(half) = self.name_listener.as_ref().and_then(ChannelListener::try_accept) {
             if self.has_room() {
-                // The caller identifies itself in its first message.
+                // The caller will identify itself in its first message.
                 let _ = self.add_half(half, HostAddress::Name(Vec::new()));
             }
         }
@@ -525,8 +525,8 @@ impl LinkedNic {
         let local = self.links[index].carried().and_then(BoardLink::local_ip);
         let is_same =
             |path_link: &PathLink| path_link.host == host && !path_link.has_ended && !path_link.is_gone();
-        // TCP may not have detected yet that a peer has ended. A peer that calls a second time has no other
-        // link to this address.
+        // TCP may not have detected yet that a peer has ended. So if a peer calls a second time, its earlier
+        // link to this address no longer exists.
         let is_old = |path_link: &PathLink| {
             path_link.carried().is_some_and(|link| !link.is_ours() && link.local_ip() == local)
         };
@@ -554,7 +554,7 @@ impl LinkedNic {
         }
     }
 
-    /// Closes links that have ended. A path is closed together with the link on which it sends.
+    /// Closes links that have ended. A path is closed when the link on which it sends is closed.
     fn close_over(&mut self) {
         self.some_over = false;
         while let Some(index) = self.links.iter().position(|path_link| path_link.has_ended) {
@@ -628,8 +628,8 @@ impl Machine for LinkedNic {
 
     #[inline]
     fn has_more(&self) -> bool {
-        // If the board's file was read while another driver slept, its bell has already rung, so do not
-        // sleep.
+        // If the board's file was read while another driver slept, the board's bell has already rung, so do
+        // not sleep.
         self.took || self.rearm || self.board.as_ref().is_some_and(|on| !on.board.is_armed())
     }
 
@@ -637,8 +637,8 @@ impl Machine for LinkedNic {
         self.rearm = false;
         if let Some(on) = &self.board {
             on.board.arm();
-            // Check callers and their hellos, because the bell is not rung a second time for those that have
-            // already arrived.
+            // Check callers and their hellos, because no bell rings again for those that have already
+            // arrived.
             self.around_at = Instant::ZERO;
             self.links.iter().filter_map(PathLink::carried).for_each(BoardLink::arm);
         }

@@ -1,6 +1,6 @@
 //! A link through shared memory: two rings between two processes on the same host.
 //!
-//! Purpose   carries packets between processes without system calls while both are awake.
+//! Purpose   carry packets between processes without system calls while both are awake.
 //! Memory    a [`Channel`] with one ring per direction after its header: first the ring from the caller,
 //!           then the ring from the callee.
 //! Trust     the layout is fixed by the version and not read from memory. `kiban_base::ring` validates the
@@ -10,8 +10,8 @@ use kiban_base::ring::{Consumer, Producer, Shape};
 use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
 use std::io;
 
-/// Number of slots in a ring. It and [`PACKET_BYTES`] are chosen so that a ring fits into a second-level
-/// cache.
+/// Number of slots in a ring. This number and [`PACKET_BYTES`] are chosen so that a ring fits into a
+/// second-level cache.
 const SLOTS: usize = 32;
 /// Maximum length of a packet in bytes.
 pub const PACKET_BYTES: usize = 8248;
@@ -37,7 +37,7 @@ pub fn call(name: &[u8], own: &[u8]) -> io::Result<PendingChannel> {
 /// A link to another process.
 #[derive(Debug)]
 pub struct ShmLink {
-    /// The channel, with the bells and the peer's state.
+    /// The channel, with the bells and the state of the peer.
     pub channel: Channel,
     /// Packets to the other process.
     pub out: Producer,
@@ -68,8 +68,8 @@ impl ShmLink {
         self.taken += 1;
     }
 
-    /// Returns whether enough slots have been freed since the peer's bell was last rung to justify ringing
-    /// it. If so, resets the count.
+    /// Returns whether enough slots have been freed since the last ring of the peer's bell to ring it again.
+    /// If so, resets the count.
     #[inline]
     pub fn taken_since_rung(&mut self) -> bool {
         let enough = self.taken >= SLOTS / 4;

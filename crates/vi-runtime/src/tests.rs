@@ -1,4 +1,4 @@
-//! NICs in real time, in one process and in two processes.
+//! Tests of NICs in real time, in one process and in two.
 
 use super::*;
 use kiban_base::SharedBytes;
@@ -84,7 +84,7 @@ fn pair(devices: [&str; 2], reliability: Reliability) -> [End; 2] {
     [server, client]
 }
 
-/// Pairs of devices of each kind, for a test.
+/// Returns pairs of devices of each kind, for a test.
 fn kinds(story: &str) -> [[String; 2]; 3] {
     let name = format!("shm:{story}-{}", std::process::id());
     [
@@ -244,7 +244,7 @@ impl Drop for Peer {
     }
 }
 
-/// Runs this test in a process of its own that plays this role.
+/// Runs this test again in a process of its own, which plays the given role.
 fn spawn(story: &str, role: &str) -> Peer {
     let own = std::env::current_exe().expect("a test is a program");
     let mut child = Command::new(own);
@@ -276,8 +276,8 @@ fn a_killed_peer_is_reported_within_a_second_whatever_the_survivor_does() {
         let before = server.nic.counters().connections_broken;
         peer.0.kill().expect("it lives");
         let (clock, killed_at) = (server.nic.clone(), server.nic.now());
-        // Messages sent before the kill are still received; then the rest is flushed, and the connection is
-        // lost.
+        // Messages sent before the kill are still received. Then all remaining descriptors are flushed, and
+        // the connection is lost.
         let mut done = server.received();
         while done.status.is_ok() {
             done = if busy {
@@ -402,7 +402,7 @@ fn a_call_can_use_its_own_wait_policy() {
 fn waiting_without_a_pending_request_is_an_error() {
     each_kind("nothing", |[server, client], _| {
         let refused = |state| Err(Failure::Refused(RequestError::BadState(state)));
-        // The result of the set-up request has been fetched; the server never made a request.
+        // The result of the set-up request has been fetched. The server never made a request.
         assert_eq!(client.nic.peer_wait(client.vi, Duration::MAX), refused(ViState::Connected));
         server.nic.disconnect(server.vi).expect("there");
         assert_eq!(server.nic.peer_wait(server.vi, Duration::MAX), refused(ViState::Idle));

@@ -23,8 +23,8 @@ const DONE_ENTRIES: usize = 512;
 /// Interval at which a spinning host checks whether the board still exists.
 const RARE_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Returns the offsets of the work ring, the completion ring and the arena, and the shapes (slot sizes and
-/// numbers) of the rings.
+/// Returns the offsets of the work ring, the completion ring and the arena, and the shapes of the two rings
+/// (slot size and number of slots).
 pub(crate) fn layout() -> (usize, usize, usize, (Shape, Shape)) {
     let shapes = (work_shape(WORK_ENTRIES), done_shape(DONE_ENTRIES));
     let done = FRONT_BYTES + shapes.0.bytes().next_multiple_of(64);
@@ -113,7 +113,7 @@ impl BoardHost {
             if let Some(channel) = half.complete(bytes..=bytes)? {
                 break channel;
             }
-            // The board answers the next time it is driven, which its helper thread does at the latest.
+            // The board answers the next time it is driven. At the latest, its helper thread drives it.
             let mut files = [rustix::event::PollFd::new(&half, rustix::event::PollFlags::IN)];
             let patience = kiban_os::wait::timespec(ATTACH_TIMEOUT);
             match rustix::event::poll(&mut files, Some(&patience)) {
@@ -157,7 +157,7 @@ impl BoardHost {
     /// Posts a descriptor to a VI's receive queue.
     ///
     /// # Errors
-    /// As for [`BoardHost::send`].
+    /// Same as for [`BoardHost::send`].
     pub fn receive(&mut self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), PostError> {
         self.queues.receive(vi, cookie, segments)?;
         self.channel.ring(machine_nanos);
@@ -173,8 +173,8 @@ impl BoardHost {
         self.cookie += 1;
         let own = self.cookie | 1 << 63;
         let deadline = self.clock.now() + timeout;
-        // A full ring has room as soon as the board has taken some entries; the board then rings the host's
-        // bell.
+        // A full ring has room again as soon as the board has taken some entries; the board then rings the
+        // host's bell.
         self.wait(deadline, |queues| match queues.post_control(own, control) {
             Err(PostError::Full) => None,
             posted => Some(posted.map_err(HostError::from)),
@@ -205,8 +205,8 @@ impl BoardHost {
         Ok(indication)
     }
 
-    /// Rings the board's bell to report free room in the completion ring, each time a quarter of its entries
-    /// has been taken.
+    /// Rings the board's bell to report free room in the completion ring. This is done each time a quarter of
+    /// the ring's entries has been taken.
     fn note_taken(&mut self) {
         self.taken += 1;
         if self.taken >= DONE_ENTRIES / 4 {

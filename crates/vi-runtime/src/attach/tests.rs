@@ -1,4 +1,4 @@
-//! Hosts attached to a board: well-behaved, dying and hostile hosts.
+//! Hosts attached to a board: well-behaved hosts, hosts that die, and hostile hosts.
 
 use super::*;
 use crate::{Device, HostAddress, Nic};
@@ -85,7 +85,7 @@ fn two_hosts_communicate_through_the_board_of_a_third_process() {
         let Ok(Indication::Done { done, .. }) = client.next_indication(PATIENCE) else { panic!("it leaves") };
         assert_eq!((done.cookie, done.status), (n, Status::OK));
     }
-    // RDMA works without a call by the server.
+    // RDMA works without calls by the server's program.
     server.arena().write(0, SharedBytes::from(&[7; 32][..])).expect("within");
     let there = AddressSegment { address: 0, handle: s_memory };
     let to = [DataSegment { address: 4096, handle: c_memory, length: 32 }];
@@ -108,7 +108,7 @@ fn a_host_cannot_use_the_objects_of_another() {
     client.receive(s_vi, 5, &[]).expect("room");
     let indication = client.next_indication(PATIENCE);
     assert_eq!(indication, Ok(Indication::Reply { cookie: 5, result: Err(ControlError::NotYours) }));
-    // A descriptor on the host's own VI that refers to the other host's memory completes with an error, and
+    // If a descriptor on the host's own VI refers to the other host's memory, it completes with an error, and
     // no bytes are moved.
     let theirs = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     client.send(c_vi, &Work::send(6, &theirs)).expect("room");
@@ -132,7 +132,8 @@ fn a_full_ring_reports_it_and_recovers() {
     let [(mut server, s_vi, s_memory), _client] = connected(&name);
     let segment = [DataSegment { address: 0, handle: s_memory, length: 8 }];
     let mut posted = 0u64;
-    // Post more entries than the ring has slots. The ring is full only until the board has taken some.
+    // Post more entries than the ring has slots. The ring is full only until the board has taken some
+    // entries.
     while posted < 3000 {
         match server.receive(s_vi, posted, &segment) {
             Ok(()) => posted += 1,
@@ -205,8 +206,7 @@ fn a_killed_host_leaves_nothing_behind() {
         assert!(matches!(indication, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{indication:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
-    // Everything that the ended hosts owned was released: their tag, VIs, memory and name are available
-    // again.
+    // Everything that the ended hosts owned was released. The tag, VIs, memory and name are available again.
     let (vis, memories, hosts) = board.in_use();
     assert!(vis <= 1 && memories <= 1 && hosts <= 1, "{vis} VIs, {memories} memories, {hosts} hosts");
 }
