@@ -1,7 +1,7 @@
 //! The binary interface: the types and constants in `include/vipl.h`, as C lays them out.
 //!
-//! Purpose   defines the same layout as in C; `tests/programs.rs` compiles the header's own checks.
-//! Names     are those of the header, which documents them.
+//! Purpose   define the same layout as C does; `tests/programs.rs` compiles the header's own checks.
+//! Names     the same as in the header, which documents them.
 
 #![expect(missing_docs, reason = "include/vipl.h documents these names")]
 #![expect(non_camel_case_types, reason = "C knows them by these names")]
@@ -237,7 +237,7 @@ pub type VIP_VI_CALLBACK =
 pub type VIP_CQ_CALLBACK = unsafe extern "C" fn(VIP_PVOID, VIP_NIC_HANDLE, VIP_VI_HANDLE, VIP_BOOLEAN);
 pub type VIP_ERROR_HANDLER = unsafe extern "C" fn(VIP_PVOID, *mut VIP_ERROR_DESCRIPTOR);
 
-// The same sizes and offsets as in the checks at the end of vipl.h and in vipl_kiban.h.
+// These are the same sizes and offsets as in the checks at the end of vipl.h and in vipl_kiban.h.
 const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<VIP_RETURN>() == 4 && size_of::<VIP_VI_STATE>() == 4);
@@ -261,7 +261,7 @@ const _: () = {
     assert!(size_of::<VIP_ERROR_DESCRIPTOR>() == 48 && offset_of!(VIP_ERROR_DESCRIPTOR, ErrorCode) == 44);
 };
 
-/// The status word of a descriptor, except the error bits, which are those in `kiban_vi::Status`.
+/// The status word of a descriptor. (The error bits are those in `kiban_vi::Status`.)
 pub mod status {
     pub const DONE: u32 = 1;
     pub const OP_SEND: u32 = 0;

@@ -1,7 +1,7 @@
 //! The boundary to C: pointers, results and panics in calls.
 //!
-//! Purpose   keeps unsafe code in one place: a pointer from the program is checked for null and alignment,
-//!           and then read or written once.
+//! Purpose   keep unsafe code in one place. A pointer from the program is checked for null and alignment, and
+//!           then read or written once.
 //! Limits    a pointer that is not null cannot be checked for validity; `vipl.h` requires that it is valid.
 
 use crate::abi::VIP_RETURN;
@@ -13,7 +13,8 @@ use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// The result of a call. An error is the code that is returned to the program.
 pub(crate) type Answer<T = ()> = Result<T, VIP_RETURN>;
 
-/// Runs the body of a call. A panic returns VIP_ERROR_RESOURCE, because it must not unwind through C frames.
+/// Runs the body of a call. If the body panics, returns VIP_ERROR_RESOURCE, because a panic must not unwind
+/// through C frames.
 pub(crate) fn call(work: impl FnOnce() -> Answer) -> VIP_RETURN {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Ok(())) => VIP_RETURN::SUCCESS,

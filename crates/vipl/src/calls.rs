@@ -19,8 +19,8 @@ use std::sync::atomic::Ordering;
 
 const BAD: VIP_RETURN = VIP_RETURN::INVALID_PARAMETER;
 
-/// Defines calls: C functions whose bodies run under [`border`](crate::border). They are unsafe
-/// because they use the program's pointers: every caller guarantees what `vipl.h` requires.
+/// Defines calls: C functions whose bodies run under [`border`](crate::border). They are unsafe because they
+/// use the program's pointers; every caller guarantees what `vipl.h` requires.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*) => {$(
         #[doc = concat!("`", stringify!($name), "`: see `include/vipl.h` and `include/vipl_kiban.h`.")]

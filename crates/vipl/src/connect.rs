@@ -1,8 +1,8 @@
 //! Connections: addresses in the program's memory, and connect requests.
 //!
-//! Listening  a server listens at a discriminator from its first call of `VipConnectWait` on, even between
-//!            calls, so that clients are queued in the meantime. It stops listening when a wait times out
-//!            and no other thread is waiting.
+//! Listening  after its first call of `VipConnectWait`, a server listens at the discriminator even between
+//!            calls, so that clients are queued in the meantime. It stops listening when a wait times out and
+//!            no other thread is waiting.
 
 use crate::abi::{VIP_CONN_HANDLE, VIP_NET_ADDRESS, VIP_RETURN, VIP_VI_ATTRIBUTES};
 use crate::border::Answer;
@@ -35,7 +35,7 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let mut bytes = vec![0u8; host + discriminator];
-    // SAFETY: the caller guarantees that this many bytes follow the two lengths.
+    // SAFETY: the caller guarantees that as many bytes follow the two lengths as the lengths say.
     unsafe { at.add(BYTES_AT).copy_to_nonoverlapping(NonNull::from(&mut bytes[..]).cast(), bytes.len()) };
     let discriminator = bytes.split_off(host);
     Ok((bytes, discriminator))
@@ -44,7 +44,7 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
 /// Reads the address of another NIC, and parses its host.
 ///
 /// # Safety
-/// As for [`read`].
+/// Same as for [`read`].
 unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> {
     // SAFETY: the caller guarantees what `read` requires.
     let (host, discriminator) = unsafe { read(nic, at)? };
@@ -55,14 +55,14 @@ unsafe fn read_remote(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<Address> 
 /// Reads the host of an address.
 ///
 /// # Safety
-/// As for [`read`].
+/// Same as for [`read`].
 pub(crate) unsafe fn read_host(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<HostAddress> {
     // SAFETY: the caller guarantees what `read` requires.
     Ok(unsafe { read_remote(nic, at)? }.host)
 }
 
-/// Writes an address to the program's memory. If the discriminator is `None`, the one in that memory is left
-/// unchanged.
+/// Writes an address to the program's memory. If the discriminator is `None`, the discriminator in that
+/// memory is left unchanged.
 ///
 /// # Safety
 /// `at` has room for the address.
@@ -130,7 +130,7 @@ pub(crate) fn accept(pointer: VIP_CONN_HANDLE, vi: &Vi) -> Answer {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
     let accepted = request.nic.core.accept(&request.incoming, vi.number).map_err(VIP_RETURN::from);
-    // A request whose attributes differ from those of this VI stays queued for another VI.
+    // A request stays queued for another VI if its attributes differ from this VI's.
     if matches!(accepted, Ok(()) | Err(VIP_RETURN::TIMEOUT)) {
         handles::disown_request(&request.nic, Handle::of(pointer));
     }
@@ -142,7 +142,7 @@ pub(crate) fn reject(pointer: VIP_CONN_HANDLE) -> Answer {
     if handles::disown_request(&request.nic, Handle::of(pointer)).is_none() {
         return Err(VIP_RETURN::INVALID_PARAMETER);
     }
-    // This fails if the client has given up.
+    // This fails if the client has given up waiting.
     let _ = request.nic.core.reject(&request.incoming);
     Ok(())
 }
@@ -174,7 +174,7 @@ pub(crate) unsafe fn request_peer(
 }
 
 pub(crate) fn peer_done(vi: &Vi) -> Answer<VIP_VI_ATTRIBUTES> {
-    // Read the state first: a pending request may complete between the two calls.
+    // Read the state first, because a pending request may complete between the two calls.
     let is_pending = vi.nic.core.vi(vi.number)?.0 == ViState::ConnectPending;
     match vi.nic.core.peer_done(vi.number)? {
         Some(outcome) => Ok(peer_to_c(&outcome?)),

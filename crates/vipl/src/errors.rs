@@ -72,7 +72,7 @@ pub(crate) fn completion_had_no_memory(nic: &Nic, descriptor: Context, operation
     }
     let Ok(nic) = handles::nic(nic.handle()) else { return };
     let callbacks = nic.clone();
-    // If no thread can be started, the handler is not called; the program still gets the descriptor with its
+    // If no thread can be started, the handler is not called. The program still gets the descriptor, with its
     // error code.
     let _ = callbacks.callbacks.start(move || {
         let descriptor = descriptor;

@@ -1,7 +1,7 @@
 //! Handles, by which programs refer to the library's objects.
 //!
-//! Purpose   detects invalid handles and handles of destroyed objects.
-//! How       a handle is a number, which is looked up and never dereferenced. 32 bits contain an index and a
+//! Purpose   detect invalid handles and handles of destroyed objects.
+//! How       a handle is a number that is looked up, never dereferenced. 32 bits contain an index and a
 //!           generation (`kiban_base::Slab`); on 64-bit machines, 32 more bits contain a serial number that
 //!           is unique in the process.
 //! Limits    a million objects; the serial number wraps after 2^31 handles.
@@ -62,7 +62,8 @@ pub(crate) fn remove(handle: Handle) -> Option<Object> {
 
 macro_rules! finders {
     ($($find:ident: $kind:ident),* $(,)?) => {$(
-        /// Returns the object of this kind to which a handle refers, or `VIP_INVALID_PARAMETER`.
+        /// Returns the object to which a handle refers, or `VIP_INVALID_PARAMETER` if it is not an object of
+        /// this kind.
         #[inline]
         pub(crate) fn $find(pointer: VIP_PVOID) -> Answer<Arc<$kind>> {
             let handle = Handle::of(pointer);

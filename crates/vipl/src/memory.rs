@@ -1,6 +1,6 @@
 //! Registered memory and protection tags.
 //!
-//! Purpose   ensures that descriptors are read and completed only in memory that is registered with the VI's
+//! Purpose   ensure that descriptors are read and completed only in memory that is registered with the VI's
 //!           tag.
 //! State     the NIC has a table of regions for data transfer. A second table here, indexed by address, is
 //!           used to check the arguments of calls and to keep memory registered while a descriptor in it is
@@ -26,7 +26,7 @@ pub(crate) const BYTES_MAX: usize = isize::MAX as usize;
 pub(crate) fn create_tag(nic: &Arc<Nic>) -> Answer<VIP_PROTECTION_HANDLE> {
     let mut memories = writing(&nic.memories);
     let number = match &mut memories.first_tag {
-        // The tag was created for a NULL tag, and the program has not received its handle yet.
+        // The tag was created for a NULL tag, and the program has not yet received its handle.
         Some((number, given @ false)) => {
             *given = true;
             *number

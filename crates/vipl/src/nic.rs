@@ -21,7 +21,7 @@ fn config() -> Config {
     Config { requests_max: 4096, ..Config::default() }
 }
 
-/// Converts a program's timeout, which is a number of milliseconds or means no limit.
+/// Converts a program's timeout, which is either a number of milliseconds or means no limit.
 pub(crate) fn timeout(milliseconds: VIP_ULONG) -> Duration {
     match milliseconds {
         crate::abi::VIP_INFINITE | VIP_ULONG::MAX => Duration::MAX,
@@ -74,10 +74,10 @@ impl From<Failure> for VIP_RETURN {
             Failure::Refused(refusal) => refusal.into(),
             Failure::Timeout => VIP_RETURN::TIMEOUT,
             Failure::Connect(error) => error.into(),
-            // It is not possible to wait for a queue that has a completion queue; the handle of a closed NIC
-            // is invalid.
+            // A queue that has a completion queue cannot be waited for; the handle of a closed NIC is
+            // invalid.
             Failure::OnCompletionQueue | Failure::Closed => VIP_RETURN::INVALID_PARAMETER,
-            // `Gone`, if the device has disappeared, and errors that have no code of their own in VIPL.
+            // `Gone`, because the device has disappeared; and errors that have no code of their own in VIPL.
             _ => VIP_RETURN::ERROR_RESOURCE,
         }
     }
@@ -101,7 +101,7 @@ pub(crate) unsafe fn open(name: *const VIP_CHAR, out: Out<VIP_NIC_HANDLE>) -> An
     // SAFETY: the caller guarantees that `name`, which is not null here, ends with NUL.
     let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| VIP_RETURN::INVALID_PARAMETER)?;
     let otherwise = std::env::var("KIBAN_VI_DEVICE").ok();
-    // The name is random. Opening fails if another NIC has the same name.
+    // The name is random. Opening fails if another NIC already has this name.
     let number = random::bytes().map(u64::from_ne_bytes).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
     let devices = device::named(name, otherwise.as_deref(), number).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     let core = open_first(&devices).map_err(|_| VIP_RETURN::ERROR_RESOURCE)?;
@@ -142,7 +142,8 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // Deregister all memory, which then belongs to the program, even if another thread is still in a call.
+    // Deregister all memory, because it then belongs to the program, even if another thread is still in a
+    // call.
     for handle in writing(&nic.memories).take_all() {
         nic.core.deregister(handle).expect("it was registered, and only this thread deregisters it");
     }

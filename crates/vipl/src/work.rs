@@ -2,8 +2,8 @@
 //!
 //! Posting      a descriptor is read once, when it is posted. Later changes by the program have no effect.
 //!              The result is written once, before the descriptor is returned to the program.
-//! Refused      a descriptor that is unaligned, outside memory registered with the VI's tag, or already
-//!              posted.
+//! Refused      a descriptor is refused if it is unaligned, outside memory registered with the VI's tag, or
+//!              already posted.
 //! Errors       a descriptor that is queued but cannot be executed completes in order, with an error status.
 //!              For sends, the errors are reserved bits set in `Control`, an invalid operation, a missing
 //!              address segment, immediate data with a read, and a `Length` that is not the sum of the
@@ -36,8 +36,8 @@ const SEGMENTS_MAX: usize = 253;
 const CONTROL_BYTES: usize = size_of::<VIP_CONTROL_SEGMENT>();
 const SEGMENT_BYTES: usize = size_of::<VIP_SEGMENT>();
 
-/// A copy of a descriptor's segments. It is filled in place, because moving the array would cost more than
-/// the call.
+/// A copy of a descriptor's segments. The copy is filled in place, because moving the array would cost more
+/// than the call.
 type Segments = ArrayVec<DataSegment, SEGMENTS_MAX>;
 
 /// Copies a descriptor from registered memory. Returns its control segment, and appends the other segments
@@ -58,8 +58,8 @@ fn copy(
     {
         return Err(BAD);
     }
-    // SAFETY: the bytes are aligned and in registered memory, which the program keeps valid until it
-    // deregisters it; deregistration takes the lock that our caller holds. If another thread of the program
+    // SAFETY: the bytes are aligned and in registered memory, which the program keeps valid until
+    // deregistration; deregistration takes the lock that our caller holds. If another thread of the program
     // writes to the memory, the volatile copy is a mixture of old and new bytes, and any value is valid.
     let control = unsafe { core::ptr::with_exposed_provenance::<VIP_CONTROL_SEGMENT>(at).read_volatile() };
     let count = usize::from(control.SegCount);
@@ -204,7 +204,7 @@ pub(crate) fn wait(vi: &Vi, direction: Direction, timeout: Duration) -> Answer<C
     Ok(answer(&vi.nic, done?))
 }
 
-/// Returns the next completed receive, waiting with the policy given in this call.
+/// Returns the next completed receive. Waits with the policy given in this call.
 pub(crate) fn wait_by(vi: &Vi, policy: Wait, timeout: Duration) -> Answer<Collected> {
     Ok(answer(&vi.nic, vi.nic.core.receive_wait_by(vi.number, policy, timeout)?))
 }

@@ -75,7 +75,7 @@ static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Compiles and links a program. Returns its path; each program is used by one test.
+/// Compiles and links a program, and returns its path. Each program is used by one test.
 fn build(source: &Path) -> PathBuf {
     let program = LIBRARY.join(source.file_stem().expect("a C file has a name"));
     let mut command = compiler("CC", "cc");
@@ -210,7 +210,7 @@ fn the_ping_pong_example_runs_between_two_processes() {
     }
 }
 
-/// A library that exported more symbols could clash with others.
+/// If the library exported more symbols, they could clash with those of other libraries.
 #[test]
 fn the_library_exports_the_calls_of_the_headers_and_nothing_else() {
     let headers = ["vipl.h", "vipl_kiban.h"].map(|header| {
@@ -267,7 +267,8 @@ fn headers_are_self_contained_and_may_be_included_twice() {
             .arg(&header);
         command.arg("/dev/null");
         let output = output(command);
-        // The headers make the empty translation unit valid in a strict dialect.
+        // In a strict dialect, a translation unit must not be empty; the headers' declarations make this one
+        // valid.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
@@ -276,7 +277,7 @@ fn headers_are_self_contained_and_may_be_included_twice() {
 fn a_changed_layout_does_not_compile() {
     let source = home().join("tests/c/layout.c");
     let mut command = compiler("CC", "cc");
-    // The macro makes fields of type uint16_t wider, so the layout checks must fail.
+    // The macro widens fields of type uint16_t, so the layout checks must fail.
     command.args(["-std=c99", "-fsyntax-only", "-Duint16_t=uint32_t"]).arg(source);
     let output = output(command);
     assert!(!output.status.success());

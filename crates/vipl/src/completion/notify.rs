@@ -1,10 +1,10 @@
 //! Callbacks for completions (VipSendNotify, VipRecvNotify, VipCQNotify).
 //!
-//! How       a queue with pending callbacks has a thread that waits for completions as a program would,
-//!           calls the first callback for each, and ends when no callback is left. Callbacks may make any
-//!           call.
-//! Closing   `VipCloseNic` ends these waits, and returns when no callback is running except the one that
-//!           called it.
+//! How       a queue with pending callbacks has a thread that waits for completions as a program would. For
+//!           each completion, the thread calls the first pending callback. It ends when no callback is left.
+//!           Callbacks may make any call.
+//! Closing   `VipCloseNic` ends these waits. It returns when no callback is running, except one that called
+//!           it.
 //! Limits    at most `LINE_MAX` pending callbacks per queue (`objects/callbacks.rs`).
 
 use crate::abi::{VIP_CQ_CALLBACK, VIP_RETURN, VIP_VI_CALLBACK};

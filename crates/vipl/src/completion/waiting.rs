@@ -18,7 +18,7 @@ pub(crate) fn named(number: u32, spin: VIP_ULONG) -> Answer<Wait> {
     }
 }
 
-/// Returns the policy that polls for this many microseconds and then sleeps.
+/// Returns the policy that polls for `spin` microseconds and then sleeps.
 pub(crate) fn hybrid(spin: VIP_ULONG) -> Wait {
     Wait::Hybrid { spin: Duration::from_micros(wide(spin)) }
 }

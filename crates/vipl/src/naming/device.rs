@@ -21,8 +21,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// Length in bytes of a host address in shared memory.
 const NAME_BYTES: usize = 16;
 
-/// Returns the devices for a name, to be tried in turn. `otherwise` is the value of `KIBAN_VI_DEVICE`, and
-/// `number` identifies a NIC without a name. Returns `None` if the name cannot be parsed.
+/// Returns the devices for a name, in the order in which to try them. `otherwise` is the value of
+/// `KIBAN_VI_DEVICE`, and `number` identifies a NIC without a name. Returns `None` if the name cannot be
+/// parsed.
 pub(crate) fn named(name: &str, otherwise: Option<&str>, number: u64) -> Option<Vec<Device>> {
     if is_board(name) {
         return on_board(name);
@@ -135,7 +136,7 @@ pub(crate) fn host_named(word: &str, own: &HostAddress) -> Option<HostAddress> {
     }
 }
 
-/// Parses `ADDRESS:PORT`, or `ADDRESS` with the default port. The family must be the same as ours.
+/// Parses `ADDRESS:PORT`, or `ADDRESS` with the default port. The address family must be the same as ours.
 fn place(word: &str, usual: u16, local: &SocketAddr) -> Option<SocketAddr> {
     let with_port = || word.parse().ok();
     let usual_port = || word.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, usual));

@@ -1,11 +1,11 @@
 //! Name service: host names, and autodiscovery.
 //!
 //! Order           a name is first looked up in a hosts file (the program's, or else the one named by
-//!                 `KIBAN_VI_HOSTS`). It is then tried as a literal address (in shared memory, the name of a
-//!                 NIC *is* its address). Last, over UDP and on a board, it is passed to the system's
+//!                 `KIBAN_VI_HOSTS`). Next it is tried as a literal address (in shared memory, the name of a
+//!                 NIC *is* its address). Finally, over UDP and on a board, it is passed to the system's
 //!                 resolver.
-//! Hosts file      lines `ADDRESS NAME ...`; `#` starts a comment; addresses of other kinds of device are
-//!                 ignored.
+//! Hosts file      consists of lines `ADDRESS NAME ...`; `#` starts a comment. Addresses for other kinds of
+//!                 device are ignored.
 //! Not implemented reverse lookup by the system: the name of a host that is not in the hosts file is its
 //! address.
 

@@ -15,7 +15,8 @@ impl Handle {
         Handle(serial << 32 | u64::from(number))
     }
 
-    /// Returns whether the handle has this serial number. Always true on machines whose handles have none.
+    /// Returns whether the handle has this serial number. Always true on machines where handles have no
+    /// serial number.
     pub(crate) fn bears(self, serial: u32) -> bool {
         usize::BITS < 64 || self.0 >> 32 == u64::from(serial)
     }
@@ -35,7 +36,7 @@ impl Handle {
     }
 }
 
-/// Hashes addresses and handles. No attacker chooses them: a program could only slow itself down.
+/// Hashes addresses and handles. No attacker chooses them, so at worst a program could slow itself down.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Quick(u64);
 

@@ -38,7 +38,7 @@ impl Vi {
         self.nic.handle_of(Kind::Vi, self.number)
     }
 
-    /// Returns whether a queue reports to a completion queue. If so, it cannot be waited for (VI
+    /// Returns whether a queue reports to a completion queue. Such a queue cannot be waited for (VI
     /// Architecture 1.0).
     pub(crate) fn reports(&self, direction: Direction) -> bool {
         self.reports[direction as usize]

@@ -27,7 +27,7 @@ impl Memory {
 pub(crate) struct Memories {
     pub(crate) by_handle: QuickMap<u32, Memory>,
     pub(crate) bytes: usize,
-    /// The tag that NULL stands for, and whether the program has its handle.
+    /// The tag for which NULL stands, and whether the program has its handle.
     pub(crate) first_tag: Option<(u32, bool)>,
 }
 

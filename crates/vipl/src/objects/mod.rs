@@ -1,7 +1,7 @@
 //! The objects to which handles refer: NICs, and the objects created on them.
 //!
-//! Purpose   contains only the types, so that the files that implement the calls need not import each other.
-//!           A NIC has the handles of its objects; each object has a reference to its NIC.
+//! Purpose   this module contains only the types, so that the files that implement the calls need not import
+//!           each other. A NIC has the handles of its objects, and each object has a reference to its NIC.
 
 pub(crate) mod callbacks;
 pub(crate) mod handle;

@@ -26,9 +26,9 @@ pub(crate) struct Nic {
     /// The host address, to which `VipQueryNic` returns a pointer.
     pub(crate) address: Box<[u8]>,
     pub(crate) memories: RwLock<Memories>,
-    /// Posted descriptors, indexed by address, with the handle of their memory.
+    /// Posted descriptors, indexed by address, each with the handle of its memory.
     pub(crate) posted: Mutex<QuickMap<usize, u32>>,
-    /// Handles of the NIC's objects, indexed by the NIC's numbers for the objects.
+    /// Handles of the NIC's objects, indexed by the numbers that the NIC uses for the objects.
     pub(crate) numbers: Mutex<Numbers>,
     /// Threads that wait for connect requests.
     pub(crate) waiters: Mutex<Waiters>,
@@ -36,7 +36,7 @@ pub(crate) struct Nic {
     pub(crate) callbacks: Callbacks,
 }
 
-/// The handles of the objects of a NIC.
+/// The handles of a NIC's objects.
 #[derive(Default)]
 pub(crate) struct Numbers {
     pub(crate) tags: QuickMap<u32, Handle>,
@@ -70,7 +70,7 @@ impl Nic {
         self.handle.get().map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
     }
 
-    /// Returns the handle for a number that is part of a result, or null if there is none.
+    /// Returns the handle for a number in a result, or null if there is none.
     pub(crate) fn handle_of(&self, kind: Kind, number: u32) -> *mut c_void {
         let mut numbers = lock(&self.numbers);
         numbers.of(kind).get(&number).map_or(core::ptr::null_mut(), |handle| handle.as_pointer())
