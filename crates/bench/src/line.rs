@@ -5,14 +5,14 @@
 //!           paper's board reached 133.4 of 134.58 Mbit/s at 256 KB. Up to sixty sessions together reach 99 %
 //!           of this rate, and each session gets at least nine tenths of an equal share.
 //! Limit     149.76 Mbit/s × 8192 / (172 × 53): [`crate::worlds::LIMIT_MBIT_PER_SECOND`].
-//! Set-up    two boards and a switch, with 100 m of line to each board (figure 5); payloads of 8192 bytes; 8
-//!           MB of memory in each direction.
-//! Counted   payload bytes read by the receiving program. One session is measured from its first byte to its
-//!           last. Many sessions are measured while all of them are active: from the time when the last
-//!           session has received its first half megabyte (or twice its window) until the first session has
-//!           received everything.
-//! Exact     virtual time has no noise: each point is run once, and the same seed gives the same results on
-//!           any machine.
+//! Set-up    two boards and a switch, with 100 m of line to each board (figure 5). Payloads have 8192 bytes,
+//!           and there are 8 MB of memory in each direction.
+//! Counted   the payload bytes that the receiving program reads. One session is measured from its first byte
+//!           to its last. Many sessions are measured while all of them are active: from the time when the
+//!           last session has received its first half megabyte (or twice its window) until the first session
+//!           has received everything.
+//! Exact     virtual time has no noise, so each run is made only once. The same seed gives the same results
+//!           on any machine.
 
 use crate::worlds::{LIMIT_MBIT_PER_SECOND, Transfer};
 use kiban_base::Instant;
@@ -38,8 +38,8 @@ fn percent(mbit_per_second: f64) -> f64 {
     mbit_per_second / LIMIT_MBIT_PER_SECOND * 100.0
 }
 
-/// Runs one session in each direction that `sessions` selects: in one direction alone, or in both at the same
-/// time. Returns the throughput of each direction in percent of the limit.
+/// Runs one session in each direction that `sessions` selects: either in one direction alone, or in both at
+/// the same time. Returns the throughput of each direction in percent of the limit.
 fn one(window_kib: u32, sessions: [usize; 2], bytes: u64) -> [Option<f64>; 2] {
     let mut transfer = Transfer::new(&Plan::with_window(window_kib << 10), sessions, bytes);
     let tallies = transfer.tallies.clone();

@@ -1,7 +1,7 @@
 //! The benchmarks: kiban's performance claims, each compared with something that readers know.
 //!
-//! The file of each family says what is compared and why that is fair. Tables, targets and records are those
-//! of the laboratory ([`kiban_lab`]); results in virtual time are exact and need no repeats.
+//! The file of each family says what is compared and why that is fair. Tables, targets and records use the
+//! code of the laboratory ([`kiban_lab`]); results in virtual time are exact and need no repeats.
 #![forbid(unsafe_code)]
 
 mod line;

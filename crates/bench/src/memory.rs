@@ -24,7 +24,7 @@ const CAPACITY: usize = 256;
 /// The number of pages in a cluster, for a payload of 8192 bytes.
 const CLUSTER_PAGES: usize = 2;
 const HEADER_BYTES: usize = 128;
-/// A short payload, so that the row measures memory management and not copying.
+/// A short payload, so that memory management is measured and not copying.
 const SHORT_BYTES: usize = 64;
 
 /// A simple implementation of figure 3 of paper \[1\]: header memory, content memory, and clusters that point

@@ -74,7 +74,7 @@ fn thread_of_its_own() -> Runtime {
     builder.worker_threads(1).enable_all().build().expect("the system has threads to spare")
 }
 
-/// Two directories: that of the filestore, and that of the initiator, which contains the file.
+/// Two directories: the filestore's, and the initiator's, which contains the file.
 struct TestDir(PathBuf);
 
 impl TestDir {
@@ -217,7 +217,7 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     span.per_second()
 }
 
-/// The number of messages that the responder sends during an association: CC, ACCEPT, DISCONNECT.
+/// The number of messages that the responder sends in an association: CC, ACCEPT, DISCONNECT.
 const ANSWERS: usize = 3;
 
 fn associations(bench: &mut Bench, runtime: &Runtime) {

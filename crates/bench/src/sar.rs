@@ -1,14 +1,15 @@
 //! AAL5 segmentation and reassembly with every check that the standard requires.
 //!
 //! Claim     one core processes cells faster than any ATM line of the 1990s requires: 12 Gbit/s of frames,
-//!           while an OC-12c carries 0.6 Gbit/s.
+//!           whereas an OC-12c carries 0.6 Gbit/s.
 //! Work      frames of 8240 bytes (paper \[1\]: 8192 bytes of payload behind LLC/SNAP, IP and TCP headers)
 //!           are segmented into 172 cells with CRC-32 and header error control, interleaved cell by cell over
-//!           the circuits; then the cells are reassembled, with checks of HEC, circuit, Internet checksum,
+//!           the circuits. The cells are then reassembled, with checks of HEC, circuit, Internet checksum,
 //!           CRC-32 and length.
 //! Counted   bytes of frames per CPU time of one thread. Each byte counts once, for segmentation and
 //!           reassembly together.
-//! Checked   outside the sample: every frame of a burst arrives unchanged, with the correct checksum.
+//! Checked   separately, outside the measurement: every frame of a burst arrives unchanged, with the correct
+//!           checksum.
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -33,7 +34,8 @@ struct Ports {
     up: Reassembly,
     circuits: usize,
     now: Instant,
-    /// The content of a frame. The same pages are sent repeatedly, as TCP would retransmit them.
+    /// The content of a frame. The same pages are sent repeatedly, as they would be if TCP retransmitted
+    /// them.
     content: Vec<Slice>,
     train: Vec<TimedCell>,
     arrivals: Vec<Arrival>,
@@ -82,7 +84,7 @@ impl Ports {
             content.iter().for_each(|slice| pdu.push_body(slice.clone()).expect("two slices fit"));
             down.send(Circuit((number % *circuits) as u32), pdu, *now).expect("the queue holds a burst");
         }
-        // Enough time for every cell of the burst.
+        // Allow enough time for every cell of the burst.
         *now += std::time::Duration::from_millis(100);
         train.clear();
         down.advance(*now, train, copies);

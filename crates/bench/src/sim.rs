@@ -2,8 +2,8 @@
 //!
 //! Claim     one direction of an OC-3c line, exact to the cell, with kiban's boards at both ends and a switch
 //!           between them, runs at least 30 times faster than the line itself on one core.
-//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, memory of 8 MB in
-//!           each direction; one session, or sixty that share the line.
+//! Work      paper \[1\]'s set-up (figure 5): payloads of 8192 bytes, windows of 256 KB, and 8 MB of memory
+//!           in each direction. One session runs, or sixty that share the line.
 //! Counted   virtual seconds per second of CPU time, from the first SYN to the last FIN. This includes the
 //!           comparison of every received byte, but not the construction of the simulated world.
 

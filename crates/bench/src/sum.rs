@@ -6,7 +6,7 @@
 //! Fair      on both sides, source and target begin on a page boundary. Consecutive blocks cover a working
 //!           set, half of which is source and half target. A sample lasts hundreds of milliseconds, so every
 //!           block is touched many times.
-//! Sets      256 KiB fit in a second-level cache; 8 MiB fit only in the third-level cache, where memory
+//! Sets      256 KiB fit in a second-level cache. 8 MiB fit only in the third-level cache, where memory
 //!           latency hides more of the additions.
 //! Left out  main memory, because packets never reach it if their pages are reused quickly.
 

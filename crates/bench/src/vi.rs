@@ -1,7 +1,7 @@
 //! VI through shared memory: two NICs, each polling on a core of its own.
 //!
-//! Claim     a message between two processes costs little more than the cache lines that it moves: it takes
-//!           no system call, one copy into the shared ring, and one copy out of it.
+//! Claim     a message between two processes costs little more than the cache lines that it moves. It takes
+//!           no system call, one copy into the shared ring, and one copy out of the ring.
 //! Sides     a round trip of 8 bytes is compared with a round trip over a bare ring of cache lines. A stream
 //!           of 64 KiB messages is compared with `memcpy` of 64 KiB blocks on one core. A bare ring that is
 //!           filled and emptied by `memcpy` is compared with the same `memcpy`.
@@ -73,8 +73,8 @@ impl End {
             .expect("connected");
     }
 
-    /// Polls for a message and returns its block; `None` if the connection is closed, an error if it is time
-    /// to sleep.
+    /// Polls for a message and returns its block. Returns `None` if the connection is closed, and an error if
+    /// it is time to sleep.
     #[inline]
     fn receive(&self, mode: &AtomicU8) -> Result<Option<usize>, ()> {
         loop {

@@ -19,7 +19,7 @@ pub(crate) type Tally = Rc<RefCell<Vec<u64>>>;
 /// Two boards with sessions that are about to start.
 pub(crate) struct Transfer {
     pub(crate) pair: Pair,
-    /// For each direction: from board 0, and from board 1.
+    /// For each direction: from board 0 to board 1, and from board 1 to board 0.
     pub(crate) tallies: [Tally; 2],
 }
 

@@ -4,8 +4,9 @@
 //! Echo      64 bytes go to the board's own echo service and back, one message at a time. The program polls
 //!           until the reply arrives, and so does the board.
 //! Transfer  the same kernel peer, board and device as in the other rows, but the attached program reads and
-//!           writes. It shares the kernel peer's CPU. With whole segments, peer, board and program would need
-//!           three CPUs, but there are only two; with single packets, the board's CPU is the bottleneck.
+//!           writes. It shares the kernel peer's CPU. With whole segments, three CPUs would be needed for
+//!           peer, board and program, but there are only two. With single packets, the board's CPU is the
+//!           bottleneck.
 //! Thread    the program is a thread of this process, but it and the board map the shared memory separately,
 //!           as two processes would.
 
@@ -33,7 +34,7 @@ const ECHO: u16 = 7;
 const MESSAGE_BYTES: usize = 64;
 /// The number of echoes before the measurement.
 const WARM_UP: u32 = 1000;
-/// The size of a pipe between board and program. It is large, so that a CPU that both share switches between
+/// The size of a pipe between board and program. It is large, so that a CPU shared by both switches between
 /// them less often.
 const ROOM_BYTES: usize = 4 << 20;
 /// How long board and program poll before they sleep.
@@ -68,8 +69,8 @@ fn services(door: &Path) -> Services {
     services
 }
 
-/// Runs a board with its services, and optionally an application whose bytes are counted, until `work`
-/// returns.
+/// Runs a board with its services until `work` returns. Optionally also runs an application whose bytes are
+/// counted.
 fn with_board<T: Send>(
     device: Device,
     own: Option<Application>,

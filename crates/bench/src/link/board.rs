@@ -136,7 +136,7 @@ pub(super) fn run(
     driver.attach_packets(0, Box::new(link));
     let number = driver.add(Box::new(Application::new(direction, clock, length)));
     let mut waiting = driver.waiting(Wait::Poll);
-    // The driver is not woken when the kernel's side ends, so check for that every few milliseconds.
+    // The driver is not woken when the kernel's side ends, so check for this every few milliseconds.
     while !over() {
         let soon = clock.now() + Duration::from_millis(5);
         driver.run(&mut waiting, soon, |_| over());

@@ -27,8 +27,8 @@ pub(super) const OC3C: f64 = 353_208.0;
 
 const OWN: [[u8; 4]; 2] = [[10, 9, 2, 1], [10, 9, 2, 2]];
 
-/// Returns the cells per second of the slower direction. `packed` puts several cells into a datagram; the
-/// line rate is `lines` times that of an OC-3c.
+/// Returns the number of cells per second in the slower direction. `packed` puts several cells into a
+/// datagram; the line rate is `lines` times the rate of an OC-3c.
 pub(super) fn run(packed: bool, lines: u64, cpu: usize, length: Duration) -> f64 {
     let done = in_a_namespace(|| {
         pin_thread(cpu).map_err(|error| error.to_string())?;

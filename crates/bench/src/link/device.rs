@@ -9,8 +9,8 @@ use std::net::IpAddr;
 /// The kernel's address, and the address of the board or stub behind the device.
 pub(super) const KERNEL: [u8; 4] = [10, 9, 0, 1];
 pub(super) const BEHIND: [u8; 4] = [10, 9, 0, 2];
-/// The ports of the board or stub: it receives bytes on connections to the first, and sends bytes on
-/// connections to the second.
+/// The ports of the board or stub. On connections to the first port it receives bytes; on connections to the
+/// second it sends bytes.
 pub(super) const SINK: u16 = 9;
 pub(super) const SOURCE: u16 = 19;
 pub(super) const DEVICE: &str = "kiban0";

@@ -16,7 +16,7 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    /// Opens this many streams to `remote`.
+    /// Opens `streams` streams to `remote`.
     pub(super) fn to(remote: SocketAddr, streams: usize) -> Flood {
         Flood {
             own: None,

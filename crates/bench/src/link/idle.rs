@@ -1,5 +1,5 @@
-//! The memory of idle sessions: how much the memory of this process grows while a board holds [`SESSIONS`]
-//! connections to this host's kernel.
+//! Memory use of idle sessions: how much this process grows while its board holds [`SESSIONS`] connections to
+//! this host's kernel.
 //!
 //! Counted   resident memory, from before the board is built until all sessions are open and a hundred of
 //!           them, spread evenly, have echoed. The kernel's ends of the sessions use kernel memory; in this
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) const SESSIONS: usize = 10_000;
-/// One session in this many echoes data.
+/// The distance between two sessions that echo data, counted in sessions.
 const SAMPLE_EVERY: usize = 100;
 
 struct Echo {

@@ -1,9 +1,9 @@
 //! TCP of a board against this host's kernel, through TUN, compared with the limit of the device and with TCP
 //! between two kernels.
 //!
-//! Claim     with whole segments, a board receives and sends at 0.6 or more of the rate of a stub without
-//!           TCP, and receives at 0.7 or more of the rate between two kernel endpoints over a veth. Packet by
-//!           packet at MTU 1500, it reaches 0.75 or more of the stub's rate.
+//! Claim     with whole segments, a board receives and sends at no less than 0.6 times the rate of a stub
+//!           without TCP, and receives at no less than 0.7 times the rate between two kernel endpoints over a
+//!           veth. Packet by packet at MTU 1500, it reaches at least 0.75 times the stub's rate.
 //! Stub      ([`stub`]) answers a handshake, then acknowledges everything, or sends what the window allows,
 //!           without timers, congestion control or retransmission. It copies payload as an application would,
 //!           and computes or verifies checksums if the device does not. Its rate is therefore the limit of
@@ -18,7 +18,7 @@
 //!           own application.
 //! Further   sixty sessions on a rate-limited link ([`sixty`]), two boards over UDP cells ([`cells`]), idle
 //!           sessions ([`idle`]).
-//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` selects some.
+//! Groups    `KIBAN_BENCH_ROWS=whole,packets,kernels,known,attached,sixty,cells,idle` selects groups of rows.
 
 mod attach;
 mod board;

@@ -67,8 +67,8 @@ fn tell(program: &str, words: &str) {
     assert!(done.success(), "{program} {words}");
 }
 
-/// Limits the rate at which the near end sends, by a token bucket whose queue is too long for a packet socket
-/// to fill.
+/// Limits the rate at which the near end sends, by a token bucket. The bucket's queue is too long for a
+/// packet socket to fill.
 pub(super) fn shape(rate: &str) {
     tell("tc", &format!("qdisc add dev lab0 root tbf rate {rate} burst 128kb limit 4mb"));
 }

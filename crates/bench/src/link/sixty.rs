@@ -1,5 +1,5 @@
-//! Sixty sessions that send simultaneously over a rate-limited link: measures how evenly they share the link,
-//! and how much of its rate they use.
+//! Sixty sessions send simultaneously over a rate-limited link. Measures how evenly they share the link, and
+//! how much of its rate they use.
 //!
 //! Link      a veth between two namespaces with a token bucket of [`RATE`] at the sender, which accepts no
 //!           packets while its queue is full.

@@ -14,8 +14,8 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// The window that the stub advertises, and the maximum number of bytes that it has in flight: the capacity
-/// of the device's queue.
+/// The window that the stub advertises, and the maximum number of bytes that it has in flight: both equal the
+/// capacity of the device's queue.
 const WINDOW_BYTES: u32 = 1 << 20;
 const WINDOW_SHIFT: u8 = 7;
 /// Bytes of the virtio-net header in front of each packet of a device that passes whole segments.

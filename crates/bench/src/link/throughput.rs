@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) {
             );
         }
     }
-    // These rows are limited by the line, or are not rates, so other processes matter little.
+    // These rows are limited by the line, or do not measure rates, so other processes matter little.
     bench.options_mut().foreign_cores_max = cpus.len() as f64;
     if wanted("sixty") {
         sixty_together(&mut bench, cpus, length);
@@ -153,7 +153,7 @@ fn attached(bench: &mut Bench, cpus: [usize; 2], length: Duration, quick: bool) 
 }
 
 fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
-    // The interval is long compared to the time in which a session sends one window, so that shares are
+    // The interval is much longer than the time in which a session sends one window, so that shares are
     // accurate.
     let length = (length * 5).max(Duration::from_millis(1500));
     bench.compare(
@@ -175,8 +175,8 @@ fn sixty_together(bench: &mut Bench, cpus: [usize; 2], length: Duration) {
 /// Runs one connection between the kernel and the board or stub behind the device; returns Gbit/s at the
 /// receiver.
 fn transfer(who: Who, direction: Direction, device: Device, cpus: [usize; 2], length: Duration) -> f64 {
-    // If other processes keep the receiver off its CPU for the whole time, all bytes are read at once and the
-    // rate is infinite.
+    // If other processes keep the receiver off its CPU for the whole time, all bytes are read at once, and
+    // the computed rate is infinite.
     let mut figures = std::iter::repeat_with(|| transfer_once(who, direction, device, cpus, length)).take(3);
     figures.find(|figure| figure.is_finite()).expect("one of three transfers takes time")
 }

@@ -20,7 +20,7 @@ pub(super) fn run(bench: &mut Bench) {
         );
         return;
     }
-    // Memory does not depend on CPU load, so this row ignores the load of other processes.
+    // CPU load does not affect memory use, so this row ignores the load from other processes.
     let kept = bench.options_mut().foreign_cores_max;
     bench.options_mut().foreign_cores_max = f64::INFINITY;
     bench.single(
@@ -48,7 +48,8 @@ fn resident() -> usize {
     pages * 4096
 }
 
-/// Reports how much memory the process has gained, and keeps the connections open until the next message.
+/// Reports how much memory the process has gained, and keeps the connections open until the next message
+/// arrives.
 fn grown(before: usize) {
     answer(resident().saturating_sub(before));
     let _ = next_word();

@@ -3,7 +3,8 @@
 use super::peer::Peer;
 use kiban_lab::Trial;
 
-/// The result of a sample: work per second, and CPU time of both processes per unit of work, in nanoseconds.
+/// The result of a sample: units of work per second, and the CPU time of both processes per unit of work, in
+/// nanoseconds.
 #[derive(Clone, Copy)]
 pub(super) struct Measured {
     pub(super) per_second: f64,

@@ -1,16 +1,16 @@
 //! The RDMA NIC over TCP sockets, compared with the sockets alone.
 //!
 //! Claim     a write into another process's memory costs hardly more than sending the same bytes over a
-//!           socket; a short message takes at most a quarter longer than a raw round trip, and many short
+//!           socket. A short message takes at most a quarter longer than a raw round trip, and many short
 //!           messages share a system call.
 //! Sides     RDMA Writes are compared with a raw stream of the same block size, and Sends with a raw
 //!           ping-pong. Both are also compared with the TCP transports of libfabric and UCX, where these are
 //!           installed. Another row shows the memory of idle queue pairs.
 //! Fair      the other end is another process on another CPU, which the benchmark starts from its own
-//!           executable. A sample connects, exchanges messages for a while, and then measures; it ends when
-//!           the other end has *received* the last byte: the raw reader confirms each batch with a byte, the
-//!           NIC's peer answers a Read. Rings, their alignment, TCP_NODELAY and the system's buffers are the
-//!           same on both sides.
+//!           executable. A sample connects, exchanges messages for a while, and then measures. It ends when
+//!           the other end has *received* the last byte: the raw reader confirms each batch with a byte, and
+//!           the NIC's peer answers a Read. Rings, their alignment, TCP_NODELAY and the system's buffers are
+//!           the same on both sides.
 //! Wait      both sides wait in the same way. With `blocking` they sleep (a blocking socket, and
 //!           [`kiban_base::Wait::Interrupt`]); with `polling` they spin (a non-blocking socket, and
 //!           [`kiban_base::Wait::Poll`]).

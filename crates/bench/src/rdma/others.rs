@@ -1,4 +1,4 @@
-//! Other libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, where they are installed.
+//! Other RDMA libraries over TCP: libfabric's `fi_pingpong` and UCX's `ucx_perftest`, if they are installed.
 //!
 //! Both libraries poll at both ends, and so does the NIC that they are compared with. For each sample, a new
 //! server process runs on the peer's CPU and a new client process on our CPU. `fi_pingpong` exchanges
@@ -50,7 +50,8 @@ fn wait_for_listener(port: &str) {
     }
 }
 
-/// How to start a pair of programs: the port on which the server listens, and the environment of both.
+/// The data needed to start a pair of programs: the port on which the server listens, and the environment of
+/// both.
 #[derive(Clone, Copy)]
 pub(super) struct Launch<'a> {
     pub(super) port: &'a str,
@@ -108,7 +109,7 @@ fn libfabric(bytes: usize, turns: usize, cpu: usize) -> Option<f64> {
     let common = ["-p", "tcp", "-e", "msg", "-I", &turns, "-S", &bytes];
     let server = [&common[..], &["-B", &port]].concat();
     let client = [&common[..], &["-P", &port, "127.0.0.1"]].concat();
-    // Columns: bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
+    // Columns of the output: bytes #sent #ack total time MB/sec usec/xfer Mxfers/sec
     beside("fi_pingpong", Launch { port: &port, environment: &OVER_TCP }, (&server, &client), cpu, |words| {
         (words.len() == 8).then(|| words[6].parse().ok()).flatten()
     })
@@ -119,8 +120,8 @@ fn ucx(test: &str, bytes: usize, turns: usize, cpu: usize, wanted: usize) -> Opt
     let (port, turns, bytes) = (free_port(), turns.to_string(), bytes.to_string());
     let warm = "200";
     let client = ["127.0.0.1", "-p", &port, "-t", test, "-s", &bytes, "-n", &turns, "-w", warm, "-f"];
-    // Columns: iterations; 50 %, average and overall latency; average and overall MiB/s; average and overall
-    // rate.
+    // Columns of the output: iterations; 50 %, average and overall latency; average and overall MiB/s;
+    // average and overall rate.
     beside(
         "ucx_perftest",
         Launch { port: &port, environment: &OVER_TCP },

@@ -46,7 +46,7 @@ impl Peer {
         answer.trim().to_owned()
     }
 
-    /// Returns the CPU time that its current threads have used, nanoseconds.
+    /// Returns the CPU time that the peer's current threads have used, nanoseconds.
     pub(super) fn cpu_nanos(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
         // Fields of schedstat: CPU time, time in the run queue, time slices. A thread may exit between the

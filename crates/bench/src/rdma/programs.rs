@@ -6,7 +6,7 @@
 //! Fair      server and client are separate processes, each on a CPU of its own, and are started anew for
 //!           each sample. For latency, perftest and the raw socket both poll, and both report the median of
 //!           the same number of round trips. For iperf3, the rate at the receiver counts.
-//! Needs     `make verbs` (which puts the libraries next to this program), perftest, iperf3.
+//! Needs     `make verbs` (which puts the libraries next to this program), perftest, and iperf3.
 
 use super::others::{Launch, beside, free_port, is_installed};
 use super::peer::Peer;
@@ -53,13 +53,14 @@ impl Perftest<'_> {
 
     /// Returns the throughput in units of 10^9 bytes per second; perftest's MB are 2^20 bytes.
     fn bandwidth(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
-        // Columns: bytes, iterations, peak, average, message rate.
+        // Columns of the output: bytes, iterations, peak, average, message rate.
         self.run(program, bytes, turns, (5, 3)).map(|rate| rate * f64::from(1 << 20) / 1e9)
     }
 
     /// Returns half of the typical round-trip time, microseconds.
     fn latency(&self, program: &str, bytes: usize, turns: usize) -> Option<f64> {
-        // Columns: bytes, iterations, minimum, maximum, typical, average, deviation, 99 %, 99.9 %.
+        // Columns of the output: bytes, iterations, minimum, maximum, typical, average, deviation, 99 %, 99.9
+        // %.
         self.run(program, bytes, turns, (9, 4))
     }
 }

@@ -90,7 +90,7 @@ impl Socket {
     }
 }
 
-/// Streams blocks in one direction; the result is in bytes.
+/// Streams blocks in one direction. The result's unit of work is a byte.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
     let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
@@ -118,8 +118,8 @@ pub(super) fn sink(block_bytes: usize, wait: Wait) {
     let (mut at, mut taken) = (0, 0);
     loop {
         let room = &mut ring.bytes()[at..];
-        // Do not read beyond the end of the current block: a program that reads blocks would not do so
-        // either.
+        // Do not read beyond the end of the current block, because a program that reads blocks would not do
+        // so either.
         let most = block_bytes - at % block_bytes;
         let read = socket.read(&mut room[..most]);
         if read == 0 {

@@ -1,4 +1,4 @@
-//! The program as the peer process: executes commands, one after another.
+//! The program in the role of the peer process: executes commands, one after another.
 
 use super::peer::next_word;
 use super::setting::{BLOCKING, POLLING};

@@ -91,7 +91,7 @@ fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Conn
     (end, remote, connection)
 }
 
-/// The state of a stream of Writes.
+/// The state of a stream of RDMA Writes.
 #[derive(Clone, Copy)]
 pub(super) struct Stream {
     pub(super) block_bytes: usize,
@@ -99,12 +99,12 @@ pub(super) struct Stream {
     pub(super) wait: (&'static str, Wait),
 }
 
-/// Streams blocks in one direction; the work of the result is in bytes.
+/// Streams blocks in one direction. The result's unit of work is a byte.
 pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
     let blocks = RING_BYTES / block_bytes;
-    // Several short blocks are posted together; a long one is posted alone.
+    // Several short blocks are posted together, but a long block is posted alone.
     let (window, gather) = if block_bytes < 32 << 10 { (64, 16) } else { (WINDOW.min(blocks), 1) };
     let send = |nanos: u64| {
         let (clock, mut sent, mut under_way) = (trial.clock(), 0, 0);
@@ -139,7 +139,8 @@ pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Meas
     measured
 }
 
-/// Waits until the peer has placed all Writes: it answers a Read only after the Writes that precede it.
+/// Waits until the peer has placed all Writes, by sending a Read, which the peer answers only after all
+/// Writes before it.
 fn all_taken(end: &End, remote: Remote) {
     end.qp.post_send(Wr::read(2, end.mr.slice(0, 8), remote)).expect("connected");
     while end.sent_one() != 2 {}

@@ -10,7 +10,7 @@ use kiban_tcpip::tcp;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// A page holds a whole number of segments, so that a segment is one slice.
+/// A page holds a whole number of segments, so that each segment is one slice.
 const PAGE_BYTES: usize = WHOLE_BYTES;
 
 pub(super) struct Boards {
@@ -18,7 +18,7 @@ pub(super) struct Boards {
     wires: [VecDeque<Pdu>; 2],
     sending: Option<StreamId>,
     receiving: Option<StreamId>,
-    /// Whether the sender may write: data was acknowledged, or nothing has been written yet.
+    /// Whether the sender may write, because data was acknowledged or nothing has been written yet.
     writable: bool,
 }
 
@@ -32,7 +32,7 @@ pub(super) enum Segmentation {
     /// TCP makes packets of the MTU.
     Frames,
     /// TCP passes large segments down, the port splits them into packets of the MTU, and the other port
-    /// merges these.
+    /// merges the packets.
     Cut,
     /// Segments of up to 64 KB travel whole.
     Whole,
@@ -63,13 +63,14 @@ fn config(side: usize, setting: Setting, segmentation: Segmentation) -> BoardCon
         timestamps: setting.timestamps,
         ..tcp::Config::default()
     };
-    // One session may use half of the memory. Received data stays in the sender's pages; the receive pool is
-    // not used, but the memory ledger counts received data as if each segment occupied a page of it.
+    // One session may use half of the memory. Received data stays in the sender's pages, so the receive pool
+    // is not used. The memory ledger, however, counts received data as if each segment occupied a page of
+    // that pool.
     let memory = MemoryConfig {
         page_bytes: PAGE_BYTES,
         transmit_bytes: (2 * tcp.send_buffer_bytes as usize).next_multiple_of(PAGE_BYTES) + PAGE_BYTES,
         receive_bytes: 2 * setting.window_bytes * PAGE_BYTES / MSS + PAGE_BYTES,
-        // Enough PDUs for the window and the queues, but only a few more: the pool is used in rotation, and a
+        // Enough PDUs for the window and the queues, plus only a few: the pool is used in rotation, and a
         // small pool stays in the cache.
         pdus: setting.window_bytes / MSS + 2 * setting.packets + 64,
     };

@@ -17,7 +17,7 @@ pub(super) struct Setting {
     pub(super) window_bytes: usize,
     /// The number of packets that may wait between the two ends.
     pub(super) packets: usize,
-    /// Whether acknowledgements may be delayed; kiban sends one per burst either way.
+    /// Whether acknowledgements may be delayed. (kiban sends one per burst in either case.)
     pub(super) delayed_ack: bool,
     /// Whether segments carry timestamps (RFC 7323), as kiban's do by default; smoltcp does not send them.
     pub(super) timestamps: bool,
@@ -25,7 +25,7 @@ pub(super) struct Setting {
 
 /// Two stacks and a connection from the first to the second.
 pub(super) trait Joined {
-    /// Gives each end one turn; the application writes at the first end and reads at the second.
+    /// Gives each end one turn. The application writes at the first end and reads at the second.
     fn turn(&mut self, clock: &Clock, application: &mut Application);
 
     /// Checks that no error has occurred.

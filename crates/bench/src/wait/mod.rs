@@ -6,9 +6,9 @@
 //!           processes need the core.
 //! Sides     the adaptive policy is compared with sleeping at once, with spinning 20 to 300 us before
 //!           sleeping (as in paper \[4\]), and with polling.
-//! Fair      all policies in a row have the same gaps between messages. In each round, the policies run one
-//!           right after another, in rotating order. At the start of a row, the policies have no history; the
-//!           first part of every cell is not counted.
+//! Fair      all policies in a row of the table have the same gaps between messages. In each round, the
+//!           policies run one right after another, in rotating order. At the start of a row, the policies
+//!           have no history; the first part of every cell is not counted.
 //! Cost      the cost is the CPU time of the receiver, plus the duration of the calls that woke it, plus the
 //!           latency of every message at price 1. The optimum knows all arrivals. Each of its sleeps costs as
 //!           much as a sleep of the policy that sleeps at once, in the same row and round. It has no timed

@@ -24,7 +24,7 @@ const POLICIES: [Wait; 8] = [
     Wait::Poll,
     Wait::Adaptive,
 ];
-/// The policies that are measured with hogs, and in a quick run.
+/// The policies that are measured with hogs (busy threads), and in a quick run.
 const POLICIES_FEW: [Wait; 4] = [Wait::Interrupt, hybrid(100), Wait::Poll, Wait::Adaptive];
 
 const fn hybrid(micros: u64) -> Wait {
@@ -70,10 +70,10 @@ const QUICK_HOGS: [Traffic; 2] = [constant(50), LONG_BURSTS];
 /// The sizes of a run.
 struct Size {
     rounds: usize,
-    /// The maximum number of repetitions of one cell, and of all cells of the run together.
+    /// The maximum number of repetitions of one cell, and the maximum for all cells of a run together.
     tries_max: usize,
     redos_max: usize,
-    /// How long a run waits in total for other processes to leave the machine idle.
+    /// How long a run waits, in total, until other processes leave the machine idle.
     patience: Duration,
     /// The duration of a cell. A cell lasts longer if `messages_min` messages have not been sent by then.
     span: Duration,
@@ -126,7 +126,7 @@ struct Row {
     policies: &'static [Wait],
     /// The results of each policy, per round.
     rounds: Vec<Lap>,
-    /// The adaptive policy's own report, which includes warm-up and repeated cells.
+    /// The adaptive policy's own report, which includes the warm-up and repeated cells.
     report: Report,
 }
 
@@ -225,7 +225,7 @@ fn measure(
         let costs = cells[0].costs(&base);
         let mut figures: Vec<Figures> = cells.iter().map(|cell| figures(cell, &costs)).collect();
         if hogs {
-            // The time until the scheduler returns the core does not depend on the arrivals, so costs are
+            // The time until the scheduler returns the core does not depend on the arrivals. So costs are
             // relative to sleeping at once instead of the optimum.
             let least = figures[0].cost;
             figures.iter_mut().for_each(|figures| figures.optima = figures.cost / least);
@@ -346,7 +346,7 @@ fn picture(rows: &[Row], options: &Options) {
         title: "Cost of waiting, relative to an optimum that knows the arrivals".to_owned(),
         x: "constant gap between arrivals, us",
         y: "optima",
-        // The figure has seven colours, so 140 µs is omitted: its curve lies between its neighbours.
+        // The figure has seven colours, so 140 µs is omitted. Its curve would lie between its neighbours.
         curves: policies.iter().filter(|&&wait| wait != hybrid(140)).map(curve).collect(),
     };
     if let Some(dir) = &options.dir {
@@ -395,7 +395,7 @@ fn decisions(bench: &mut Bench) {
             .measure(|| {
                 for _ in 0..1_000 {
                     number += 1;
-                    // Nine messages arrive after short gaps, then one after a long gap; the lengths of the
+                    // Nine messages arrive after short gaps, then one after a long gap. The lengths of the
                     // gaps vary.
                     let gap = if number.is_multiple_of(10) { 400_000 } else { 5_000 + number % 7 * 1_000 };
                     waiter.begin(now);

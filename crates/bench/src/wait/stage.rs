@@ -1,10 +1,10 @@
 //! One cell of the table: a producer and a receiver on two CPUs, one kind of traffic, one policy.
 //!
-//! Producer  polls the clock until a message is due, records the time, publishes the message, and rings the
-//!           bell. If the producer is late because another process had its core, later messages are
-//!           postponed; there is no burst to catch up.
-//! Receiver  takes one message at a time through [`Waiting::wait`] and records the latency: from the
-//!           producer's time until it has the message.
+//! Producer  the producer polls the clock until a message is due, records the time, publishes the message,
+//!           and rings the bell. If the producer is late because another process had its core, later messages
+//!           are postponed; there is no burst to catch up.
+//! Receiver  the receiver takes one message at a time through [`Waiting::wait`] and records its latency, from
+//!           the time that the producer recorded until the receiver has the message.
 //! Counted   from message number `warm` on: the latencies, the CPU time of the receiver, and the duration of
 //!           the producer's calls that woke the receiver.
 //! Hogs      busy threads that compete for the CPUs: in some rows, one runs on each of the two CPUs.
@@ -81,7 +81,7 @@ impl Traffic {
                 Traffic::Bursts { length, micros, pause_micros } => {
                     1000 * if at.is_multiple_of(length) { pause_micros } else { micros }
                 }
-                // Messages are due at fixed times, so after a late message the next gap is shorter.
+                // Messages are due at fixed times, so the gap after a late message is shorter.
                 Traffic::Periodic { micros, jitter_micros } => {
                     let late = rng.below(2 * jitter_micros * 1000 + 1);
                     let gap = micros * 1000 + late - early;
@@ -147,7 +147,8 @@ impl Cell {
         optimum(self.start, &self.arrivals, costs) as f64 / 1000.0 / self.arrivals.len() as f64
     }
 
-    /// Returns the cost of a sleep, from a cell in which the receiver slept whenever the queue was empty.
+    /// Returns the cost of a sleep, measured in a cell in which the receiver slept whenever the queue was
+    /// empty.
     pub(super) fn costs(&self, base: &Costs) -> Costs {
         if self.rings == 0 || self.woken.1 == 0 {
             return *base;
@@ -186,7 +187,7 @@ pub(super) fn until_quiet(patience: &mut Duration) {
     }
 }
 
-/// Runs a cell. `cpus` are those of the producer and of the receiver.
+/// Runs a cell. `cpus` are the CPUs of the producer and of the receiver.
 pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize; 2]) -> Cell {
     let queue = Queue {
         bell: Bell::new(),
@@ -214,8 +215,8 @@ pub(super) fn run(waiting: &mut Waiting, gaps: &[u64], warm: usize, cpus: [usize
 }
 
 /// The CPU time of every thread of every other process, in nanoseconds, from
-/// `/proc/<pid>/task/<tid>/schedstat`. (`/proc/stat` counts in hundredths of a second, too coarse for cells
-/// of a tenth of a second: a single time slice of 4 ms invalidates a cell.)
+/// `/proc/<pid>/task/<tid>/schedstat`. (`/proc/stat` counts in hundredths of a second, which is too coarse
+/// for cells of a tenth of a second, where a single time slice of 4 ms invalidates a cell.)
 struct Others(HashMap<PathBuf, u64>);
 
 impl Others {
