@@ -35,7 +35,7 @@ impl<'a> Input<'a> {
         front
     }
 
-    /// Returns a distance to add to a sequence number: mostly small, of either sign.
+    /// Returns a distance to add to a sequence number: usually small, of either sign.
     pub(crate) fn distance(&mut self) -> u32 {
         let kind = self.byte();
         let small = u32::from(self.byte());

@@ -1,4 +1,5 @@
-//! A search without external tools: inputs with new features are kept, mutated and crossed, from a seed.
+//! A search without external tools. Starting from a seed, inputs with new features are kept, mutated and
+//! crossed.
 //!
 //! It needs no instrumented build, because targets report features. The same seed gives the same run.
 
@@ -7,7 +8,7 @@ use crate::target::Target;
 use kiban_base::SimRng;
 use std::collections::HashSet;
 
-/// Maximum length of an input that mutation produces.
+/// Maximum length of an input produced by mutation.
 const INPUT_BYTES_MAX: usize = 4096;
 
 /// A search over one target.
@@ -64,7 +65,7 @@ impl Search {
         match rng.below(8) {
             0 if at < input.len() => input[at] ^= 1 << rng.below(8),
             1 if at < input.len() => input[at] = rng.draw() as u8,
-            // Boundaries of ranges, where behaviour changes.
+            // Use the boundaries of ranges, where behaviour changes.
             2 if at < input.len() => {
                 const ENDS: [u8; 8] = [0, 1, 4, 5, 0x7f, 0x80, 0xfe, 0xff];
                 input[at] = ENDS[rng.below(8) as usize];

@@ -1,11 +1,11 @@
-//! A VI NIC with a hostile peer: an input is a sequence of packets, calls from the host, and time steps.
+//! A VI NIC with a hostile peer. An input is a sequence of packets, calls from the host, and time steps.
 //!
 //! Set-up    a NIC with two paths. One leads to a *peer* that connects correctly, knows the connection's
 //!           number and key, and then sends arbitrary packets. The other leads to a correct NIC, the
 //!           *canary*, with its own connection.
-//! Checks    only posted receive memory and memory open to peers is written; every sent packet can be parsed;
-//!           descriptors complete once, in the order of posting; one packet causes few packets. At the end,
-//!           the canary's messages have arrived, everything can be destroyed, and no state is left.
+//! Checks    only posted receive memory and memory open to peers is written. Every sent packet can be parsed,
+//!           and one packet causes few packets. Descriptors complete once, in the order of posting. At the
+//!           end, the canary's messages have arrived, everything can be destroyed, and no state is left.
 
 use crate::features::Features;
 use crate::input::Input;

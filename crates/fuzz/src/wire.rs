@@ -1,5 +1,5 @@
-//! Every decoder of the families' `wire` folders: any value that is parsed can be written, and parses to the
-//! same value.
+//! Every decoder in the families' `wire` folders. Any value that is parsed can be written, and then parses to
+//! the same value.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -63,8 +63,8 @@ pub(crate) const TARGETS: &[Target] = &[
     },
 ];
 
-/// Checks that a parsed value lies within the bytes, is written with the length it reports, and parses to the
-/// same value. Returns the value.
+/// Checks that a parsed value lies within the bytes, is written with the length that it reports, and then
+/// parses to the same value. Returns the value.
 macro_rules! comes_back {
     ($bytes:expr, $features:expr, $type:ty) => {{
         let bytes: &[u8] = $bytes;
@@ -73,7 +73,7 @@ macro_rules! comes_back {
                 assert!(used <= bytes.len(), "{value:?} takes more than there is");
                 let mut again = vec![0xa5; value.length()];
                 assert_eq!(value.write(&mut again), again.len());
-                // A length field may count the bytes after the value, so append them.
+                // A length field may count the bytes after the value, so append some.
                 again.extend_from_slice(&bytes[used..]);
                 assert_eq!(<$type>::read(&again).map(|(value, _)| value), Ok(value));
                 Some((value, used))
@@ -111,7 +111,7 @@ pub(crate) fn aal5_frame(payload: &[u8]) -> Vec<u8> {
 
 fn aal5(bytes: &[u8], features: &mut Features<'_>) {
     comes_back!(bytes, features, aal5::Trailer);
-    // Try the bytes unchanged, and with a correct CRC, so that the search gets past the check.
+    // Try the bytes unchanged, and also with a correct CRC, so that the search gets past the check.
     let mut mended = bytes.to_vec();
     if let Some((front, last)) = mended.split_last_chunk_mut::<4>() {
         *last = crc::Crc32Aal5::of(front).to_be_bytes();
@@ -244,7 +244,7 @@ fn capture_seeds() -> Vec<Vec<u8>> {
 
 fn checksum(bytes: &[u8], features: &mut Features<'_>) {
     let whole = Sum::of(bytes);
-    // A reference implementation: the simplest loop (RFC 1071 §4.1).
+    // A reference implementation with the simplest loop (RFC 1071 §4.1).
     let mut plain = 0u64;
     for pair in bytes.chunks(2) {
         plain += u64::from(pair[0]) << 8 | u64::from(*pair.get(1).unwrap_or(&0));
@@ -457,7 +457,7 @@ fn tcp(bytes: &[u8], features: &mut Features<'_>) {
             let mut again = vec![0xa5; header.length()];
             assert_eq!(header.write(&mut again), again.len());
             let (mut read, _) = tcp::Header::read(&again).expect("the written bytes");
-            // Our options have padding that others may omit, so fewer blocks may fit.
+            // Our options include padding that others may omit, so fewer blocks may fit.
             let (ours, theirs) = (read.options.sack, header.options.sack);
             assert_eq!(theirs.as_slice()[..ours.as_slice().len()], *ours.as_slice());
             read.options.sack = theirs;
@@ -492,7 +492,7 @@ fn mpa(bytes: &[u8], features: &mut Features<'_>) {
         loop {
             match deframer.front(rest) {
                 Ok(Front::Whole { ulpdu, taken }) => {
-                    // When framed again, it has the same length and deframes to the same bytes.
+                    // When framed again, the data has the same length and deframes to the same bytes.
                     let mut again = Vec::new();
                     let start = begin(&mut again, ulpdu.len());
                     again.extend_from_slice(ulpdu);

@@ -5,8 +5,8 @@ use kiban_fuzz::streams::{Size, play};
 use kiban_fuzz::{Features, Target, targets};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The number of inputs that the search for one target tries. Inputs for sessions and boards cost a hundred
-/// times as much as those for a decoder, so fewer are tried.
+/// The number of inputs that the search for one target tries. An input for a session or board costs a hundred
+/// times as much as an input for a decoder, so fewer are tried.
 fn attempts(target: &Target) -> usize {
     match target.name {
         "session" => 2500,
@@ -153,7 +153,7 @@ fn named(name: &str) -> Target {
 /// Files in the families' `wire` folders that contain no decoder.
 const NO_DECODERS: [&str; 1] = ["mod"];
 
-/// Formats outside the families' `wire` folders: those of `base`, `vi` and `capture`.
+/// Formats outside the families' `wire` folders, from `base`, `vi` and `capture`.
 const ELSEWHERE: [&str; 5] = ["checksum", "crc", "ethernet", "vi", "capture"];
 
 #[test]
@@ -180,7 +180,7 @@ fn every_decoder_has_a_target_and_every_target_a_corpus() {
     }
 }
 
-/// Checks that the search finds the failing input of a broken target, which fails on a byte that must be
+/// Checks that the search finds the failing input of a broken target, which fails only on a byte that must be
 /// guessed.
 #[test]
 fn the_canary_of_a_broken_target_is_found() {
@@ -197,7 +197,7 @@ fn the_canary_of_a_broken_target_is_found() {
     assert!(found);
 }
 
-/// Writes the inputs kept by the short search into the corpus of every target, or of the one that
+/// Writes the inputs kept by the short search into the corpus of every target, or only of the target that
 /// KIBAN_FUZZ_TARGET names.
 #[test]
 #[ignore = "changes the corpus"]

@@ -1,4 +1,4 @@
-//! AAL1: its header, pointers and codes; a receiver of arbitrary cells.
+//! AAL1: its headers, pointers and codes, and a receiver that is fed arbitrary cells.
 
 use crate::features::Features;
 use crate::input::Input;

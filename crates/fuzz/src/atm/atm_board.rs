@@ -1,9 +1,9 @@
-//! A board behind an ATM port, with arbitrary cells.
+//! A board behind an ATM port, fed with arbitrary cells.
 //!
 //! Input     a sequence of decisions. Each one sends a cell whose header comes from the input, or a frame on
 //!           one of the circuits: with correct padding, trailer and CRC, a payload from the input, and with
 //!           or without LLC/SNAP.
-//! Checks    no panic; sent cells have a correct HEC and belong to a circuit; memory is freed.
+//! Checks    nothing panics, sent cells have a correct HEC and belong to a circuit, and all memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -18,7 +18,7 @@ use kiban_tcpip::wire::icmp;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The circuits: LLC/SNAP to a known peer; IP without LLC/SNAP; LLC/SNAP to a peer found by InATMARP.
+/// The circuits: LLC/SNAP to a known peer, IP without LLC/SNAP, and LLC/SNAP to a peer found by InATMARP.
 const CIRCUITS: [Vc; 3] = [Vc::new(0, 100), Vc::new(0, 101), Vc::new(0, 102)];
 
 fn config() -> BoardConfig {
@@ -41,7 +41,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         let vc = CIRCUITS[usize::from(what >> 6) % CIRCUITS.len()];
         match what % 8 {
             0 => cells.push(cell(input.long(), input.take(48))),
-            // A cell of any type on one of our circuits.
+            // Send a cell of any type on one of our circuits.
             1 => {
                 let header = Header { pti: input.byte() & 7, ..Header::user(vc, false) };
                 cells.push(cell(header.to_word(Interface::Uni), input.take(48)));
@@ -69,7 +69,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 }
                 let mut frame = aal5_frame(&payload);
                 if what & 0x20 != 0 {
-                    // A frame with cells missing in the middle.
+                    // Send a frame from whose middle some cells are missing.
                     let from = 48 * (frame.len() / 96);
                     frame.drain(from..from + 48);
                 }

@@ -1,11 +1,11 @@
-//! LAPB and X.25 with a hostile peer: an input is a sequence of packets from the peer, calls from the host,
+//! LAPB and X.25 with a hostile peer. An input is a sequence of packets from the peer, calls from the host,
 //! and time steps.
 //!
-//! Link      invariants: one step causes few frames, each of which can be parsed; no deadline is in the past;
-//!           after a correct set-up, a packet still gets through.
-//! Layer     invariants: sent packets can be parsed and are no longer than agreed; the queue for a host that
-//!           does not poll is bounded; after a restart, a call can be made and data gets through. The same
-//!           applies to XOT, whose stream may be split anywhere.
+//! Link      one step causes few frames, each of which can be parsed. No deadline is in the past. After a
+//!           correct set-up, a packet still gets through.
+//! Layer     sent packets can be parsed and are no longer than agreed. The queue for a host that does not
+//!           poll is bounded. After a restart, a call can be made and data gets through. The same applies to
+//!           XOT, whose stream may be split anywhere.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -22,7 +22,7 @@ use kiban_osi::x25::{
 use std::time::Duration;
 
 const STEPS_MAX: usize = 300;
-/// Maximum number of packets and frames that one step may cause: windows, and answers.
+/// Maximum number of packets and frames that one step may cause: a window of them, and answers.
 const OUT_MAX: usize = 400;
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
@@ -134,7 +134,7 @@ pub(crate) fn link(bytes: &[u8], features: &mut Features<'_>) {
     }
     link.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
     // From here on, the peer behaves correctly. It sends the command twice, because the link may be
-    // disconnecting when the first one arrives.
+    // disconnecting when the first command arrives.
     link.request(lapb::Request::Busy(false)).expect("always taken");
     while link.poll_up().is_some() {}
     let set = if modulo == Modulo::Eight { 0x3f } else { 0x7f };
@@ -319,7 +319,7 @@ pub(crate) fn layer(bytes: &[u8], features: &mut Features<'_>) {
     layer.counters().each(&mut |name, value| features.show((name, value.checked_ilog2())));
     let waiting = core::iter::from_fn(|| layer.poll_up()).count();
     assert!(waiting < 2000, "{waiting} indications wait");
-    // From here on the peer behaves correctly.
+    // From here on, the peer behaves correctly.
     layer.arrive(Below::Up, now);
     while layer.poll_down().is_some() {}
     layer.arrive(Below::Data(Rope::copied(&confirmed)), now);

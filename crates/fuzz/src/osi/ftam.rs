@@ -258,8 +258,8 @@ pub(crate) fn machine_seeds() -> Vec<Vec<u8>> {
     let number = |kind| kinds.iter().position(|known| *known == kind).expect("it is among them") as u8;
     let hears = |kind| [0, 0, 0, 0, number(kind)];
     let says = |kind| [7, number(kind)];
-    // Unconstrained service class, without groups: select and open a file, then read or write it, once as
-    // initiator and once as responder.
+    // In the unconstrained service class, without grouping, select and open a file, then read or write it; do
+    // so once as initiator and once as responder.
     let initiator = [
         &[0][..],
         &says(Kind::SelectRequest),

@@ -1,5 +1,5 @@
-//! OSI: the decoders of the lower layers, and two systems with transport and session layers, between which an
-//! attacker inserts bytes.
+//! OSI: the decoders of the lower layers, and two systems with transport and session layers, into whose
+//! connection an attacker inserts bytes.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -142,7 +142,8 @@ impl LowerStack {
             }
             while let Some(request) = self.session.poll_down() {
                 quiet = false;
-                // The transport connection may have ended already, without the session layer's knowledge.
+                // The transport connection may have ended already, without the session layer having been
+                // notified.
                 let _ = self.transport.request(request, now);
             }
             while let Some(request) = self.transport.poll_down() {
@@ -301,7 +302,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    // The caller connects, the network delivers, the callee answers; random calls follow.
+    // The caller connects, the network delivers, and the callee answers. Random calls follow.
     let mut open = vec![9, 9, 0, 0x80, 0, 0, 0, 20];
     for _ in 0..3 {
         open.extend([0xf6, 0xf7]);

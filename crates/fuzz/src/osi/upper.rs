@@ -1,4 +1,5 @@
-//! The decoders of the upper OSI layers: a decoded value can be encoded, and decodes to the same value.
+//! The decoders of the upper OSI layers. Every decoded value can be encoded, and then decodes to the same
+//! value.
 
 use crate::features::Features;
 use crate::target::Target;
@@ -74,7 +75,7 @@ fn walk(cursor: Cursor<'_>, depth: u32, features: &mut Features<'_>) {
         };
         assert!(element.contents().len() < element.whole().len());
         let again = Element::read(element.whole()).map(|(element, count)| (element.tag, count));
-        // Inner elements may be nested too deeply to be decoded, but their bytes must still be equal.
+        // Inner elements may be nested too deeply to be decoded; their bytes must be equal nevertheless.
         assert_eq!(again, Ok((element.tag, element.whole().len())));
         features.show((depth.min(2), element.tag.class, element.tag.number > 30, element.constructed));
         if let Ok(octets) = element.octets() {
@@ -110,7 +111,7 @@ fn presentation(bytes: &[u8], features: &mut Features<'_>) {
     comes_back::<Cpr>(bytes, features);
     comes_back::<Abort>(bytes, features);
     comes_back::<Resynchronise>(bytes, features);
-    // The result is the same on a rope, however it is split.
+    // The result is the same for a rope, however the bytes are split.
     let whole = UserData::from_rope(Rope::from(bytes.to_vec()));
     for size in [1, 3, 17] {
         let mut pieces = Rope::new();

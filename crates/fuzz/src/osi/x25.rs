@@ -1,4 +1,4 @@
-//! LAPB, X.25 and XOT: any value that is parsed can be written, and parses to the same value.
+//! LAPB, X.25 and XOT. Any value that is parsed can be written, and then parses to the same value.
 
 use crate::features::Features;
 use kiban_osi::wire::lapb::{self, Control, FrameReject, Modulo};
@@ -58,7 +58,8 @@ pub(crate) fn x25(bytes: &[u8], features: &mut Features<'_>) {
             let again = written(call.length(), |room| call.write(room));
             let extended = call.addresses.is_extended();
             let (block, _) = AddressBlock::read(&again, extended).expect("it was written");
-            // A block that was received in the extended format is written in the short one if that suffices.
+            // If a block was received in the extended format, it is written in the short format when that
+            // suffices.
             assert!(block == call.addresses || !extended);
             assert_eq!(Call::read(&again, extended).map(|(call, _)| call.user_data), Ok(call.user_data));
             for facility in facilities(call.facilities) {

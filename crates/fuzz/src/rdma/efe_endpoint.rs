@@ -1,11 +1,11 @@
-//! An EFE-like endpoint with a hostile peer: an input is a sequence of frames, calls from the host, and time
+//! An EFE-like endpoint with a hostile peer. An input is a sequence of frames, calls from the host, and time
 //! steps.
 //!
 //! Set-up    an endpoint with two flows. One leads to a *peer* that connects correctly, knows the flow's
 //!           number and key, and then sends arbitrary frames. The other leads to a correct endpoint, the
 //!           *canary*.
-//! Checks    one step causes few frames, and every sent frame can be parsed; the endpoint's next deadline is
-//!           not in the past; received segments are no longer than the flow allows. At the end, the canary's
+//! Checks    one step causes few frames, and every sent frame can be parsed. The endpoint's next deadline is
+//!           not in the past. Received segments are no longer than the flow allows. At the end, the canary's
 //!           segments have arrived, once and in order, everything can be closed, and no state is left.
 
 use crate::features::Features;
@@ -192,7 +192,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     let now = Instant::ZERO;
     let mut world = World { end, good, liar: Liar::default(), now, canary: [0; 2], sent: 0, read: 0 };
 
-    // The canary connects; the peer connects too, correctly at first.
+    // The canary connects. The peer connects too, and behaves correctly at first.
     world.canary[1] = world.good.connect(SELF, SERVICE, b"canary", now).expect("room");
     world.exchange(features);
     let Some(Event::ConnectRequest { flow, .. }) = world.end.poll() else { panic!("the canary requests") };

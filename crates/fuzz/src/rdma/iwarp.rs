@@ -1,5 +1,5 @@
-//! The decoders of DDP, RDMAP, datagrams and out-of-band setups: any value that is parsed can be written, and
-//! parses to the same value.
+//! The decoders of DDP, RDMAP, datagrams and out-of-band set-ups. Any value that is parsed can be written,
+//! and then parses to the same value.
 
 use crate::features::Features;
 use kiban_rdma::wire::datagram::{self, PAYLOAD_BYTES_MAX, QP_MAX};

@@ -1,10 +1,10 @@
-//! An RDMA NIC with hostile peers: an input is a sequence of segments, calls from the host, and events of the
+//! An RDMA NIC with hostile peers. An input is a sequence of segments, calls from the host, and events of the
 //! streams below.
 //!
-//! Set-up    one NIC with three queue pairs in two domains, one of them on a shared receive queue. There is
-//!           memory open to peers, memory only for the host, a region with windows, and *canary* memory: the
-//!           gaps between these, a region without access rights, and a region in a domain without queue
-//!           pairs.
+//! Set-up    one NIC has three queue pairs in two domains; one of the queue pairs is on a shared receive
+//!           queue. There is memory open to peers, memory only for the host, a region with windows, and
+//!           *canary* memory: the gaps between these, a region without access rights, and a region in a
+//!           domain without queue pairs.
 //! Peer      the peer knows every tag, keeps its message numbers correct, answers requests, and then sends
 //!           arbitrary segments. Segments arrive whole, in small pieces, or directly in memory.
 //! Checks    no byte of the canary memory is written, and no run of it is sent. Every segment sent can be
@@ -27,7 +27,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 const BASE: u64 = 0x10_0000;
 const AREA_BYTES: u64 = 0x200;
-/// Areas are separated by gaps of the same length as the area that follows.
+/// Areas are separated by gaps. Each gap is as long as the area after it.
 const AREAS: u64 = 6;
 const OPEN: usize = 0;
 const OTHERS: usize = 1;
@@ -61,7 +61,7 @@ impl ToLlp for Out {
     }
 }
 
-/// One connection: the work that the host has posted, and the peer's state.
+/// One connection: the work that the host has posted, and the state of the peer.
 struct End {
     qp: u32,
     cq: u32,
@@ -71,7 +71,7 @@ struct End {
     /// The peer's next message number on each queue, and the offset within the message on the first queue.
     numbers: [u32; 4],
     offset: u32,
-    /// The NIC's outstanding requests: reads with the bytes answered so far, and atomics.
+    /// The NIC's outstanding requests: reads, each with the number of bytes answered so far, and atomics.
     read_requests: VecDeque<(ReadRequest, u32)>,
     atomics: VecDeque<u32>,
     /// A segment that waits until a receive is posted.
@@ -158,7 +158,7 @@ impl Stand {
         self.next_id
     }
 
-    /// Returns a tag, mostly an existing one, and an address, mostly near its memory.
+    /// Returns a tag that usually exists, and an address that is usually near the tag's memory.
     fn place(&self, input: &mut Input<'_>) -> TaggedAddress {
         let choice = usize::from(input.byte());
         let (stag, area) = match choice % 12 {
@@ -355,7 +355,8 @@ impl Stand {
             20..24 => segment = input.take(64).to_vec(),
             _ => {}
         }
-        // If the peer sent bytes equal to the canary's, the check for leaked canary bytes would fail wrongly.
+        // If the peer sent bytes equal to the canary's, the check for leaked canary bytes would raise a false
+        // alarm.
         segment.iter_mut().filter(|byte| **byte == CANARY).for_each(|byte| *byte = 0xee);
         segment
     }
@@ -502,7 +503,8 @@ impl Stand {
         assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work never completed");
     }
 
-    /// Ends everything. First a well-behaved peer uses up the shared receive queue, so no receive was lost.
+    /// Ends everything. First, a well-behaved peer uses up the shared receive queue, which shows that no
+    /// receive was lost.
     fn finish(mut self, features: &mut Features<'_>) {
         (0..QPS).for_each(|n| self.end(n, features));
         self.nic.reset(self.ends[1].qp).expect("over");

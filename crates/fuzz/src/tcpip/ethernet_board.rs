@@ -1,12 +1,12 @@
-//! A board behind an Ethernet port, with arbitrary frames: ARP, neighbour discovery, router advertisements,
-//! and both IP families.
+//! A board behind an Ethernet port, fed with arbitrary frames: ARP, neighbour discovery, router
+//! advertisements, and both IP families.
 //!
 //! Input     a byte of settings (1: accept redirects; 2: opaque identifiers; 4: use addresses at once; 8:
 //!           small caches), followed by frames. Each has a byte of corrections (1: lengths and checksums; 2:
 //!           addressed to the board's MAC, and to its own or its all-nodes address; 4: time passes; 8: the
 //!           host sends), a length of two bytes, and the frame itself.
-//! Checks    no panic; one frame causes few answers, each correct and from the board's own MAC; the number of
-//!           addresses stays within its bound; memory is freed.
+//! Checks    nothing panics. One frame causes few answers, each correct and from the board's own MAC. The
+//!           number of addresses stays within its bound, and all memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -132,7 +132,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                 1 => [0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)].into(),
                 _ => [0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)].into(),
             };
-            // Fails if the board has no address or no route.
+            // This fails if the board has no address or no route.
             let _ = stand.board.host().ping(to, 1, u16::from(last), b"who is there?");
             stand.drain();
         }
@@ -228,7 +228,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
     for settings in [0, 1, 2, 4, 8, 15] {
-        // The frames before the board's addresses are usable; in another input, the frames after that.
+        // Frames that arrive before the board's addresses are usable; in another input, frames that arrive
+        // afterwards.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());
         let all: Vec<u8> = frames.iter().flat_map(|frame| record(11, frame)).collect();
         seeds.push([vec![settings], wait(30), all.clone(), wait(60), all].concat());

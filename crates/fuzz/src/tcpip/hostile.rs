@@ -100,7 +100,8 @@ fn a_million_syns_hold_only_a_backlog_and_harm_no_stream() {
         stand.sent.retain(|packet| packet[16..20] == PEER.octets());
     }
     assert!(good.read > 50 * 500);
-    // A connection after the attack is accepted, at the latest when the half-open connections have expired.
+    // A connection attempt after the attack succeeds, at the latest once the half-open connections have
+    // expired.
     stand.pass(Duration::from_secs(300));
     stand.sent.clear();
     let mut late = peer(&mut stand, 4001, Options::NONE);
@@ -239,8 +240,8 @@ fn a_tiny_mss_is_raised_to_the_minimum() {
     }
 }
 
-/// The peer's window shrinks and grows: data beyond it is not retransmitted repeatedly, and the stream
-/// continues when it opens.
+/// The peer's window shrinks and grows. Data beyond the window is not retransmitted repeatedly, and the
+/// stream continues when the window opens.
 #[test]
 fn a_window_that_shrinks_and_grows_loses_nothing() {
     let mut stand = stand();
@@ -267,7 +268,7 @@ fn a_window_that_shrinks_and_grows_loses_nothing() {
     assert!(seen < 3 * 100_000, "{seen} bytes were sent");
 }
 
-/// The urgent pointer advances by one byte with every segment; the host gets one completion per burst, not a
+/// The urgent pointer advances by one byte with every segment. The host gets one completion per burst, not a
 /// thousand.
 #[test]
 fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
@@ -297,7 +298,7 @@ fn a_flood_of_urgent_pointers_makes_one_completion_per_burst() {
     stand.finish();
 }
 
-/// An error that reports a smaller MTU must quote a packet in flight; otherwise the MTU does not change (RFC
+/// An error that reports a smaller MTU must quote a packet in flight. Otherwise the MTU does not change (RFC
 /// 5927 §7).
 #[test]
 fn a_forged_fragmentation_needed_error_does_not_lower_the_mtu() {
@@ -324,8 +325,8 @@ fn a_forged_fragmentation_needed_error_does_not_lower_the_mtu() {
     assert_eq!(stand.board.host().info(end.stream).expect("open").mss, 600 - 40);
 }
 
-/// Forty peers fill their windows, which are not read; two thousand send nothing. The forty-first still has
-/// full throughput, and memory is not exhausted.
+/// Forty peers fill their windows with data that is not read, and two thousand send nothing. One more peer
+/// still has full throughput, and memory is not exhausted.
 #[test]
 fn unread_and_silent_streams_leave_memory_for_others() {
     for bytes in [300, 1000, 1400] {

@@ -1,8 +1,8 @@
-//! A board behind an IP port, with arbitrary packets of both families.
+//! A board behind an IP port, fed with arbitrary packets of both families.
 //!
 //! Input     a sequence of packets. Each has a byte of corrections (1: lengths and checksums; 2: addressed to
 //!           the board, from a neighbour), a length of two bytes, and the packet itself.
-//! Checks    no panic; at most a few answers per packet, each correct; memory is freed.
+//! Checks    nothing panics. A packet causes at most a few answers, each correct, and all memory is freed.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -13,7 +13,7 @@ use kiban_tcpip::wire::{icmp, icmpv6, tcp};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-/// Maximum number of packets that one packet may cause: an echo reply fragmented for a small MTU.
+/// Maximum number of packets that one packet may cause: an echo reply that is fragmented for a small MTU.
 const ANSWERS_MAX: usize = 8;
 
 /// The board's IPv6 address on that port.
@@ -79,7 +79,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
     stand.finish();
 }
 
-/// Overwrites a packet's addresses: from a neighbour, to the board.
+/// Overwrites a packet's addresses, so that it is sent from a neighbour to the board.
 pub(crate) fn for_the_board(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(6) if packet.len() >= 40 => {

@@ -1,5 +1,5 @@
-//! One packet, three parsers: etherparse and smoltcp must parse the same values as our parser, and must not
-//! reject packets that they should accept.
+//! One packet, three parsers: etherparse and smoltcp must parse the same values as our parser, and our parser
+//! must accept every packet that it should.
 
 use crate::features::Features;
 use crate::tcpip::craft;
@@ -42,7 +42,7 @@ fn tcp(load: &[u8], pseudo: Sum, ends: (IpAddress, IpAddress), features: &mut Fe
     let (ours, used) = match ours {
         Ok(read) => read,
         Err(rule) => {
-            // Lengths must agree; parsers may differ in how strictly they check options.
+            // Lengths must agree, but parsers may differ in how strictly they check options.
             if rule != kiban_base::Malformed::OptionLength {
                 assert!(plain.is_err(), "etherparse takes what breaks {}", rule.name());
             }

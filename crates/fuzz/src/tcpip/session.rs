@@ -1,15 +1,17 @@
-//! A session in all its states: an input is a sequence of segments, calls from the host, and time steps.
+//! A TCP session in all its states. An input is a sequence of segments, calls from the host, and time steps.
 //!
-//! Set-up    a board; a *peer* with an established session, which then sends arbitrary segments; and a
-//!           *canary*, a well-behaved peer whose session the attacker tries to damage from outside.
+//! Set-up    a board has two remote hosts: a *peer* with an established session, which then sends arbitrary
+//!           segments, and a *canary*, a well-behaved peer whose session the attacker tries to damage from
+//!           outside.
 //! Content   every byte of a stream is determined by its position, and the peer always sends the byte for
 //!           that position, so that the bytes that the host reads can be checked whichever segments carried
 //!           them.
-//! Checks    after every step: the host has read a prefix of the peer's stream; the board sends a prefix of
-//!           the bytes that the host wrote, within the offered window, in segments of at most the peer's MSS;
-//!           it does not acknowledge data that was not sent, and never moves an acknowledgement or a window
-//!           edge back; one segment causes few answers; its accounting is consistent (outstanding data was
-//!           written). At the end, the canary's stream is complete, no session is left, and memory is free.
+//! Checks    after every step, the host has read a prefix of the peer's stream. The board has sent a prefix
+//!           of the bytes that the host wrote, within the offered window, in segments of at most the peer's
+//!           MSS. It acknowledges no data that was not sent, and never moves an acknowledgement or a window
+//!           edge back. One segment causes few answers, and the accounting is consistent (outstanding data
+//!           was written). At the end, the canary's stream is complete, no session is left, and memory is
+//!           free.
 
 use crate::features::Features;
 use crate::input::Input;
@@ -32,7 +34,7 @@ const CANARY_BYTES: u32 = 200;
 /// Maximum number of segments without payload that one segment may cause: acknowledgements for a few
 /// out-of-order segments, and a window update.
 const ANSWERS_MAX: usize = 4;
-/// Maximum number of steps of one input; the rest of the input is ignored.
+/// Maximum number of steps per input; the rest of the input is ignored.
 const STEPS_MAX: usize = 400;
 
 /// Returns the board's address and port as another host sees them.
@@ -172,7 +174,7 @@ impl End {
         }
     }
 
-    /// Returns the header of a correct segment: the next sequence number, everything acknowledged.
+    /// Returns the header of a correct segment: it has the next sequence number and acknowledges everything.
     pub(crate) fn header(&self) -> Header {
         Header {
             source_port: self.local.port(),
@@ -223,8 +225,8 @@ impl End {
                 self.named = self.named.max(end);
             }
             let acknowledged = header.acknowledgment.0.wrapping_sub(self.board_initial);
-            // The board ignores an acknowledgement of data that it never sent, together with the window edge
-            // in that segment.
+            // If the board ignores an acknowledgement of data that it never sent, it also ignores the window
+            // edge in that segment.
             if header.flags.has(Flags::ACK) && acknowledged <= self.board_sent {
                 let edge = acknowledged + (u32::from(header.window) << self.shift);
                 self.offered = self.offered.max(edge);
@@ -399,7 +401,7 @@ impl Scene {
                     assert!(!self.peer.finished, "the peer finishes twice");
                     self.peer.finished = true;
                 }
-                // The attacker has opened another session.
+                // In this case, the attacker has opened another session.
                 Completion::Accepted { stream, .. } => {
                     self.stand.board.host().abort(stream).expect("it was reported just now");
                     self.stand.drain();
@@ -443,7 +445,7 @@ impl Scene {
         let Scene { stand, peer, .. } = self;
         let mut is_packet = true;
         match what % 24 {
-            // Correct data, or a retransmission of a part of it.
+            // Send correct data, or retransmit a part of it.
             0..=3 => {
                 let back = if what & 1 == 0 { 0 } else { u32::from(input.byte()) };
                 let ahead = if what & 2 == 0 { 0 } else { u32::from(input.byte()) * 8 };
@@ -500,20 +502,20 @@ impl Scene {
                 is_packet = false;
             }
             10 if what / 24 % 4 == 3 => {
-                // Marks the written data as urgent; fails after the FIN.
+                // Mark the written data as urgent. This fails after the FIN.
                 let _ = stand.board.host().send_urgent(peer.stream);
                 stand.drain();
                 is_packet = false;
             }
             10 => {
-                // Fails if the stream has ended or was closed.
+                // This fails if the stream has ended or was closed.
                 let _ = stand.board.host().finish(peer.stream);
                 stand.drain();
                 is_packet = false;
             }
             11 if input.byte().is_multiple_of(4) => {
                 let host = &mut stand.board.host();
-                // Fails if the stream is already closed or aborted.
+                // This fails if the stream is already closed or aborted.
                 let _ = if what & 1 == 0 { host.close(peer.stream) } else { host.abort(peer.stream) };
                 peer.live &= what & 1 == 0;
                 stand.drain();
@@ -545,8 +547,8 @@ impl Scene {
                 let count = usize::from(input.byte());
                 let mut packet = input.take(count).to_vec();
                 craft::mend(&mut packet);
-                // An arbitrary packet, unless its source happens to be the canary or the peer: that packet
-                // could belong to one of their sessions.
+                // Send an arbitrary packet, unless its source happens to be the canary or the peer, because
+                // the packet could then belong to one of their sessions.
                 let theirs = |at: usize, address: &[u8]| packet.get(at..at + address.len()) == Some(address);
                 let sources = [CANARY_ADDRESS.octets(), PEER.octets()];
                 if !sources.iter().any(|source| theirs(12, source)) && !theirs(8, &PEER6.octets()) {
@@ -554,8 +556,8 @@ impl Scene {
                 }
             }
             17 => self.complain(input),
-            // Correct data in another form: in fragments, in any order, one duplicated; or after a chain of
-            // extension headers.
+            // Send correct data in another form: in fragments, in any order, with one duplicated; or after a
+            // chain of extension headers.
             18 if what / 24 % 2 == 1 => {
                 let count = usize::from(input.byte()) * 4;
                 let header = Header { options: peer.stamped(stand), ..peer.header() };
@@ -576,7 +578,7 @@ impl Scene {
                 }
                 peer.next = peer.next.max(peer.acknowledged);
             }
-            // A flipped bit: the checksum detects it.
+            // Flip a bit, which the checksum detects.
             18 => {
                 let header = peer.header();
                 let payload = peer.payload(header.sequence, 32);
@@ -595,7 +597,7 @@ impl Scene {
                     Header { flags: Flags::ACK | Flags::FIN, options: peer.stamped(stand), ..peer.header() };
                 peer.send(stand, &header, &[], &[]);
             }
-            // A SYN from the peer itself, repeated or new.
+            // Send a SYN from the peer itself, either repeated or new.
             22 => {
                 let sequence = Sequence(peer.initial) + input.distance();
                 let header = Header { flags: Flags::SYN, sequence, ..peer.header() };
@@ -606,7 +608,7 @@ impl Scene {
         is_packet
     }
 
-    /// An ICMP error that quotes a segment of the board, or something similar (RFC 5927).
+    /// Send an ICMP error that quotes a segment of the board, or something similar to one (RFC 5927).
     fn complain(&mut self, input: &mut Input<'_>) {
         let Scene { stand, peer, canary } = self;
         let end = if input.byte().is_multiple_of(2) { peer } else { canary };
@@ -614,7 +616,7 @@ impl Scene {
         let mut quoted = Header { ..end.header() };
         (quoted.source_port, quoted.target_port) = (end.remote.port(), end.local.port());
         quoted.sequence = Sequence(end.board_initial.wrapping_add(place));
-        // ICMP errors that report a small MTU quote long packets.
+        // Quote a long packet if the ICMP error reports a small MTU.
         let long = [8, 1000, 1452][usize::from(input.byte()) % 3];
         let packet = craft::tcp((end.remote, end.local), &quoted, &[], &vec![0; long]);
         let kind = input.byte();
@@ -640,7 +642,7 @@ impl Scene {
         }
     }
 
-    /// An off-path attacker who knows the canary's ports and guesses the rest (RFC 5961).
+    /// Act as an off-path attacker, who knows the canary's ports and guesses everything else (RFC 5961).
     fn forge(&mut self, what: u8, input: &mut Input<'_>) {
         let Scene { stand, canary, .. } = self;
         canary.next = canary.acknowledged;
@@ -650,7 +652,7 @@ impl Scene {
         header.window = input.short();
         let mut payload = Vec::new();
         match what / 24 % 3 {
-            // A reset with any sequence number except exactly `rcv_nxt`.
+            // Send a reset with any sequence number except exactly `rcv_nxt`.
             0 => {
                 header.flags = Flags::RST | Flags(input.byte() & 0x18);
                 header.sequence += 1 + far % 40_000;
@@ -714,30 +716,30 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         vec![choice, more, 0x0f, 5, 0xb4, 7, 0xff, 0xff, 0xff, 0xf0, 0x20, 0, 0]
     };
     let stories: [&[u8]; 8] = [
-        // Fragments, IP options, urgent data in both directions, a small MTU.
+        // An input with fragments, IP options, urgent data in both directions, and a small MTU.
         &[
             42, 200, 30, 1, 90, 100, 5, 8, 16, 0, 82, 17, 0, 0, 0, 2, 0, 2, 128, 5, 0, 0, 0, 0, 0x30, 1, 0,
             0, 50, 9, 31, 0, 14,
         ],
-        // Data in both directions, read, acknowledged and finished by both sides.
+        // An input with data in both directions, read, acknowledged and finished by both sides.
         &[0, 100, 0, 200, 9, 8, 0, 8, 4, 0, 4, 0x20, 0, 21, 10, 4, 0x20, 0, 12, 1, 0, 14],
-        // Writes while the window is closed, so that probes are sent.
+        // An input in which the host writes while the window is closed, so that probes are sent.
         &[4, 0, 0, 8, 8, 0, 14, 14, 14, 4, 0, 1, 14, 4, 0x20, 0],
-        // Out-of-order data, then the missing part.
+        // An input with out-of-order data, followed by the missing part.
         &[2, 50, 20, 2, 90, 20, 0, 200, 0, 200, 9, 31, 0],
         // Segments of any kind.
         &[
             5, 0, 0, 0, 0, 4, 0, 0, 0, 0, 6, 0, 0, 2, 9, 0x10, 0, 9, 0, 0, 0, 0, 0, 50, 31, 0, 0, 3, 7, 0x12,
             1, 1, 0, 9,
         ],
-        // Losses reported by SACK blocks, and a retransmission timeout.
+        // An input with losses reported by SACK blocks, and a retransmission timeout.
         &[8, 31, 0, 30, 0, 0, 2, 9, 0x10, 0x20, 0, 3, 40, 2, 10, 0, 0, 14, 14, 4, 0x20, 0],
-        // Off-path attacks on the canary, ICMP errors, flipped bits.
+        // An input with off-path attacks on the canary, ICMP errors and flipped bits.
         &[
             19, 1, 2, 3, 4, 0, 0, 0, 9, 4, 43, 1, 2, 3, 4, 0, 0, 0, 9, 4, 17, 0, 0, 0, 0, 2, 18, 0, 77, 22,
             0, 0,
         ],
-        // The clock jumps; the host closes.
+        // An input in which the clock jumps and the host closes.
         &[0, 9, 15, 32, 15, 3, 11, 0, 0, 40, 14, 14, 35, 4],
     ];
     let mut seeds = Vec::new();

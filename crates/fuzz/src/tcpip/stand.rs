@@ -20,13 +20,13 @@ pub(crate) const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 pub(crate) const BOARD6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1);
 pub(crate) const PEER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2);
 
-/// Maximum number of outputs of one burst. A board that emits more is assumed to loop forever.
+/// Maximum number of outputs per burst. A board that emits more is assumed to loop forever.
 const OUTPUTS_MAX: usize = 10_000;
-/// How often the board may be called at one deadline before it returns a later one, and the maximum number of
-/// deadlines within one `pass`.
+/// Number of times that the board may be called at one deadline before it returns a later one; also the
+/// maximum number of deadlines within one `pass`.
 const EARLY_MAX: usize = 64;
 
-/// Small, so that an input can exhaust the memory.
+/// The memory is small, so that an input can exhaust it.
 pub(crate) fn memory() -> MemoryConfig {
     MemoryConfig { page_bytes: 2048, transmit_bytes: 64 << 10, receive_bytes: 64 << 10, pdus: 64 }
 }
@@ -36,7 +36,7 @@ pub(crate) struct Stand {
     pub(crate) board: Board,
     pub(crate) now: Instant,
     pub(crate) deadline: Instant,
-    /// Packets sent since they were last taken.
+    /// Packets that were sent since the last take.
     pub(crate) sent: VecDeque<Vec<u8>>,
     pub(crate) completions: VecDeque<Completion>,
     home: [usize; 3],
@@ -66,8 +66,8 @@ impl Stand {
         [memory.transmit.available(), memory.receive.available(), memory.pdus.available()]
     }
 
-    /// Delivers a packet, split between head and pages according to its length. Returns false if there was no
-    /// memory for it.
+    /// Delivers a packet, split between head and pages in a way that depends on its length. Returns false if
+    /// there was no memory for it.
     pub(crate) fn packet(&mut self, bytes: &[u8]) -> bool {
         let Some(pdu) = self.pdu(bytes) else { return false };
         let mut packets = VecDeque::from([pdu]);
@@ -199,8 +199,8 @@ impl Stand {
 }
 
 impl Stand {
-    /// Lets an ATM port become idle: waiting cells are sent, and time passes. This is not run to the last
-    /// deadline, because InATMARP repeats its requests forever.
+    /// Lets an ATM port become idle: waiting cells are sent, and time passes. The time does not advance to
+    /// the last deadline, because InATMARP repeats its requests forever.
     pub(crate) fn rest(&mut self) {
         let mut cells = Vec::new();
         for _ in 0..200 {

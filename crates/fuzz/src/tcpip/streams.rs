@@ -2,15 +2,15 @@
 //!
 //! Input     eight bytes, the seed of all random choices. (Further bytes only change the seed.)
 //! Model     a stream is the sequence of bytes written; bytes that are read are compared with it immediately.
-//! Drawn     profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO of each board; delay, loss, duplication,
-//!           reordering and corruption of each direction; for every connection, which side opens it, how much
-//!           each side writes and in what pattern, how slowly it reads, whether it finishes before or after
-//!           its peer, and whether it aborts midway.
-//! Size      a search benefits from many tries, so the traffic of a world is limited to `SEGMENTS`, and each
-//!           world costs at most [`Size::work_max`], whatever the input. Worlds at their full drawn size have
-//!           a separate test.
-//! Checks    every connection that is not aborted ends completely in both directions; aborted ones end; no
-//!           session is left; memory is freed; no program is idle while there is work.
+//! Random for each board: profile, MTU, buffers, memory, Nagle, SACK, TSO and LRO. For each direction: delay,
+//!           loss, duplication, reordering and corruption. For every connection: which side opens it, how
+//!           much each side writes and in what pattern, how slowly it reads, whether it finishes before or
+//!           after its peer, and whether it aborts midway.
+//! Size      a search benefits from many tries, so the traffic in a world is limited to `SEGMENTS`, and the
+//!           work to [`Size::work_max`], whatever the input. Worlds at their full drawn size have a separate
+//!           test.
+//! Checks    every connection that is not aborted ends completely in both directions, and aborted ones end.
+//!           No session is left, memory is freed, and no program is idle while there is work.
 
 use crate::features::Features;
 use crate::tcpip::stand::Stand;
@@ -23,12 +23,12 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 const FIRST_PORT: u16 = 1000;
-/// Approximate number of segments of all connections in a small world.
+/// Approximate number of segments in a small world, over all connections.
 const SEGMENTS: usize = 192;
 /// Maximum number of connections in one world, and maximum number of bytes on one side of a connection.
 const CONVERSATIONS_MAX: usize = 4;
 const ROLE_BYTES_MAX: usize = 120_000;
-/// Maximum number of bytes of one write.
+/// Maximum number of bytes per write.
 const WRITE_MAX: usize = 20_000;
 const HOURS_MAX: u64 = 200;
 
@@ -37,7 +37,7 @@ const HOURS_MAX: u64 = 200;
 pub enum Size {
     /// As drawn from the seed.
     Whole,
-    /// Limited, so that a search can run hundreds of worlds per second.
+    /// Limits that let a search run hundreds of worlds per second.
     Small,
 }
 
@@ -234,7 +234,7 @@ impl World {
                     role.bytes = role.bytes.min(SEGMENTS / (2 * count) * piece);
                 }
             }
-            // If both sides waited for their peer to finish first, neither would ever finish.
+            // If both sides waited for the other to finish first, neither would ever finish.
             let both = roles[0].after_peer && roles[1].after_peer;
             world.apps.push([0, 1].map(|side: usize| App {
                 role: Role { after_peer: roles[side].after_peer && !(both && side == 1), ..roles[side] },
@@ -377,7 +377,7 @@ impl World {
                 let number = usize::from(local.port() - FIRST_PORT);
                 let app = &mut self.apps[number][side];
                 if app.stream.is_some() {
-                    // A late copy of the SYN of a connection that was aborted.
+                    // A late copy of a SYN, whose connection was aborted.
                     self.stands[side].board.host().abort(stream).expect("it was reported just now");
                     return;
                 }
@@ -444,7 +444,7 @@ impl World {
         }
         while app.open && app.ended.is_none() && app.written < app.role.bytes {
             let wish = (app.role.bytes - app.written).min(app.role.write_max).min(WRITE_MAX);
-            // If there is no room, a write of one byte fails like a longer one, and needs fewer generated
+            // If there is no room, a write of one byte fails like a longer one, but needs fewer generated
             // bytes.
             let wish = if host.room(stream).is_ok_and(|room| room > 0) { wish } else { 1 };
             // A stream may have ended before its completion is delivered.
@@ -465,7 +465,7 @@ impl World {
         if may_finish && !app.finished && app.ended.is_none() {
             app.finished = true;
             moved = true;
-            // Fails only if the stream has ended and its completion is not delivered yet.
+            // This fails only if the stream has ended and its completion has not been delivered yet.
             let _ = host.finish(stream);
         }
         let nothing_left = host.readable(stream).expect("the stream is there") == 0;
