@@ -2,9 +2,9 @@
 //!
 //! Purpose   one file per test case, which says what the peer and the host do and what the board must send,
 //!           with exact times.
-//! Operation [`Talk`] is parsed from text (`parse`). [`run`] drives a real board with one IP port through it
-//!           in virtual time, without threads or a clock; the only randomness comes from a seed. An event
-//!           that no line expects is a failure.
+//! Operation a [`Talk`] is parsed from text (`parse`). [`run`] drives a real board with one IP port through
+//! the script in virtual time, without threads or a clock; the only randomness comes from a seed. An event
+//! that no line expects is a failure.
 //! Numbers   sequence numbers are relative to each side's SYN, and timestamps are relative to the side's
 //!           first one. Payload bytes are generated from their position in the stream, so all bytes are
 //!           checked without being written in the script.

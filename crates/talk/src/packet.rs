@@ -19,7 +19,7 @@ const EVIL: u8 = 0xee;
 const FRAGMENT: u8 = 44;
 const FRAGMENT_BYTES: usize = 8;
 
-/// Returns an IP packet with this payload.
+/// Returns an IP packet that carries `payload`.
 pub(crate) fn ip(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8]) -> Vec<u8> {
     ip_with(source, target, protocol, payload, IpFields::default())
 }
@@ -146,7 +146,7 @@ pub(crate) fn datagram(connection: &Connection, local: IpAddr, count: usize, wro
     bytes.extend(Connection::datagram(count, false));
     let remote = connection.remote.ip();
     let sum = checksum::pseudo(remote, local, protocol::UDP, bytes.len()).plus(Sum::of(&bytes));
-    // RFC 768: a checksum of zero would mean that there is none.
+    // RFC 768: a checksum of zero would mean "no checksum".
     let checksum = match sum.checksum() ^ u16::from(wrong_sum) {
         0 => 0xffff,
         other => other,

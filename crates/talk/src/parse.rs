@@ -1,8 +1,8 @@
 //! Parses a [`Talk`].
 //!
-//! A line is a flat sequence of words, and the first words determine its kind. So the parser is a cursor over
-//! words and their columns. An error reports the unexpected word, its position, and the words that would be
-//! valid.
+//! A line is a flat sequence of words, and its first words determine its kind. The parser is therefore a
+//! cursor over words and their columns. An error reports the unexpected word, its position, and the words
+//! that would be valid.
 
 use crate::script::{
     Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Quote, Segment, Talk,

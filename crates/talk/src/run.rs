@@ -22,7 +22,7 @@ const EVENTUALLY: Duration = Duration::from_secs(3600);
 /// The result of running a script.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Why it failed; `None` if it passed.
+    /// The reason why the script failed; `None` if it passed.
     pub failure: Option<Failure>,
     /// A feature that the stack does not have; the script was skipped.
     pub waits_for: Option<String>,
@@ -66,7 +66,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Why a line failed, and what happened instead.
+/// The reason why a line failed, and what happened instead.
 struct Mismatch {
     message: String,
     came: String,
@@ -142,7 +142,7 @@ fn written(world: &World, log: &[Entry]) -> String {
             (_, false) => format!("+{}", length_of(at.since(before))),
         };
         before = *at;
-        // Later lines of a burst have the time and the connection of the burst's first line.
+        // Later lines of a burst have the same time and connection as the burst's first line.
         let goes_on = words.starts_with("& ");
         let label = if label.is_empty() || goes_on { String::new() } else { format!("{label}: ") };
         text += &format!("{when:<9} {label}{words}\n");
@@ -224,7 +224,7 @@ impl Runner {
         }
     }
 
-    /// Advances the time to that of an action or a check. Fails if the board has sent a packet or a
+    /// Advances the time to the time of an action or a check. Fails if the board has sent a packet or a
     /// completion that no line expected.
     fn quiet_until(&mut self, until: Instant, wants_quiet: bool) -> Result<(), Mismatch> {
         self.mark = until;
@@ -454,7 +454,7 @@ impl Runner {
             let log = world.log.len();
             match world.call(label, &Call::Listen(port))? {
                 Ok(()) => {}
-                // Another connection's handshake has already opened the listener.
+                // The handshake of another connection has already opened the listener.
                 Err(kiban_board::HostError::Tcp(kiban_tcpip::tcp::Refusal::AddressInUse)) => {
                     world.log.truncate(log)
                 }
@@ -487,7 +487,7 @@ impl Runner {
     }
 }
 
-/// Returns whether a line only checks, so that it has no effect.
+/// Returns whether a line only checks something and has no effect.
 fn is_check(what: &What) -> bool {
     matches!(what, What::Info(_) | What::Got(_) | What::Sessions(_) | What::Counter { .. })
 }
@@ -599,8 +599,8 @@ fn state_in_words(state: State) -> &'static str {
     }
 }
 
-/// Returns a sentence that describes how a packet differs from the expected one; `None` if it does not
-/// differ.
+/// Returns a sentence that describes how a packet differs from the expected one, or `None` if there is no
+/// difference.
 fn differs(world: &World, label: Option<&str>, wanted: &Packet, seen: &Transmitted) -> Option<String> {
     let connection = seen.connection.map(|index| &world.connections[index]);
     let name = connection.map_or("", |connection| connection.label.as_str());
@@ -698,8 +698,8 @@ fn ip_fields_differ(wanted: &Segment, seen: &Transmitted) -> Option<String> {
     None
 }
 
-/// Compares options: SACK blocks always; on a SYN, all options if the line specifies any; otherwise only
-/// those that the line specifies.
+/// Compares options. SACK blocks are always compared. On a SYN, all options are compared if the line
+/// specifies any. Otherwise only those that the line specifies are compared.
 fn options_differ(wanted: &Segment, came: &Segment) -> Option<String> {
     let none = Vec::new();
     let came_options = came.options.as_ref().unwrap_or(&none);

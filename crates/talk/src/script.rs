@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct Talk {
     /// The file's name, for messages.
     pub file: String,
-    /// The comment at the top: what the script tests, and the clause on which it is based.
+    /// The comment at the top, which says what the script tests and on which clause the test is based.
     pub head: String,
     /// A feature that the stack does not have, so the script is only parsed, not run.
     pub waits_for: Option<String>,
@@ -34,13 +34,13 @@ pub(crate) struct Line {
 /// The time of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum When {
-    /// The same time as the previous line.
+    /// At the same time as the previous line.
     Same,
-    /// A time after the start of the script.
+    /// At this time after the start of the script.
     At(Duration),
     /// A time after the previous line.
     After(Duration),
-    /// A range of times after the previous line.
+    /// Within this range of times after the previous line.
     Within(Duration, Duration),
     /// Any time within an hour.
     Eventually,
@@ -141,7 +141,7 @@ pub(crate) enum Packet {
         message: Message,
         quoting: Option<Quote>,
     },
-    /// A datagram of this many bytes between the connection's two ports.
+    /// A datagram of `bytes` bytes between the connection's two ports.
     Udp {
         bytes: usize,
         wrong_sum: bool,
@@ -153,7 +153,7 @@ pub(crate) enum Packet {
         protocol: u8,
         bytes: Vec<u8>,
     },
-    /// A packet in fragments of this many bytes.
+    /// A packet in fragments of `by` bytes.
     Cut {
         packet: Box<Packet>,
         by: usize,
@@ -209,7 +209,7 @@ pub(crate) struct Quote {
     pub(crate) bytes: usize,
 }
 
-/// A number that a line may leave out.
+/// A number that a line may omit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Number {
     #[default]
@@ -230,7 +230,7 @@ pub(crate) struct Segment {
     pub(crate) acknowledgment: Number,
     pub(crate) window: Option<u16>,
     pub(crate) urgent: Option<u16>,
-    /// In wire order, without padding; `None` if the line does not specify any options.
+    /// The options in wire order, without padding; `None` if the line does not specify any.
     pub(crate) options: Option<Vec<TcpOption>>,
     pub(crate) without_timestamps: bool,
     pub(crate) wrong_sum: bool,
@@ -297,7 +297,7 @@ impl fmt::Display for TcpOption {
     }
 }
 
-/// The flags that have their own word; ACK is expressed by `ack`.
+/// The flags that have a word of their own. (ACK is expressed by `ack`.)
 pub(crate) const FLAGS: [(&str, Flags); 7] = [
     ("SYN", Flags::SYN),
     ("FIN", Flags::FIN),

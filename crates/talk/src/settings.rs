@@ -129,7 +129,8 @@ impl Settings {
     }
 }
 
-/// Returns the error for an unknown setting, with the nearest known name, or with the page that lists them.
+/// Returns the error for an unknown setting. It gives the nearest known name, or else the page that lists the
+/// names.
 fn unknown(name: &str) -> String {
     let mut known: Vec<String> = OTHERS.map(String::from).into();
     tcp::Config::default().each(&mut |name, _, _| known.push(format!("tcp.{name}")));

@@ -1,5 +1,5 @@
-//! The two sides of a connection in the terms of a script: relative numbers, and the payload byte at each
-//! position of a stream.
+//! The two sides of a connection as a script describes them: with relative numbers, and with a payload byte
+//! determined by its position in the stream.
 
 use kiban_board::StreamId;
 use std::collections::BTreeMap;
@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 /// The peer's default initial sequence number, chosen so that its sequence numbers wrap soon.
 pub(crate) const PEER_INITIAL: u32 = 0xffff_f000;
-/// The peer's timestamp clock at the start of the script, chosen so that it wraps soon, too.
+/// The peer's timestamp clock at the start of the script, chosen so that it wraps soon.
 const PEER_STAMP: u32 = 0xffff_ff00;
 
 /// The sequence numbers and timestamps of one side.
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     pub(crate) local_port: Option<u16>,
     pub(crate) board: Side,
     pub(crate) peer: Side,
-    /// The window in the peer's segments for which the script gives none.
+    /// The window in those segments of the peer for which the script gives none.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
     /// The bytes that the host has written.

@@ -3,7 +3,7 @@
 use crate::script::{Number, ParseError};
 use std::time::Duration;
 
-/// The maximum length of a run of data.
+/// The maximum number of bytes in a run of data.
 const RUN_BYTES_MAX: i64 = 1 << 30;
 
 #[derive(Clone, Debug)]

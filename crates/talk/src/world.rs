@@ -116,7 +116,7 @@ impl World {
         self.connections.len() - 1
     }
 
-    /// Returns the index of a connection by its name; the connection without a name is created on demand.
+    /// Returns the index of a connection by its name. The connection without a name is created on demand.
     pub(crate) fn connection(&mut self, label: Option<&str>) -> Result<usize, String> {
         let name = label.unwrap_or("");
         if name == OTHERS {
@@ -365,7 +365,7 @@ impl World {
 
     // ---- Packets of the peer
 
-    /// Delivers a burst; the board sends its response after all of it has arrived.
+    /// Delivers a burst. The board sends its response after all of the burst has arrived.
     pub(crate) fn arrive(&mut self, label: Option<&str>, burst: &[Packet]) -> Result<(), String> {
         let mut packets = Vec::new();
         let first = self.log.len();
@@ -450,7 +450,7 @@ impl World {
         Ok(pdu)
     }
 
-    /// Sets the fields that the line leaves out, remembers the others, and returns the segment's bytes.
+    /// Sets the fields that the line omits, remembers the others, and returns the segment's bytes.
     fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
         let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
         let connection = &mut self.connections[index];
@@ -521,7 +521,7 @@ impl World {
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
         self.note(Some(index), call.to_string());
-        // The board's time is that of its last input, so pass the current time to it first.
+        // The board's clock shows the time of its last input, so pass the current time to it first.
         self.board.handle(Input::Timeout, self.now);
         let outcome = self.do_call(index, call);
         self.drain();
@@ -656,7 +656,7 @@ impl World {
     }
 }
 
-/// Splits a run of data into segments; only the last has FIN and PSH.
+/// Splits a run of data into segments. Only the last of them has FIN and PSH.
 pub(crate) fn pieces(run: &Segment) -> Vec<Segment> {
     let (Some(by), Number::Is(begin)) = (run.by, run.sequence) else { return vec![run.clone()] };
     let ends = Flags::FIN | Flags::PSH;

@@ -47,7 +47,7 @@ fn the_index_counts_the_scripts_of_every_topic() {
     assert!(all >= 200, "only {all} scripts");
 }
 
-/// If any one expected event is removed from a script, the script must fail.
+/// Checks that a script fails if any one of its expected events is removed.
 #[test]
 fn a_script_without_one_of_its_expectations_fails() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../talks");
@@ -129,7 +129,7 @@ fn an_unknown_name_is_reported_with_the_known_ones() {
     }
 }
 
-/// The trace of a run is a script, and must pass when it is run.
+/// The trace of a run is itself a script, and must pass when it is run.
 #[test]
 fn a_trace_can_be_run_again() {
     let text = "0ms listen 80\n<- SYN seq 0 win 65535 mss 1000\n-> SYN seq 0 ack 1\n+5ms <- ack 1\n\

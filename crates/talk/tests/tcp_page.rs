@@ -1,4 +1,4 @@
-//! Checks `docs/tcp.md`, the list of TCP's requirements: everything mentioned there must exist, and no
+//! Checks `docs/tcp.md`, the list of TCP's requirements. Everything mentioned there must exist, and no
 //! requirement of RFC 9293 may be missing.
 
 use kiban_tcpip::tcp::{Config, PROFILES};
@@ -102,7 +102,7 @@ fn every_number_of_rfc_9293_has_one_row() {
             assert_eq!(rows, 1, "{kind}-{number}");
         }
     }
-    // A requirement that is marked as met must list its code and its test.
+    // For a requirement that is marked as met, the page must list the code and the test.
     for row in page
         .lines()
         .filter(|line| ["| MUST-", "| SHLD-", "| MAY-"].iter().any(|begin| line.starts_with(begin)))

@@ -7,8 +7,8 @@ const ALWAYS: &str =
 
 #[test]
 fn the_ack_of_the_handshake_creates_the_session_with_the_negotiated_options() {
-    // 1440 is the nearest size that a cookie can encode; timestamps take 12 bytes of it. The SYN-ACK's window
-    // field can express only 65,535 bytes; reading opens the rest.
+    // The nearest size that a cookie can encode is 1440, of which timestamps take 12 bytes. The SYN-ACK's
+    // window field can express only 65,535 bytes; reading opens the rest.
     check(
         "set tcp.syn_cookies always
          0ms listen 80; <- SYN seq 0 win 8000 mss 1452 sackok ts val 100 ecr 0 shift 7; sessions 0
@@ -42,7 +42,7 @@ fn data_creates_the_session_if_the_ack_of_the_handshake_is_lost() {
 
 #[test]
 fn a_cookie_is_valid_for_two_minutes_and_only_for_its_4_tuple() {
-    // Another acknowledgment, another sequence number, another port.
+    // These ACKs have another acknowledgment number, another sequence number, or another port.
     check(&format!(
         "{ALWAYS}; b: conn port 5001 local 80; -> SYN seq 0 ack 1
          <- seq 1 ack 10; -> RST seq 10; sessions 0
@@ -55,7 +55,7 @@ fn a_cookie_is_valid_for_two_minutes_and_only_for_its_4_tuple() {
             "{ALWAYS}; -> SYN seq 0 ack 1; +{wait}s <- seq 1 ack 1; {outcome}; sessions {sessions}"
         ));
     }
-    // No cookie was sent, so none is checked.
+    // No cookie was sent, so the ACK is not checked for one.
     check(
         "set tcp.syn_cookies always; 0ms listen 80; <- seq 1 ack 1; -> RST seq 1
          counter tcp.syn_cookies_invalid 0",

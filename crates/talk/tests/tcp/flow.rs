@@ -70,7 +70,7 @@ fn short_writes_become_full_segments() {
 
 #[test]
 fn a_sender_avoids_the_silly_window() {
-    // RFC 9293 §3.8.6.2.1: a full segment, or all queued data, or half of the largest window.
+    // RFC 9293 §3.8.6.2.1: TCP sends a full segment, or all queued data, or half of the largest window.
     check(
         "established mss 1000 win 4000; 0ms write 6000; -> seq 1:4001 by 1000 ack 1
          <- ack 4001 win 300; silence; <- ack 4001 win 999; silence
@@ -105,7 +105,7 @@ fn a_small_window_is_used_after_the_override_timeout() {
 
 #[test]
 fn a_receiver_opens_its_window_by_worthwhile_steps_only() {
-    // RFC 9293 §3.8.6.2.2. A probe in between does not change that. Once half of the buffer is free, it is
+    // RFC 9293 §3.8.6.2.2: a probe in between does not change this. Once half of the buffer is free, it is
     // offered at once.
     check(
         "set tcp.receive_buffer_bytes 4000; established mss 1000 win 60000
@@ -139,8 +139,8 @@ const CLOSED: &str = "established mss 1000 win 60000; 0ms <- ack 1 win 0; write 
 
 #[test]
 fn a_closed_window_is_probed_twice_as_late_each_time_for_as_long_as_it_is_answered() {
-    // Silence, not answered probes, ends a session, and no probe counts as a loss. When the window opens, the
-    // timer is reset.
+    // A session ends because the peer is silent, not because of the number of answered probes, and no probe
+    // counts as a loss. When the window opens, the timer is reset.
     let waits = [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200].into_iter();
     let probes: String = waits
         .chain(core::iter::repeat_n(60_000, 55))
@@ -172,7 +172,8 @@ fn unanswered_probes_end_the_session() {
 
 #[test]
 fn a_window_that_opens_starts_the_clock_anew() {
-    // The persist timer had almost expired when the window opened; that must not time out the data sent now.
+    // The persist timer had almost expired when the window opened, but it must not time out the data that is
+    // sent now.
     check(&format!(
         "{CLOSED} +199ms <- ack 1 win 60000; -> PSH seq 1:501 ack 1; +150ms silence; counter tcp.timeouts 0"
     ));
@@ -180,7 +181,7 @@ fn a_window_that_opens_starts_the_clock_anew() {
 
 #[test]
 fn a_fin_behind_a_closed_window_is_sent_when_it_opens() {
-    // A FIN needs room in the window; it serves as the zero-window probe.
+    // A FIN needs room in the window. It also serves as the zero-window probe.
     established(
         "<- ack 1 win 0; finish; silence; +200ms -> FIN PSH seq 1 ack 1
          +50ms <- ack 1 win 0; <- ack 1 win 100; -> FIN PSH seq 1 ack 1
@@ -201,9 +202,9 @@ fn a_closed_window_takes_acknowledgements_and_answers_probes() {
 
 #[test]
 fn two_closed_windows_that_probe_each_other_do_not_loop() {
-    // Our probe lies beyond the peer's window. An answer with the sequence number after the probe would also
-    // lie beyond it, and would itself be answered. So the answer has a sequence number that the peer still
-    // accepts.
+    // Our probe lies beyond the peer's window. If our answer had the sequence number after the probe, it
+    // would also lie beyond the window, and would itself be answered. So the answer has a sequence number
+    // that the peer still accepts.
     check(
         "set tcp.receive_buffer_bytes 2000; established mss 1000 win 60000
          host waits; 0ms <- seq 1:1001 ack 1 win 0; told readable; <- seq 1001:2001 ack 1 win 0; -> ack 2001

@@ -23,7 +23,7 @@ fn an_unreachable_port_or_protocol_refuses_a_connection_being_opened() {
         ("time-exceeded", ""),
         ("parameter-problem", ""),
     ] {
-        // First, with a sequence number that is not our SYN's.
+        // First, the error quotes a sequence number that is not our SYN's.
         check(&format!(
             "0ms open; -> SYN seq 0; <- icmp {error} quoting seq 1; silence
              <- icmp {error} quoting seq 0; {outcome}; silence"
@@ -50,8 +50,8 @@ fn an_open_fails_after_three_unreachable_syns() {
 
 #[test]
 fn a_packet_too_big_retransmits_in_smaller_segments() {
-    // An MTU larger than the segments has no effect. RFC 5927 §7: the MTU is not lowered below a floor,
-    // whatever is reported.
+    // A reported MTU larger than the segments has no effect. RFC 5927 §7: the MTU is not lowered below a
+    // floor, whatever is reported.
     check(
         "established mss 1460 win 60000
          0ms write 2920; -> seq 1:2921 by 1460 ack 1
@@ -75,8 +75,8 @@ fn a_peer_of_small_segments_is_not_sent_larger_ones_by_the_floor() {
 
 #[test]
 fn blind_data_with_a_guessed_acknowledgement_is_dropped() {
-    // RFC 5961 §5: of the 2^32 possible ACK values, only a window's worth is accepted. The answers are
-    // limited (§7).
+    // RFC 5961 §5: of the 2^32 possible ACK values, only a window's worth is accepted. The number of answers
+    // is limited (§7).
     let guesses: String = (0..64u32)
         .map(|n| format!("<- seq 1:5 ack {} evil;", 60_002u32.wrapping_add(n << 26) as i32))
         .collect();

@@ -2,7 +2,7 @@
 
 use crate::check;
 
-/// NewReno exactly as in RFC 5681 and RFC 6582, without later additions; the round trip is 100 ms.
+/// NewReno exactly as in RFC 5681 and RFC 6582, without later additions. The round trip is 100 ms.
 const BEGIN: &str = "set tcp.congestion reno; set tcp.loss_detection newreno
     set tcp.proportional_rate_reduction off; set tcp.limited_transmit off; set tcp.sack off
     established mss 1000 win 60000 rtt 100ms; 0ms";
@@ -25,7 +25,8 @@ fn the_timeout_doubles_and_only_the_first_segment_is_retransmitted() {
 
 #[test]
 fn after_a_timeout_the_window_grows_back_over_what_was_sent_before() {
-    // All but the first were lost: slow start retransmits them. Then the rest had arrived.
+    // The ACK after the timeout covers only the first segment, so slow start retransmits the next ones. The
+    // ACK after that shows that the rest had arrived.
     newreno(
         "write 5000; -> seq 1:5001 by 1000 ack 1; +300ms -> seq 1:1001 ack 1
          <- ack 1001; -> seq 1001:3001 by 1000 ack 1; <- ack 5001; silence; info outstanding 0",
@@ -47,7 +48,7 @@ fn a_session_with_a_silent_peer_times_out() {
 
 #[test]
 fn a_new_acknowledgement_restarts_the_timer() {
-    // RFC 6298 §5.3; §5.2: it stops when all is acknowledged.
+    // RFC 6298 §5.3: progress restarts the timer. §5.2: the timer stops when everything is acknowledged.
     newreno(
         "write 5000; -> seq 1:5001 by 1000 ack 1
          +250ms <- ack 1001; +250ms <- ack 2001; +250ms <- ack 3001; +250ms <- ack 4001
@@ -57,8 +58,8 @@ fn a_new_acknowledgement_restarts_the_timer() {
 
 #[test]
 fn a_retransmitted_segment_gives_no_rtt_sample() {
-    // Karn's rule: neither 302 ms nor 1 ms is taken as a sample. The same if duplicate ACKs caused the
-    // retransmission.
+    // Karn's rule: neither 302 ms nor 1 ms is taken as a sample. The same applies if duplicate ACKs caused
+    // the retransmission.
     newreno("write 1000; -> seq 1:1001 ack 1; +300ms -> seq 1:1001 ack 1; +2ms <- ack 1001; info srtt 100ms");
     newreno(
         "write 8000; -> seq 1:8001 by 1000 ack 1; +250ms <- ack 1; <- ack 1; <- ack 1; -> seq 1:1001 ack 1
@@ -93,7 +94,8 @@ fn the_third_duplicate_retransmits_the_first_segment_at_once() {
 
 #[test]
 fn acks_with_data_or_a_new_window_are_not_duplicates() {
-    // RFC 5681 §2: a duplicate ACK has no data, no FIN and the same window, and data is outstanding.
+    // RFC 5681 §2: a duplicate ACK has no data, no FIN and an unchanged window, and arrives while data is
+    // outstanding.
     let six = |line: &dyn Fn(u32) -> String| (0..6).map(line).collect::<String>();
     for way in [
         six(&|n| format!("<- ack 1 win {};", 60_000 - n)),
@@ -136,8 +138,8 @@ fn duplicates_in_recovery_send_new_data() {
 
 #[test]
 fn duplicates_after_a_timeout_do_not_signal_a_loss() {
-    // RFC 6582 §3.2 steps 1 and 5: no new fast retransmit below `recover`; an ACK exactly at `recover` still
-    // counts as old.
+    // RFC 6582 §3.2 steps 1 and 5: below `recover` there is no new fast retransmit, and an ACK exactly at
+    // `recover` still counts as old.
     newreno(
         "write 10000; -> seq 1:10001 by 1000 ack 1; +300ms -> seq 1:1001 ack 1; +1ms <- ack 5001
          -> seq 5001:10001 by 1000 ack 1

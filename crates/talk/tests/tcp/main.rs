@@ -1,5 +1,5 @@
-//! TCP exchanges as packet scripts with values filled in: tables whose rows differ in a setting or a number.
-//! A single exchange is a file in `talks/`.
+//! TCP exchanges as packet scripts with placeholders: tables whose rows differ in a setting or a number. A
+//! single exchange is a file in `talks/`.
 
 mod cookies;
 mod flow;

@@ -69,7 +69,7 @@ fn a_window_shift_above_14_counts_as_14() {
 
 #[test]
 fn data_right_behind_the_syn_ack_is_within_the_window_that_our_syn_offered() {
-    // One burst: the acknowledgement that would offer a window has not been sent yet.
+    // In this burst, the acknowledgement that would offer a window has not been sent yet.
     check(
         "0ms open; -> SYN seq 0
          <- SYN seq 0 ack 1 win 8000 mss 1000; & seq 1 ack 1 \"hello\"
@@ -118,8 +118,8 @@ fn the_last_segment_of_the_handshake_may_carry_data_and_fin() {
 
 #[test]
 fn both_sides_open_at_once() {
-    // RFC 9293 §3.5, figure 8. Our SYN-ACK was lost and the peer retransmits its own: answer with an ACK, not
-    // another SYN.
+    // RFC 9293 §3.5, figure 8. Our SYN-ACK was lost and the peer retransmits its own, so answer with an ACK
+    // and not with another SYN.
     check(
         "0ms open; -> SYN seq 0
          <- SYN seq 0 win 8000 mss 1000 shift 2; -> SYN seq 0 ack 1 win 65535 mss 1460 shift 3
@@ -131,7 +131,7 @@ fn both_sides_open_at_once() {
 
 #[test]
 fn answers_to_our_syn() {
-    // RFC 9293 §3.10.7.3. Columns: the segment, and our response or the completion for the host.
+    // RFC 9293 §3.10.7.3. Columns: the segment; our response, or the completion for the host.
     for (segment, outcome) in [
         ("RST seq 0 ack 1", "told ended refused"),
         ("RST seq 0 ack 2", ""),
@@ -148,7 +148,8 @@ fn answers_to_our_syn() {
 
 #[test]
 fn unmatched_segments_are_answered_as_in_the_closed_state() {
-    // RFC 9293 §3.10.7.1: with ACK <SEQ=SEG.ACK><CTL=RST>, without <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>.
+    // RFC 9293 §3.10.7.1: if the segment has an ACK, answer <SEQ=SEG.ACK><CTL=RST>; otherwise
+    // <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>.
     check(
         "0ms <- SYN seq 100;         -> RST seq 0 ack 101
              <- SYN seq 100:103;     -> RST seq 0 ack 104

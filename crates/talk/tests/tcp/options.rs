@@ -2,7 +2,7 @@
 
 use crate::check;
 
-/// A session with SACK and timestamps; the peer's clock is at 101.
+/// A session with SACK and timestamps, in which the peer's clock is at 101.
 const MODERN: &str = "set tcp.tail_loss_probe off
     0ms listen 80; <- SYN seq 0 win 60000 mss 1000 sackok ts val 100 ecr 0
     -> SYN seq 0 ack 1 win 65535 mss 1460 sackok ts ecr 100
@@ -14,7 +14,7 @@ fn modern(script: &str) {
 
 #[test]
 fn an_option_that_one_side_declines_is_not_used() {
-    // RFC 6691: the MSS of 1000 bytes includes the options.
+    // RFC 6691: options take room from the MSS of 1000 bytes.
     for (timestamps, sack) in [("off", "off"), ("off", "on"), ("on", "off"), ("on", "on")] {
         let permitted = if sack == "on" { "sackok" } else { "" };
         let block = if sack == "on" { "sack 501:1001" } else { "" };
@@ -31,7 +31,7 @@ fn an_option_that_one_side_declines_is_not_used() {
              <- seq 501:1001 ack 1 {clock}; -> ack 1 {stamps} {block}"
         ));
     }
-    // We offer the option; the peer's answer does not.
+    // We offer the option, but the peer's answer does not include it.
     check(
         "0ms open; -> SYN seq 0; <- SYN seq 0 ack 1 win 8000 mss 1000; told opened; -> ack 1 no-options
          info mss 1000; <- seq 501:1001 ack 1; -> ack 1 no-options",
@@ -40,8 +40,8 @@ fn an_option_that_one_side_declines_is_not_used() {
 
 #[test]
 fn every_segment_carries_our_timestamp_and_echoes_the_peers() {
-    // Data first, then the data that Nagle had held back, the acknowledgement, FIN and RST. A tick is a
-    // millisecond.
+    // First data is sent, then the data that Nagle had held back, the acknowledgement, FIN and RST. A tick is
+    // one millisecond.
     modern(
         "write 2000; -> seq 1:989 ack 1 ts val 0 ecr 101; -> seq 989:1977 ack 1 ts val 0 ecr 101
          +7ms <- seq 1:9 ack 1977 ts val 200; -> seq 1977:2001 ack 9 ts val 7 ecr 200
@@ -59,8 +59,8 @@ fn a_segment_without_timestamps_is_dropped_unless_it_is_a_reset() {
 
 #[test]
 fn segments_with_old_timestamps_are_answered_and_dropped() {
-    // RFC 7323 §5.3: a value before the newest one is old; an equal value is not. A pure ACK that was
-    // overtaken by another one is not answered. §5.2: timestamps of resets are not checked.
+    // RFC 7323 §5.3: a value is old if it is less than the newest one; an equal value is not old. A pure ACK
+    // that was overtaken by another one is not answered. §5.2: timestamps of resets are not checked.
     modern(
         "<- seq 1:4 ack 1 ts val 500; +40ms -> ack 4 ts ecr 500
          <- seq 4:7 ack 1 ts val 499 evil; -> ack 4 win 65532 ts ecr 500; got 3
@@ -89,7 +89,7 @@ fn an_out_of_order_segment_does_not_move_the_echo_but_the_one_that_fills_the_hol
 
 #[test]
 fn an_echo_measures_where_our_own_timing_cannot() {
-    // A retransmission: without timestamps, Karn's algorithm would take no sample. The handshake took no
+    // After a retransmission without timestamps, Karn's algorithm would take no sample. The handshake took no
     // time, so SRTT is an eighth of the new sample.
     modern(
         "write 900; -> seq 1:901 ack 1 ts val 0; +200ms -> seq 1:901 ack 1 ts val 200
@@ -99,7 +99,7 @@ fn an_echo_measures_where_our_own_timing_cannot() {
 
 #[test]
 fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
-    // Which blocks of a thousand bytes arrive, and the SACK blocks in each answer.
+    // Columns: the blocks of a thousand bytes that arrive, and the SACK blocks in each answer.
     let rows: [&[(u32, &str)]; 3] = [
         &[(1, "1001:2001"), (3, "3001:4001 1001:2001"), (5, "5001:6001 3001:4001 1001:2001")],
         &[
@@ -115,7 +115,7 @@ fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
             (2, "1001:4001 5001:6001"),
         ],
     ];
-    // When the hole is filled up to the next one, delivered data is no longer reported.
+    // When the hole is filled as far as the next one, delivered data is no longer reported.
     let left = ["ack 2001 sack 5001:6001 3001:4001", "ack 2001 sack 7001:8001 5001:6001 3001:4001", ""];
     for (row, left) in rows.into_iter().zip(left) {
         let early: String = row
@@ -140,8 +140,8 @@ fn sack_blocks_are_newest_first_and_three_fit_beside_timestamps() {
 
 #[test]
 fn a_duplicate_is_reported_once_and_first() {
-    // RFC 2883 §4: D-SACKs below the ACK and inside a block, each with the surrounding block; finally, a
-    // segment that is partly new and in order.
+    // RFC 2883 §4: D-SACKs below the ACK and inside a block, each with the surrounding block. Finally, a
+    // segment arrives that is partly new and in order.
     check(
         "established mss 1000 win 60000 sackok
          0ms <- seq 1:1001 ack 1; +40ms -> ack 1001

@@ -7,7 +7,7 @@ const KEEPING: &str = "set tcp.keep_alive 100s; set tcp.keep_alive_interval 10s;
 
 #[test]
 fn keep_alive_is_off_unless_the_host_enables_it() {
-    // The silence before keep-alive is enabled counts.
+    // The silence before keep-alive is enabled counts too.
     check(
         "established mss 1000 win 60000; +1000000s silence; info state ESTABLISHED
          patience keep-alive 7200s; -> seq 0 ack 1",
@@ -26,7 +26,7 @@ fn a_silent_peer_is_probed_with_snd_nxt_minus_1_and_times_out() {
 
 #[test]
 fn an_answer_restarts_the_keep_alive_interval() {
-    // A peer that sends is not probed.
+    // A peer that sends data is not probed.
     let answered = "+100s -> seq 0 ack 1; +10s -> seq 0 ack 1; +5s <- ack 1;".repeat(5);
     let silent = "+50s <- ack 1;".repeat(10);
     check(&format!("{KEEPING} silence; {} info state ESTABLISHED; {silent} silence", &answered));
@@ -34,7 +34,7 @@ fn an_answer_restarts_the_keep_alive_interval() {
 
 #[test]
 fn a_keep_alive_of_the_peer_is_answered() {
-    // With and without the byte that older implementations send in keep-alives.
+    // Probes arrive with and without the byte that older implementations send in keep-alives.
     check(
         "established mss 1000 win 60000; 0ms <- seq 0 ack 1; -> ack 1; <- seq 0:1 ack 1 evil; -> ack 1; silence",
     );
@@ -42,7 +42,7 @@ fn a_keep_alive_of_the_peer_is_answered() {
 
 #[test]
 fn time_wait_sends_no_keep_alive() {
-    // A deadline that makes no progress would be detected here.
+    // If a deadline made no progress, this would detect it.
     check(
         "set tcp.keep_alive 5s; set tcp.keep_alive_interval 1s; established mss 1000 win 60000
          0ms finish; -> FIN seq 1 ack 1; <- FIN seq 1 ack 2; -> ack 2; told finished; told ended closed
@@ -52,7 +52,7 @@ fn time_wait_sends_no_keep_alive() {
 
 #[test]
 fn the_user_timeout_ends_a_session_with_unacknowledged_data() {
-    // The timeout does not run while no data waits, and progress restarts it.
+    // The timeout does not run while no data is waiting, and progress restarts it.
     check(
         "set tcp.user_timeout 30s; set tcp.rto_min 20s; set tcp.rto_initial 20s
          established mss 1000 win 60000; +1000s info state ESTABLISHED
@@ -81,8 +81,8 @@ fn fin_wait_2_of_a_closed_session_times_out() {
 #[test]
 fn a_new_syn_reuses_a_4_tuple_in_time_wait_if_it_cannot_be_old() {
     // RFC 6191 §2 and RFC 9293 §3.10.7.4. Columns: whether the old connection had timestamps (the last one
-    // was 500); sequence number and timestamp of the new SYN; whether it is accepted. The next byte of the
-    // old connection is 101.
+    // was 500), the sequence number and timestamp of the new SYN, and whether the SYN is accepted. The next
+    // byte of the old connection is 101.
     let rows = [
         (true, 50, Some(501), true),
         (true, 50, Some(500), false),

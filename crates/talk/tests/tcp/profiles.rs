@@ -6,8 +6,8 @@ use crate::check;
 
 #[test]
 fn a_coarse_timer_is_never_late() {
-    // Columns, in milliseconds: the delay, the tick, the arrival of the segment (after a full second), the
-    // sending of the answer.
+    // Columns, in milliseconds: the delay, the tick, the arrival of the segment (after a full second), and
+    // the sending of the answer.
     for (delay, tick, comes, leaves) in [
         (50, 0, 3, 53),
         (50, 10, 0, 50),
@@ -27,8 +27,9 @@ fn a_coarse_timer_is_never_late() {
 
 #[test]
 fn the_rule_for_the_second_segment_is_a_setting() {
-    // Segments of 600, 500 and 1000 bytes with an MSS of 1000: after which one is the ACK due? After the
-    // third, the largest segment is 1000 bytes, so 2100 bytes are two of them.
+    // Segments of 600, 500 and 1000 bytes arrive, with an MSS of 1000. The last column says after which
+    // segment (counted from 0) the ACK is due. After the third, the largest segment is 1000 bytes, so 2100
+    // bytes count as two segments.
     for (unit, segments, answered) in [
         ("segment", 2, Some(1)),
         ("largest", 2, Some(2)),
@@ -67,8 +68,8 @@ fn an_ack_can_be_due_by_bytes_whatever_the_segments() {
 
 #[test]
 fn in_4_3bsd_reading_makes_an_ack_due() {
-    // Nothing has been read at first. Then the threshold is two segments, or 35 % of 8192, whichever is less:
-    // 2048.
+    // At first nothing has been read. After that, the threshold is two segments or 35 % of 8192, whichever is
+    // less; here it is 2048.
     check(
         "profile bsd43; set tcp.mss 1024; set tcp.receive_buffer_bytes 8192; established mss 1024 win 60000
          host waits; 0ms <- seq 1:4097 by 1024 ack 1; told readable; silence
@@ -137,7 +138,7 @@ fn the_peers_segments_may_be_rounded_down_to_clusters() {
 
 #[test]
 fn a_system_v_stream_offers_its_whole_window_until_that_much_is_queued() {
-    // No more than the buffer is offered, and an offer is never taken back.
+    // The offered window is never larger than the buffer, and an offer is never taken back.
     let arrivals: String = [4000, 4000, 4000, 4000, 3000, 2000]
         .iter()
         .enumerate()
@@ -161,7 +162,7 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
              established mss 1000 win 60000; 0ms <- seq 1:101 ack 1; +40ms -> ack 101 win {window}"
         ));
     }
-    // Less than a segment and less than a quarter of the buffer is not offered.
+    // A window of less than a segment and less than a quarter of the buffer is not offered.
     let full: String = (0..4)
         .map(|n| {
             let told = if n == 0 { "told readable;" } else { "" };
@@ -180,7 +181,8 @@ fn small_reads_move_the_window_by_steps_or_with_every_ack() {
 
 #[test]
 fn each_nagle_variant_delays_the_segments_that_it_should() {
-    // Consecutive writes without acknowledgements; after each, the lengths of the segments sent.
+    // Consecutive writes without acknowledgements. Each pair is the length of a write, and the lengths of the
+    // segments that are then sent.
     type Write = (usize, &'static [usize]);
     let cases: [(&str, &[Write]); 10] = [
         ("off", &[(10, &[10]), (10, &[10]), (1000, &[1000]), (10, &[10])]),
@@ -212,7 +214,7 @@ fn each_nagle_variant_delays_the_segments_that_it_should() {
 
 #[test]
 fn a_partial_segment_is_sent_if_it_fills_enough_of_the_largest_window() {
-    // The window admits 600 of 1000 bytes, 60 % of the largest window.
+    // The window admits 600 of 1000 bytes, which is 60 % of the largest window.
     for (percent, rest) in [(50, "-> seq 401:1001 ack 1"), (60, "-> seq 401:1001 ack 1"), (61, "")] {
         check(&format!(
             "set tcp.silly_window_percent {percent}; set ip.mtu 2040; set tcp.mss 1460

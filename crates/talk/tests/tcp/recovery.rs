@@ -8,7 +8,8 @@ const BEGIN: &str = "established mss 1000 win 60000 sackok rtt 100ms; 0ms";
 
 #[test]
 fn only_the_holes_are_retransmitted_and_each_once() {
-    // The first and the third of ten are lost. CUBIC: 0.7 of the ten segments that were outstanding.
+    // The first and the third of ten segments are lost. CUBIC reduces the window to 0.7 of the ten segments
+    // that were outstanding.
     for detection in ["rack", "sack"] {
         let again = "-> seq 2001:3001 ack 1;";
         let (now, later) = if detection == "rack" { (again, "") } else { ("", again) };
@@ -30,7 +31,7 @@ fn only_the_holes_are_retransmitted_and_each_once() {
 #[test]
 fn a_lost_retransmission_is_detected_by_rack() {
     // RFC 8985 §3.1: duplicate ACKs alone could not reveal this loss. Segments sent after the retransmission
-    // arrive a round trip later, but the retransmission does not.
+    // arrive a round trip later, but the retransmission itself does not.
     check(&format!(
         "{BEGIN} write 20000; -> seq 1:10001 by 1000 ack 1
          +100ms <- ack 1 sack 1001:5001; -> seq 1:1001 ack 1; -> seq 10001:11001 ack 1
@@ -41,8 +42,8 @@ fn a_lost_retransmission_is_detected_by_rack() {
 
 #[test]
 fn rack_waits_for_reordering_once_it_has_been_seen() {
-    // Two segments overtook the first, which then arrives: nothing is retransmitted. From then on, three
-    // segments above a hole do not suffice: a loss is declared after a quarter of a round trip (RFC 8985
+    // Two segments overtook the first, which then arrives, so nothing is retransmitted. From then on, three
+    // segments above a hole do not suffice; a loss is declared only after a quarter of a round trip (RFC 8985
     // §6.2).
     check(&format!(
         "{BEGIN} write 4000; -> seq 1:4001 by 1000 ack 1
@@ -124,7 +125,7 @@ fn paced_segments_are_spread_over_the_round_trip() {
 
 #[test]
 fn the_tail_is_probed_after_two_round_trips() {
-    // The last segment is sent before any timeout; its SACK reveals that the rest is lost: recovery starts,
+    // The last segment is sent before any timeout. Its SACK reveals that the rest is lost, so recovery starts
     // without a timeout.
     check(&format!(
         "{BEGIN} write 3000; -> seq 1:3001 by 1000 ack 1
@@ -150,7 +151,7 @@ fn a_tail_loss_probe_prefers_new_data() {
 
 #[test]
 fn a_probe_that_repaired_a_loss_reduces_the_window_and_a_spurious_one_does_not() {
-    // RFC 8985 §7.4.2. All ten are acknowledged and the window doubles; the next ACK shows whether the probe
+    // RFC 8985 §7.4.2: all ten are acknowledged and the window doubles. The next ACK shows whether the probe
     // was needed.
     for (report, duplicates, window) in [("", 0, 14_000), ("sack 9001:10001", 1, 20_000)] {
         check(&format!(

@@ -14,8 +14,8 @@ fn from_1001(script: &str) {
 
 #[test]
 fn the_table_of_acceptable_segments() {
-    // RFC 9293 §3.4, table 6. Columns: the segment's start, its length, the bytes accepted now, whether it is
-    // answered.
+    // RFC 9293 §3.4, table 6. Columns: the segment's start, its length, the bytes accepted now, and whether
+    // it is answered.
     let rows: [(i64, i64, i64, bool); 16] = [
         (1001, 0, 0, false),
         (1001, 100, 100, false),
@@ -58,8 +58,8 @@ fn a_segment_that_fills_the_window_and_more_is_trimmed_at_both_ends() {
 
 #[test]
 fn resets_end_a_session_only_at_the_exact_byte() {
-    // RFC 5961 §3.2: a RST with the exact sequence number resets; one within the window gets a challenge ACK;
-    // one outside is dropped silently.
+    // RFC 5961 §3.2: a RST with the exact sequence number resets the connection. One within the window gets a
+    // challenge ACK, and one outside is dropped silently.
     for (sequence, outcome) in [
         (1001, "told ended reset; sessions 0"),
         (1002, "-> ack 1001"),
@@ -92,17 +92,18 @@ fn a_syn_on_an_established_session_is_challenged_whatever_its_sequence_number() 
 
 #[test]
 fn a_restarted_peer_resets_the_old_session() {
-    // RFC 9293 §3.5.1, figure 9: SYN, challenge ACK, RST, and the 4-tuple is free.
+    // RFC 9293 §3.5.1, figure 9: after SYN, challenge ACK and RST, the 4-tuple is free.
     from_1001("<- SYN seq 1342177280; -> ack 1001; <- RST seq 1001; told ended reset; sessions 0");
 }
 
 #[test]
 fn acknowledgements_of_the_future_and_of_the_distant_past_are_challenged() {
-    // RFC 5961 §5.2: SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT; the data is dropped with it.
+    // RFC 5961 §5.2 accepts SND.UNA - MAX.SND.WND <= SEG.ACK <= SND.NXT. With any other ACK, the data is
+    // dropped too.
     let challenged: String = [1002, 5000, 0x4000_0000, -0x7000_0000, -60_000]
         .map(|wrong: i64| format!("<- seq 1001:1002 ack {wrong} evil; -> ack 1001; got 1000;"))
         .concat();
-    // An old ACK within the window is harmless, and its data is accepted.
+    // An old ACK within the window is harmless, so the data in its segment is accepted.
     from_1001(&format!(
         "write 1000; -> seq 1:1001 ack 1001; <- ack 1001; {challenged} <- seq 1001:1002 ack 500; got 1001
          +40ms -> ack 1002"
@@ -125,7 +126,7 @@ fn segments_without_ack_are_dropped() {
 
 #[test]
 fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
-    // RFC 5681 §4.2: each segment is answered at once.
+    // RFC 5681 §4.2: each of these segments is answered at once.
     check(
         "established mss 1000 win 60000
          0ms <- seq 1001:2001 ack 1; -> ack 1
@@ -137,8 +138,8 @@ fn out_of_order_segments_are_delivered_in_order_with_one_ack() {
 
 #[test]
 fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
-    // RFC 5681 §4.2 requires a duplicate ACK for each segment; fast retransmit needs three. When the hole is
-    // filled, one is enough.
+    // RFC 5681 §4.2 requires a duplicate ACK for each segment, and fast retransmit needs three. When the hole
+    // is filled, one ACK is enough.
     for (early, duplicates) in [(1, 1), (2, 2), (3, 3), (10, 3)] {
         let end = 1001 + 1000 * early;
         check(&format!(
@@ -151,7 +152,7 @@ fn up_to_three_duplicate_acks_are_sent_for_one_burst() {
 
 #[test]
 fn out_of_order_data_is_freed_when_a_session_ends() {
-    // The end of every script checks the memory.
+    // Every script checks at its end that all memory is free.
     from_1001("<- seq 2001:3001 ack 1; -> ack 1001; <- RST seq 1001; told ended reset; sessions 0");
 }
 
@@ -184,7 +185,7 @@ fn data_can_be_sent_after_the_peers_fin() {
 
 #[test]
 fn both_close_at_once() {
-    // RFC 9293 §3.6, figure 13; then the FIN is retransmitted.
+    // RFC 9293 §3.6, figure 13; afterwards the FIN is retransmitted.
     from_1001(
         "finish; -> FIN seq 1 ack 1001; <- FIN seq 1001 ack 1; -> ack 1002; told finished; info state CLOSING
          <- FIN seq 1001 ack 1; -> ack 1002
@@ -238,7 +239,7 @@ fn a_fin_in_every_state() {
 
 #[test]
 fn our_fin_is_retransmitted_until_it_is_acknowledged() {
-    // When retransmitted, data and FIN are one segment.
+    // Retransmitted data and FIN are sent in one segment.
     from_1001(
         "write \"bye\"; -> PSH seq 1 \"bye\" ack 1001; finish; -> FIN PSH seq 4 ack 1001
          +200ms -> FIN PSH seq 1 \"bye\" ack 1001; +50ms <- ack 4; -> FIN PSH seq 4 ack 1001
@@ -257,7 +258,7 @@ fn an_abort_sends_a_reset_in_every_synchronized_state() {
         ("finish; -> FIN seq 1 ack 1001; <- ack 2;", "-> RST seq 2 ack 1001"),
         ("<- FIN seq 1001 ack 1; -> ack 1002; told finished;", "-> RST seq 1 ack 1002"),
         ("write 3000; -> seq 1:3001 by 1000 ack 1001;", "-> RST seq 3001 ack 1001"),
-        // CLOSING and LAST-ACK: the peer expects no data.
+        // In CLOSING and LAST-ACK, the peer expects no data.
         ("finish; -> FIN seq 1 ack 1001; <- FIN seq 1001 ack 1; -> ack 1002; told finished;", ""),
         ("<- FIN seq 1001 ack 1; -> ack 1002; told finished; finish; -> FIN seq 1 ack 1002;", ""),
     ] {

@@ -4,7 +4,7 @@ use crate::check;
 
 #[test]
 fn the_host_gets_the_distance_of_the_urgent_mark_and_the_data_in_line() {
-    // A repeated mark causes no completion, nor does one in data already delivered. A segment without data
+    // A repeated mark causes no completion; nor does a mark in data already delivered. A segment without data
     // may announce bytes still to come. Without URG, the field is ignored.
     check(
         "established mss 1000 win 60000
