@@ -1,6 +1,6 @@
 //! A client's state for one attachment: slots, listeners, and the tasks that wait for them.
 //!
-//! Purpose          processes the board's indications, both for a runtime's tasks, which store their wakers
+//! Purpose          process the board's indications, both for a runtime's tasks, which store their wakers
 //!                  here, and for drivers, which poll.
 
 use super::{board_gone_error, end_error};
@@ -19,7 +19,7 @@ use std::task::Waker;
 /// The number of slots that each listener offers to the board in advance.
 const SLOTS_OFFERED: usize = 16;
 
-/// Marks a slot that was returned to the board, which may have reassigned it.
+/// Marks a slot that was returned to the board. The board may have reassigned the slot since.
 pub const GIVEN_BACK: u32 = u32::MAX;
 
 /// An accepted stream.
@@ -192,8 +192,8 @@ impl Core {
         Ok(number)
     }
 
-    /// Returns the address on which the board listens, with the port that it has chosen, or `None` until the
-    /// board has answered.
+    /// Returns the address on which the board listens, including the port that the board has chosen; `None`
+    /// until the board has answered.
     pub fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
         match self.listeners.get(&listener)?.result {
             Some(result) => {
@@ -224,7 +224,7 @@ impl Core {
     }
 
     /// Reads at most `most` bytes from a stream, and passes them in runs to `take`. Returns the number of
-    /// bytes read: zero at the end of the stream, `None` if no data is available.
+    /// bytes read. The result is zero at the end of the stream, and `None` if no data is available.
     pub fn read(
         &mut self,
         slot: u32,

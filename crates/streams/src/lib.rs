@@ -67,7 +67,7 @@ pub fn has_listener(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Returns the names of boards that listen at a socket with this file extension, sorted.
+/// Returns the names of boards that listen at a socket with the file extension `end`, sorted.
 pub fn boards(end: &str) -> Vec<String> {
     let mut names = Vec::new();
     for folder in folders_of_boards() {

@@ -1,12 +1,12 @@
 //! Non-blocking streams on a board, for drivers that have a wait set of their own, such as an RDMA NIC or a
 //! VI NIC on a running board.
 //!
-//! Purpose          provides non-blocking calls and a file descriptor to wait on, as with sockets.
+//! Purpose          provide non-blocking calls and a file descriptor to wait on, as with sockets.
 //! Waiting          arm the bells ([`Board::arm`], and [`Stream::arm`] for each stream), check everything
 //!                  once more, wait until [`Board::file`] is readable, then [disarm](Board::disarm).
 //!                  [`Board::is_gone`] drains the file after a wake-up.
-//! Blocking         only attaching and [listening](Board::listen) block: they wait for the board's answer
-//!                  for at most ten seconds.
+//! Blocking         only attaching and [listening](Board::listen) block. They wait at most ten seconds for
+//!                  the board's answer.
 
 use super::call::{
     ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
@@ -60,7 +60,7 @@ impl Board {
     /// Attaches to the board whose socket has this path. Ignores the spin setting.
     ///
     /// # Errors
-    /// As for [`Board::attach`].
+    /// Same as for [`Board::attach`].
     pub fn attach_at(door: &Path, settings: Settings) -> io::Result<Board> {
         let (half, layout) = settings.call(door)?;
         Board::attach_to(half, layout)
@@ -123,7 +123,7 @@ impl Board {
         Ok(Listener { shared: self.0.clone(), number, local })
     }
 
-    /// Returns the file, which becomes readable when the board rings the bell, and hangs up when the board
+    /// Returns the file, which becomes readable when the board rings the bell, and is hung up when the board
     /// exits.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.0.channel.socket()
@@ -134,8 +134,8 @@ impl Board {
     pub fn is_gone(&self) -> bool {
         let hung_up = self.0.channel.is_gone();
         self.0.with(|core| {
-            // Do this even if there was no indication, because the ring may now have room for waiting
-            // requests.
+            // Send queued requests even if there was no indication, because the ring may now have room for
+            // them.
             core.process_indications();
             if hung_up && !core.is_gone {
                 core.end();
@@ -149,7 +149,7 @@ impl Board {
         self.0.channel.own_bell().arm();
     }
 
-    /// Returns whether the bell has not been rung since it was armed.
+    /// Returns whether the bell has stayed silent since it was armed.
     pub fn is_armed(&self) -> bool {
         self.0.channel.own_bell().is_armed()
     }
@@ -170,7 +170,7 @@ fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
     }
 }
 
-/// A TCP stream on the board. Dropping the stream closes it; data already written is still sent.
+/// A TCP stream on the board. Dropping the stream closes it, but data already written is still sent.
 pub struct Stream {
     shared: Arc<Shared>,
     slot: u32,
@@ -206,8 +206,8 @@ impl Stream {
         self.remote
     }
 
-    /// Reads up to `most` bytes, and passes them to `take` in runs. Returns the number of bytes: zero at the
-    /// end of the stream, `None` if no data is available yet.
+    /// Reads up to `most` bytes, and passes them to `take` in runs. Returns the number of bytes. The result
+    /// is zero at the end of the stream, and `None` if no data is available yet.
     ///
     /// # Errors
     /// If the connection is lost.
@@ -226,7 +226,7 @@ impl Stream {
     /// Writes as many bytes from several runs as there is room for, and returns their number.
     ///
     /// # Errors
-    /// As for [`Stream::write`].
+    /// Same as for [`Stream::write`].
     pub fn write_runs<'a>(&self, runs: impl IntoIterator<Item = SharedBytes<'a>>) -> io::Result<usize> {
         self.shared.with(|core| core.write_runs(self.slot, runs))
     }
