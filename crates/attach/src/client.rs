@@ -178,7 +178,7 @@ impl Client {
     /// Reads up to `most` available bytes and passes them to `put` in runs.
     ///
     /// # Errors
-    /// As for [`Client::read`].
+    /// Same as for [`Client::read`].
     pub fn take(
         &mut self,
         slot: u32,
@@ -230,7 +230,7 @@ impl Client {
     /// Like [`Client::write`], for several runs of bytes; notifies the board once, after the last.
     ///
     /// # Errors
-    /// As for [`Client::write`].
+    /// Same as for [`Client::write`].
     pub fn write_runs<'a>(
         &mut self,
         slot: u32,

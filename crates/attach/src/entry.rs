@@ -19,8 +19,8 @@ pub enum Request {
     Connect {
         /// The slot.
         slot: u32,
-        /// The local address and port on the board; `None` lets the board choose both; port 0 lets it choose
-        /// only the port.
+        /// The local address and port on the board. With `None`, the board chooses both; with port 0, it
+        /// chooses only the port.
         local: Option<SocketAddr>,
         /// The remote address and port.
         remote: SocketAddr,
@@ -126,7 +126,7 @@ pub enum Indication {
     },
 }
 
-/// Why a request failed or a stream ended.
+/// The reason why a request failed or a stream ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum EndReason {

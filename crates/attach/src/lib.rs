@@ -1,6 +1,6 @@
 //! TCP streams on a board in another process, through shared memory.
 //!
-//! Purpose    lets a process without a board open TCP streams on another process's board and transfer data
+//! Purpose    let a process without a board open TCP streams on another process's board and transfer data
 //!            without system calls.
 //! Memory     two rings, and the requested number of slots. A slot holds one stream: a pipe for each
 //!            direction, and two bells.
@@ -30,7 +30,7 @@
 //!            considered poisoned and all streams of this client (but of no other client) are reset.
 //! Sharing    all streams of a client count as one owner: packet memory and sessions are shared out among
 //!            clients, not among streams.
-//! Limits     the number of slots; at most [`LISTENERS_MAX`] listeners; per listener, at most
+//! Limits     the number of slots is fixed. There are at most [`LISTENERS_MAX`] listeners, each with at most
 //!            [`BACKLOG_MAX`] connections that wait for an offered slot. Besides its pipes, a slot uses one
 //!            page of the board's memory.
 
