@@ -16,7 +16,7 @@ pub(super) struct Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // The board notices the end once the task has closed the socket.
+        // The board notices that the attachment has ended once the task has closed the socket.
         self.task.get().into_iter().for_each(tokio::task::AbortHandle::abort);
     }
 }

@@ -53,7 +53,7 @@ impl Attachment {
     /// Attaches with the given settings.
     ///
     /// # Errors
-    /// As [`Attachment::attach`]; also if the settings are invalid.
+    /// Same as for [`Attachment::attach`]; also if the settings are invalid.
     ///
     /// # Panics
     /// If called outside a tokio runtime.
@@ -78,7 +78,7 @@ impl Attachment {
     /// Attaches to the board whose socket has this path, for example a socket that is mounted in a container.
     ///
     /// # Errors
-    /// As [`Attachment::attach_with`].
+    /// Same as for [`Attachment::attach_with`].
     ///
     /// # Panics
     /// If called outside a tokio runtime.
@@ -112,7 +112,8 @@ impl Attachment {
     /// Connects from a local address and port of the board; port 0 lets the board choose.
     ///
     /// # Errors
-    /// As [`Attachment::connect`]; also if the address does not belong to the board, or the port is in use.
+    /// Same as for [`Attachment::connect`]; also if the address does not belong to the board, or the port is
+    /// in use.
     pub async fn connect_from(&self, local: Option<SocketAddr>, remote: SocketAddr) -> io::Result<Stream> {
         let claim = |cx: &mut Context<'_>| {
             self.0.with(|core| match core.connect(local, remote) {
@@ -124,7 +125,7 @@ impl Attachment {
             })
         };
         let slot = poll_fn(claim).await?;
-        // From here on, dropping the stream returns the slot.
+        // From this point on, dropping the stream returns the slot.
         let mut stream = Stream::new(self.0.clone(), Accepted { slot, local: remote, remote });
         let opened = |cx: &mut Context<'_>| {
             self.0.with(|core| match core.opened(slot) {
@@ -184,8 +185,8 @@ async fn listen(attached: Weak<Attached>, socket: UnixStream) {
         let woken = socket.readable().await;
         let Some(attached) = attached.upgrade() else { return };
         attached.shared.channel.own_bell().disarm();
-        // The channel drains the bytes. Clear the runtime's readiness before that, so that a byte that
-        // arrives later is noticed.
+        // The channel drains the bytes. Clear the runtime's readiness first, so that a byte that arrives
+        // later is noticed.
         let _ = socket.try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
         if woken.is_err() || attached.shared.channel.is_gone() {
             return attached.with(|core| {

@@ -30,7 +30,7 @@ pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };
     }
     static HOOK: Once = Once::new();
-    // The panic hook applies to the whole process, and is never removed.
+    // The panic hook applies to the whole process and is never removed.
     HOOK.call_once(|| {
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {

@@ -47,8 +47,8 @@ impl Stream {
         self.at.remote
     }
 
-    /// Sets TCP_NODELAY: whether short segments are sent at once, instead of waiting for ACKs (RFC 9293
-    /// §3.7.4).
+    /// Sets TCP_NODELAY, that is, whether short segments are sent at once instead of waiting for ACKs (RFC
+    /// 9293 §3.7.4).
     pub fn set_nodelay(&self, nodelay: bool) {
         self.attached.with(|core| core.request(Request::Nagle { slot: self.at.slot, is_on: !nodelay }));
     }
@@ -59,8 +59,8 @@ impl Stream {
         self.attached.with(|core| core.request(Request::Abort { slot }));
     }
 
-    /// Spins until `look` returns a result or the time for spinning is over; then `wait` registers the task's
-    /// waker.
+    /// Spins until `look` returns a result or the time for spinning is over. In the latter case, `wait`
+    /// registers the task's waker.
     fn look<T>(
         &self,
         mut look: impl FnMut(&mut Core) -> Option<io::Result<T>>,
@@ -77,7 +77,7 @@ impl Stream {
             }
         }
         self.attached.with(|core| {
-            // Arm the bell, then look once more: the board rings it for anything that arrives later.
+            // Arm the bell, then look once more, because the board rings the bell only for later events.
             core.client.arm(slot);
             match look(core) {
                 Some(found) => Poll::Ready(found),
