@@ -1,9 +1,9 @@
 //! Denies the system calls that a confined program never makes (seccomp(2)).
 //!
 //! Deny-list        an allow-list would be stronger, but it would break with every libc, allocator or Rust
-//!                  library that makes a different call, and kiban is built from source on many systems. So
-//!                  the list denies the calls that would help an attacker: access to other programs,
-//!                  processes and privileges, namespaces, and rarely used kernel interfaces.
+//!                  library that makes other calls, and kiban is built from source on many systems. So the
+//!                  list denies the calls that would help an attacker: access to other programs, processes
+//!                  and privileges, namespaces, and rarely used kernel interfaces.
 //! clone3           this call takes its flags in memory, which a filter cannot read. So it fails with ENOSYS,
 //!                  and libc falls back to clone(2), whose flags are checked.
 //! Sockets          Unix, IP and netlink (which the resolver needs) are allowed; AF_PACKET and AF_XDP only if
@@ -15,7 +15,7 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// What happens when the program makes a denied system call.
+/// The effect of a denied system call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnRefusal {
     /// The call fails with EPERM.
@@ -33,7 +33,7 @@ pub(super) struct Sockets {
 
 /// Calls that are denied, whatever their arguments.
 const REFUSED: &[libc::c_long] = &[
-    // Access to other programs and processes.
+    // Calls that access other programs and processes.
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_ptrace,
@@ -76,7 +76,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_name_to_handle_at,
     libc::SYS_open_by_handle_at,
     libc::SYS_mknodat,
-    // Administration of the kernel, its keys and its clocks.
+    // Calls that administer the kernel, its keys and its clocks.
     libc::SYS_init_module,
     libc::SYS_finit_module,
     libc::SYS_delete_module,
@@ -94,7 +94,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_sethostname,
     libc::SYS_setdomainname,
     libc::SYS_vhangup,
-    // Interfaces with a history of vulnerabilities, none of which kiban uses.
+    // Calls with a history of vulnerabilities, none of which kiban uses.
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
     libc::SYS_io_uring_setup,

@@ -48,7 +48,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Returns a Landlock ruleset for these needs. Each thread still has to apply it.
+    /// Returns a Landlock ruleset that permits `needs`. Each thread still has to apply it.
     pub(super) fn new(needs: &[Need]) -> Result<(Files, OwnedFd), String> {
         let say = |error: landlock::RulesetError| error.to_string();
         let ruleset = Ruleset::default().handle_access(AccessFs::from_all(LEVEL)).map_err(say)?;
@@ -74,8 +74,8 @@ impl Files {
                     let is_absent =
                         |kind| matches!(kind, Kind::NotFound | Kind::NotADirectory | Kind::PermissionDenied);
                     if !real.is_err_and(|error| is_absent(error.kind())) {
-                        // The path exists, but could not be opened for lack of a resource. A ruleset without
-                        // it would deny access to it permanently.
+                        // The path exists, but could not be opened for lack of a resource. A ruleset that
+                        // omits the path would deny access to it permanently.
                         return Err(why);
                     }
                     tracing::warn!(

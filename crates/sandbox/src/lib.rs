@@ -1,6 +1,6 @@
 //! Sandbox: a program that has started drops the privileges that it no longer needs.
 //!
-//! Purpose          limits the damage that a flaw in the parsing of external input can do.
+//! Purpose          limit the damage that a flaw in the parsing of external input can do.
 //! Capabilities     are dropped from every set of every thread, except those needed to reopen a lost link. If
 //!                  a seccomp filter that this process inherited denies capset(2), the capabilities remain,
 //!                  and are reported as kept.

@@ -44,7 +44,7 @@ impl Need {
         Need::path("reading", path, Access::Read)
     }
 
-    /// Returns the needs for reading a file again, even if another file has replaced it under the same name.
+    /// Returns the needs for rereading a file, even if another file has replaced it under the same name.
     pub fn read_again(file: &Path) -> Vec<Need> {
         // The file's mode decides whether it can be read. If it is a symlink, its target is in another
         // directory.
@@ -117,7 +117,7 @@ impl Need {
         matches!(&self.what, What::Capabilities(wanted) if wanted.contains(capability))
     }
 
-    /// Returns those of the `permitted` capabilities that this need requires.
+    /// Returns which of the `permitted` capabilities this need requires.
     pub(super) fn capabilities(&self, permitted: CapabilitySet) -> CapabilitySet {
         use CapabilitySet as Set;
         match &self.what {
@@ -125,7 +125,7 @@ impl Need {
             What::Path(path, access) => {
                 let wanted = match access {
                     _ if !is_closed_to_us(path, *access) => Set::empty(),
-                    // CAP_DAC_READ_SEARCH, if it is permitted, suffices for reading.
+                    // If CAP_DAC_READ_SEARCH is permitted, it suffices for reading.
                     Access::Read if permitted.contains(Set::DAC_READ_SEARCH) => Set::DAC_READ_SEARCH,
                     _ => Set::DAC_OVERRIDE,
                 };
@@ -142,8 +142,8 @@ fn folder_of(file: &Path) -> PathBuf {
     }
 }
 
-/// Returns whether the mode of a path or of one of its parent directories denies access to users other than
-/// the owner.
+/// Returns whether users other than the owner are denied access by the mode of a path or of one of its parent
+/// directories.
 fn is_closed_to_us(path: &Path, access: Access) -> bool {
     let Ok(path) = std::fs::canonicalize(path) else { return false };
     let own = rustix::process::geteuid().as_raw();

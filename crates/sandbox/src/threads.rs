@@ -26,7 +26,7 @@ pub(super) struct Job {
     pub(super) kept: CapabilitySet,
     /// The caller's capability sets.
     pub(super) sets: CapabilitySets,
-    /// The Landlock rules; `None` if the system has no Landlock.
+    /// The Landlock rules. `None` if the system has no Landlock.
     pub(super) ruleset: Option<OwnedFd>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct Job {
 static JOB: OnceLock<Job> = OnceLock::new();
 /// The number of threads that have run the handler.
 static DONE: AtomicU32 = AtomicU32::new(0);
-/// The errno of a thread that failed; 0 if none did.
+/// The errno of a thread that failed. It is 0 if no thread failed.
 static FAILED: AtomicI32 = AtomicI32::new(0);
 
 impl Job {
-    /// Applies the restrictions to the calling thread. It runs in signal handlers, so it only makes system
-    /// calls.
+    /// Applies the restrictions to the calling thread. The function runs in signal handlers, so it makes only
+    /// system calls.
     fn apply(&self) -> Result<(), Errno> {
         if self.sets.effective.contains(CapabilitySet::SETPCAP) {
             for capability in CapabilitySet::all().iter().filter(|its| !self.kept.contains(*its)) {

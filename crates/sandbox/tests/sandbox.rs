@@ -97,7 +97,7 @@ fn earlier_and_later_threads_are_confined() {
     let folder = std::env::temp_dir().join(format!("kiban-sandbox-{}", std::process::id()));
     std::fs::create_dir(&folder).expect("room");
     std::fs::write(folder.join("old"), "old").expect("room");
-    // One thread is blocked in a system call; another runs without pause.
+    // One thread is blocked in a system call, and another runs without pause.
     let (go, gone) = mpsc::channel::<()>();
     let before = std::thread::spawn(move || {
         gone.recv().expect("it is printed");
