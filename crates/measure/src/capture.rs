@@ -7,10 +7,10 @@
 //!                  thread, because captures have only a few hundred packets.
 //! Duplicates       if a packet crosses several interfaces of the host (a bridge, loopback), only the copy
 //!                  from the first interface is kept, and on loopback only the copy that arrives.
-//! Timestamps       are taken by the kernel, on the wall clock. [`Capture::clock_stepped`] reports whether
-//!                  that clock was set in the meantime, which makes gaps meaningless.
-//! Limits           needs CAP_NET_RAW; keeps the first [`KEPT_BYTES`] of a packet; with offloads, a "packet"
-//!                  may consist of many segments.
+//! Timestamps       the kernel takes them, on the wall clock. [`Capture::clock_stepped`] reports whether that
+//!                  clock was set in the meantime, which makes gaps meaningless.
+//! Limits           a capture needs CAP_NET_RAW, and keeps the first [`KEPT_BYTES`] of each packet. With
+//!                  offloads, a "packet" may consist of many segments.
 //! Not implemented  rings shared with the kernel, promiscuous mode, IPv6 extension headers.
 
 use kiban_capture as pcap;
@@ -85,7 +85,7 @@ impl Capture {
         let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
         set(&socket, libc::SO_ATTACH_FILTER, &filter)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
+        // A size above the system's limit needs CAP_NET_ADMIN. Without it, a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &BUFFER_BYTES).is_err() {
             set(&socket, libc::SO_RCVBUF, &BUFFER_BYTES)?;
         }
@@ -114,7 +114,7 @@ impl Capture {
     pub fn drain(&mut self) {
         while let Some((frame, interface, outgoing)) = self.next() {
             let interface_kept = *self.interface.get_or_insert(interface);
-            // On loopback a packet is captured twice: when it leaves its sender's port, and when it arrives.
+            // On loopback, a packet is captured twice: when it leaves the sender's port, and when it arrives.
             let is_copy = outgoing && is_loopback(&frame.kept);
             self.drop_unstamped(frame.nanoseconds);
             if interface == interface_kept && !is_copy && self.frames.len() < FRAMES_MAX {
@@ -123,9 +123,9 @@ impl Capture {
         }
     }
 
-    /// Drops packets whose timestamp is later than that of a packet received after them. The kernel switches
-    /// timestamps on in a work queue, slightly after the request; packets that passed before that get the
-    /// time at which they are read.
+    /// Drops packets whose timestamp is later than the timestamp of a packet received after them. The kernel
+    /// switches timestamps on in a work queue, slightly after the request. Packets that passed before then
+    /// get the time at which they are read.
     fn drop_unstamped(&mut self, nanoseconds: u64) {
         while self.frames.last().is_some_and(|last| last.nanoseconds > nanoseconds + DISORDER_NANOS) {
             self.frames.pop();
@@ -138,7 +138,7 @@ impl Capture {
         &self.frames
     }
 
-    /// Returns whether the wall clock was set since the start, which makes gaps between packets meaningless.
+    /// Returns whether the wall clock was set since the start. If so, gaps between packets are meaningless.
     pub fn clock_stepped(&self) -> bool {
         clock_offset().abs_diff(self.clock_offset_nanos) > STEP_NANOS
     }
@@ -185,7 +185,7 @@ pub(super) fn stamp(message: &libc::msghdr) -> Option<u64> {
     // SAFETY: the kernel has written the control messages and their length into `message`.
     let mut control = unsafe { libc::CMSG_FIRSTHDR(message) };
     while !control.is_null() {
-        // SAFETY: it is not null, so it points to a header in the control buffer.
+        // SAFETY: the pointer is not null, so it points to a header in the control buffer.
         let header = unsafe { &*control };
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_TIMESTAMPNS {
             // SAFETY: the data of SCM_TIMESTAMPNS is a `timespec`, which may be unaligned.
@@ -230,7 +230,8 @@ fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
     const WHOLE: u32 = 0x4_0000;
     let step = |code, k: u32, jt, jf| libc::sock_filter { code, jt, jf, k };
     let (one, other) = (u32::from(one), u32::from(other));
-    // Jump offsets count from the next instruction; instruction 19 drops, 20 passes.
+    // Jump offsets count from the next instruction. Instruction 19 drops the packet; instruction 20 passes
+    // it.
     [
         step(LOAD_BYTE, 0, 0, 0),
         step(AND, 0xf0, 0, 0),
@@ -272,7 +273,7 @@ fn source_port(packet: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?))
 }
 
-/// Returns whether a packet is sent from a host to itself: such packets are captured twice.
+/// Returns whether a packet is sent from a host to itself. Such packets are captured twice.
 fn is_loopback(packet: &[u8]) -> bool {
     match packet.first().map(|byte| byte >> 4) {
         Some(4) => packet.get(12..16) == packet.get(16..20) || packet.get(12) == Some(&127),

@@ -1,8 +1,8 @@
 //! The host's TCP counters: `/proc/net/netstat` and `/proc/net/snmp`, as `nstat` shows them.
 //!
-//! Format           pairs of lines, `TcpExt: name name …` and `TcpExt: 1 2 …`. The counters include all
-//!                  connections in a network namespace, so a difference describes a single connection only if
-//!                  there are no others.
+//! Format           the files consist of pairs of lines, `TcpExt: name name …` and `TcpExt: 1 2 …`. The
+//!                  counters include all connections in a network namespace, so a difference describes a
+//!                  single connection only if there are no others.
 //! Selection        only the counters that explain stalls ([`NAMES`]); a counter that the kernel does not
 //!                  have is absent.
 

@@ -22,11 +22,12 @@ pub struct Datagrams {
 /// A received datagram; its payload is in the caller's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Came {
-    /// Length in octets, as far as the buffer holds them.
+    /// Length in octets; at most the size of the buffer.
     pub octets: usize,
     /// The sender's address.
     pub from: SocketAddr,
-    /// When the kernel received it, on the machine's monotonic clock ([`Clock::at`](kiban_os::Clock::at)).
+    /// The time at which the kernel received it, on the machine's monotonic clock
+    /// ([`Clock::at`](kiban_os::Clock::at)).
     pub nanos: u64,
 }
 
@@ -40,7 +41,7 @@ impl Datagrams {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         set(&socket, libc::SO_TIMESTAMPNS, &1i32)?;
-        // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
+        // A size above the system's limit needs CAP_NET_ADMIN. Without it, a smaller buffer will do.
         if set(&socket, libc::SO_RCVBUFFORCE, &buffer_bytes).is_err() {
             socket.set_recv_buffer_size(buffer_bytes as usize)?;
         }
@@ -85,7 +86,7 @@ impl Datagrams {
     /// Returns the number of datagrams dropped because the socket's buffer was full; `None` before Linux
     /// 4.12.
     pub fn drops(&self) -> Option<u64> {
-        // SK_MEMINFO_DROPS of `include/uapi/linux/sock_diag.h`.
+        // The constant is SK_MEMINFO_DROPS of `include/uapi/linux/sock_diag.h`.
         const DROPS: usize = 8;
         let mut words = [0u32; 16];
         let mut length = size_of_val(&words) as libc::socklen_t;

@@ -17,7 +17,7 @@ const ROOM_BYTES: usize = 512;
 pub struct TcpInfo {
     /// Retransmission timeout, us.
     pub rto_us: u32,
-    /// Delayed-ACK timeout of this end, us; zero if there has not been one yet.
+    /// Delayed-ACK timeout of this end, us; zero if no ACK has been delayed yet.
     pub ato_us: u32,
     /// The current MSS for sending, bytes. Linux limits it to half of the largest window seen.
     pub snd_mss: u32,

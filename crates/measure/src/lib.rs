@@ -1,9 +1,10 @@
 //! The operating system's data about TCP connections, for measuring real networks.
 //!
-//! Purpose          provides sockets with chosen buffers, MSS and congestion control; the kernel's data about
-//!                  a connection and about the host; and the packets themselves.
+//! Purpose          provide sockets with chosen buffers, MSS and congestion control, the kernel's data about
+//!                  a connection and about the host, and the packets themselves.
 //! Limits           Linux only: TCP_INFO, /proc/net and AF_PACKET.
-//! Not covered      interpretation: the evidence is collected here, and interpreted by the crate `kiban_lab`.
+//! Not covered      interpretation: this crate collects the evidence, and the crate `kiban_lab` interprets
+//!                  it.
 //!
 //! ```
 //! use kiban_measure::{Settings, TcpInfo};

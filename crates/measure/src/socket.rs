@@ -12,7 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// The listen backlog: more than one, so that a stray connection does not delay the expected one.
+/// The listen backlog. It is more than one, so that a stray connection does not delay the expected one.
 const BACKLOG: i32 = 16;
 
 /// The requested options of a connection. `None` leaves the system's default.
@@ -99,7 +99,7 @@ impl Settings {
 /// # Errors
 /// A system call failed.
 pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
-    // A size above the system's limit needs CAP_NET_ADMIN; without it, a smaller buffer will do.
+    // A size above the system's limit needs CAP_NET_ADMIN. Without it, a smaller buffer will do.
     super::capture::set(socket, libc::SO_SNDBUFFORCE, &bytes)
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
