@@ -116,7 +116,7 @@ impl<T> AtomicPtr<T> {
     }
 }
 
-/// A cell whose accesses the checker watches: taking the pointer counts as a write at that time.
+/// A cell whose accesses the checker watches. Taking the pointer counts as a write at that time.
 pub(crate) struct UnsafeCell<T>(loom::cell::UnsafeCell<T>);
 
 impl<T> UnsafeCell<T> {

@@ -3,13 +3,14 @@
 //!
 //! Purpose   check every interleaving, and every reordering that the memory model allows, of short runs with
 //!           two or three threads.
-//! Payload   is kept in cells that the checker watches: a thread that accesses one while another may
-//!           write it has broken the structure's promise of exclusive access.
-//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere: each model must then fail, which proves
+//! Payload   is kept in cells that the checker watches. If a thread accesses a cell while another may write
+//!           it, the structure has broken its promise of exclusive access.
+//! Canaries  [`weaken`] turns one ordering into `Relaxed` everywhere. Each model must then fail, which proves
 //!           that it can detect the bug.
-//! Bounds    two preemptions per run. The checker does not detect that a thread could have run before a load
-//!           if the same location is loaded again before it is written: models yield where this matters.
-//! Elsewhere the doorbell, which is generic over its atomics, is checked in `base/tests/bell_model.rs`.
+//! Bounds    each run has at most two preemptions. If a location is loaded twice without a write in between,
+//!           the checker does not consider that another thread could have run before the first load; models
+//!           yield where this matters. Elsewhere the doorbell, which is generic over its atomics, is checked
+//!           in `base/tests/bell_model.rs`.
 //! Not here  hostile memory (a peer that breaks the rules on purpose); structures with locks; the code that
 //!           uses `os/src/flag.rs` (the models contain only its two usage patterns); and:
 //!           - `sandbox/src/threads.rs`: a counter shared by a thread and its own signal handlers. The
@@ -69,7 +70,7 @@ use spin::SpinLock;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Runs a model in every order, within the bounds.
+/// Runs a model in every order of execution, within the bounds.
 fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
@@ -118,7 +119,7 @@ pub fn slots_are_returned_by_two_threads_while_the_owner_takes_them() {
     });
 }
 
-/// A value whose drop counts as an access to it.
+/// A value for which being dropped counts as an access.
 struct Watched(
     loom::cell::UnsafeCell<u32>,
     #[expect(dead_code, reason = "the checker counts it")] loom::sync::Arc<()>,
@@ -130,8 +131,8 @@ impl Drop for Watched {
     }
 }
 
-/// The pool is dropped while two slots are returned: the last one frees the memory, once, when it is no
-/// longer used.
+/// The pool is dropped while two slots are returned. The last of them frees the memory, exactly once, when it
+/// is no longer used.
 pub fn the_last_returned_slot_frees_a_dropped_pool() {
     struct Out(NonNull<Slot<Watched>>);
     // SAFETY: the pool gives a slot to one thread at a time, which is the property that the model checks.
@@ -157,7 +158,8 @@ pub fn the_last_returned_slot_frees_a_dropped_pool() {
     });
 }
 
-/// Three threads drop three references to one value, each after reading it; the last one writes to it.
+/// Three threads drop three references to one value, each after reading the value. The last of them writes to
+/// it.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs its threads on one OS thread")]
 pub fn the_last_reference_is_exclusive() {
     check(|| {
@@ -219,7 +221,7 @@ pub fn entries_cross_a_ring_in_order_and_exclusively() {
     });
 }
 
-/// Five bytes pass through a pipe with room for two; then the reader sees the end.
+/// Five bytes pass through a pipe with room for two. Then the reader sees the end.
 pub fn bytes_cross_a_pipe_in_order_and_exclusively() {
     check(|| {
         let memory = Region::watched(pipe::bytes(2), &[0, 4, 64], &[128, 129]);
@@ -310,7 +312,7 @@ impl Turn {
     }
 }
 
-/// Two threads drive or follow until each has driven: the model checks that neither sleeps while no thread
+/// Two threads drive or follow until each has driven. The model checks that neither sleeps while no thread
 /// drives. With `notes_late`, the number of the last call is recorded after the lock was tried, which is a
 /// bug.
 pub fn no_thread_sleeps_while_none_drives(notes_late: bool) {
@@ -407,7 +409,7 @@ impl Waited {
     }
 }
 
-/// Two threads wait for an event that a third announces once: neither must keep sleeping after the other has
+/// Two threads wait for an event that a third announces once. Neither must keep sleeping after the other has
 /// taken the event. With `enters_late`, a thread counts itself only after releasing the socket's lock, which
 /// is a bug.
 pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
@@ -427,7 +429,7 @@ pub fn taking_an_event_wakes_the_other_sleepers(enters_late: bool) {
     });
 }
 
-/// A published value, and the one before it. Its drop counts as an access.
+/// A published value, and the one before it. Dropping it counts as an access.
 struct Link {
     value: Watched,
     before: Option<&'static Link>,
@@ -454,14 +456,15 @@ impl Link {
     }
 }
 
-/// A location at which links are published. When it is dropped, all links are freed, unlike those of a
-/// process.
+/// A location at which links are published. When it is dropped, all links are freed, unlike the links in a
+/// real process.
 struct Links(Published<Link>);
 
 impl Links {
     fn new() -> (Arc<Links>, loom::sync::Arc<()>) {
         let none = atomic::AtomicPtr::new(core::ptr::null_mut());
-        // The checker uses the witness's count to detect values that are leaked or freed twice.
+        // The checker uses the count of references to the witness to detect values that are leaked or freed
+        // twice.
         (Arc::new(Links(Published(none))), loom::sync::Arc::new(()))
     }
 }
@@ -474,14 +477,13 @@ impl Drop for Links {
         }
         let mut next = self.0.get().map(core::ptr::from_ref);
         while let Some(link) = next {
-            // SAFETY: `publish` boxed it, and no thread uses it any more, because this value is being
-            // dropped.
+            // SAFETY: `publish` boxed the value, and no thread uses it any more, because it is being dropped.
             next = unsafe { Box::from_raw(link.cast_mut()) }.before.map(core::ptr::from_ref);
         }
     }
 }
 
-/// Two threads create a value on first use: both use the same one, and the other is dropped.
+/// Two threads create a value on first use. Both use the same value, and the other one is dropped.
 pub fn concurrent_first_users_of_a_published_value_share_it() {
     check(|| {
         let (links, witness) = Links::new();
@@ -500,8 +502,8 @@ pub fn concurrent_first_users_of_a_published_value_share_it() {
     });
 }
 
-/// Two threads each try once to prepend a link to a list while a third reads it: every link that the reader
-/// finds must be complete.
+/// Two threads each try once to prepend a link to a list, while a third reads the list. Every link that the
+/// reader finds must be complete.
 pub fn readers_of_a_published_list_see_each_link_whole() {
     check(|| {
         let (links, witness) = Links::new();
@@ -540,8 +542,8 @@ impl Event {
     }
 }
 
-/// Two threads each write a value, set their own flag and ring; a third sleeps until it has seen both flags,
-/// and reads the values. With `rings_first`, a thread rings before it sets its flag, which is a bug.
+/// Two threads each write a value, set their own flag and ring. A third sleeps until it has seen both flags,
+/// and then reads the values. With `rings_first`, a thread rings before it sets its flag, which is a bug.
 #[expect(clippy::arc_with_non_send_sync, reason = "the checker runs its threads on one OS thread")]
 pub fn a_sleeper_sees_each_flag_and_what_was_written_before(rings_first: bool) {
     check(move || {
