@@ -175,8 +175,8 @@ pub enum Injection {
     Errno(i32),
     /// The call transfers fewer bytes than requested.
     Short,
-    /// The call is delayed until this many other calls have been intercepted, or until no other thread makes
-    /// progress.
+    /// The call is delayed until a given number of other calls has been intercepted, or until no other thread
+    /// makes progress.
     Stall(u32),
     /// The process is killed (SIGKILL) before the call.
     Kill,
@@ -260,7 +260,8 @@ impl Call {
         let flags = match self.number {
             libc::SYS_open => self.arguments[1],
             libc::SYS_openat => self.arguments[2],
-            // The flags of openat2 are in memory, not in a register: treat it as an open without O_CREAT.
+            // The flags of openat2 are in memory, not in a register, so treat the call as an open without
+            // O_CREAT.
             _ => 0,
         };
         flags & libc::O_CREAT as u64 != 0

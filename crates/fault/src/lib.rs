@@ -1,10 +1,10 @@
 //! Runs a program and makes chosen system calls fail, return short counts, stall, or kill the process.
 //!
-//! Purpose          show how programs behave when system calls fail: descriptors or memory run out, the disk
-//!                  is full, calls return EINTR or short counts, a thread stalls, or the process is killed
-//!                  between two steps.
-//! Operation        uses ptrace(2), because kiban calls the kernel through rustix, without libc, so a
-//!                  preloaded library could not intercept the calls. A seccomp filter (SECCOMP_RET_TRACE)
+//! Purpose          show how programs behave when descriptors or memory run out, the disk is full, calls
+//!                  return EINTR or short counts, a thread stalls, or the process is killed between two
+//!                  steps.
+//! Operation        the tracer uses ptrace(2). A preloaded library could not intercept the calls, because
+//!                  kiban calls the kernel through rustix, without libc. A seccomp filter (SECCOMP_RET_TRACE)
 //!                  stops the program only at the calls of [`calls`]; all other calls run at full speed.
 //!                  strace(1) has `--inject`, but it cannot shorten counts or choose calls by a seed.
 //! Plan             a plan is an ordinary value: [`Plan::decide`] returns the fault, if any, for the n-th

@@ -27,7 +27,7 @@ pub const KINDS: [Kind; 5] = [Kind::Descriptors, Kind::Memory, Kind::Disk, Kind:
 pub enum Plan {
     /// Calls are only counted.
     Watch,
-    /// The first call, from the n-th on, that has legal faults fails with the `choice`-th of them.
+    /// The first call, from the n-th on, that has legal faults fails with the one at index `choice`.
     Nth {
         /// The number of the call.
         call: u64,
@@ -83,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Returns whether the plan may affect the n-th call, whatever that call is.
+    /// Returns whether the plan may affect the n-th call, whatever the call is.
     pub fn concerns(&self, index: u64) -> bool {
         match *self {
             Plan::Watch => false,
@@ -143,8 +143,8 @@ impl Kind {
     }
 }
 
-/// Returns whether programs retry this call after EINTR. Such a call would never end if EINTR were injected
-/// every time.
+/// Returns whether programs retry this call after EINTR. If EINTR were injected every time, such a call would
+/// never end.
 fn is_endless(number: c_long) -> bool {
     number == libc::SYS_flock
 }

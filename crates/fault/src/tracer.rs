@@ -1,9 +1,9 @@
 //! The tracer: a thread that starts a program, stops its system calls, and injects faults as planned.
 //!
-//! State            the number of intercepted calls; the stalled threads; and, for each process, whether its
-//!                  dynamic linker has finished (the linker's own calls do not belong to kiban).
-//! Stalls           are measured in intercepted calls of other threads. If no call has been intercepted for
-//!                  [`IDLE`], no other thread will release the stalled one, so it continues.
+//! State            the tracer keeps the number of intercepted calls, the stalled threads, and whether each
+//!                  process's dynamic linker has finished (the linker's own calls do not belong to kiban).
+//! Stalls           a stall is measured in intercepted calls of other threads. If no call has been
+//!                  intercepted for [`IDLE`], no other thread will release the stalled one, so it continues.
 //! Limits           ptrace(2) works only from the thread that started the tracing, so each traced program has
 //!                  its own tracer thread in this process.
 
@@ -24,11 +24,11 @@ use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Stalled threads continue when no call has been intercepted for this time.
+/// If no call has been intercepted for this time, stalled threads continue.
 const IDLE: Duration = Duration::from_millis(20);
 /// Maximum number of faults that are recorded.
 const NOTES_MAX: usize = 200;
-/// Maximum number of parts of an I/O vector that are inspected.
+/// Maximum number of parts that are inspected in an I/O vector.
 const PARTS_MAX: u64 = 64;
 
 /// How a program ended.
@@ -45,11 +45,11 @@ pub enum End {
 pub struct Traced {
     /// Its process ID.
     pub process: u32,
-    /// Its standard input, if that is piped.
+    /// The program's standard input, if it is piped.
     pub stdin: Option<ChildStdin>,
-    /// Its standard output, if that is piped.
+    /// The program's standard output, if it is piped.
     pub stdout: Option<ChildStdout>,
-    /// Its standard error, if that is piped.
+    /// The program's standard error, if it is piped.
     pub stderr: Option<ChildStderr>,
     shared: Arc<Shared>,
     ended: Receiver<End>,
@@ -115,12 +115,12 @@ impl Traced {
         Ok(Traced { process, stdin, stdout, stderr, shared, ended, end: None, thread: Some(thread) })
     }
 
-    /// Starts a program that is armed at once: its first call after those of the dynamic linker is number 0.
+    /// Starts a program that is armed at once: its first call after the dynamic linker's calls is number 0.
     ///
     /// # Errors
-    /// As [`Traced::spawn`].
+    /// Same as for [`Traced::spawn`].
     pub fn spawn_armed(command: Command, plan: Plan) -> io::Result<Traced> {
-        // The dynamic linker may run at any time, because its calls are never counted.
+        // It does not matter whether the dynamic linker has finished, because its calls are never counted.
         let traced = Traced::spawn(command, plan)?;
         traced.arm();
         Ok(traced)
@@ -207,7 +207,7 @@ fn start(mut command: Command) -> io::Result<Started> {
 /// Returns a seccomp filter that stops the program at the calls in the table, and at the call that indicates
 /// that the dynamic linker has finished.
 fn filter() -> Vec<libc::sock_filter> {
-    // AUDIT_ARCH_X86_64; offsets are those of seccomp_data.
+    // AUDIT_ARCH_X86_64. The offsets are those in seccomp_data.
     const ARCHITECTURE: u32 = 0xC000_003E;
     let load = |at| code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0, 0);
     let equals =
@@ -382,7 +382,7 @@ impl Tracer {
     fn meddle(&mut self, thread: i32) -> Option<u32> {
         let go_on = Some(libc::PTRACE_CONT);
         let pid = Pid::from_raw(thread);
-        // The thread may have been killed in the meantime; then it has no registers.
+        // The thread may have been killed in the meantime. In that case, it has no registers.
         let Ok(mut registers) = ptrace::getregs(pid) else { return go_on };
         let number = registers.orig_rax as libc::c_long;
         let process = self.threads.get(&thread).copied().unwrap_or(thread);
@@ -414,7 +414,7 @@ impl Tracer {
         }
         match injection {
             Injection::Errno(_) if number == libc::SYS_brk => {
-                // brk returns no error: on failure it returns the current end of the heap, as it does for 0.
+                // brk returns no error. On failure it returns the current end of the heap, as it does for 0.
                 registers.rdi = 0;
                 let _ = ptrace::setregs(pid, registers);
                 self.restores.insert(thread, (Vec::new(), arguments));
@@ -595,7 +595,7 @@ impl Seen {
             libc::SYS_readv | libc::SYS_writev | libc::SYS_preadv | libc::SYS_pwritev => {
                 Some((self.arguments[1], self.arguments[2]))
             }
-            // msg_iov and msg_iovlen of a msghdr.
+            // Read msg_iov and msg_iovlen of a msghdr.
             libc::SYS_recvmsg | libc::SYS_sendmsg => {
                 let header = self.arguments[1];
                 Some((peek(self.thread, header + 16), peek(self.thread, header + 24)))
@@ -614,7 +614,7 @@ impl Seen {
         }
     }
 
-    /// Shortens a vector to this many bytes. Returns the words to restore later, and the number of parts left
+    /// Shortens a vector to `bytes` bytes. Returns the words to restore later, and the number of parts left
     /// if a register holds that number.
     fn shorten(&self, bytes: u64) -> (Vec<Restore>, Option<u64>) {
         let Some((at, count)) = self.vector() else { return (Vec::new(), None) };
