@@ -14,7 +14,7 @@
 //!
 //! Order            files are written little-endian with nanoseconds (A1B23C4D); both byte orders and units
 //!                  are read.
-//! Not implemented  pcapng; ERF extension headers and other types; writing SUNATM.
+//! Not implemented  pcapng, ERF extension headers, other ERF types, and writing SUNATM.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -197,21 +197,21 @@ impl<'a> Iterator for Records<'a> {
 /// An ERF record of type 4: the header word of the cells, and a whole AAL5 frame with pad and trailer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Erf {
-    /// Time in nanoseconds since 1970-01-01 00:00. ERF counts in units of 2^-32 s; a time that is written and
-    /// read back is exact.
+    /// Time in nanoseconds since 1970-01-01 00:00. ERF counts in units of 2^-32 s, but a time that is written
+    /// and read back is exact.
     pub nanoseconds: u64,
     /// One of up to four capture interfaces; kiban uses 0 for received and 1 for sent frames.
     pub interface: u8,
     /// The cells' header word without HEC; Wireshark decodes it as a UNI header.
     pub word: u32,
-    /// Number of bytes of the frame in the record.
+    /// Number of bytes of the frame that the record contains.
     pub captured_bytes: u16,
     /// Length of the frame on the wire in bytes, limited to 16 bits.
     pub original_bytes: u16,
 }
 
 impl Erf {
-    /// Maximum bytes of a frame for which the record's 16-bit length leaves room.
+    /// Maximum number of bytes of a frame that fit into a record, given its 16-bit length.
     pub const KEPT_BYTES_MAX: usize = 65535 - ERF_HEADER_BYTES;
 
     /// Reads the record header at the front of `bytes`, where the frame follows it, and returns it with its
@@ -251,7 +251,8 @@ impl Erf {
             usize::from(self.captured_bytes) <= Self::KEPT_BYTES_MAX,
             "the ERF record is longer than 65535 bytes"
         );
-        // Rounded down here and up on reading, which is exact: a nanosecond is four ERF units.
+        // Round down here and up on reading. The result is exact, because a nanosecond is more than four ERF
+        // units.
         let fraction = ((self.nanoseconds % SECOND) << 32) / SECOND;
         target.extend((((self.nanoseconds / SECOND) << 32) | fraction).to_le_bytes());
         target.extend([ERF_AAL5, ERF_VARYING_LENGTH | (self.interface & 0b11)]);

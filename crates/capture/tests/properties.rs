@@ -105,7 +105,7 @@ fn icmpv6_header() -> impl Strategy<Value = icmpv6::Header> {
     ]
 }
 
-/// Writes with `length` and `write` onto a background that reveals unwritten bytes, and reads the result
+/// Writes with `length` and `write` over a background that reveals unwritten bytes, then reads the result
 /// back.
 macro_rules! comes_back {
     ($value:expr, $type:ty, $behind:expr) => {{

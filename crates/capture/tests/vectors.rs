@@ -165,8 +165,8 @@ fn a_cell_passes_with_and_without_its_hec() {
 
 #[test]
 fn frames_take_the_cells_that_the_tables_of_classical_ip_say() {
-    // Payload bytes, cells, pad. A TCP segment of 8192 bytes, with 40 bytes of headers and 8 of LLC/SNAP,
-    // needs 8 bytes of padding.
+    // Columns: payload bytes, cells, pad. A TCP segment of 8192 bytes, with 40 bytes of headers and 8 of
+    // LLC/SNAP, needs 8 bytes of padding.
     for (payload, cells, pad) in [
         (1, 1, 39),
         (40, 1, 0),
@@ -240,7 +240,7 @@ fn the_headers_of_rfc_2684_are_recognised() {
 fn inatmarp_packets_of_linux_are_read() {
     let here = Ipv4Addr::new(192, 168, 99, 1);
     let there = Ipv4Addr::new(192, 168, 99, 2);
-    // As sent by Linux 5.10 on a permanent circuit, after its LLC/SNAP header.
+    // This packet was sent by Linux 5.10 on a permanent circuit; its LLC/SNAP header is omitted.
     let asked = hex("0013 0800 00 00 0008 04 00 00 00 c0a86301");
     let request = atmarp::Packet {
         operation: atmarp::Operation::InverseRequest,
@@ -283,7 +283,8 @@ fn a_loopback_cell_is_answered_with_the_same_cell_marked_as_looped() {
     let request = oam::Loopback::request(0x0102_0304);
     let mut payload = [0; 48];
     oam::Payload::Loopback(request).write(&mut payload);
-    // I.610 §10.2.3: type and function, indication, tag, 16 of location, 16 of source, 8 unused, CRC.
+    // I.610 §10.2.3. Fields: type and function, indication, tag, 16 bytes of location, 16 bytes of source, 8
+    // unused bytes, CRC.
     let expected = hex(&format!("18 01 01020304 {} {}", "ff".repeat(32), "6a".repeat(8)));
     assert_eq!(payload[..46], expected[..]);
     assert_eq!(u16::from_be_bytes([payload[46], payload[47]]), crc10_bit_by_bit(&payload));
@@ -582,7 +583,7 @@ fn every_ping_of_linux_classical_ip_is_decoded_and_verified() {
         };
         pings.entry((identifier, sequence)).or_insert_with(Vec::new).push(message[message_bytes..].to_vec());
 
-        // In the other direction: encode the same packet from its decoded form.
+        // In the other direction, encode the same packet from its decoded form.
         let mut again = vec![0; frame.len()];
         let llc_bytes = llc.write(&mut again);
         let ip_bytes = ip.write(&mut again[llc_bytes..]);
@@ -616,8 +617,8 @@ fn segments_of_linux_round_trip_byte_for_byte() {
         let (header, header_bytes) = tcp::Header::read(segment).expect("a TCP header");
         let pseudo = checksum::pseudo_ipv4(ip.source, ip.target, ip.protocol, segment.len());
 
-        // The loopback device leaves the rest of the checksum to a NIC that does not exist: the field holds
-        // the sum of the pseudo-header only, except on resets.
+        // The loopback device leaves the rest of the checksum to a NIC that does not exist. So, except on
+        // resets, the field holds only the sum of the pseudo-header.
         let field = u16::from_be_bytes([segment[16], segment[17]]);
         let offloaded = field == pseudo.word();
         let rest = pseudo.plus(Sum::of(&segment[header_bytes..]));
