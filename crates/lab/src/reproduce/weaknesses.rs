@@ -138,7 +138,7 @@ pub(super) fn verdicts(
             gone: flow.active_streams == SESSIONS && flow.least_percent >= EVEN_PERCENT,
             bound: "all sessions transfer data, each at least 90 % of an equal share",
             how: "A ledger shares memory: each of n greedy sessions gets 1/(n+1) of it.",
-            kept: "cli/tests/snapshots/all.txt; sim/tests/starvation.rs",
+            kept: "cli/tests/snapshots/all.txt; sim/tests/memory/starvation.rs",
         },
         Weakness {
             paper: "wide-area-atm",
