@@ -79,7 +79,7 @@ pub struct MemoryConfig {
     pub transmit_bytes: usize,
     /// Content memory for received data (paper \[1\]: 8 MB).
     pub receive_bytes: usize,
-    /// Number of PDUs in the board, for both directions.
+    /// Number of PDU buffers on the board, shared by both directions.
     pub pdus: usize,
 }
 

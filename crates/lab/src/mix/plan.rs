@@ -308,12 +308,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns the number of a site.
+    /// Returns the index of a site.
     pub fn site(&self, name: &Word) -> Option<usize> {
         self.sites.iter().position(|site| site.name.text == name.text)
     }
 
-    /// Returns the number of the path from one site to another.
+    /// Returns the index of the path from one site to another.
     pub fn pvc(&self, from: &Word, to: &Word) -> Option<usize> {
         self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
     }

@@ -336,7 +336,7 @@ fn figure_7(seven: &Figure, today: &Figure) -> Vec<Row> {
             number of sessions that was tried."
                 .to_owned(),
         ),
-        ..Row::new("Fig. 7", "256 KB: maximum number of sessions with data", "15", last(seven).to_string())
+        ..Row::new("Fig. 7", "256 KB: maximum active sessions", "15", last(seven).to_string())
     });
     for reading in published::READINGS_AT_8 {
         rows.push(Row {

@@ -128,7 +128,7 @@ pub(super) fn verdicts(
             what: "starvation: 256 KB windows, 60 sessions",
             then: format!(
                 "only {} sessions transfer data",
-                find(atm_board, "256 KB: maximum number of sessions with data").here
+                find(atm_board, "256 KB: maximum active sessions").here
             ),
             best: format!(
                 "{} of {SESSIONS} transfer data, {:.1} Mbit/s in total; the slowest has {:.0} % of an \

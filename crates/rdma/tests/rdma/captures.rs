@@ -361,7 +361,7 @@ fn without_tags(memories: &Memories, mut bytes: &[u8]) -> Vec<u8> {
     again
 }
 
-/// Returns the Read Response to the n-th Read Request of one end. The response follows its request.
+/// Returns the Read Response to the n-th Read Request that one end sent. The response follows its request.
 fn next_response<'a>(player: Who, later: &[Word], nth: u64, talk: &'a [Word]) -> &'a [u8] {
     let is_response =
         |word: &&Word| word.who == player && Segment::read(&word.bytes).opcode == Opcode::ReadResponse;

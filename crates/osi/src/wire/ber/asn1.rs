@@ -350,7 +350,7 @@ macro_rules! asn1 {
     (@may_be in_order, $place:ident, $next:ident, $field:ident) => { $place >= $next };
     (@may_be any_order, $place:ident, $next:ident, $field:ident) => { $field.is_none() };
 
-    // Whether an element with this tag belongs to the type of a field or an alternative.
+    // Whether an element's tag matches the type of a field or of a CHOICE alternative.
     (@begins $element:expr, $type:ty) => { <$type as $crate::wire::ber::Asn1>::begins($element) };
     (@begins $element:expr, $type:ty, $mode:ident $($tag:tt)+) => { $element == $crate::asn1!(@tag ANY, $($tag)+) };
 
