@@ -1,4 +1,4 @@
-//! Tests the README's promise that three commands run `ib_write_bw` without any privileges.
+//! Tests the README's promise that `ib_write_bw` runs without any privileges.
 //!
 //! Goal      the user `nobody` runs `ib_write_bw` in a new user namespace and a new network namespace, in
 //!           which only the loopback interface is configured.

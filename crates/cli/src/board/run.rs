@@ -22,9 +22,10 @@ const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
 ///
 /// The program's connections go through the board if the board has a route to the destination, and it
 /// listens at the board's addresses; everything else is unchanged. The program needs no changes: socket
-/// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user,
-/// with a service of kind "sockets" in its configuration.
+/// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user
+/// (root may use any user's board), with a service of kind "sockets" in its configuration.
 #[derive(Args)]
+#[command(override_usage = "kiban run [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban run [OPTIONS] --env")]
 #[command(after_help = "Examples:\
         \n  kiban run -- curl http://10.9.0.1/\
         \n  kiban run -- iperf3 -c 10.9.0.1\

@@ -9,9 +9,10 @@ use std::process::ExitCode;
 /// Run a board on this host, with its links and services.
 ///
 /// The configuration file names the ports (TUN and TAP devices or other links), addresses, routes and
-/// services (echo, discard, source, http, forward). All of it is checked before anything is changed. The
-/// board runs in the foreground, in a terminal or under a service manager, until ctrl-c, SIGTERM or
-/// `kiban down`; sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` reload the file.
+/// services: echo, discard, source, http, forward, sockets (for `kiban run`) and attach (for `kiban connect`
+/// and other programs that use shared memory). All of it is checked before anything is changed. The board
+/// runs in the foreground, in a terminal or under a service manager, until ctrl-c, SIGTERM or `kiban down`;
+/// sessions then have `drain = "10s"` to finish. SIGHUP and `kiban reload` reload the file.
 /// docs/settings.md lists every key; docs/operations.md has a systemd unit and the Prometheus metrics.
 #[derive(Args)]
 #[command(after_help = "Examples:\

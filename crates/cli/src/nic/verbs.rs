@@ -32,6 +32,9 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
 /// software NIC for every address of this host. No privileges, kernel modules or changes to the program
 /// are needed.
 #[derive(Args)]
+#[command(
+    override_usage = "kiban verbs [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban verbs [OPTIONS] --env"
+)]
 #[command(after_help = "Examples:\
         \n  kiban verbs -- ibv_devinfo\
         \n  kiban verbs -- rping -s -a 127.0.0.1 &\
@@ -59,7 +62,7 @@ pub(crate) struct Verbs {
 /// The transport that the emulated device reports.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
-    /// An iWARP NIC, which matches the protocol in use: for peers with siw or an iWARP card.
+    /// An iWARP NIC, which matches the wire protocol: for peers with siw or an iWARP card.
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,

@@ -63,8 +63,7 @@ struct Serve {
     /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Drop a connection over UDP when the client has been silent for this long, such as 30s [default:
-    /// 875ms].
+    /// Close a UDP connection if the client sends nothing for this long, such as 30s [default: 875ms].
     #[arg(long, value_name = "TIME", value_parser = silence)]
     silence: Option<Duration>,
     /// Do not report clients.
@@ -94,8 +93,7 @@ struct Measure {
     /// or adaptive.
     #[arg(long, default_value = "adaptive", value_name = "POLICY")]
     wait: Wait,
-    /// Drop a connection over UDP when the server has been silent for this long, such as 30s [default:
-    /// 875ms].
+    /// Close a UDP connection if the server sends nothing for this long, such as 30s [default: 875ms].
     #[arg(long, value_name = "TIME", value_parser = silence)]
     silence: Option<Duration>,
     /// Print one JSON object instead of the table.

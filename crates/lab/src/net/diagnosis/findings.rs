@@ -414,8 +414,8 @@ impl fmt::Display for Findings {
         if self.disturbed > 0 {
             writeln!(
                 f,
-                "{} points were disturbed by other processes in every attempt (if both ends run on this host, use \
-                 --foreign-cores 100)",
+                "{} points were disturbed by other processes in every attempt (if both ends run on this \
+                 host, use --foreign-cores 100)",
                 self.disturbed
             )?;
         }
