@@ -364,8 +364,8 @@ fn throughput(two_a: &Figure, two_b: &Figure) -> Vec<Row> {
             verdict: Verdict::of(Verdict::Fitted, straight >= published::STRAIGHT),
             note: Some(
                 "The value is R squared of a linear fit to the curve from 128 to 2048 bytes. At 0.99 or \
-                more, the curve counts as linear. To obtain this, the lower module's cost per byte was set to \
-                zero."
+                more, the curve counts as linear. To obtain this, the lower module's cost per byte was set \
+                to zero."
                     .to_owned(),
             ),
             ..Row::new(
