@@ -13,6 +13,7 @@ use kiban_lab::net::protocol::{
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Client, Limits, Server};
 use kiban_measure::Settings;
+use kiban_os::Clock;
 use kiban_sim::predict::predicted;
 use serde_json::{Value, json};
 use socket2::{Domain, Socket, Type};
@@ -54,13 +55,17 @@ impl Running {
 
     /// Returns a session with a client at 127.0.0.1.
     fn session(&self) -> Session {
+        self.try_session().expect("a session is free")
+    }
+
+    /// Returns a session, or `None` if the server is full.
+    fn try_session(&self) -> Option<Session> {
         let writer = call(self.at, [127, 0, 0, 1]);
         writer.set_read_timeout(Some(LONG)).expect("a socket");
         let reader = BufReader::new(writer.try_clone().expect("a file"));
         let mut session = Session { reader, writer };
         session.say(&Hello { version: VERSION, token: self.token.reveal().to_owned() });
-        assert!(matches!(session.hear(), Greeting::Welcome(_)));
-        session
+        matches!(session.hear(), Greeting::Welcome(_)).then_some(session)
     }
 }
 
@@ -85,6 +90,19 @@ impl Session {
 
     fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
         read_message(&mut self.reader, LINE_BYTES_MAX).expect("the server answers")
+    }
+}
+
+impl Session {
+    /// Starts a trial; returns its data connection.
+    fn trial(&mut self, server: SocketAddr, work: Work, millis: u32) -> TcpStream {
+        self.say(&Request::Trial { settings: Settings::default(), work, millis });
+        let Reply::Ready { streams: port, nonce, .. } = self.hear() else {
+            panic!("it is within all limits")
+        };
+        let mut data = call(SocketAddr::new(server.ip(), port), [127, 0, 0, 1]);
+        data.write_all(&octets(&nonce)).expect("it listens");
+        data
     }
 }
 
@@ -274,6 +292,11 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
 const PLAN: &str = "seconds = 2\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n[[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 20\n\
     [[flow]]\nname = \"cbr\"\nkind = \"constant\"\nfrom = \"here\"\nto = \"there\"\nmbps = 10\n";
 
+/// A plan with TCP connections from the site `here`.
+const BULK_PLAN: &str = "seconds = 3\n[[site]]\nname = \"here\"\n[[site]]\nname = \"there\"\n\
+    [[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 100\n[[pvc]]\nfrom = \"there\"\nto = \"here\"\nmbps = 100\n\
+    [[flow]]\nname = \"bulk\"\nkind = \"bulk\"\ncopies = COPIES\nfrom = \"here\"\nto = \"there\"\n";
+
 /// Starts a server that accepts one client, answers its request for a mix with `port` as its own UDP port,
 /// and sends `heard` as the cookie that arrived there. Returns its address and its thread, which ends when
 /// the client disconnects.
@@ -334,6 +357,77 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// Reads until `length` has passed or the connection ends; returns the number of octets.
+fn read_for(stream: &mut TcpStream, length: Duration) -> usize {
+    stream.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
+    let clock = Clock::new();
+    let (begin, mut octets, mut room) = (clock.now(), 0, vec![0; 1 << 20]);
+    while clock.now().since(begin) < length {
+        match stream.read(&mut room) {
+            Ok(0) => break,
+            Ok(count) => octets += count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => break,
+        }
+    }
+    octets
+}
+
+#[test]
+fn the_rate_limits_replies_and_holds_across_trials_and_sessions() {
+    const RATE: u64 = 200_000;
+    let reply = Work::Reply { message_bytes: 1, reply_bytes: 1 << 20 };
+    let write = Work::Write { message_bytes: 1 << 20 };
+    // A session for all trials, or a new session for each of them.
+    for (work, trials, reconnects) in [(reply, 2, false), (write, 8, false), (write, 8, true)] {
+        let limits = Limits { sessions: 1, bytes_per_second: RATE, ..Limits::default() };
+        let server = Running::start(limits);
+        let clock = Clock::new();
+        let begin = clock.now();
+        let mut session = server.session();
+        let mut octets = 0;
+        for _ in 0..trials {
+            let mut data = session.trial(server.at, work, 250);
+            if work == reply {
+                data.write_all(&[0x5a; 1]).expect("it listens");
+            }
+            octets += read_for(&mut data, Duration::from_secs(1));
+            drop(data);
+            session.say(&Request::Ended(Vec::new()));
+            let _: Value = session.hear();
+            if reconnects {
+                drop(session);
+                session = loop {
+                    if let Some(session) = server.try_session() {
+                        break session;
+                    }
+                };
+            }
+        }
+        // A burst of a quarter of a second is permitted once.
+        let most = RATE as f64 * (clock.now().since(begin).as_secs_f64() + 0.25);
+        assert!(octets > 0 && octets as f64 <= most, "{work:?}: {octets} octets, {most} are permitted");
+    }
+}
+
+#[test]
+fn the_connections_of_a_mix_share_the_rate() {
+    const CONNECTIONS: usize = 16;
+    const RATE: u64 = 200_000;
+    let server = Running::start(Limits { bytes_per_second: RATE, ..Limits::default() });
+    let clock = Clock::new();
+    let begin = clock.now();
+    let plan = BULK_PLAN.replace("COPIES", &CONNECTIONS.to_string());
+    let plan = Plan::read(&plan).expect("a plan");
+    let mut client = server.client().expect("the token is right");
+    let outcome = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).expect("it starts");
+    let octets: u64 = outcome.flows.iter().map(|flow| flow.octets).sum();
+    // Each connection may be one slice ahead, which is 1/16 s at this rate, because it pays after it reads.
+    let seconds = clock.now().since(begin).as_secs_f64() + 0.25 + CONNECTIONS as f64 / 16.0;
+    let most = RATE as f64 * seconds;
+    assert!(octets > 0 && octets as f64 <= most, "{octets} octets, {most} are permitted");
 }
 
 /// The number of tokens, of nonces and of cookies that are examined; each has 16 octets.

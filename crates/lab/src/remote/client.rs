@@ -187,7 +187,7 @@ impl Client {
 
     fn ask(&mut self, ask: &Request) -> Result<Reply, Failure> {
         let result = write_message(&mut self.writer, ask)
-            .and_then(|()| read_message_until(&mut self.reader, REPLY_BYTES_MAX, TIMEOUT));
+            .and_then(|_| read_message_until(&mut self.reader, REPLY_BYTES_MAX, TIMEOUT));
         let result = result.map(|answer| match answer {
             Reply::Impossible(why) => Reply::Impossible(plain(&why)),
             Reply::Lost(why) => Reply::Lost(plain(&why)),

@@ -18,16 +18,16 @@ pub const REPLY_BYTES_MAX: u64 = 1 << 20;
 /// The longest time between the first and the last byte of a client's line.
 pub const LINE_TIME: Duration = Duration::from_secs(5);
 
-/// Writes a message as one line.
+/// Writes a message as one line; returns its length.
 ///
 /// # Errors
 /// Returns the errors of the writer.
-pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
+pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Result<usize> {
     let mut text = serde_json::to_vec(line)?;
     text.push(b'\n');
     // Write the whole line at once: the second of two writes would wait for the peer's delayed
     // acknowledgement.
-    writer.write_all(&text)
+    writer.write_all(&text).map(|()| text.len())
 }
 
 /// A socket that is read until a fixed deadline: a peer that sends one byte at a time cannot extend it.
@@ -35,6 +35,7 @@ pub struct DeadlineReader {
     stream: TcpStream,
     clock: Clock,
     until: Instant,
+    bytes: u64,
 }
 
 impl DeadlineReader {
@@ -42,7 +43,12 @@ impl DeadlineReader {
     pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
         let clock = Clock::new();
         let until = clock.now() + length;
-        DeadlineReader { stream, clock, until }
+        DeadlineReader { stream, clock, until, bytes: 0 }
+    }
+
+    /// Returns the number of bytes read since the last call.
+    pub(super) fn take_count(&mut self) -> u64 {
+        std::mem::take(&mut self.bytes)
     }
 }
 
@@ -53,7 +59,9 @@ impl Read for DeadlineReader {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the message did not arrive in time"));
         }
         self.stream.set_read_timeout(Some(left))?;
-        self.stream.read(room)
+        let count = self.stream.read(room)?;
+        self.bytes += count as u64;
+        Ok(count)
     }
 }
 

@@ -30,8 +30,6 @@ pub(crate) const LOOK: Duration = Duration::from_millis(200);
 const ROUND: Duration = Duration::from_millis(20);
 /// Octets per write.
 const WRITE_OCTETS: usize = 16 << 10;
-/// Octets per read.
-const READ_OCTETS: usize = 256 << 10;
 
 /// Returns the bytes with which a connection starts.
 pub(crate) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
@@ -123,23 +121,24 @@ pub(crate) struct ReceiveStats {
 /// A receiving end's statistics, shared with the thread that reports them.
 pub(crate) type Tally = Mutex<ReceiveStats>;
 
-/// Reads until the connection ends; `budget` delays reading when the rate is too high.
+/// Reads at most `read_octets` at a time until the connection ends; `pay` delays reading when the rate is too
+/// high.
 pub(crate) fn receive(
     mut stream: TcpStream,
     clock: Clock,
     tally: &Tally,
     stop: &AtomicBool,
-    budget: &dyn Fn(u64),
+    (read_octets, pay): (usize, &dyn Fn(u64)),
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK))?;
-    let mut room = vec![0; READ_OCTETS];
+    let mut room = vec![0; read_octets];
     let (mut octets, mut last) = (0u64, None);
     while !stop.load(Ordering::Acquire) {
         match stream.read(&mut room) {
             Ok(0) => break,
             Ok(count) => {
                 let now = clock.now();
-                budget(count as u64);
+                pay(count as u64);
                 let blocks = octets / BLOCK_OCTETS;
                 octets += count as u64;
                 let more = octets / BLOCK_OCTETS - blocks;

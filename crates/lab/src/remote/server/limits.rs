@@ -38,7 +38,7 @@ pub struct Limits {
     pub buffer_bytes: u32,
     /// The longest message or reply, bytes.
     pub message_bytes: u32,
-    /// The maximum number of bytes read or written per second, in each session.
+    /// The maximum number of bytes read per second, and of bytes written, in each session.
     pub bytes_per_second: u64,
     /// The ports of data connections; 0 means that the system chooses.
     pub data_ports: RangeInclusive<u16>,

@@ -12,6 +12,7 @@
 //! Limits    see [`Limits`]; `trial.rs` and `mix.rs` say how each kind of measurement keeps them.
 //! Left out  TLS; a list of tokens.
 
+use super::budget::Rate;
 use super::data_ports::DataPorts;
 use super::event::{Event, Refusal};
 use super::limits::{
@@ -24,11 +25,11 @@ use super::{mix, trial};
 use crate::remote::admission::{Token, may_connect};
 use crate::remote::protocol::*;
 use ipnet::IpNet;
-use kiban_os::Clock;
+use kiban_os::{Clock, lock};
 use std::io::{self, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A listening server.
@@ -41,24 +42,28 @@ struct Shared {
     token: Token,
     allowed: Vec<IpNet>,
     state: State,
-    sessions: AtomicUsize,
+    /// The rate limits of the sessions that are not in use.
+    free: Mutex<Vec<Rate>>,
     on_event: Box<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A session's slot, freed when it is dropped.
-struct SessionSlot(Arc<Shared>);
+/// A session's slot, freed when it is dropped. Its rate limit passes to the next session.
+struct SessionSlot {
+    shared: Arc<Shared>,
+    /// `None` only while it is dropped.
+    rate: Option<Rate>,
+}
 
 impl SessionSlot {
     fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
-        let more = |now: usize| (now < shared.state.limits.sessions).then_some(now + 1);
-        let taken = shared.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then(|| SessionSlot(Arc::clone(shared)))
+        let rate = lock(&shared.free).pop()?;
+        Some(SessionSlot { shared: Arc::clone(shared), rate: Some(rate) })
     }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        self.0.sessions.fetch_sub(1, Ordering::AcqRel);
+        lock(&self.shared.free).extend(self.rate.take());
     }
 }
 
@@ -77,9 +82,9 @@ impl Server {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let ports = DataPorts::new(limits.data_ports.clone());
+        let free = (0..limits.sessions).map(|_| Rate::new(limits.bytes_per_second)).collect();
         let state = State { limits, clock: Clock::new(), ports, ends: AtomicBool::new(false) };
-        let shared =
-            Shared { token, allowed, state, sessions: AtomicUsize::new(0), on_event: Box::new(on_event) };
+        let shared = Shared { token, allowed, state, free: Mutex::new(free), on_event: Box::new(on_event) };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
@@ -172,7 +177,7 @@ impl Server {
         // If the thread cannot be created, its closure is dropped, which closes the connection; the client
         // reports that.
         let thread = std::thread::Builder::new().name("session".into());
-        let begun = thread.spawn(move || slot.0.meet(stream, address));
+        let begun = thread.spawn(move || slot.meet(stream, address));
         begun.map(drop).map_err(|_| (None, Refusal::NoThread))
     }
 }
@@ -187,16 +192,17 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
     let _ = stream.read(&mut [0; HELLO_BYTES_MAX as usize]);
 }
 
-impl Shared {
+impl SessionSlot {
     fn meet(&self, stream: TcpStream, address: IpAddr) {
-        let Ok(mut session) = Session::new(&self.state, stream, address) else { return };
-        (self.on_event)(Event::Began(address));
+        let Some(rate) = &self.rate else { return };
+        let Ok(mut session) = Session::new(&self.shared.state, rate, stream, address) else { return };
+        (self.shared.on_event)(Event::Began(address));
         let mut trials = 0;
         let how = match measure(&mut session, &mut trials) {
             Ok(()) => "the client closed the session".to_owned(),
             Err(error) => error.to_string(),
         };
-        (self.on_event)(Event::Ended(address, trials, how));
+        (self.shared.on_event)(Event::Ended(address, trials, how));
     }
 }
 

@@ -10,9 +10,9 @@
 //! End       when the client announces the end, the server waits until nothing has arrived for [`QUIET`],
 //!           because traffic may still be in transit. A mix also ends when the client is gone.
 
-use super::budget::Budget;
+use super::budget::Rate;
 use super::data_ports::DataPort;
-use super::limits::{GRACE, LOOK, Limits, check_limits};
+use super::limits::{GRACE, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
 use crate::mix::Kind;
 use crate::mix::real::bulk::{self, ReceiveStats, Tally};
@@ -76,7 +76,7 @@ pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Resu
         bulk: &bulk,
         tallies: &tallies,
         stop: AtomicBool::new(false),
-        budget: Budget::new(state.limits.bytes_per_second, state.clock.now()),
+        rate: session.rate,
     };
     std::thread::scope(|scope| {
         let done = mix.run(scope, session, &datagrams, port);
@@ -122,7 +122,7 @@ struct Mix<'a> {
     bulk: &'a [u16],
     tallies: &'a [Tally],
     stop: AtomicBool,
-    budget: Budget,
+    rate: &'a Rate,
 }
 
 impl Mix<'_> {
@@ -174,7 +174,7 @@ impl Mix<'_> {
                 receiver.on_time(now.since(start));
             }
             for sample in receiver.samples() {
-                session.send(&Reply::Sample(sample))?;
+                session.report(&Reply::Sample(sample))?;
             }
             self.state.check()?;
             if let Some(sent) = &sent {
@@ -190,10 +190,10 @@ impl Mix<'_> {
         self.streams(&mut receiver);
         let (samples, total) = receiver.finish();
         for sample in samples {
-            session.send(&Reply::Sample(sample))?;
+            session.report(&Reply::Sample(sample))?;
         }
         let total = MixTotal { refused, dropped_here: datagrams.drops(), ..total };
-        session.send(&Reply::Total(Box::new(total)))
+        session.report(&Reply::Total(Box::new(total)))
     }
 
     /// Receives datagrams and returns how many were rejected.
@@ -211,7 +211,7 @@ impl Mix<'_> {
             if came.from.ip().to_canonical() != self.address {
                 continue;
             }
-            if !self.budget.count(came.octets as u64, self.state.clock.now()).is_zero() {
+            if !self.rate.received.take(came.octets as u64, self.state.clock.now()) {
                 refused += 1;
                 continue;
             }
@@ -244,8 +244,12 @@ impl Mix<'_> {
 
     fn connection(&self, stream: TcpStream, place: usize) {
         let clock = self.state.clock;
-        let budget = |octets| self.budget.spend(octets, clock.now(), LOOK);
+        let bucket = &self.rate.received;
+        let stops = |_| self.stop.load(Ordering::Acquire) || self.state.check().is_err();
+        let pay = |octets| {
+            bucket.pay(octets, clock, stops);
+        };
         // The client notices errors at its own end of the connection.
-        let _ = bulk::receive(stream, clock, &self.tallies[place], &self.stop, &budget);
+        let _ = bulk::receive(stream, clock, &self.tallies[place], &self.stop, (bucket.slice_bytes(), &pay));
     }
 }

@@ -1,6 +1,7 @@
 //! A session with a client that has presented the token: its control connection, and the functions of the
 //! server that all measurements need.
 
+use super::budget::Rate;
 use super::data_ports::DataPorts;
 use super::limits::{LOOK, Limits};
 use crate::remote::protocol::*;
@@ -42,6 +43,7 @@ pub(super) fn overlapping() -> io::Error {
 /// A session.
 pub(super) struct Session<'a> {
     pub(super) state: &'a State,
+    pub(super) rate: &'a Rate,
     /// The client's address.
     pub(super) address: IpAddr,
     /// The server's address, as the client sees it.
@@ -52,14 +54,19 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(state: &'a State, stream: TcpStream, address: IpAddr) -> io::Result<Session<'a>> {
+    pub(super) fn new(
+        state: &'a State,
+        rate: &'a Rate,
+        stream: TcpStream,
+        address: IpAddr,
+    ) -> io::Result<Session<'a>> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(LINE_TIME))?;
         let local = stream.local_addr()?.ip();
         let end = state.clock.now() + Duration::from_secs(state.limits.session_seconds.into());
         let reader = BufReader::new(DeadlineReader::new(stream.try_clone()?, LINE_TIME));
-        Ok(Session { state, address, local, end, reader, writer: stream })
+        Ok(Session { state, rate, address, local, end, reader, writer: stream })
     }
 
     /// Describes the server to the client.
@@ -83,7 +90,13 @@ impl<'a> Session<'a> {
 
     /// Waits for a request; returns `None` if the client has closed the session.
     pub(super) fn next(&mut self) -> io::Result<Option<Request>> {
-        let idle = self.state.clock.now() + Duration::from_secs(self.state.limits.idle_seconds.into());
+        let clock = self.state.clock;
+        let idle = clock.now() + Duration::from_secs(self.state.limits.idle_seconds.into());
+        // Requests and replies conform to the rate, too.
+        let gives_up = |now| now >= self.end.min(idle) || self.state.check().is_err();
+        for bucket in [&self.rate.received, &self.rate.sent] {
+            bucket.pay(0, clock, gives_up);
+        }
         while !self.has_request(LOOK)? {
             let now = self.state.clock.now();
             self.state.check()?;
@@ -108,12 +121,21 @@ impl<'a> Session<'a> {
 
     /// Reads a request that has begun to arrive.
     pub(super) fn read(&mut self) -> io::Result<Request> {
-        read_message_until(&mut self.reader, LINE_BYTES_MAX, LINE_TIME)
+        let request = read_message_until(&mut self.reader, LINE_BYTES_MAX, LINE_TIME);
+        self.rate.received.charge(self.reader.get_mut().take_count(), self.state.clock.now());
+        request
     }
 
-    /// Sends a line.
+    /// Sends a line, which delays the next request if it does not conform to the rate.
     pub(super) fn send(&mut self, line: &impl Serialize) -> io::Result<()> {
-        write_message(&mut self.writer, line)
+        let bytes = write_message(&mut self.writer, line)?;
+        self.rate.sent.charge(bytes as u64, self.state.clock.now());
+        Ok(())
+    }
+
+    /// Sends a line with results of a mix, which the rate does not limit.
+    pub(super) fn report(&mut self, line: &Reply) -> io::Result<()> {
+        write_message(&mut self.writer, line).map(drop)
     }
 
     /// Opens a socket on a data port; the error is the reply to the client.

@@ -2,10 +2,10 @@
 //!
 //! Port      accepts one connection, which must come from the session's address and send the nonce; its data
 //!           is read and discarded.
-//! Limits    duration, size of buffers and messages, bytes per second (above that rate, the server pauses
-//!           reading or writing, and reports this with the outcome).
+//! Limits    duration, size of buffers and messages, bytes per second in each direction (above that rate, the
+//!           server pauses reading or writing, and reports this with the outcome).
 
-use super::budget::Budget;
+use super::budget::{Bucket, Payment, Rate};
 use super::data_ports::DataPort;
 use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
@@ -21,8 +21,6 @@ use std::time::Duration;
 
 /// How long the data connection may take to arrive and send its nonce.
 const DATA_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes read from a stream at a time.
-const READ_BYTES: usize = 256 << 10;
 
 /// Runs a trial; returns whether it took place.
 ///
@@ -43,13 +41,22 @@ pub(super) fn serve(
     };
     let nonce = random::bytes::<NONCE_BYTES>()?;
     let streams = listener.local_addr()?.port();
-    let trial = Trial { state: session.state, settings, before: Counters::read().unwrap_or_default() };
+    let before = Counters::read().unwrap_or_default();
+    let (state, rate) = (session.state, session.rate);
     session.send(&Reply::Ready { streams, datagrams: 0, nonce: hex(&nonce) })?;
-    let deadline = trial.state.clock.now() + length + GRACE;
+    let deadline = state.clock.now() + length + GRACE;
     let mut port = DataPort::new(listener, session.address, vec![nonce.to_vec()]);
-    let made = trial.accept(&mut port).and_then(|stream| match work {
-        Work::Write { message_bytes } => trial.write(stream, message_bytes, length),
-        Work::Read | Work::Reply { .. } => trial.read(stream, work, deadline),
+    let made = accept(state, &mut port).and_then(|stream| {
+        let mut trial = Trial::new(state, rate, stream, settings)?;
+        match work {
+            Work::Write { message_bytes } => trial.write(message_bytes, length)?,
+            Work::Read | Work::Reply { .. } => trial.read(work, deadline)?,
+        }
+        let outcome = trial.outcome(&before)?;
+        if let Work::Write { .. } = work {
+            trial.close()?;
+        }
+        Ok(outcome)
     });
     // Free the port before the client is notified that the trial is over.
     drop(port);
@@ -83,75 +90,110 @@ fn validate(limits: &Limits, settings: &Settings, work: Work, length: Duration) 
     ])
 }
 
-struct Trial<'a> {
-    state: &'a State,
-    settings: &'a Settings,
-    /// The host's counters at the start.
-    before: Counters,
+/// Waits for the data connection.
+fn accept(state: &State, port: &mut DataPort) -> io::Result<TcpStream> {
+    let deadline = state.clock.now() + DATA_TIMEOUT;
+    while state.clock.now() < deadline && state.check().is_ok() {
+        if let Some((_, stream)) = port.turn(|| state.clock.now(), LOOK)?.pop() {
+            return Ok(stream);
+        }
+    }
+    Err(late("no data connection arrived; is there a firewall in between?"))
 }
 
-impl Trial<'_> {
-    fn accept(&self, port: &mut DataPort) -> io::Result<TcpStream> {
-        let deadline = self.state.clock.now() + DATA_TIMEOUT;
-        while self.state.clock.now() < deadline && self.state.check().is_ok() {
-            if let Some((_, stream)) = port.turn(|| self.state.clock.now(), LOOK)?.pop() {
-                return Ok(stream);
-            }
-        }
-        Err(late("no data connection arrived; is there a firewall in between?"))
+struct Trial<'a> {
+    state: &'a State,
+    rate: &'a Rate,
+    stream: TcpStream,
+    begin: Instant,
+    /// When the last byte was read or written.
+    last: Instant,
+    /// Bytes read or, if the server sends, written.
+    bytes: u64,
+    rate_limited: bool,
+}
+
+impl<'a> Trial<'a> {
+    fn new(
+        state: &'a State,
+        rate: &'a Rate,
+        stream: TcpStream,
+        settings: &Settings,
+    ) -> io::Result<Trial<'a>> {
+        stream.set_nodelay(settings.no_delay)?;
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        let begin = state.clock.now();
+        Ok(Trial { state, rate, stream, begin, last: begin, bytes: 0, rate_limited: false })
     }
 
-    /// Returns the outcome of a trial whose last byte was read or written at `last`.
-    fn outcome(&self, stream: &TcpStream, budget: &Budget, last: Instant) -> io::Result<Outcome> {
+    /// Returns the outcome so far.
+    fn outcome(&self, before: &Counters) -> io::Result<Outcome> {
         Ok(Outcome {
-            bytes: budget.bytes(),
-            seconds: last.since(budget.begin()).as_secs_f64(),
-            rate_limited: budget.was_limited(),
-            info: TcpInfo::of(stream)?,
-            given: given(stream)?,
-            counters: Counters::read().unwrap_or_default().since(&self.before),
+            bytes: self.bytes,
+            seconds: self.last.since(self.begin).as_secs_f64(),
+            rate_limited: self.rate_limited,
+            info: TcpInfo::of(&self.stream)?,
+            given: given(&self.stream)?,
+            counters: Counters::read().unwrap_or_default().since(before),
         })
     }
 
-    /// Writes all of `bytes` before a deadline. A peer cannot extend the deadline by reading slowly.
-    fn put(&self, stream: &mut TcpStream, mut bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        while !bytes.is_empty() {
-            self.state.check()?;
-            if self.state.clock.now() >= deadline {
-                return Err(late("the client did not read what was sent"));
+    /// Charges bytes, and waits until they conform to the rate; returns whether they do before `deadline`.
+    fn pay(&mut self, bucket: &Bucket, bytes: usize, deadline: Instant) -> io::Result<bool> {
+        let gives_up = |now| now >= deadline || self.state.check().is_err();
+        let payment = bucket.pay(bytes as u64, self.state.clock, gives_up);
+        self.state.check()?;
+        self.rate_limited |= payment != Payment::Immediate;
+        Ok(payment != Payment::Abandoned)
+    }
+
+    /// Writes `bytes` in slices, each as soon as it conforms to the rate; returns how many were written until
+    /// the next slice would have to wait beyond `until`. A peer cannot extend `deadline` by reading slowly.
+    fn put(&mut self, bytes: &[u8], until: Instant, deadline: Instant) -> io::Result<usize> {
+        let bucket = &self.rate.sent;
+        let mut written = 0;
+        for mut slice in bytes.chunks(bucket.slice_bytes()) {
+            if !self.pay(bucket, slice.len(), until)? {
+                break;
             }
-            match stream.write(bytes) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(taken) => bytes = &bytes[taken..],
-                Err(error) if is_timeout(&error) => {}
-                Err(error) => return Err(error),
+            written += slice.len();
+            while !slice.is_empty() {
+                self.state.check()?;
+                if self.state.clock.now() >= deadline {
+                    return Err(late("the client did not read what was sent"));
+                }
+                match self.stream.write(slice) {
+                    Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                    Ok(taken) => slice = &slice[taken..],
+                    Err(error) if is_timeout(&error) => {}
+                    Err(error) => return Err(error),
+                }
             }
+        }
+        Ok(written)
+    }
+
+    /// Writes messages for the announced time. Only the rate limit interrupts the last one.
+    fn write(&mut self, message_bytes: u32, length: Duration) -> io::Result<()> {
+        let message = filled(message_bytes)?;
+        let until = self.begin + length;
+        while self.last < until {
+            self.bytes += self.put(&message, until, until + GRACE)? as u64;
+            self.last = self.state.clock.now();
         }
         Ok(())
     }
 
-    /// Writes messages for the announced time, then waits until the client has closed the connection.
-    fn write(&self, mut stream: TcpStream, message_bytes: u32, length: Duration) -> io::Result<Outcome> {
-        stream.set_nodelay(self.settings.no_delay)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(LOOK))?;
-        let begin = self.state.clock.now();
-        let budget = Budget::new(self.state.limits.bytes_per_second, begin);
-        let message = filled(message_bytes)?;
-        let mut now = begin;
-        while now.since(begin) < length {
-            self.put(&mut stream, &message, begin + length + GRACE)?;
-            now = self.state.clock.now();
-            budget.spend(message.len() as u64, now, GRACE);
-        }
-        let outcome = self.outcome(&stream, &budget, now)?;
-        stream.shutdown(Shutdown::Write)?;
-        // Wait until the client closes, so that data in flight arrives.
+    /// Ends the server's side, and waits until the client has closed the connection, so that data in flight
+    /// arrives.
+    fn close(&mut self) -> io::Result<()> {
+        self.stream.shutdown(Shutdown::Write)?;
         let deadline = self.state.clock.now() + GRACE;
         loop {
-            match stream.read(&mut [0; 1]) {
-                Ok(0) => return Ok(outcome),
-                Ok(_) => {}
+            match self.stream.read(&mut [0; 1]) {
+                Ok(0) => return Ok(()),
+                Ok(_) => self.rate.received.charge(1, self.state.clock.now()),
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -163,29 +205,26 @@ impl Trial<'_> {
 
     /// Reads until the client has closed the connection; replies to each message if the client requested
     /// replies.
-    fn read(&self, mut stream: TcpStream, work: Work, deadline: Instant) -> io::Result<Outcome> {
-        stream.set_nodelay(self.settings.no_delay)?;
-        stream.set_read_timeout(Some(LOOK))?;
-        stream.set_write_timeout(Some(LOOK))?;
-        let begin = self.state.clock.now();
-        let budget = Budget::new(self.state.limits.bytes_per_second, begin);
-        let mut last = begin;
+    fn read(&mut self, work: Work, deadline: Instant) -> io::Result<()> {
+        let bucket = &self.rate.received;
         let (message, reply) = match work {
             Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
             Work::Reply { message_bytes, reply_bytes } => (message_bytes as usize, filled(reply_bytes)?),
         };
-        let mut room = vec![0; READ_BYTES.min(message)];
+        let mut room = vec![0; bucket.slice_bytes().min(message)];
         let mut missing = message;
         loop {
             let part = missing.min(room.len());
-            match stream.read(&mut room[..part]) {
-                Ok(0) => break,
+            match self.stream.read(&mut room[..part]) {
+                Ok(0) => return Ok(()),
                 Ok(length) => {
-                    last = self.state.clock.now();
-                    budget.spend(length as u64, last, GRACE);
+                    self.last = self.state.clock.now();
+                    self.bytes += length as u64;
+                    // After the deadline, the check below ends the trial.
+                    self.pay(bucket, length, deadline)?;
                     missing -= if message == usize::MAX { 0 } else { length };
                     if missing == 0 {
-                        self.put(&mut stream, &reply, deadline)?;
+                        self.put(&reply, deadline, deadline)?;
                         missing = message;
                     }
                 }
@@ -194,14 +233,13 @@ impl Trial<'_> {
             }
             self.state.check()?;
             if self.state.clock.now() >= deadline {
-                match work {
+                return match work {
                     // Do not wait for data in flight, because the rate is already known.
-                    Work::Read | Work::Write { .. } => break,
-                    Work::Reply { .. } => return Err(late("the trial took longer than announced")),
-                }
+                    Work::Read | Work::Write { .. } => Ok(()),
+                    Work::Reply { .. } => Err(late("the trial took longer than announced")),
+                };
             }
         }
-        self.outcome(&stream, &budget, last)
     }
 }
 
