@@ -145,10 +145,31 @@ fn silent_connections_take_no_session_slot_from_one_address_or_many() {
 }
 
 #[test]
+fn silent_connections_from_many_networks_displace_no_client() {
+    let server = Running::start(Limits::default());
+    // A distant client whose token is still on its way.
+    let mut slow = call(server.at, [127, 0, 0, 9]);
+    let _silent: Vec<_> = (1..=FLOOD).map(|network| call(server.at, [127, network as u8, 0, 1])).collect();
+    // The server has seen the flood when it has served this client.
+    assert!(server.client().is_ok());
+    // If the server has closed the connection, what follows fails.
+    let _ = write_message(&mut slow, &Hello { version: VERSION, token: server.token.reveal().to_owned() });
+    let mut reader = BufReader::new(slow);
+    let heard: Greeting = read_message(&mut reader, LINE_BYTES_MAX).expect("the server answers");
+    assert!(matches!(heard, Greeting::Welcome(_)), "{heard:?}");
+}
+
+#[test]
 fn a_refused_client_receives_the_reason() {
     let server = Running::start(Limits { sessions: 1, ..Limits::default() });
     let _session = server.session();
-    let mut connections: Vec<_> = (0..9).map(|_| call(server.at, [127, 0, 0, 3])).collect();
+    // The server accepts a silent connection late, if at all, so each of these begins a line.
+    let begun = |_| {
+        let mut connection = call(server.at, [127, 0, 0, 3]);
+        connection.write_all(b"{").expect("it listens");
+        connection
+    };
+    let mut connections: Vec<_> = (0..9).map(begun).collect();
     let silent = connections.pop().expect("nine");
     let said = rest(connections.remove(0));
     assert!(said.contains("Refused") && said.contains("8 per address, 64 in all"), "{said}");

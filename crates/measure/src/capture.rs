@@ -205,11 +205,20 @@ pub(super) fn clock_offset() -> u64 {
 }
 
 pub(super) fn set<T>(socket: &impl AsRawFd, name: libc::c_int, value: &T) -> io::Result<()> {
+    set_at(socket, libc::SOL_SOCKET, name, value)
+}
+
+pub(super) fn set_at<T>(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
     let length = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` has the type and size that the option takes; the kernel copies it, and the program to
     // which a filter points, before it returns.
     let answer = unsafe {
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, std::ptr::from_ref(value).cast(), length)
+        libc::setsockopt(socket.as_raw_fd(), level, name, std::ptr::from_ref(value).cast(), length)
     };
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -104,6 +104,15 @@ pub fn send_buffer(socket: &impl AsRawFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| super::capture::set(socket, libc::SO_SNDBUF, &bytes))
 }
 
+/// Makes a listener accept only connections on which data have arrived, and silent ones after about `seconds`
+/// (TCP_DEFER_ACCEPT).
+///
+/// # Errors
+/// A system call failed.
+pub fn defer_accept(listener: &TcpListener, seconds: u32) -> io::Result<()> {
+    super::capture::set_at(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)
+}
+
 /// Returns the options that the system set on a connection.
 ///
 /// # Errors

@@ -25,6 +25,7 @@ use super::{mix, trial};
 use crate::remote::admission::{Token, may_connect};
 use crate::remote::protocol::*;
 use ipnet::IpNet;
+use kiban_measure::socket::defer_accept;
 use kiban_os::{Clock, lock};
 use std::io::{self, Read};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -81,6 +82,9 @@ impl Server {
     ) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        // A client's first line then arrives with its connection, which then needs no unproven slot.
+        // It is not an error if the system refuses: the table also works without.
+        let _ = defer_accept(&listener, UNAUTHENTICATED_TIMEOUT.as_secs() as u32);
         let ports = DataPorts::new(limits.data_ports.clone());
         let free = (0..limits.sessions).map(|_| Rate::new(limits.bytes_per_second)).collect();
         let state = State { limits, clock: Clock::new(), ports, ends: AtomicBool::new(false) };

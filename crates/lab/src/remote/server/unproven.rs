@@ -5,12 +5,17 @@
 //!             network is an IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
 //! Displacing  a new connection always gets a slot. If its own network has used up its share, it displaces
 //!             that network's oldest connection. If the table is full, it displaces the oldest connection of
-//!             the network that has the most connections. An honest client sends its line within a round
-//!             trip, so its connection is not the oldest for long.
+//!             the network that has the most connections; among networks that tie, of the site (/24 or /48)
+//!             and then of the provider (/16 or /32) that has the most, so that one site with many networks
+//!             displaces itself. An honest client sends its line within a round trip, so its connection is
+//!             not the oldest for long.
+//! Deferring   where the listener defers accepting until data arrive (TCP_DEFER_ACCEPT), an honest client's
+//!             line is read when its connection is accepted, and the connection needs no slot.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
-//! Weakness    hosts in more than `connections_max` networks that connect at the same time displace each
-//!             other.
+//! Weakness    hosts at more than `connections_max` providers that connect at the same time displace each
+//!             other, and a kernel whose queue of half-open connections is full sends SYN cookies and
+//!             defers no longer.
 
 use ipnet::IpNet;
 use kiban_base::Instant;
@@ -37,8 +42,12 @@ pub(crate) struct Bounds {
 /// Returns the network of an address: an IPv4 address itself, or an IPv6 /64 (RFC 6177: a site has at least a
 /// /64).
 pub(crate) fn network_of(address: IpAddr) -> IpNet {
-    let address = address.to_canonical();
-    let bits = if address.is_ipv4() { 32 } else { 64 };
+    within(address.to_canonical(), 32, 64)
+}
+
+/// Returns the network of an address with the prefix length for its family.
+fn within(address: IpAddr, bits_v4: u8, bits_v6: u8) -> IpNet {
+    let bits = if address.is_ipv4() { bits_v4 } else { bits_v6 };
     IpNet::new(address, bits).map_or(IpNet::from(address), |network| network.trunc())
 }
 
@@ -75,10 +84,15 @@ impl<T> Unproven<T> {
         if self.entries.len() < self.bounds.connections_max {
             return None;
         }
-        // If several networks tie for the largest number of connections, take the oldest connection among all
-        // of theirs.
-        let most = self.entries.iter().map(|entry| count(entry.network)).max()?;
-        self.entries.iter().position(|entry| count(entry.network) == most)
+        // If several networks tie for the largest number of connections, compare the sites around them (RFC
+        // 6177: a /48 is a large site), then the providers; if these tie too, take the oldest connection.
+        let around = |of: &Entry<T>, bits_v4, bits_v6| {
+            let wide = |entry: &Entry<T>| within(entry.network.addr(), bits_v4, bits_v6);
+            self.entries.iter().filter(|entry| wide(entry) == wide(of)).count()
+        };
+        let size = |entry: &Entry<T>| (count(entry.network), around(entry, 24, 48), around(entry, 16, 32));
+        let most = self.entries.iter().map(size).max()?;
+        self.entries.iter().position(|entry| size(entry) == most)
     }
 
     /// Removes the connections that have timed out.
@@ -279,6 +293,23 @@ mod tests {
             let displaced = table.insert(flood, at(4), number).expect("all places are taken");
             assert!(displaced != 20 && displaced != 21, "{displaced}");
             assert!(table.entries.len() <= BOUNDS.connections_max);
+        }
+    }
+
+    #[test]
+    fn one_site_with_many_networks_displaces_only_itself() {
+        for (honest, flood) in [
+            ("2001:db8:ffff:1::1", "2001:db8:7:N::1"),
+            ("2001:db8:ffff:1::1", "2001:db9:N:1::1"),
+            ("192.0.2.1", "198.51.100.N"),
+            ("192.0.2.1", "198.51.N.1"),
+        ] {
+            let mut table = Unproven::new(BOUNDS);
+            assert_eq!(table.insert(of(honest), at(0), 0), None);
+            for number in 1..200 {
+                let displaced = table.insert(of(&flood.replace('N', &number.to_string())), at(0), number);
+                assert_ne!(displaced, Some(0), "{honest} after {number} of {flood}");
+            }
         }
     }
 
