@@ -10,8 +10,9 @@
 //! Purpose   all measurements between two hosts ([`crate::net`], [`crate::mix`]) use the same server, the
 //!           same admission rules and the same control protocol.
 //! Security  only clients with the token can start measurements ([`admission`]). Silent connections cannot
-//!           keep others out (`server/unproven.rs`). Each end sends payload only to the other end's address,
-//!           and only to a port that the other end has proved to be its own ([`protocol`]).
+//!           keep others out (`server/unproven.rs`). Each end sends payload only to the other end's address;
+//!           a client sends datagrams only to a port that the server has proved to be its own, but connects
+//!           to any TCP port that the server names ([`protocol`]).
 //! Bounds    the limits of the server ([`server::Limits`]) apply to all measurements.
 
 pub mod admission;
