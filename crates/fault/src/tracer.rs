@@ -378,7 +378,7 @@ impl Tracer {
         }
     }
 
-    /// Applies the plan to a call, and returns how its thread continues, or `None` if the call is delayed.
+    /// Applies the plan to a call. Returns how its thread should proceed, or `None` if the call is delayed.
     fn meddle(&mut self, thread: i32) -> Option<u32> {
         let go_on = Some(libc::PTRACE_CONT);
         let pid = Pid::from_raw(thread);

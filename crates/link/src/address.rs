@@ -71,9 +71,9 @@ pub enum Transport {
     Packet(String),
     /// Ethernet frames on one queue of an interface, bypassing the kernel's stack.
     Xdp(String),
-    /// Units in UDP datagrams; cells have 53 bytes each.
+    /// Packets, frames or 53-byte cells in UDP datagrams.
     Udp(UnitKind, Ends),
-    /// Units on a TCP connection.
+    /// Packets, frames or cells on a TCP connection.
     Tcp(UnitKind, Role, Host),
     /// Linux's atmtcp protocol.
     AtmTcp(Role, Host),

@@ -22,7 +22,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::time::Duration;
 
-/// The kind of units in a capture, or on a link.
+/// What a link carries or a capture holds: packets, frames or cells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UnitKind {
     /// IP packets.

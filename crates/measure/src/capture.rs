@@ -20,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Number of bytes kept of each packet: all headers, including options.
+/// Snap length in bytes: enough for all headers, including options.
 pub const KEPT_BYTES: usize = 160;
 /// Maximum number of packets in a capture; later packets are lost.
 pub const FRAMES_MAX: usize = 20_000;

@@ -99,7 +99,7 @@ impl End {
 fn serve(context: &Context, listener: &Listener) -> Outcome {
     let end = End::new(context)?;
     let data = end.pd.reg_mr(BYTES_MAX, Access::LOCAL)?;
-    // Wait without limit: the other host may have to start first.
+    // Wait indefinitely: the other host may have to start first.
     let request = loop {
         match listener.request(PATIENCE) {
             Err(Error::Timeout) => continue,

@@ -156,7 +156,7 @@ fn every_directory_of_scripts_is_named() {
 /// The page's two tables of settings must match the code; `KIBAN_KEEP_SNAPSHOTS=1` rewrites them.
 #[test]
 fn the_tables_of_settings_match_the_code() {
-    let mut settings = String::from("| setting | default | what, and why so |\n|---|---|---|\n");
+    let mut settings = String::from("| setting | default | meaning and rationale |\n|---|---|---|\n");
     Config::default().each(&mut |name, value, about| {
         let about =
             about.trim().replace("[`", "`").replace("`]", "`").replace("\\[", "[").replace("\\]", "]");

@@ -142,8 +142,8 @@ pub(crate) fn close(pointer: VIP_NIC_HANDLE) -> Answer {
         handles::remove(*handle);
     }
     nic.core.close();
-    // Deregister all memory, because it then belongs to the program, even if another thread is still in a
-    // call.
+    // Deregister all memory: after this call the program may free it, even if another thread is still in a
+    // call to the NIC.
     for handle in writing(&nic.memories).take_all() {
         nic.core.deregister(handle).expect("it was registered, and only this thread deregisters it");
     }

@@ -9,9 +9,9 @@
 //!              address segment, immediate data with a read, and a `Length` that is not the sum of the
 //!              segments. For receives, `Length` is ignored, because programs reuse descriptors without
 //!              clearing it.
-//! Deregistered if the descriptor's memory was deregistered in the meantime, the result is not written. The
-//!              error is reported asynchronously (VIP_ERROR_COMP_PROT), and the program still gets the
-//!              pointer.
+//! Deregistered if the descriptor's memory has been deregistered before completion, the result is not
+//!              written. The error is reported asynchronously (VIP_ERROR_COMP_PROT), and the program still
+//!              gets the pointer.
 
 use crate::abi::{VIP_CONTROL_SEGMENT, VIP_DESCRIPTOR, VIP_DESCRIPTOR_ALIGNMENT, VIP_RETURN, VIP_SEGMENT};
 use crate::abi::{control, status};

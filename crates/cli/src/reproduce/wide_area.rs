@@ -12,8 +12,8 @@ use std::process::ExitCode;
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban reproduce wide-area-atm                   tables, maps and sequences\
-        \n  kiban reproduce wide-area-atm --csv > map.csv   the maps' cells\
-        \n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as pictures")]
+        \n  kiban reproduce wide-area-atm --csv > map.csv   every point of the maps\
+        \n  kiban reproduce wide-area-atm --svg /tmp/maps   the maps as SVG images")]
 pub(crate) struct WideArea {
     #[command(flatten)]
     output: Output,

@@ -67,7 +67,7 @@ pub(super) fn try_again() {
     }
 }
 
-/// Closes a file of a peer that this process has called.
+/// Closes a socket that this process has connected to a peer.
 pub fn close(file: OwnedFd) {
     CALLED.close(file);
 }

@@ -91,13 +91,15 @@ pub fn paths() -> Vec<PathBuf> {
     paths
 }
 
-/// Returns the safe directories in which this user's sockets may be.
+/// Returns the directories in which this user's sockets may be. Directories that other users could have
+/// prepared are left out.
 pub fn folders() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     paths().into_iter().filter(|path| validate(path, Whose::Own(uid)).is_ok()).collect()
 }
 
-/// Returns the safe directories in which this user may query boards.
+/// Returns the directories with the sockets of boards that this user may query. Directories that other users
+/// could have prepared are left out.
 pub fn folders_of_boards() -> Vec<PathBuf> {
     let uid = rustix::process::geteuid().as_raw();
     paths().into_iter().filter(|path| validate(path, Whose::Asked(uid)).is_ok()).collect()

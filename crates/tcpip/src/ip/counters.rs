@@ -67,7 +67,7 @@ kiban_base::counters! {
         fragmented,
         /// Fragments sent.
         fragments_out,
-        /// Times that a path MTU was lowered.
+        /// Number of times that a path MTU was lowered.
         path_mtu_lowered,
         /// Implausible reports of a lower path MTU.
         path_mtu_implausible,

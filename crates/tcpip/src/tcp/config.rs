@@ -153,7 +153,7 @@ kiban_base::settings! {
         fairness: Fairness = Fairness::Address,
         /// Bytes that a session may hold or offer beyond its share while memory is left.
         floor_bytes: u32 = 16 << 10,
-        /// Overhead charged to a session that has data to send, bytes, for partly filled pages. The default
+        /// Bytes charged to a session that has data to send, for partly filled pages. The default
         /// is two pages: the one being written and the one being acknowledged.
         session_overhead_bytes: u32 = 8 << 10,
         /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).

@@ -434,7 +434,7 @@ pub(super) unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, _event: ibv_eve
 }
 
 /// # Safety
-/// `id` is an identifier, and `ece` is null or valid for reads.
+/// `id` is a live identifier, and `ece` is null or valid for reads.
 #[unsafe(export_name = "kiban_rdma_set_local_ece")]
 pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |id| {
@@ -449,7 +449,7 @@ pub(super) unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mu
 }
 
 /// # Safety
-/// `id` is an identifier, and `ece` is null or valid for a write.
+/// `id` is a live identifier, and `ece` is null or valid for a write.
 #[unsafe(export_name = "kiban_rdma_get_remote_ece")]
 pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     with(id, |_| {

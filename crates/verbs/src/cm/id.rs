@@ -326,7 +326,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
 }
 
 /// # Safety
-/// `id` is an identifier, and `channel` is null or a channel created by this library.
+/// `id` is a live identifier, and `channel` is null or a channel created by this library.
 #[unsafe(export_name = "kiban_rdma_migrate_id")]
 pub(super) unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,

@@ -228,7 +228,7 @@ pub(super) fn create_qp(
 }
 
 /// # Safety
-/// `id` is an identifier, `pd` is null or a protection domain, and `attributes` is null or refers to objects
+/// `id` is a live identifier, `pd` is null or a protection domain, and `attributes` is null or refers to objects
 /// created by this library.
 #[unsafe(export_name = "kiban_rdma_create_qp")]
 pub(super) unsafe extern "C" fn rdma_create_qp(
@@ -245,7 +245,7 @@ pub(super) unsafe extern "C" fn rdma_create_qp(
 }
 
 /// # Safety
-/// `id` is an identifier, and `attributes` is null or refers to objects created by this library.
+/// `id` is a live identifier, and `attributes` is null or refers to objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_qp_ex")]
 pub(super) unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
@@ -277,7 +277,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 /// # Safety
-/// `id` is an identifier, `pd` is null or a protection domain created by this library, and `attributes` is
+/// `id` is a live identifier, `pd` is null or a protection domain created by this library, and `attributes` is
 /// null or valid.
 #[unsafe(export_name = "kiban_rdma_create_srq")]
 pub(super) unsafe extern "C" fn rdma_create_srq(
@@ -313,7 +313,7 @@ fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr)
 }
 
 /// # Safety
-/// `id` is an identifier, and `attributes` is null or refers to objects created by this library.
+/// `id` is a live identifier, and `attributes` is null or refers to objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_srq_ex")]
 pub(super) unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
@@ -380,7 +380,7 @@ pub(super) fn on_established(id: &Arc<Id>) {
 }
 
 /// # Safety
-/// `id` is an identifier; `attributes` and `mask` are null or valid for reads and writes.
+/// `id` is a live identifier; `attributes` and `mask` are null or valid for reads and writes.
 #[unsafe(export_name = "kiban_rdma_init_qp_attr")]
 pub(super) unsafe extern "C" fn rdma_init_qp_attr(
     id: *mut rdma_cm_id,

@@ -75,7 +75,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `id` is an identifier, and `at` is null or a socket address of the length that its family requires.
+/// `id` is a live identifier, and `at` is null or a socket address of the length that its family requires.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
 pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut sockaddr) -> c_int {
     with(id, |id| {
@@ -150,7 +150,7 @@ pub(super) fn resolve_addr(id: &Arc<Id>, from: Option<SocketAddr>, to: SocketAdd
 }
 
 /// # Safety
-/// `id` is an identifier; `from` and `to` are null or socket addresses of the lengths that their families
+/// `id` is a live identifier; `from` and `to` are null or socket addresses of the lengths that their families
 /// require.
 #[unsafe(export_name = "kiban_rdma_resolve_addr")]
 pub(super) unsafe extern "C" fn rdma_resolve_addr(
@@ -270,7 +270,7 @@ pub(super) unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
 }
 
 /// # Safety
-/// `id` is an identifier, and `value` points to `bytes` bytes.
+/// `id` is a live identifier, and `value` points to `bytes` bytes.
 #[unsafe(export_name = "kiban_rdma_set_option")]
 pub(super) unsafe extern "C" fn rdma_set_option(
     id: *mut rdma_cm_id,

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub const QUESTION: &str = "network";
 /// Bytes of the header in write, write, read.
 pub const HEADER_BYTES: u32 = 40;
-/// The value of a point that selects the system's default.
+/// The parameter value that selects the system's default.
 pub const SYSTEM: &str = "system";
 
 /// A trial's parameters.

@@ -80,7 +80,7 @@ impl Session {
         }
         if self.state.receives() {
             if flags.has(Flags::URG) {
-                self.hear_urgent(header, ctx);
+                self.on_urgent(header, ctx);
             }
             self.on_data(header.sequence, pdu, flags, ctx);
         } else if pdu.body_len() > 0 {

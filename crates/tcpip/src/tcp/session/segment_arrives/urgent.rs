@@ -14,7 +14,7 @@ use crate::wire::tcp::{Flags, Header, Sequence};
 use alloc::boxed::Box;
 
 impl Session {
-    /// Marks all data queued now as urgent.
+    /// Marks all currently queued data as urgent.
     pub(in crate::tcp) fn mark_urgent(&mut self) {
         let mark = self.snd_una + u32::from(!self.state.is_synchronised()) + self.send_queue.bytes();
         self.urgent.get_or_insert_with(Box::default).sent = Some(mark);
@@ -58,7 +58,7 @@ impl Session {
     }
 
     /// Processes URG (RFC 9293 §3.10.7.4, sixth), before the data of the segment.
-    pub(in crate::tcp::session) fn hear_urgent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+    pub(in crate::tcp::session) fn on_urgent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
         let mark = header.sequence + u32::from(header.urgent);
         let urgent = self.urgent.get_or_insert_with(Box::default);
         if self.rcv_nxt.lt(mark) && urgent.heard.is_none_or(|heard| heard.lt(mark)) {
