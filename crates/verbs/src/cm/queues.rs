@@ -228,8 +228,8 @@ pub(super) fn create_qp(
 }
 
 /// # Safety
-/// `id` is a live identifier, `pd` is null or a protection domain, and `attributes` is null or refers to objects
-/// created by this library.
+/// `id` is a live identifier, `pd` is null or a protection domain, and `attributes` is null or refers to
+/// objects created by this library.
 #[unsafe(export_name = "kiban_rdma_create_qp")]
 pub(super) unsafe extern "C" fn rdma_create_qp(
     id: *mut rdma_cm_id,
@@ -277,8 +277,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 }
 
 /// # Safety
-/// `id` is a live identifier, `pd` is null or a protection domain created by this library, and `attributes` is
-/// null or valid.
+/// `id` is a live identifier, `pd` is null or a protection domain created by this library, and `attributes`
+/// is null or valid.
 #[unsafe(export_name = "kiban_rdma_create_srq")]
 pub(super) unsafe extern "C" fn rdma_create_srq(
     id: *mut rdma_cm_id,
