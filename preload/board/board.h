@@ -34,10 +34,9 @@ union name {
 };
 struct known {
     uint64_t device, inode;
-    /* The ticket of a pending reply (connect_by_helper()), or 0. */
-    uint64_t ticket;
     union name name[2];
-    int domain, was_bound;
+    /* is_late: a helper process waits for the board's reply (connect_by_helper()). */
+    int domain, was_bound, is_late;
 };
 
 #define INDEX 0xffffffull
@@ -97,14 +96,12 @@ short ready_for(int file, short events);
 struct later {
     struct known known;
     struct entry entry;
-    uint64_t ticket;
     size_t filled;
     /* own: the program's original socket. asker: the socket on which the board replies. end: the other end of the
      * program's new socket. */
     int own, asker, end;
     bool has_asked;
 };
-void begin_promises(void);
 int connect_by_helper(int fd, struct later *later);
-int outcome_of_late_reply(struct found *found, bool is_over);
+int outcome_of_late_reply(int fd, struct found *found, bool is_over);
 #endif

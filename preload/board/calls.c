@@ -38,8 +38,8 @@ static int outcome(int fd, struct found *found, int wait_ms) {
     short ready = ready_for(fd, POLLOUT);
     if (!ready)
         return EINPROGRESS;
-    if (found->known.ticket)
-        return outcome_of_late_reply(found, ready & POLLHUP);
+    if (found->known.is_late)
+        return outcome_of_late_reply(fd, found, ready & POLLHUP);
     if (ready & POLLHUP) {
         uint8_t why = 0;
         int gone = 0;
@@ -148,7 +148,7 @@ static int start_over(int fd, struct found *found) {
     forget(found);
     int error = replace_file(fd, file);
     found->state = NOTHING;
-    found->known.ticket = 0;
+    found->known.is_late = false;
     if (!error && is_bound && !(error = note(fd, found->known, BOUND)))
         error = find(fd, found) ? 0 : EBADF;
     return error;
@@ -356,7 +356,7 @@ static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
         if (error)
             return fail(error);
     }
-    if (found.state == CONNECTING && found.known.ticket)
+    if (found.state == CONNECTING && found.known.is_late)
         outcome(fd, &found, 0); /* May complete the local name. */
     return done(kept, tell_name(&found.known.name[LOCAL], name, length));
 }
@@ -469,11 +469,7 @@ static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
 
 BIND_CALL(ENTRY)
 
-static void begin(void) {
-    read_board_path();
-    if (board_path)
-        begin_promises();
-}
+static void begin(void) { read_board_path(); }
 
 #define CALL(result, name, declared, given) .name = board_##name,
 const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BIND_CALL(CALL)}};

@@ -1,26 +1,21 @@
 /* A helper process that waits for a reply that the board has not sent in time (connect_by_helper()). */
 #include "board.h"
-#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* A late reply from the board. It is written once, by the helper process that waits for it. */
-struct promise {
-    _Atomic uint64_t state;
-    _Atomic uint64_t reply[sizeof(struct entry) / sizeof(uint64_t)];
+/* A late reply from the board, as an abstract address (unix(7)). The helper process gives it to its end of
+ * the socket pair, and the program reads it with getpeername(). So the reply belongs to this one
+ * connection, in whichever process a fork has taken it to, and nobody but the helper can write it. The
+ * random number makes the address unique. */
+struct late_reply {
+    sa_family_t family;
+    char zero;
+    int error;
+    uint8_t random[16];
+    struct entry entry;
 };
-enum { PENDING = 1, KEPT = 2, BROKEN = 3 };
-#define PROMISES 1024
-static struct promise *promises;
-static _Atomic uint64_t tickets;
-
-/* Maps the memory that helper processes share with the program. */
-void begin_promises(void) {
-    if (promises)
-        return;
-    void *shared = mmap(NULL, PROMISES * sizeof *promises, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    promises = shared == MAP_FAILED ? NULL : shared;
-}
+_Static_assert(sizeof(struct late_reply) <= 110, "fits into a sockaddr_un");
 
 /* Writes until the socket is full. Returns the number of bytes written. */
 static size_t fill(int file) {
@@ -82,16 +77,12 @@ static void carry(int program, int far) {
     }
 }
 
-static void store_reply(uint64_t ticket, int state, const struct entry *reply) {
-    struct promise *promise = &promises[ticket % PROMISES];
-    uint64_t words[sizeof *reply / sizeof(uint64_t)], is = ticket << 8 | PENDING;
-    memcpy(words, reply, sizeof words);
-    /* If the slot belongs to another ticket by now, this reply is no longer needed. */
-    if (atomic_load(&promise->state) != is)
-        return;
-    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
-        atomic_store(&promise->reply[at], words[at]);
-    atomic_compare_exchange_strong(&promise->state, &is, ticket << 8 | state);
+/* Stores the reply, or exits; the program then finds that there is none. */
+static void store_reply(int end, int error, const struct entry *entry) {
+    struct late_reply reply = {.family = AF_UNIX, .error = error, .entry = *entry};
+    if (getrandom(reply.random, sizeof reply.random, 0) != sizeof reply.random ||
+        libc.bind(end, (struct sockaddr *)&reply, sizeof reply))
+        _exit(1);
 }
 
 /* Connects. Returns the stream's socket, or a negative error number. */
@@ -162,15 +153,12 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
         first = i < 3 ? keep[i] + 1 : 0;
     }
     int file = connect_later(later, &reply);
-    if (file < 0) {
-        reply.slot = -file;
-        store_reply(later->ticket, BROKEN, &reply);
+    store_reply(later->end, file < 0 ? -file : 0, &reply);
+    if (file < 0)
         _exit(0);
-    }
     if (file != later->own)
         close(later->own);
     close(later->asker);
-    store_reply(later->ticket, KEPT, &reply);
     /* Drain the filler bytes from the socket, so that the program can write. */
     while (later->filled > 0) {
         size_t part = later->filled < sizeof waste ? later->filled : sizeof waste;
@@ -194,15 +182,12 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
 int connect_by_helper(int fd, struct later *later) {
     int ends[2], status = 0;
     sigset_t all, before;
-    if (!promises)
-        return ENOBUFS;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
         return errno;
     later->filled = fill(ends[0]);
     later->own = fd;
     later->end = ends[1];
-    later->ticket = later->known.ticket = atomic_fetch_add(&tickets, 1) + 1;
-    atomic_store(&promises[later->ticket % PROMISES].state, later->ticket << 8 | PENDING);
+    later->known.is_late = true;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     /* Do not use fork(), because pthread_atfork() handlers are not async-signal-safe. The program's wait() does
@@ -231,23 +216,16 @@ int connect_by_helper(int fd, struct later *later) {
 }
 
 /* Returns the outcome of a connect whose reply was late. Called when the descriptor is writable or has hung up. */
-int outcome_of_late_reply(struct found *found, bool is_over) {
-    uint64_t ticket = found->known.ticket, words[sizeof(struct entry) / sizeof(uint64_t)];
-    struct promise *promise = &promises[ticket % PROMISES];
-    struct entry reply;
-    uint64_t state = atomic_load(&promise->state);
-    for (unsigned at = 0; at < sizeof words / sizeof *words; at++)
-        words[at] = atomic_load(&promise->reply[at]);
-    memcpy(&reply, words, sizeof reply);
-    if (atomic_load(&promise->state) != state || state >> 8 != ticket)
-        state = BROKEN, reply.slot = ECONNABORTED;
-    if ((state & 0xff) == PENDING && !is_over)
+int outcome_of_late_reply(int fd, struct found *found, bool is_over) {
+    struct late_reply reply;
+    socklen_t length = sizeof reply;
+    bool is_there = !libc.getpeername(fd, (struct sockaddr *)&reply, &length) && length == sizeof reply;
+    if (!is_there && !is_over)
         return EINPROGRESS;
-    if ((state & 0xff) != KEPT) {
-        int error = (state & 0xff) == BROKEN ? (int)reply.slot : ECONNABORTED;
+    if (!is_there || reply.error) {
         change(found, CONNECTING, FAILED);
-        return error;
+        return is_there ? reply.error : ECONNABORTED;
     }
-    found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
+    found->known.name[LOCAL] = name_of(&reply.entry, LOCAL, found->known.domain);
     return rewrite(found, CONNECTED) ? 0 : EINPROGRESS; /* If no record is free, the next call retries. */
 }
