@@ -9,7 +9,7 @@ __attribute__((constructor)) static void begin(void) {
     if (atomic_load_explicit(&is_prepared, memory_order_acquire))
         return;
 #define LOOK_UP(result, name, declared, given) *(void **)&libc.name = dlsym(RTLD_NEXT, #name);
-    SOCKET_CALLS(LOOK_UP) BIND_CALL(LOOK_UP) DESCRIPTOR_CALLS(LOOK_UP)
+    SOCKET_CALLS(LOOK_UP) BOARD_CALLS(LOOK_UP) DESCRIPTOR_CALLS(LOOK_UP)
     LOOK_UP(, socket, , ) LOOK_UP(, fcntl, , ) LOOK_UP(, ioctl, , )
     backend.begin();
     atomic_store(&is_prepared, true);
@@ -59,12 +59,30 @@ int replace_by_copy(int fd, int other) {
 int stream_family(int fd) {
     int kept = errno, family = 0, type = 0;
     socklen_t length = sizeof(int);
-    bool is_stream = fd < FILES && !libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) &&
+    bool is_stream = !libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) &&
                      (family == AF_INET || family == AF_INET6);
     length = sizeof(int);
     is_stream = is_stream && !libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) && type == SOCK_STREAM;
     errno = kept;
     return is_stream ? family : 0;
+}
+
+/* A program that asks for protection must not run without it: the backends refuse these options instead of
+ * ignoring them, on every stream socket, because it is not known yet where the socket will connect. */
+bool asks_for_protection(int level, int option) {
+    /* The kernel's headers, which define the newer options, cannot be included beside netinet/tcp.h. */
+    enum { AO_ADD_KEY = 38, AO_GET_KEYS = 41, MIN_HOP_COUNT = 73 };
+    switch (level) {
+    case IPPROTO_TCP:
+        return option == TCP_MD5SIG || option == TCP_MD5SIG_EXT || option == TCP_ULP ||
+               (option >= AO_ADD_KEY && option <= AO_GET_KEYS);
+    case IPPROTO_IP:
+        return option == IP_MINTTL || option == IP_IPSEC_POLICY || option == IP_XFRM_POLICY;
+    case IPPROTO_IPV6:
+        return option == MIN_HOP_COUNT || option == IPV6_IPSEC_POLICY || option == IPV6_XFRM_POLICY;
+    default:
+        return false;
+    }
 }
 
 int64_t microseconds(void) {

@@ -8,8 +8,8 @@
  *                  Nothing here locks or allocates. Each backend documents how its calls remain
  *                  async-signal-safe (POSIX.1-2017 2.4.3).
  * board/           its descriptors are kernel sockets, so the kernel polls, duplicates, inherits and closes them.
- *                  board/ recognises a socket by its file (st_dev, st_ino), and interposes only bind() and
- *                  SOCKET_CALLS.
+ *                  board/ recognises a socket by its file (st_dev, st_ino), and interposes only
+ *                  SOCKET_CALLS and BOARD_CALLS.
  * rsockets/        the kernel cannot tell when an rsocket is ready or when its last descriptor is closed. So
  *                  rsockets/ counts the descriptors of each rsocket, and merges its events into poll(), select()
  *                  and epoll_wait(). It therefore also interposes DESCRIPTOR_CALLS.
@@ -29,6 +29,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -39,8 +40,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Descriptors with this number or a higher one are left to the kernel. */
+/* Descriptors with this number or a higher one have no entry in the backends' tables (a test builds
+ * smaller tables). */
+#ifndef FILES
 #define FILES 65536
+#endif
 
 /* Functions: X(result, name, (parameters), (arguments)). */
 #define SOCKET_CALLS(X)                                                                                                           \
@@ -57,17 +61,25 @@
     X(ssize_t, recv, (int fd, void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                         \
     X(ssize_t, recvfrom, (int fd, void *at, size_t bytes, int flags, struct sockaddr *name, socklen_t *length),                   \
       (fd, at, bytes, flags, name, length))                                                                                       \
-    X(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))
-#define BIND_CALL(X) X(int, bind, (int fd, const struct sockaddr *name, socklen_t length), (fd, name, length))
+    X(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags))                                        \
+    X(ssize_t, sendto, (int fd, const void *at, size_t bytes, int flags, const struct sockaddr *name, socklen_t length),          \
+      (fd, at, bytes, flags, name, length))                                                                                       \
+    X(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))
+#define BOARD_CALLS(X)                                                                                                            \
+    X(int, bind, (int fd, const struct sockaddr *name, socklen_t length), (fd, name, length))                                     \
+    X(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned count, int flags), (fd, messages, count, flags))                 \
+    X(int, recvmmsg, (int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *time),                        \
+      (fd, messages, count, flags, time))                                                                                         \
+    X(ssize_t, preadv2, (int fd, const struct iovec *parts, int count, off_t offset, int flags),                                  \
+      (fd, parts, count, offset, flags))                                                                                          \
+    X(ssize_t, splice, (int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes, unsigned flags),                \
+      (from, from_offset, to, to_offset, bytes, flags))
 #define DESCRIPTOR_CALLS(X)                                                                                                       \
     X(int, close, (int fd), (fd))                                                                                                 \
     X(int, dup, (int fd), (fd))                                                                                                   \
     X(int, dup2, (int from, int to), (from, to))                                                                                  \
     X(int, dup3, (int from, int to, int flags), (from, to, flags))                                                                \
     X(ssize_t, send, (int fd, const void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                   \
-    X(ssize_t, sendto, (int fd, const void *at, size_t bytes, int flags, const struct sockaddr *name, socklen_t length),          \
-      (fd, at, bytes, flags, name, length))                                                                                       \
-    X(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, message, flags))                                  \
     X(ssize_t, write, (int fd, const void *at, size_t bytes), (fd, at, bytes))                                                    \
     X(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))                                        \
     X(ssize_t, sendfile, (int to, int from, off_t *offset, size_t count), (to, from, offset, count))                              \
@@ -87,7 +99,7 @@
 /* A function for each call: libc's, or a backend's. */
 #define MEMBER(result, name, declared, given) result(*name) declared;
 struct calls {
-    SOCKET_CALLS(MEMBER) BIND_CALL(MEMBER) DESCRIPTOR_CALLS(MEMBER)
+    SOCKET_CALLS(MEMBER) BOARD_CALLS(MEMBER) DESCRIPTOR_CALLS(MEMBER)
     int (*socket)(int, int, int), (*fcntl)(int, int, ...), (*ioctl)(int, unsigned long, ...);
 };
 extern struct calls libc;
@@ -116,6 +128,8 @@ bool is_bypassed(void *caller);
 int replace_by_copy(int fd, int other);
 /* Returns the family of a kernel stream socket, AF_INET or AF_INET6; 0 for any other file. Preserves errno. */
 int stream_family(int fd);
+/* Returns whether a socket option asks for authentication, encryption or a check of the packets' origin. */
+bool asks_for_protection(int level, int option);
 /* Returns the monotonic time in microseconds. */
 int64_t microseconds(void);
 

@@ -69,6 +69,10 @@ bool may_listen(int fd);
 
 /* ---- request.c ---- */
 
+/* How long a non-blocking connect() waits for the board's reply, in ms. The reply usually takes less than
+ * a tenth of this time. */
+#define PROMPT_MS 10
+
 /* The path of the board's socket; NULL if the program uses no board. */
 extern const char *board_path;
 void read_board_path(void);
@@ -84,7 +88,7 @@ bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int begin_to_ask(int socket, const struct entry *entry);
 int ask(const struct entry *entry, struct entry *reply, int *file);
-int answer_soon(int asker, struct entry *reply, int *file);
+int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
 bool is_blocking(int fd);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);

@@ -22,10 +22,10 @@
  *                  library queries the board.
  * Ports            after bind() to port 0, listen() or connect() chooses the port. If the program calls
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
- * Not implemented  UDP; urgent data; SO_LINGER; socket names after exec; the local name of a stream before the
- *                  board has replied; errors at bind(), which listen() returns instead. If a descriptor was added
- *                  to epoll or duplicated (dup) before it connected, the copy still refers to the kernel's
- *                  socket. */
+ * Not implemented  UDP; urgent data; SO_LINGER; TCP Fast Open; a reset in stdio and io_uring; socket names
+ *                  after exec; the local name of a stream before the board has replied; errors at bind(),
+ *                  which listen() returns instead. If a descriptor was added to epoll or duplicated (dup)
+ *                  before it connected, the copy still refers to the kernel's socket. */
 #include "board.h"
 
 /* ---- The outcome of a connect ---- */
@@ -100,7 +100,7 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         error = errno;
     } else {
         error = begin_to_ask(asker, &entry);
-        error = error ? error : answer_soon(asker, &reply, &file);
+        error = error ? error : answer_soon(asker, &reply, &file, PROMPT_MS);
         close(asker);
         if (error == EAGAIN)
             return fail(EAGAIN); /* A later read retries. */
@@ -112,6 +112,14 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     if (error)
         return fail(ECONNRESET); /* The board has stopped. */
     return reply.what != REPLY_ENDED || reply.code == CLOSED ? done(kept, count) : fail(error_of(reply.code));
+}
+
+/* Like ended(), after a read into several buffers. */
+static ssize_t ended_parts(int fd, ssize_t count, const struct iovec *parts, size_t number, int flags) {
+    size_t wanted = 0;
+    for (size_t part = 0; !count && !wanted && part < number; part++)
+        wanted = parts[part].iov_len;
+    return ended(fd, count, wanted, flags);
 }
 
 /* ---- The calls ---- */
@@ -160,6 +168,8 @@ static int start_over(int fd, struct found *found) {
 static int listen_on_board(int fd, struct found *found, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, reply;
     struct known *known = &found->known;
+    if (fd >= FILES)
+        return EMFILE;
     put(&entry, LOCAL, &known->name[LOCAL].any, sizeof known->name[LOCAL]);
     int file = -1, error = ask(&entry, &reply, &file);
     if (error)
@@ -199,7 +209,7 @@ static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct
         return error;
     *has_asked = true;
     if (!waits)
-        return answer_soon(*asker, reply, file);
+        return answer_soon(*asker, reply, file, PROMPT_MS);
     if (receive(*asker, reply, file, 0))
         return 0;
     return errno == EAGAIN || errno == EINTR ? errno : ECONNABORTED;
@@ -235,6 +245,8 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     int domain = board_path && name ? stream_family(fd) : 0;
     if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
         return connect_in_kernel(fd, &found, name, length);
+    if (fd >= FILES)
+        return fail(EMFILE); /* The stream's state could not be recorded, and the kernel's TCP must not be used. */
     struct known known = {.domain = domain, .was_bound = found.state == BOUND};
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
     known.name[LOCAL] = found.known.name[LOCAL];
@@ -277,11 +289,25 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     return error ? fail(error) : done(kept, 0);
 }
 
+/* listen() binds a socket that has no port yet to the wildcard address (ip(7)), which belongs to the
+ * board. Returns 0 or an error number; ENOTCONN for other sockets. */
+static int bind_to_wildcard(int fd, struct found *found) {
+    struct known known = {.domain = board_path ? stream_family(fd) : 0};
+    socklen_t length = sizeof known.name[LOCAL];
+    if (!known.domain || libc.getsockname(fd, &known.name[LOCAL].any, &length) || known.name[LOCAL].in.sin_port)
+        return ENOTCONN;
+    int error = note(fd, known, BOUND);
+    return error ? error : find(fd, found) ? 0 : EBADF;
+}
+
 static int board_listen(int fd, int backlog) {
     int kept = errno;
     struct found found;
-    if (!find(fd, &found))
-        return libc.listen(fd, backlog);
+    if (!find(fd, &found)) {
+        int error = bind_to_wildcard(fd, &found);
+        if (error)
+            return error == ENOTCONN ? done(kept, libc.listen(fd, backlog)) : fail(error);
+    }
     if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
         return done(kept, 0);
     if (found.state != BOUND)
@@ -332,9 +358,10 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
     struct known accepted = {.domain = found.known.domain};
     accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
     accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
-    if (note(file, accepted, CONNECTED)) {
+    int error = note(file, accepted, CONNECTED);
+    if (error) {
         close(file);
-        return fail(ENOBUFS);
+        return fail(error);
     }
     if (name && length)
         tell_name(&accepted.name[REMOTE], name, length);
@@ -427,6 +454,8 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
 static int board_setsockopt(int fd, int level, int option, const void *value, socklen_t length) {
     struct found found;
     bool is_ours = find(fd, &found) && found.state != BOUND;
+    if (board_path && asks_for_protection(level, option) && (is_ours || stream_family(fd)))
+        return fail(ENOPROTOOPT);
     /* Accept the option but ignore it: the board's configuration determines how segments are sent. */
     if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
         return 0;
@@ -449,7 +478,15 @@ static ssize_t board_read(int fd, void *target, size_t bytes) {
 }
 
 static ssize_t board_readv(int fd, const struct iovec *parts, int count) {
-    return failed(fd) ? -1 : ended(fd, libc.readv(fd, parts, count), count > 0 ? parts[0].iov_len : 0, 0);
+    return failed(fd) ? -1 : ended_parts(fd, libc.readv(fd, parts, count), parts, count, 0);
+}
+
+/* Sockets have no offsets: only offset -1 reads from a stream. */
+static ssize_t board_preadv2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+    if (failed(fd))
+        return -1;
+    ssize_t done = libc.preadv2(fd, parts, count, offset, flags);
+    return ended_parts(fd, done, parts, count, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
 }
 
 static ssize_t board_recv(int fd, void *target, size_t bytes, int flags) {
@@ -464,12 +501,63 @@ static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
     if (failed(fd))
         return -1;
     ssize_t count = libc.recvmsg(fd, message, flags);
-    return ended(fd, count, message && message->msg_iovlen ? message->msg_iov[0].iov_len : 0, flags);
+    return count ? count : ended_parts(fd, count, message->msg_iov, message->msg_iovlen, flags);
 }
 
-BIND_CALL(ENTRY)
+static int board_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *time) {
+    if (failed(fd))
+        return -1;
+    int got = libc.recvmmsg(fd, messages, count, flags, time);
+    /* At the end of a stream, each message is empty. Return the data before it; the next call returns the
+     * end. */
+    for (int at = 0; at < got; at++)
+        if (!messages[at].msg_len) {
+            const struct msghdr *message = &messages[at].msg_hdr;
+            ssize_t end = ended_parts(fd, 0, message->msg_iov, message->msg_iovlen, flags | (at ? MSG_PEEK : 0));
+            if (end < 0)
+                return at ? at : -1;
+        }
+    return got;
+}
+
+static ssize_t board_splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes, unsigned flags) {
+    if (failed(from))
+        return -1;
+    ssize_t count = libc.splice(from, from_offset, to, to_offset, bytes, flags);
+    return ended(from, count, bytes, flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
+}
+
+/* Returns whether a call asks for TCP Fast Open, that is, for an implicit connect(). It fails as on a
+ * system where Fast Open is turned off (tcp(7)); programs then call connect(). */
+static bool asks_for_fast_open(int fd, int flags) {
+    if (!(flags & MSG_FASTOPEN) || !board_path || !stream_family(fd))
+        return false;
+    errno = EOPNOTSUPP;
+    return true;
+}
+
+static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, const struct sockaddr *name,
+                            socklen_t length) {
+    return asks_for_fast_open(fd, flags) ? -1 : libc.sendto(fd, from, bytes, flags, name, length);
+}
+
+static ssize_t board_sendmsg(int fd, const struct msghdr *message, int flags) {
+    return asks_for_fast_open(fd, flags) ? -1 : libc.sendmsg(fd, message, flags);
+}
+
+static int board_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
+    return asks_for_fast_open(fd, flags) ? -1 : libc.sendmmsg(fd, messages, count, flags);
+}
+
+BOARD_CALLS(ENTRY)
+
+/* With _FILE_OFFSET_BITS=64. */
+OURS ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
+    _Static_assert(sizeof(off_t) == sizeof(off64_t), "64-bit files");
+    return preadv2(fd, parts, count, offset, flags);
+}
 
 static void begin(void) { read_board_path(); }
 
 #define CALL(result, name, declared, given) .name = board_##name,
-const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BIND_CALL(CALL)}};
+const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BOARD_CALLS(CALL)}};

@@ -91,11 +91,11 @@ bool find(int fd, struct found *found) {
     struct stat is;
     if (!board_path || !any)
         return false;
-    if (fd < 0 || fd >= FILES || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
+    if (fd < 0 || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
         errno = kept;
         return false;
     }
-    if (read_at(fd, &is, found))
+    if (fd < FILES && read_at(fd, &is, found))
         return true;
     int most = atomic_load(&beyond);
     for (int other = 0; other < most; other++)
@@ -107,7 +107,9 @@ bool find(int fd, struct found *found) {
 /* Records the state of a descriptor and its current file. Returns 0 or an error number. */
 int note(int fd, struct known what, enum state state) {
     struct stat is;
-    if (fd < 0 || fd >= FILES || fstat(fd, &is))
+    if (fd >= FILES)
+        return EMFILE;
+    if (fd < 0 || fstat(fd, &is))
         return EBADF;
     what.inode = is.st_ino;
     what.device = is.st_dev;

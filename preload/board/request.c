@@ -3,9 +3,9 @@
 #include <limits.h>
 #include <sys/un.h>
 
-/* How long a non-blocking connect() waits for the board's reply, in ms. The reply usually takes less than a tenth of
- * this time. */
-#define PROMPT_MS 10
+/* How long the calls that do not block with the system's TCP, such as listen(), wait for the board's
+ * reply. */
+#define PATIENCE_SECONDS 10
 /* The path of the board's socket. A path too long for a socket address is split into directory and name. */
 static char path_buffer[PATH_MAX];
 static const char *name_in_folder;
@@ -177,29 +177,31 @@ int begin_to_ask(int socket, const struct entry *entry) {
 
 int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
-/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if the board is not
- * running, ECONNABORTED if it does not reply. */
+/* Waits for the reply for up to `wait_ms`. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
+int answer_soon(int asker, struct entry *reply, int *file, int wait_ms) {
+    int64_t begun = microseconds();
+    for (int left = wait_ms; left >= 0;) {
+        struct pollfd polled = {asker, POLLIN, 0};
+        if (poll(&polled, 1, left) > 0)
+            return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
+        left = wait_ms - 1 - (int)((microseconds() - begun) / 1000);
+    }
+    return EAGAIN;
+}
+
+/* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if the
+ * board is not running or its process is stopped, ECONNABORTED if it closes the connection. */
 int ask(const struct entry *entry, struct entry *reply, int *file) {
     int asker = new_asker(0);
     if (asker < 0)
         return errno;
+    /* Connecting waits while the board's backlog is full. */
+    struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+    libc.setsockopt(asker, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     int error = begin_to_ask(asker, entry);
-    while (!error && !receive(asker, reply, file, 0))
-        error = errno == EINTR ? 0 : ECONNABORTED;
+    error = error ? error : answer_soon(asker, reply, file, PATIENCE_SECONDS * 1000);
     close(asker);
-    return error;
-}
-
-/* Waits for the reply for up to PROMPT_MS. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
-int answer_soon(int asker, struct entry *reply, int *file) {
-    int64_t begun = microseconds();
-    for (int left = PROMPT_MS; left >= 0;) {
-        struct pollfd polled = {asker, POLLIN, 0};
-        if (poll(&polled, 1, left) > 0)
-            return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
-        left = PROMPT_MS - 1 - (int)((microseconds() - begun) / 1000);
-    }
-    return EAGAIN;
+    return error == EAGAIN ? ENETDOWN : error;
 }
 
 bool is_blocking(int fd) { return !(fcntl(fd, F_GETFL) & O_NONBLOCK); }

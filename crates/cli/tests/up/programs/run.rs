@@ -757,3 +757,250 @@ fn a_nonblocking_connect_returns_while_the_board_is_stopped() {
     }
     board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
 }
+
+/// Python functions that the following programs use. `caught` returns the error of a call, or its result.
+const TOOLS: &str = r#"
+import ctypes, errno, fcntl, os, select, signal, socket, sys, threading
+
+far, nobody = ("10.9.0.1", 5000), ("10.9.0.1", 5999)
+libc = ctypes.CDLL(None, use_errno=True)
+
+def caught(call):
+    try:
+        return call()
+    except OSError as error:
+        return error.errno
+
+class Part(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_char_p), ("length", ctypes.c_size_t)]
+
+class Message(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("name_length", ctypes.c_uint32), ("parts", ctypes.POINTER(Part)),
+                ("count", ctypes.c_size_t), ("control", ctypes.c_void_p), ("control_length", ctypes.c_size_t),
+                ("flags", ctypes.c_int), ("done", ctypes.c_uint)]
+
+def call(name, *arguments):
+    result = getattr(libc, name)(*arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), name)
+    return result
+"#;
+
+const FAST_OPEN: &str = r#"
+fast = 0x20000000 # MSG_FASTOPEN
+name = (socket.AF_INET).to_bytes(2, sys.byteorder) + far[1].to_bytes(2, "big")
+name += socket.inet_aton(far[0]) + bytes(8)
+message = Message(name, 16, ctypes.pointer(Part(b"x", 1)), 1)
+for send in (lambda s: s.sendto(b"x", fast, far), lambda s: s.sendmsg([b"x"], [], fast, far),
+             lambda s: call("sendmmsg", s.fileno(), ctypes.byref(message), 1, fast)):
+    s = socket.socket()
+    assert caught(lambda: send(s)) == errno.EOPNOTSUPP
+    s.connect(far)
+    s.close()
+# A listener that was not bound listens at the wildcard address, which is the board's.
+listener = socket.socket()
+listener.listen()
+assert listener.getsockname()[0] == "0.0.0.0" and listener.getsockname()[1] != 0
+assert str(os.fstat(listener.fileno()).st_ino) not in open("/proc/net/tcp").read().split()
+print("all is well")
+"#;
+
+/// The library's tables have room for 64 descriptors in this test.
+const HIGH_NUMBERS: &str = r#"
+def high(file):
+    return socket.socket(fileno=fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 64))
+kept = [socket.socket() for _ in range(3)]
+assert caught(lambda: high(kept[0]).connect(far)) == errno.EMFILE
+assert caught(lambda: high(kept[1]).bind(("10.9.0.2", 6003))) == errno.EMFILE
+assert caught(lambda: high(kept[2]).listen()) == errno.EMFILE
+# Sockets of this host need no place in the table.
+listener = high(socket.create_server(("127.0.0.1", 0)))
+own = high(socket.create_connection(listener.getsockname()))
+assert own.getpeername() == listener.getsockname()
+# A duplicate is recognised by its file.
+s = socket.create_connection(far)
+copy = high(s)
+assert copy.getpeername() == far and copy.getsockname() == s.getsockname()
+# No stream is accepted that could not be told from one of this host.
+listener = socket.create_server(("10.9.0.2", 6004))
+client = socket.create_connection(("10.9.0.2", 6004))
+while (filler := os.dup(0)) < 63:
+    pass
+assert caught(listener.accept) == errno.EMFILE
+print("all is well")
+"#;
+
+/// Runs a program on the board, with a library in a folder. Asserts that all its connections to this host
+/// came from the board.
+#[track_caller]
+fn stays_on_board(name: &str, program: &str, library: &PathBuf) {
+    let dir = TestDir::new(name);
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
+    listener.set_nonblocking(true).expect("a flag");
+    let mut command = on_board(&dir, &["python3", "-c", &format!("{TOOLS}{program}")]);
+    command.env("KIBAN_VERBS_LIB", library);
+    let output = told(command);
+    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
+    let mut from = Vec::new();
+    while let Ok((_, address)) = listener.accept() {
+        from.push(address.ip().to_string());
+    }
+    assert!(!from.is_empty() && from.iter().all(|address| address == "10.9.0.2"), "{from:?}");
+}
+
+#[test]
+fn fast_open_does_not_connect_over_the_hosts_network() {
+    if enter() {
+        stays_on_board("run-fast-open", FAST_OPEN, &LIBRARY);
+    }
+}
+
+#[test]
+fn descriptors_beyond_the_table_do_not_use_the_hosts_network() {
+    if !enter() {
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets-small");
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let mut build = Command::new(build);
+    build.arg(&folder).arg("board").env("CFLAGS", "-DFILES=64");
+    let output = told(build);
+    assert!(output.status.success(), "{}", text(&output));
+    stays_on_board("run-high", HIGH_NUMBERS, &folder);
+}
+
+const RESETS: &str = r#"
+buffer = ctypes.create_string_buffer(16)
+empty_first = (Part * 2)(Part(None, 0), Part(ctypes.cast(buffer, ctypes.c_char_p), 16))
+messages = (Message * 2)(Message(None, 0, empty_first, 2), Message(None, 0, empty_first, 2))
+end, pipe = os.pipe()
+ways = {
+    "readv": lambda s: os.readv(s.fileno(), [bytearray(0), bytearray(8)]),
+    "preadv2": lambda s: os.preadv(s.fileno(), [bytearray(0), bytearray(8)], -1),
+    "recvmsg": lambda s: s.recvmsg_into([bytearray(0), bytearray(8)])[0],
+    "recvmmsg": lambda s: call("recvmmsg", s.fileno(), messages, 2, 0x10000, None), # MSG_WAITFORONE
+    "splice": lambda s: os.splice(s.fileno(), pipe, 100),
+}
+for name, read in ways.items():
+    s = socket.create_connection(far, timeout=None)
+    s.sendall(b"reset")
+    assert caught(lambda: read(s)) == errno.ECONNRESET, name
+    s.close()
+    # The end of a stream is not an error.
+    s = socket.create_connection(far, timeout=None)
+    s.sendall(b"x")
+    assert read(s) == 1 or messages[0].done == 1, name
+    s.shutdown(socket.SHUT_WR)
+    assert read(s) == 0 or messages[0].done == 0, name
+    s.close()
+# Options that ask for protection are refused, before the socket is connected and after.
+options = [(socket.IPPROTO_TCP, 14), (socket.IPPROTO_TCP, 31), (socket.IPPROTO_TCP, 32), (socket.IPPROTO_TCP, 38),
+           (socket.IPPROTO_IP, 21), (socket.IPPROTO_IP, 17), (socket.IPPROTO_IPV6, 73)]
+for s in socket.socket(), socket.create_connection(far):
+    for level, option in options:
+        assert caught(lambda: s.setsockopt(level, option, bytes(256))) == errno.ENOPROTOOPT, (level, option)
+    s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+print("all is well")
+"#;
+
+#[test]
+fn every_read_reports_a_reset_and_options_for_protection_are_refused() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-resets");
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let mut far = Command::new("python3");
+    far.args(["-c", FAR]);
+    let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
+    let output = told(on_board(&dir, &["python3", "-c", &format!("{TOOLS}{RESETS}")]));
+    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
+}
+
+/// Connects in a parent and in its child while the board's process is stopped, and makes calls that do not
+/// block with the system's TCP.
+const STOPPED: &str = r#"
+def line():
+    sys.stdout.flush()
+    return sys.stdin.readline()
+
+def begin(to):
+    s = socket.socket()
+    s.setblocking(False)
+    assert s.connect_ex(to) == errno.EINPROGRESS
+    return s
+
+def outcome(s):
+    poll = select.poll()
+    poll.register(s, select.POLLOUT)
+    poll.poll()
+    return s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+print("ready")
+line()
+shared = begin(far)
+has_begun, tell = os.pipe()
+child = os.fork()
+own = begin(nobody if child else far)
+if child == 0:
+    os.write(tell, b"x")
+    for s in own, shared:
+        error = outcome(s)
+        assert error == 0, error
+    assert own.getsockname() != shared.getsockname()
+    os._exit(0)
+os.read(has_begun, 1)
+heard = {}
+def asks(name, port, ask):
+    s = socket.socket()
+    s.bind(("10.9.0.2", port))
+    heard[name] = caught(lambda: ask(s))
+name, length = ctypes.create_string_buffer(128), ctypes.byref(ctypes.c_uint32(128))
+# Python's getsockname() keeps other threads from running.
+threads = [threading.Thread(target=asks, args=arguments) for arguments in (
+    ("listen", 6002, lambda s: call("listen", s.fileno(), 5)),
+    ("getsockname", 0, lambda s: call("getsockname", s.fileno(), name, length)))]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert heard == {"listen": errno.ENETDOWN, "getsockname": errno.ENETDOWN}, heard
+print("stopped still")
+line()
+assert outcome(own) == errno.ECONNREFUSED
+assert outcome(shared) == 0 and shared.getpeername() == far
+assert os.waitpid(child, 0)[1] == 0
+print("all is well")
+"#;
+
+#[test]
+fn calls_return_and_each_process_has_its_own_replies_while_the_board_is_stopped() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-stopped");
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
+    silent_peer();
+    let mut command = on_board(&dir, &["python3", "-c", &format!("{TOOLS}{STOPPED}")]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Server(command.spawn().expect("it is installed"));
+    let mut says = child.0.stdin.take().expect("it is piped");
+    let mut said = BufReader::new(child.0.stdout.take().expect("it is piped")).lines();
+    for (wanted, signal) in [("ready", "-STOP"), ("stopped still", "-CONT"), ("all is well", "-CONT")] {
+        if said.next().and_then(Result::ok).as_deref() != Some(wanted) {
+            board.signal("-CONT");
+            let mut errors = String::new();
+            child.0.stderr.take().expect("it is piped").read_to_string(&mut errors).expect("it is text");
+            panic!("not {wanted:?}: {errors}\n{}", dir.log());
+        }
+        if signal == "-STOP" {
+            board.stop();
+        } else {
+            board.signal(signal);
+        }
+        // The program ends after its last line.
+        let _ = says.write_all(b"\n");
+    }
+}
