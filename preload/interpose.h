@@ -7,9 +7,11 @@
  * Signal handlers  the functions are looked up before main(), because handlers may call read() but not dlsym().
  *                  Nothing here locks or allocates. Each backend documents how its calls remain
  *                  async-signal-safe (POSIX.1-2017 2.4.3).
+ * Descriptors      not every close() or dup2() can be interposed: libc makes its own, and a vfork() child makes them
+ *                  on its own descriptors but in the parent's memory. So both backends recognise a descriptor by its
+ *                  file (st_ino), never by its number alone.
  * board/           its descriptors are kernel sockets, so the kernel polls, duplicates, inherits and closes them.
- *                  board/ recognises a socket by its file (st_dev, st_ino), and interposes only
- *                  SOCKET_CALLS and BOARD_CALLS.
+ *                  board/ interposes only SOCKET_CALLS and BOARD_CALLS.
  * rsockets/        the kernel cannot tell when an rsocket is ready or when its last descriptor is closed. So
  *                  rsockets/ counts the descriptors of each rsocket, and merges its events into poll(), select()
  *                  and epoll_wait(). It therefore also interposes DESCRIPTOR_CALLS.
@@ -76,6 +78,9 @@
       (from, from_offset, to, to_offset, bytes, flags))
 #define DESCRIPTOR_CALLS(X)                                                                                                       \
     X(int, close, (int fd), (fd))                                                                                                 \
+    X(int, fclose, (FILE *stream), (stream))                                                                                      \
+    X(int, close_range, (unsigned first, unsigned last, int flags), (first, last, flags))                                         \
+    X(void, closefrom, (int first), (first))                                                                                      \
     X(int, dup, (int fd), (fd))                                                                                                   \
     X(int, dup2, (int from, int to), (from, to))                                                                                  \
     X(int, dup3, (int from, int to, int flags), (from, to, flags))                                                                \

@@ -3,16 +3,16 @@
  * Purpose   with LD_PRELOAD=librspreload.so, a program's TCP connections use the RDMA NIC if the peer also uses
  *           rsockets.
  * Switching a socket belongs to the system until it listens or connects. Then the program's descriptor becomes a
- *           copy of the rsocket's descriptor, and calls on it go to the rsocket. The bound address and O_NONBLOCK
- *           are kept.
+ *           placeholder, and calls on it go to the rsocket. The bound address and O_NONBLOCK are kept.
  * Fallback  plain TCP is used for families and types that rsockets do not support, and if the peer does not answer
  *           as an rsocket within KIBAN_RSPRELOAD_MS milliseconds (default 3000). Such a peer first gets a
  *           connection that it does not understand. A listener accepts only rsockets, not plain TCP peers.
  * connect   waits until it is known whether the peer is an rsocket, even on a non-blocking socket.
  * dup       copies are counted: the rsocket is closed with its last descriptor. A copy made before the socket
- *           listens or connects remains a TCP socket.
- * fork      a child inherits the descriptors, but not the rsockets: calls on these descriptors fail with EBADF.
- *           Rsockets that the child creates work.
+ *           listens or connects remains a TCP socket. If a descriptor is closed by a call that is not interposed, the
+ *           next call on its number notices (table.c).
+ * fork      a child inherits the descriptors, but not the rsockets: calls on these descriptors fail (ENOTCONN,
+ *           EINVAL). Rsockets that the child creates work. A vfork() child changes nothing in its parent.
  * epoll     rsockets in an epoll set are polled with rpoll(). Edges are emulated: an edge is reported again after
  *           a call that failed with EAGAIN or was incomplete.
  * Signals   rsockets take locks, so signals are blocked during each call on an rsocket (at the cost of two system
@@ -23,12 +23,13 @@
  * Recursion the RDMA libraries call the interposed functions, too; calls from these libraries go to the system.
  * Not implemented  stdio on sockets (libc does not call the exported read() for it), io_uring, passing descriptors. */
 #include "rsockets.h"
+#include <linux/close_range.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
 /* Returns the family of a socket if an rsocket can replace it, otherwise 0. */
 static int family_of(int file) {
-    int family = stream_family(file), protocol = 0;
+    int family = is_table_usable && file < FILES ? stream_family(file) : 0, protocol = 0;
     socklen_t length = sizeof protocol;
     bool is_tcp = family && !libc.getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) && protocol == IPPROTO_TCP;
     return is_tcp ? family : 0;
@@ -66,14 +67,12 @@ int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
         SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
         is_connected = !SIGNALS_BLOCKED(rconnect(rs, to, length));
         if (!is_connected && errno == EINPROGRESS) {
-            struct pollfd wait = { .fd = rs, .events = POLLOUT };
             int error = 0;
             socklen_t bytes = sizeof error;
-            /* If a signal interrupts this attempt, fall back to the system's connect(). */
-            is_connected = rpoll_held(&wait, 1, timeout_ms, NULL) == 1 && !(wait.revents & (POLLERR | POLLHUP)) &&
+            is_connected = becomes_connected(rs) &&
                      !SIGNALS_BLOCKED(rgetsockopt(rs, SOL_SOCKET, SO_ERROR, &error, &bytes)) && !error;
         }
-        atomic_store(&waits[rs], !(flags & O_NONBLOCK));
+        atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
     }
     if (is_connected && adopt(file, rs)) {
         errno = kept;
@@ -91,7 +90,7 @@ int rs_listen(int file, int backlog) {
         return SIGNALS_BLOCKED(rlisten(rs, backlog));
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
-    if (!family || file >= FILES || libc.getsockname(file, (struct sockaddr *)&own, &length))
+    if (!family || libc.getsockname(file, (struct sockaddr *)&own, &length))
         return libc.listen(file, backlog);
     rs = SIGNALS_BLOCKED(made_like(file, family));
     int flags = libc.fcntl(file, F_GETFL), kept = errno, only = 0;
@@ -106,7 +105,7 @@ int rs_listen(int file, int backlog) {
         return libc.listen(file, backlog);
     }
     SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
-    atomic_store(&waits[rs], !(flags & O_NONBLOCK));
+    atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
     if (!SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) && !SIGNALS_BLOCKED(rlisten(rs, backlog))) {
         errno = kept;
         return 0;
@@ -131,7 +130,7 @@ int rs_listen(int file, int backlog) {
 /* After a call that failed with EAGAIN or was incomplete, clears the edge so that it is reported again. */
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted) {
     if ((done < 0 && errno == EAGAIN) || (done >= 0 && (size_t)done < wanted))
-        atomic_fetch_and(&edges_reported[file], ~edge);
+        atomic_fetch_and(&table.edges_reported[file], ~edge);
     return done;
 }
 
@@ -144,17 +143,14 @@ int rs_accept4(int file, struct sockaddr *from, socklen_t *length, int flags) {
         return -1;
     SIGNALS_BLOCKED(rfcntl(made, F_SETFL, O_NONBLOCK));
     if (made < FILES)
-        atomic_store(&waits[made], !(flags & SOCK_NONBLOCK));
-    int number = libc.fcntl(made, flags & SOCK_CLOEXEC ? F_DUPFD_CLOEXEC : F_DUPFD, 0);
-    if (number < 0 || number >= FILES || made >= FILES) {
-        SIGNALS_BLOCKED(rclose(made));
-        if (number >= 0)
-            libc.close(number);
-        errno = EMFILE;
-        return -1;
-    }
-    name(number, made);
-    return number;
+        atomic_store(&table.waits[made], !(flags & SOCK_NONBLOCK));
+    int number = made < FILES ? placeholder(flags & SOCK_CLOEXEC) : -1;
+    if (number >= 0 && number < FILES && name(number, made))
+        return number;
+    SIGNALS_BLOCKED(rclose(made));
+    if (number >= 0)
+        libc.close(number);
+    return fail(EMFILE);
 }
 
 int rs_shutdown(int file, int how) {
@@ -162,19 +158,52 @@ int rs_shutdown(int file, int how) {
     return rs < 0 ? libc.shutdown(file, how) : SIGNALS_BLOCKED(rshutdown(rs, how));
 }
 
+/* ---- closing: over() notices that a descriptor has been closed, by whatever call */
+
 int rs_close(int file) {
     forget_epoll(file);
-    unname(file);
-    return libc.close(file);
+    int result = libc.close(file);
+    over(file);
+    return result;
+}
+
+/* libc's fclose() does not call the exported close(). */
+int rs_fclose(FILE *stream) {
+    int kept = errno, file = fileno(stream);
+    errno = kept;
+    forget_epoll(file);
+    int result = libc.fclose(stream);
+    over(file);
+    return result;
+}
+
+int rs_close_range(unsigned first, unsigned last, int flags) {
+    bool closes = first <= last && !(flags & CLOSE_RANGE_CLOEXEC);
+    unsigned end = !closes || first >= FILES ? first : last < FILES ? last + 1 : FILES;
+    for (unsigned file = first; file < end; file++)
+        forget_epoll((int)file);
+    int result = libc.close_range(first, last, flags);
+    for (unsigned file = first; file < end; file++)
+        over((int)file);
+    return result;
+}
+
+void rs_closefrom(int first) {
+    int from = first < 0 ? 0 : first;
+    for (int file = from; file < FILES; file++)
+        forget_epoll(file);
+    libc.closefrom(first);
+    for (int file = from; file < FILES; file++)
+        over(file);
 }
 
 /* ---- copies */
 
 static int copied(int from, int to) {
-    int rs = over(from);
-    if (to >= 0 && to < FILES && rs >= 0)
-        name(to, rs);
-    return to;
+    if (to < 0 || name_copy(from, to))
+        return to;
+    libc.close(to);
+    return fail(EMFILE);
 }
 
 int rs_dup(int file) {
@@ -182,10 +211,13 @@ int rs_dup(int file) {
 }
 
 int rs_dup3(int from, int to, int flags) {
+    if (to >= FILES && over(from) >= 0)
+        return fail(EMFILE);
     int made = libc.dup3(from, to, flags);
     if (made >= 0) {
-        unname(to);
-        copied(from, to);
+        forget_epoll(to);
+        over(to);
+        name_copy(from, to);
     }
     return made;
 }
@@ -202,10 +234,10 @@ static int control(int file, int command, void *argument) {
     switch (command) {
     case F_GETFL: {
         int flags = SIGNALS_BLOCKED(rfcntl(rs, F_GETFL));
-        return flags < 0 || !atomic_load(&waits[rs]) ? flags : flags & ~O_NONBLOCK;
+        return flags < 0 || !atomic_load(&table.waits[rs]) ? flags : flags & ~O_NONBLOCK;
     }
     case F_SETFL:
-        atomic_store(&waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
+        atomic_store(&table.waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
         return SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
@@ -231,9 +263,11 @@ OURS int ioctl(int file, unsigned long request, ...) {
     void *argument = va_arg(list, void *);
     va_end(list);
     int rs = over(file);
-    if (BYPASSED || rs < 0 || request != FIONBIO)
+    if (BYPASSED || rs < 0 || request == FIOCLEX || request == FIONCLEX)
         return libc.ioctl(file, request, argument);
-    atomic_store(&waits[rs], !*(int *)argument);
+    if (request != FIONBIO)
+        return fail(ENOTTY);
+    atomic_store(&table.waits[rs], !*(int *)argument);
     return 0;
 }
 
@@ -266,16 +300,17 @@ int rs_getsockopt(int file, int level, int option, void *value, socklen_t *lengt
 
 int rs_setsockopt(int file, int level, int option, const void *value, socklen_t length) {
     int rs = over(file);
+    if (asks_for_protection(level, option) && (rs >= 0 || stream_family(file)))
+        return fail(ENOPROTOOPT);
     if (rs < 0)
         return libc.setsockopt(file, level, option, value, length);
     int kept = errno, answer = SIGNALS_BLOCKED(rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
-    /* Timeouts are not supported. */
-    if (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)) {
-        errno = ENOPROTOOPT;
-        return -1;
-    }
+    /* Timeouts are not supported, nor are other protocols above TCP, such as the kernel's TLS. */
+    bool is_known = level == SOL_SOCKET || level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6;
+    if (!is_known || (level == SOL_SOCKET && (option == SO_RCVTIMEO || option == SO_SNDTIMEO)))
+        return fail(ENOPROTOOPT);
     /* Other options affect only the performance of TCP. */
     errno = kept;
     return 0;

@@ -7,7 +7,7 @@ static ssize_t receive(int rs, void *at, size_t length, int flags) {
     for (;;) {
         ssize_t count = UNTIL(rs, flags, rrecv(rs, (char *)at + got, length - got, flags));
         got += count > 0 ? count : 0;
-        bool wants_more = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && atomic_load(&waits[rs]);
+        bool wants_more = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && atomic_load(&table.waits[rs]);
         if (count <= 0 || !wants_more || got == length)
             return got ? (ssize_t)got : count;
     }
@@ -32,7 +32,7 @@ ssize_t rs_recvfrom(int file, void *at, size_t length, int flags, struct sockadd
 /* Receives into several buffers. With MSG_WAITALL, fills them all; otherwise returns what is available. */
 static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags) {
     ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
-    if (got <= 0 || !(flags & MSG_WAITALL) || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+    if (got <= 0 || !(flags & MSG_WAITALL) || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
         return got;
     size_t at = got;
     for (size_t part = 0; part < count; part++) {
@@ -90,14 +90,14 @@ static ssize_t transmit(int rs, const void *at, size_t length, int flags) {
     for (;;) {
         ssize_t count = UNTIL(rs, flags, rsend(rs, (const char *)at + gone, length - gone, flags));
         gone += count > 0 ? count : 0;
-        if (count < 0 || gone == length || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+        if (count < 0 || gone == length || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
             return gone ? (ssize_t)gone : count;
     }
 }
 
 /* Sends the rest of the buffers after the first `gone` bytes. Returns the total number of bytes sent. */
 static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags) {
-    if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&waits[rs]))
+    if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
         return gone;
     size_t at = gone;
     for (size_t part = 0; part < count; part++) {

@@ -7,6 +7,7 @@
 #ifndef KIBAN_RSOCKETS_H
 #define KIBAN_RSOCKETS_H
 #include "../interpose.h"
+#include <pthread.h>
 
 /* Functions exported by librdmacm (rdma/rsocket.h). */
 int rsocket(int, int, int), rbind(int, const struct sockaddr *, socklen_t), rlisten(int, int);
@@ -19,29 +20,52 @@ ssize_t rrecvfrom(int, void *, size_t, int, struct sockaddr *, socklen_t *);
 ssize_t rrecvmsg(int, struct msghdr *, int), rsendmsg(int, const struct msghdr *, int);
 ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec *, int);
 
-/* By descriptor: the number of its rsocket plus one; 0 if the descriptor is not an rsocket. */
-extern _Atomic int rsocket_of[FILES];
-/* By rsocket: the number of its descriptors. */
-extern _Atomic int numbers_of[FILES];
-/* By descriptor: the edges that have been reported, as EPOLLIN and EPOLLOUT. */
-extern _Atomic unsigned edges_reported[FILES];
+/* An rsocket in an epoll set. */
+struct watch {
+    int epoll, file;
+    struct epoll_event event;
+};
 
-/* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
-extern _Atomic bool waits[FILES];
+/* What this process knows about its rsockets. A forked child, however it was made, finds it empty, because
+ * the kernel wipes it (MADV_WIPEONFORK). A vfork() child shares it with its parent, and does not change it
+ * (is_owner()). It fills whole pages, of the largest size of any architecture. */
+struct table {
+    /* By descriptor: its placeholder and its rsocket (table.c); 0 if it is not an rsocket. */
+    _Atomic uint64_t entries[FILES];
+    /* By descriptor: the edges that have been reported, as EPOLLIN and EPOLLOUT. */
+    _Atomic unsigned edges_reported[FILES];
+    /* By descriptor: whether it may be in `watches`. */
+    _Atomic bool is_watched[FILES];
+    /* By rsocket: the number of its descriptors. */
+    _Atomic int numbers_of[FILES];
+    /* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
+    _Atomic bool waits[FILES];
+    /* The process that made the first rsocket. */
+    _Atomic int owner;
+    /* Held only while `watches` is read or written, with signals blocked, and never while allocating. */
+    pthread_mutex_t watch_lock;
+    _Atomic size_t watched;
+    struct watch watches[FILES];
+} __attribute__((aligned(65536)));
+extern struct table table;
+/* Whether the kernel wipes the table. If not, there are no rsockets. */
+extern bool is_table_usable;
 /* How long connect() waits for the peer. */
 extern int timeout_ms;
 
 #define DECLARE(result, name, declared, given) result rs_##name declared;
 SOCKET_CALLS(DECLARE) DESCRIPTOR_CALLS(DECLARE)
 
+bool is_owner(void);
 int over(int file);
-void name(int file, int rs);
+int placeholder(int flags);
+bool name(int file, int rs);
+bool name_copy(int file, int copy);
 void unname(int file);
 bool adopt(int file, int rs);
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted);
-int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask);
+bool becomes_connected(int rs);
 void forget_epoll(int file);
-void on_fork(void);
 
 void block_signals(sigset_t *before);
 void restore_signals(const sigset_t *before);

@@ -1,16 +1,15 @@
 /* The mapping from descriptors to rsockets, signal handling during a call, and the entry points. */
 #include "rsockets.h"
 #include <link.h>
-#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
-_Atomic int rsocket_of[FILES];
-_Atomic int numbers_of[FILES];
-_Atomic unsigned edges_reported[FILES];
+struct table table;
+bool is_table_usable;
 
 /* The address ranges of the libraries that this one calls. Their own calls go to the system. */
 static struct { uintptr_t from, to; } below[2];
 int timeout_ms = 3000;
-_Atomic bool waits[FILES];
 /* All signals except synchronous ones, such as SIGSEGV. */
 static sigset_t blocked_signals;
 
@@ -40,11 +39,6 @@ static bool is_below(void *caller) {
     return (at >= below[0].from && at < below[0].to) || (at >= below[1].from && at < below[1].to);
 }
 
-/* Returns the rsocket of a descriptor, or -1. */
-int over(int file) {
-    return file >= 0 && file < FILES ? atomic_load(&rsocket_of[file]) - 1 : -1;
-}
-
 /* ---- signals */
 
 /* Blocks signals in this thread until restore_signals(). */
@@ -72,7 +66,7 @@ static bool ends_calls(const sigset_t *mask) {
 /* Waits after a call that failed with EAGAIN. Returns whether to retry the call; if not, errno is set. The rsocket's
  * descriptor becomes readable when an event may have occurred since that call. */
 bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before) {
-    if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&waits[rs]))
+    if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&table.waits[rs]))
         return false;
     *started = *started ? *started : microseconds();
     if (microseconds() - *started < SPIN_MICROS)
@@ -88,37 +82,97 @@ bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before) {
 
 /* ---- descriptors */
 
-void name(int file, int rs) {
-    atomic_store(&edges_reported[file], 0);
-    atomic_store(&rsocket_of[file], rs + 1);
-    atomic_fetch_add(&numbers_of[rs], 1);
+/* The program's descriptor of an rsocket is a copy of its placeholder: a Unix socket that is not
+ * connected, so that calls which are not interposed, and those of a forked child, fail. An entry consists
+ * of the placeholder's inode number (sockets have 32-bit inode numbers) and the rsocket's number plus one.
+ * The entry is valid only while the descriptor still refers to the placeholder. */
+#define RSOCKET_BITS 17
+_Static_assert(FILES < 1 << RSOCKET_BITS, "an entry has room for the number plus one");
+#define RSOCKET_OF(word) ((int)((word) & ((1 << RSOCKET_BITS) - 1)) - 1)
+
+/* Returns an entry without an rsocket, or 0 if the descriptor is not a socket. Preserves errno. */
+static uint64_t inode_of(int file) {
+    int kept = errno;
+    struct stat is;
+    bool is_socket = !fstat(file, &is) && S_ISSOCK(is.st_mode);
+    errno = kept;
+    return is_socket ? (uint64_t)is.st_ino << RSOCKET_BITS : 0;
+}
+
+/* Returns whether this process may change the table. */
+bool is_owner(void) { return atomic_load(&table.owner) == getpid(); }
+
+/* Counts one descriptor less, and closes the rsocket with its last one. */
+static void release(uint64_t word) {
+    int rs = RSOCKET_OF(word);
+    if (rs < 0 || atomic_fetch_sub(&table.numbers_of[rs], 1) != 1)
+        return;
+    int kept = errno;
+    SIGNALS_BLOCKED(rclose(rs));
+    errno = kept;
+}
+
+/* Returns the rsocket of a descriptor, or -1. If the descriptor has been closed or replaced, removes its
+ * entry. */
+int over(int file) {
+    uint64_t word = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
+    if (!word)
+        return -1;
+    if (inode_of(file) >> RSOCKET_BITS == word >> RSOCKET_BITS)
+        return RSOCKET_OF(word);
+    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &word, 0)) {
+        forget_epoll(file);
+        release(word);
+    }
+    return -1;
+}
+
+/* Returns a new descriptor that refers to a new placeholder, or -1. */
+int placeholder(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | flags, 0); }
+
+/* Makes a descriptor that refers to a placeholder mean an rsocket. Returns whether it does: a vfork()
+ * child has no table of its own. */
+bool name(int file, int rs) {
+    int nobody = 0;
+    uint64_t inode = inode_of(file);
+    atomic_compare_exchange_strong(&table.owner, &nobody, getpid());
+    if (!inode || !is_owner())
+        return false;
+    atomic_fetch_add(&table.numbers_of[rs], 1);
+    atomic_store(&table.edges_reported[file], 0);
+    uint64_t before = atomic_exchange(&table.entries[file], inode | (uint64_t)(rs + 1));
+    forget_epoll(file);
+    release(before);
+    return true;
+}
+
+/* Makes a copy of a descriptor mean the same rsocket, if the descriptor is an rsocket. Returns false if it
+ * should, but the copy's number is too high. */
+bool name_copy(int file, int copy) {
+    uint64_t word = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
+    if (!word || inode_of(copy) >> RSOCKET_BITS != word >> RSOCKET_BITS)
+        return true;
+    if (copy < FILES)
+        name(copy, RSOCKET_OF(word));
+    return copy < FILES;
 }
 
 /* Removes a descriptor from its rsocket. */
-void unname(int file) {
-    int rs = over(file);
-    if (rs < 0)
-        return;
-    atomic_store(&rsocket_of[file], 0);
-    if (atomic_fetch_sub(&numbers_of[rs], 1) == 1) {
-        int kept = errno;
-        SIGNALS_BLOCKED(rclose(rs));
-        errno = kept;
-    }
-}
+void unname(int file) { release(atomic_exchange(&table.entries[file], 0)); }
 
 /* Makes the program's descriptor refer to an rsocket. */
 bool adopt(int file, int rs) {
-    if (file >= FILES || rs >= FILES || replace_by_copy(file, rs))
+    int other = file < FILES && rs < FILES ? placeholder(SOCK_CLOEXEC) : -1;
+    if (other < 0)
         return false;
-    name(file, rs);
-    return true;
+    bool is_replaced = !replace_by_copy(file, other);
+    libc.close(other);
+    return is_replaced && name(file, rs);
 }
 
 /* ---- entry points */
 
 static void begin(void) {
-    static _Atomic bool is_registered;
     void *inside[2] = { dlsym(RTLD_DEFAULT, "ibv_get_device_list"), (void *)rsocket };
     for (int i = 0; i < 2; i++) {
         struct range range = { (uintptr_t)inside[i], 0, 0 };
@@ -133,14 +187,13 @@ static void begin(void) {
     static const int faults[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT };
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
         sigdelset(&blocked_signals, faults[i]);
-    if (!atomic_exchange(&is_registered, true))
-        pthread_atfork(NULL, NULL, on_fork);
+    is_table_usable = !madvise(&table, sizeof table, MADV_WIPEONFORK);
 }
 
 /* Closes the rsockets that the program has left open. */
 __attribute__((destructor)) static void end(void) {
     for (int rs = 0; rs < FILES; rs++)
-        if (atomic_exchange(&numbers_of[rs], 0) > 0)
+        if (atomic_exchange(&table.numbers_of[rs], 0) > 0)
             rclose(rs);
 }
 

@@ -1,6 +1,5 @@
 /* poll(), select() and epoll_wait() over rsockets, which the kernel cannot poll, and other descriptors. */
 #include "rsockets.h"
-#include <pthread.h>
 
 static bool has_rsocket(const struct pollfd *files, nfds_t count) {
     for (nfds_t i = 0; i < count; i++)
@@ -9,59 +8,57 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count) {
     return false;
 }
 
-/* Like ppoll(2), but also accepts rsockets, by their own descriptors. rpoll() checks the rsockets and arms their
- * notifications; the thread then sleeps in the system's ppoll(), holding no locks. */
-int rpoll_held(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask) {
-    struct pollfd few[64], *asleep = count <= 64 ? few : NULL;
+/* Waits for `asked`, in which rsockets have their own numbers. rpoll() checks the rsockets and arms their
+ * notifications; the thread then sleeps in the system's ppoll() on `asleep`, holding no locks. Signals
+ * must be blocked; they are delivered while the thread sleeps. */
+static int poll_both(struct pollfd *asked, struct pollfd *asleep, nfds_t count, int timeout, const sigset_t *mask) {
     int64_t end = timeout < 0 ? INT64_MAX : microseconds() + (int64_t)timeout * 1000;
-    sigset_t before;
-    int ready;
-    block_signals(&before);
     for (;;) {
         int64_t left = end == INT64_MAX ? INT64_MAX : end - microseconds();
-        ready = rpoll(files, count, left > 1000);
+        int ready = rpoll(asked, count, left > 1000);
         if (ready || left <= 0)
-            break;
-        if (!asleep && !(asleep = calloc(count, sizeof *asleep))) {
-            ready = -1;
-            errno = ENOMEM;
-            break;
-        }
-        for (nfds_t i = 0; i < count; i++) {
-            bool is_rsocket = files[i].fd >= 0 && files[i].fd < FILES && atomic_load(&numbers_of[files[i].fd]);
-            asleep[i] = (struct pollfd){ .fd = files[i].fd, .events = is_rsocket ? POLLIN : files[i].events };
-        }
-        int64_t nap = left < SLEEP_NANOS / 1000 ? left * 1000 : SLEEP_NANOS;
-        struct timespec time = { 0, nap };
-        if (libc.ppoll(asleep, count, &time, mask ? mask : &before) < 0) {
-            ready = -1;
-            break;
-        }
+            return ready;
+        struct timespec time = { 0, left < SLEEP_NANOS / 1000 ? left * 1000 : SLEEP_NANOS };
+        if (libc.ppoll(asleep, count, &time, mask) < 0)
+            return -1;
     }
-    int kept = errno;
-    if (asleep != few)
-        free(asleep);
-    errno = kept;
-    restore_signals(&before);
-    return ready;
 }
 
-static int poll_all(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask) {
-    struct pollfd few[64], *asked = few;
-    if (count > 64 && !(asked = SIGNALS_BLOCKED((struct pollfd *)calloc(count, sizeof *asked)))) {
-        errno = ENOMEM;
-        return -1;
-    }
+/* Waits until an rsocket that is connecting has connected. Returns false if it fails, or if a signal
+ * interrupts the attempt. */
+bool becomes_connected(int rs) {
+    struct pollfd asked = { .fd = rs, .events = POLLOUT }, asleep = { .fd = rs, .events = POLLIN };
+    sigset_t before;
+    block_signals(&before);
+    int ready = poll_both(&asked, &asleep, 1, timeout_ms, &before);
+    restore_signals(&before);
+    return ready == 1 && !(asked.revents & (POLLERR | POLLHUP));
+}
+
+/* Like ppoll(2), but also accepts rsockets. Signals must be blocked. */
+static int poll_blocked(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask) {
+    struct pollfd few[2 * 64], *asked = count <= 64 ? few : calloc(count, 2 * sizeof *asked);
+    if (!asked)
+        return fail(ENOMEM);
     for (nfds_t i = 0; i < count; i++) {
-        int rs = over(files[i].fd);
-        asked[i] = (struct pollfd){ .fd = rs >= 0 ? rs : files[i].fd, .events = files[i].events };
+        int rs = over(files[i].fd), number = rs >= 0 ? rs : files[i].fd;
+        asked[i] = (struct pollfd){ .fd = number, .events = files[i].events };
+        asked[count + i] = (struct pollfd){ .fd = number, .events = rs >= 0 ? POLLIN : files[i].events };
     }
-    int ready = rpoll_held(asked, count, timeout, mask), kept = errno;
+    int ready = poll_both(asked, asked + count, count, timeout, mask), kept = errno;
     for (nfds_t i = 0; i < count && ready >= 0; i++)
         files[i].revents = asked[i].revents;
     if (asked != few)
         free(asked);
     errno = kept;
+    return ready;
+}
+
+static int poll_all(struct pollfd *files, nfds_t count, int timeout, const sigset_t *mask) {
+    sigset_t before;
+    block_signals(&before);
+    int ready = poll_blocked(files, count, timeout, mask ? mask : &before);
+    restore_signals(&before);
     return ready;
 }
 
@@ -143,45 +140,27 @@ int rs_pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const 
 
 /* ---- epoll */
 
-/* An rsocket in an epoll set. */
-struct watch {
-    int epoll, file;
-    struct epoll_event event;
-};
-static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct watch *watches;
-static _Atomic size_t watched;
-static size_t watch_room;
-
 /* Handlers may close descriptors, so block signals while holding the lock. */
 static void take_watches(sigset_t *before) {
     block_signals(before);
-    pthread_mutex_lock(&watch_lock);
+    pthread_mutex_lock(&table.watch_lock);
 }
 
 static void leave_watches(const sigset_t *before) {
-    pthread_mutex_unlock(&watch_lock);
+    pthread_mutex_unlock(&table.watch_lock);
     restore_signals(before);
 }
 
-/* Called in a forked child. Resets the lock, which a thread of the parent may have held, and forgets the parent's
- * rsockets. */
-void on_fork(void) {
-    pthread_mutex_init(&watch_lock, NULL);
-    watched = watch_room = 0;
-    watches = NULL;
-    for (int i = 0; i < FILES; i++)
-        atomic_store_explicit(&numbers_of[i], 0, memory_order_relaxed);
-}
-
+/* Ends the watches of a descriptor, and those in an epoll set if the descriptor is one. */
 void forget_epoll(int file) {
     sigset_t before;
-    if (!atomic_load(&watched))
+    if (file < 0 || file >= FILES || !atomic_load(&table.is_watched[file]) || !is_owner())
         return;
     take_watches(&before);
-    for (size_t i = 0; i < watched;)
-        if (watches[i].epoll == file || watches[i].file == file)
-            watches[i] = watches[--watched];
+    atomic_store(&table.is_watched[file], false);
+    for (size_t i = 0; i < table.watched;)
+        if (table.watches[i].epoll == file || table.watches[i].file == file)
+            table.watches[i] = table.watches[--table.watched];
         else
             i++;
     leave_watches(&before);
@@ -190,40 +169,32 @@ void forget_epoll(int file) {
 int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) {
     if (over(file) < 0)
         return libc.epoll_ctl(epoll, operation, file, event);
+    if (epoll < 0 || epoll >= FILES)
+        return fail(epoll < 0 ? EBADF : EMFILE);
     int error = 0;
     sigset_t before;
     take_watches(&before);
     size_t at = 0;
-    while (at < watched && (watches[at].epoll != epoll || watches[at].file != file))
+    while (at < table.watched && (table.watches[at].epoll != epoll || table.watches[at].file != file))
         at++;
-    bool known = at < watched;
+    bool is_known = at < table.watched;
     if (operation == EPOLL_CTL_DEL) {
-        if (known)
-            watches[at] = watches[--watched];
-        else
-            /* The socket was added before it connected. When the rsocket replaced it, the system removed it
-             * from the set. */
-            error = 0;
+        /* If it is not known, the socket was added before it connected. When the rsocket replaced it, the
+         * system removed it from the set. */
+        if (is_known)
+            table.watches[at] = table.watches[--table.watched];
     } else if (!event) {
         error = EFAULT;
-    } else if (operation == EPOLL_CTL_ADD && known) {
+    } else if (operation == EPOLL_CTL_ADD && is_known) {
         error = EEXIST;
+    } else if (at == FILES) {
+        error = ENOSPC;
     } else {
-        if (!known && watched == watch_room) {
-            size_t room = watch_room ? 2 * watch_room : 64;
-            struct watch *more = realloc(watches, room * sizeof *more);
-            if (more) {
-                watches = more;
-                watch_room = room;
-            } else {
-                error = ENOMEM;
-            }
-        }
-        if (!error) {
-            watches[at] = (struct watch){ epoll, file, *event };
-            watched += !known;
-            atomic_store(&edges_reported[file], 0);
-        }
+        table.watches[at] = (struct watch){ epoll, file, *event };
+        table.watched += !is_known;
+        atomic_store(&table.is_watched[epoll], true);
+        atomic_store(&table.is_watched[file], true);
+        atomic_store(&table.edges_reported[file], 0);
     }
     leave_watches(&before);
     errno = error ? error : errno;
@@ -233,72 +204,78 @@ int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) 
 static bool watches_rsocket(int epoll) {
     bool found = false;
     sigset_t before;
-    if (!atomic_load(&watched))
+    if (epoll < 0 || epoll >= FILES || !atomic_load(&table.is_watched[epoll]))
         return false;
     take_watches(&before);
-    for (size_t i = 0; i < watched && !found; i++)
-        found = watches[i].epoll == epoll;
+    for (size_t i = 0; i < table.watched && !found; i++)
+        found = table.watches[i].epoll == epoll;
     leave_watches(&before);
     return found;
 }
 
-static int wait_all(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask) {
-    int64_t end = timeout < 0 ? INT64_MAX : microseconds() / 1000 + timeout;
-    for (;;) {
-        sigset_t before;
-        take_watches(&before);
-        size_t room = watched, used = 0;
-        struct watch *own = calloc(room + 1, sizeof *own);
-        struct pollfd *files = calloc(room + 1, sizeof *files);
-        for (size_t i = 0; i < room && own && files; i++) {
-            if (watches[i].epoll != epoll)
-                continue;
-            unsigned wanted = watches[i].event.events;
+/* Polls the rsockets of an epoll set together with the set itself, for 200 ms at most. Returns the number
+ * of events, or -1. Signals must be blocked. */
+static int wait_once(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    /* Rsockets that another thread adds now are found by the next check, as are edges that it re-enables. */
+    size_t room = table.watched, used = 0;
+    struct watch *own = calloc(room + 1, sizeof *own);
+    struct pollfd *files = calloc(room + 1, sizeof *files);
+    int ready = -1, count = 0;
+    if (!own || !files) {
+        errno = ENOMEM;
+    } else {
+        pthread_mutex_lock(&table.watch_lock);
+        for (size_t i = 0; i < table.watched && used < room; i++)
+            if (table.watches[i].epoll == epoll)
+                own[used++] = table.watches[i];
+        pthread_mutex_unlock(&table.watch_lock);
+        for (size_t i = 0; i < used; i++) {
+            unsigned wanted = own[i].event.events;
             if (wanted & EPOLLET)
-                wanted &= ~atomic_load(&edges_reported[watches[i].file]);
-            own[used] = watches[i];
+                wanted &= ~atomic_load(&table.edges_reported[own[i].file]);
             /* Skip rsockets that have reported all their edges or their one-shot event: at the end of the
              * stream they would be ready forever. */
-            bool asks = wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP);
-            files[used++] = (struct pollfd){ .fd = asks ? watches[i].file : -1, .events = (short)wanted };
-        }
-        leave_watches(&before);
-        if (!own || !files) {
-            free(own);
-            free(files);
-            errno = ENOMEM;
-            return -1;
+            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && over(own[i].file) >= 0;
+            files[i] = (struct pollfd){ .fd = asks ? own[i].file : -1, .events = (short)wanted };
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-        /* Edges re-enabled by a call in another thread are found by the next check. */
-        int64_t left = end == INT64_MAX ? 200 : end - microseconds() / 1000;
-        int ready = poll_all(files, used + 1, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask), count = 0;
+        ready = poll_blocked(files, used + 1, timeout, mask);
         if (ready > 0 && files[used].revents)
             count = libc.epoll_wait(epoll, events, most, 0);
-        for (size_t i = 0; i < used && ready > 0 && count >= 0 && count < most; i++) {
-            unsigned found = (unsigned short)files[i].revents;
-            if (!found || files[i].fd < 0)
-                continue;
-            events[count++] = (struct epoll_event){ .events = found, .data = own[i].event.data };
-            if (own[i].event.events & EPOLLET)
-                atomic_fetch_or(&edges_reported[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
-            if (own[i].event.events & EPOLLONESHOT) {
-                take_watches(&before);
-                for (size_t at = 0; at < watched; at++)
-                    if (watches[at].epoll == epoll && watches[at].file == own[i].file)
-                        watches[at].event.events = EPOLLONESHOT;
-                leave_watches(&before);
-            }
-        }
-        int kept = errno;
-        free(own);
-        free(files);
-        errno = kept;
-        if (ready < 0 || count)
-            return ready < 0 ? -1 : count;
-        if (microseconds() / 1000 >= end)
-            return 0;
     }
+    for (size_t i = 0; i < used && ready > 0 && count >= 0 && count < most; i++) {
+        unsigned found = (unsigned short)files[i].revents;
+        if (!found || files[i].fd < 0)
+            continue;
+        events[count++] = (struct epoll_event){ .events = found, .data = own[i].event.data };
+        if (own[i].event.events & EPOLLET)
+            atomic_fetch_or(&table.edges_reported[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
+        if (own[i].event.events & EPOLLONESHOT) {
+            pthread_mutex_lock(&table.watch_lock);
+            for (size_t at = 0; at < table.watched; at++)
+                if (table.watches[at].epoll == epoll && table.watches[at].file == own[i].file)
+                    table.watches[at].event.events = EPOLLONESHOT;
+            pthread_mutex_unlock(&table.watch_lock);
+        }
+    }
+    int kept = errno;
+    free(own);
+    free(files);
+    errno = kept;
+    return ready < 0 ? -1 : count;
+}
+
+static int wait_all(int epoll, struct epoll_event *events, int most, int timeout, const sigset_t *mask) {
+    int64_t end = timeout < 0 ? INT64_MAX : microseconds() / 1000 + timeout, left;
+    sigset_t before;
+    int count;
+    block_signals(&before);
+    do {
+        left = end == INT64_MAX ? 200 : end - microseconds() / 1000;
+        count = wait_once(epoll, events, most, left < 0 ? 0 : left > 200 ? 200 : (int)left, mask ? mask : &before);
+    } while (!count && left > 0);
+    restore_signals(&before);
+    return count;
 }
 
 int rs_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout) {

@@ -17,12 +17,19 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 static FOLDER: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = linked("rsocket");
-    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-o"]).arg(folder.join("tests"));
+    let mut compiler = compiler(&folder.join("tests"));
     compiler.arg(home().join("tests/c/rsocket.c")).arg(folder.join("librdmacm.so.1"));
     stdout_of(compiler.arg(folder.join("libibverbs.so.1")).arg("-lpthread"));
     folder
 });
+
+/// Returns a command that compiles C files to a program.
+fn compiler(program: &Path) -> Command {
+    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    // Functions of the program replace those that preloaded libraries call.
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-g", "-rdynamic", "-o"]).arg(program);
+    compiler
+}
 
 /// Returns a program with our libraries and a time limit.
 fn program(name: &str, arguments: &[&str]) -> Command {
@@ -53,6 +60,38 @@ c_tests! {
     a_forked_child_creates_its_own_rsockets "forked"
     mapped_memory_is_written_outside_the_stream "mapped"
     closed_connections_leave_no_files "again"
+}
+
+/// Runs a test of `c/preloaded.c`.
+#[track_caller]
+fn run_preloaded(name: &str) {
+    static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
+        let path = FOLDER.join("preloaded");
+        let mut compiler = compiler(&path);
+        stdout_of(compiler.arg(home().join("tests/c/preloaded.c")).arg("-lpthread"));
+        path
+    });
+    let mut command = program("env", &[]);
+    command.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
+    stdout_of(command.arg(&*PROGRAM).arg(name));
+}
+
+macro_rules! preloaded_tests {
+    ($($test:ident $name:literal)*) => {
+        $(#[test] fn $test() { run_preloaded($name); })*
+    };
+}
+
+preloaded_tests! {
+    a_vfork_child_changes_no_rsocket_of_its_parent "vforked"
+    a_number_closed_by_fclose_no_longer_means_the_rsocket "fclosed"
+    a_number_closed_by_close_range_or_closefrom_no_longer_means_the_rsocket "ranges"
+    a_number_closed_by_a_system_call_no_longer_means_the_rsocket "unseen"
+    a_watch_ends_when_dup2_replaces_its_descriptor "replaced"
+    a_forked_child_has_none_of_its_parents_rsockets_and_closes_its_own "forked"
+    no_signal_handler_interrupts_the_librarys_allocations "handlers"
+    close_waits_for_no_thread_that_allocates "locks"
+    options_that_ask_for_protection_are_refused "protection"
 }
 
 /// Returns a free port outside the ephemeral range (ip_local_port_range).
@@ -157,7 +196,7 @@ import selectors, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
 chosen = selectors.EpollSelector() if sys.argv[1] == "epoll" else selectors.PollSelector()
 chosen.register(listener, selectors.EVENT_READ)
-kind = "plain" if "socket" in __import__("os").readlink(f"/proc/self/fd/{listener.fileno()}") else "rsocket"
+kind = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
 print(listener.getsockname()[1], kind, flush=True)
 served = 0
 while served < 3:
@@ -188,10 +227,10 @@ while True:
 "#;
 
 const CLIENT: &str = r#"
-import os, socket, subprocess, sys, threading
+import socket, subprocess, sys, threading
 for round in range(3):
     end = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=20)
-    kind = "plain" if "socket" in os.readlink(f"/proc/self/fd/{end.fileno()}") else "rsocket"
+    kind = end.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
     assert kind == sys.argv[2], kind
     assert subprocess.run(["true"]).returncode == 0
     text = b"hello " * 200000
@@ -230,8 +269,7 @@ fn socket_programs_run_over_rsockets() {
 #[test]
 fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     let program = FOLDER.join("handlers");
-    let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-rdynamic", "-o"]).arg(&program);
+    let mut compiler = compiler(&program);
     compiler.arg(home().join("../cli/tests/up/programs/handlers.c"));
     stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
     let (_server, port, _said) = started(preloaded(HOLD, &[]));

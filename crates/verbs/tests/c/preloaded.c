@@ -1,0 +1,323 @@
+/* Calls on descriptors and rsockets, made by a program under librspreload.so.
+ *
+ *     preloaded NAME       runs one test; prints the line of a check that fails */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                             \
+    do {                                                                                        \
+        if (!(what)) {                                                                          \
+            fprintf(stderr, "line %d: %s (errno: %s)\n", __LINE__, #what, strerror(errno));     \
+            _exit(1);                                                                           \
+        }                                                                                       \
+    } while (0)
+#define FAILS(call, error) CHECK((errno = 0, (call) == -1) && errno == (error))
+
+/* ---- Hooks in malloc(), to which the library's calls are bound, too ---- */
+
+extern void __libc_free(void *);
+extern void *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+static __thread void (*volatile hook)(void);
+static __thread volatile bool is_allocating;
+
+static void allocates(void) {
+    if (hook && !is_allocating) {
+        is_allocating = true;
+        hook();
+        is_allocating = false;
+    }
+}
+
+void free(void *at) {
+    allocates();
+    __libc_free(at);
+}
+
+void *calloc(size_t count, size_t bytes) {
+    allocates();
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *at, size_t bytes) {
+    allocates();
+    return __libc_realloc(at, bytes);
+}
+
+/* ---- Connections ---- */
+
+static void *dial(void *to) {
+    int *result = malloc(sizeof *result);
+    *result = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(*result >= 0 && connect(*result, to, sizeof(struct sockaddr_in)) == 0);
+    return result;
+}
+
+static bool is_rsocket(int file) {
+    char name[16] = "";
+    socklen_t length = sizeof name;
+    return !getsockopt(file, IPPROTO_TCP, TCP_CONGESTION, name, &length) && !strncmp(name, "rsocket", 7);
+}
+
+/* Opens an rsocket connection of which both ends are in this process. */
+static void pair(int ends[2]) {
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t length = sizeof at;
+    pthread_t thread;
+    void *result;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 8) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+    CHECK(pthread_create(&thread, NULL, dial, &at) == 0);
+    ends[1] = accept(listener, NULL, NULL);
+    CHECK(ends[1] >= 0 && pthread_join(thread, &result) == 0);
+    ends[0] = *(int *)result;
+    free(result);
+    CHECK(close(listener) == 0);
+    CHECK(is_rsocket(ends[0]) && is_rsocket(ends[1]));
+}
+
+/* Sends one byte from each end to the other, which receives this byte and no other. */
+static void exchange(const int ends[2]) {
+    char got[8];
+    for (int i = 0; i < 2; i++) {
+        CHECK(send(ends[i], "x", 1, 0) == 1);
+        CHECK(recv(ends[!i], got, sizeof got, 0) == 1 && *got == 'x');
+    }
+}
+
+/* Opens a file, which gets the number of a descriptor that was closed, and writes to it. */
+static void reuse(int number) {
+    char got[6];
+    int file = memfd_create("file", MFD_CLOEXEC);
+    CHECK(file >= 0 && (file == number || dup2(file, number) == number));
+    CHECK(write(number, "secret", 6) == 6);
+    CHECK(pread(number, got, 6, 0) == 6 && !memcmp(got, "secret", 6));
+    CHECK(close(file) == 0);
+    if (file != number)
+        CHECK(close(number) == 0);
+}
+
+/* ---- Tests ---- */
+
+/* A vfork() child prepares its descriptors for exec; the parent keeps its own, although they share memory. */
+static void vforked(void) {
+    int ends[2], status = -1, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    pair(ends);
+    pid_t child = vfork();
+    if (child == 0) {
+        dup2(ends[0], 1);
+        dup2(null, ends[0]);
+        close(ends[1]);
+        close_range(3, ~0u, 0);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    exchange(ends);
+    CHECK(!is_rsocket(1));
+}
+
+/* Closes a descriptor by another call than close(), and checks that its number no longer means the
+ * rsocket. */
+static void closed_by(void (*close_by)(int)) {
+    int ends[2];
+    char byte;
+    pair(ends);
+    int copy = fcntl(ends[0], F_DUPFD, 300);
+    CHECK(copy >= 300 && is_rsocket(copy));
+    close_by(copy);
+    reuse(copy);
+    exchange(ends);
+    /* With its last descriptor, the rsocket is closed. */
+    CHECK(dup2(ends[0], 300) == 300 && close(ends[0]) == 0);
+    close_by(300);
+    CHECK(recv(ends[1], &byte, 1, 0) == 0);
+    CHECK(close(ends[1]) == 0);
+}
+
+static void by_fclose(int file) {
+    FILE *stream = fdopen(file, "r");
+    CHECK(stream && fclose(stream) == 0);
+}
+
+static void by_close_range(int file) { CHECK(close_range(file, file, 0) == 0); }
+
+static void by_closefrom(int file) { closefrom(file); }
+
+static void fclosed(void) { closed_by(by_fclose); }
+
+static void ranges(void) {
+    closed_by(by_close_range);
+    closed_by(by_closefrom);
+}
+
+/* A descriptor that is closed by a system call, which the library cannot see. */
+static void unseen(void) {
+    int ends[2];
+    pair(ends);
+    int copy = dup(ends[0]);
+    CHECK(syscall(SYS_close, copy) == 0);
+    reuse(copy);
+    exchange(ends);
+}
+
+static void replaced(void) {
+    int ends[2], epoll = epoll_create1(0), null = open("/dev/null", O_RDWR);
+    struct epoll_event event = { .events = EPOLLIN, .data.u32 = 7 };
+    pair(ends);
+    int copy = dup(ends[0]);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+    CHECK(send(ends[1], "x", 1, 0) == 1);
+    CHECK(epoll_wait(epoll, &event, 1, 10000) == 1 && event.data.u32 == 7);
+    CHECK(dup2(null, ends[0]) == ends[0]);
+    CHECK(epoll_wait(epoll, &event, 1, 0) == 0);
+    /* The number is free for another watch. */
+    CHECK(dup2(copy, ends[0]) == ends[0]);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+    CHECK(epoll_wait(epoll, &event, 1, 10000) == 1);
+}
+
+/* A forked child, such as a daemon, has none of its parent's rsockets and closes its own when it is done
+ * with them. */
+static void forked(void) {
+    int ends[2], own[2], status = -1;
+    char byte;
+    pair(ends);
+    for (int way = 0; way < 2; way++) {
+        /* The second child runs no fork handlers. */
+        pid_t child = way ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+        if (child == 0) {
+            CHECK(recv(ends[0], &byte, 1, MSG_DONTWAIT) == -1 && errno != EAGAIN);
+            CHECK(send(ends[0], "y", 1, MSG_NOSIGNAL) == -1);
+            CHECK(!is_rsocket(ends[0]) && !is_rsocket(ends[1]));
+            if (!way) {
+                CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
+                for (int round = 0; round < 3; round++) {
+                    pair(own);
+                    exchange(own);
+                    CHECK(close(own[0]) == 0 && recv(own[1], &byte, 1, 0) == 0 && close(own[1]) == 0);
+                }
+            }
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+        exchange(ends);
+    }
+}
+
+static void on_signal(int number) {
+    (void)number;
+    CHECK(!is_allocating);
+}
+
+static void interrupt(void) { raise(SIGUSR1); }
+
+#define MANY 100
+
+/* No handler interrupts malloc() in a call of the library, because it might make the same call. */
+static void handlers(void) {
+    int ends[2], epoll = epoll_create1(0);
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    struct pollfd files[MANY];
+    struct epoll_event event = { .events = EPOLLIN };
+    pair(ends);
+    for (int i = 0; i < MANY; i++)
+        files[i] = (struct pollfd){ .fd = ends[i % 2], .events = POLLIN };
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    hook = interrupt;
+    poll(files, MANY, 5);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &event) == 0);
+    epoll_wait(epoll, &event, 1, 5);
+    hook = NULL;
+}
+
+static sem_t go, done;
+
+static void *closes(void *copy) {
+    for (;;) {
+        CHECK(sem_wait(&go) == 0);
+        CHECK(close(dup(*(int *)copy)) == 0);
+        CHECK(sem_post(&done) == 0);
+    }
+}
+
+static void await(void) {
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 20;
+    CHECK(sem_post(&go) == 0 && sem_timedwait(&done, &end) == 0);
+}
+
+/* close() waits for no thread that allocates, because a handler may have interrupted malloc(). */
+static void locks(void) {
+    int ends[2], epoll = epoll_create1(0), null = open("/dev/null", O_RDWR);
+    struct epoll_event event = { .events = EPOLLIN };
+    pthread_t thread;
+    pair(ends);
+    CHECK(sem_init(&go, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
+    for (int i = 0; i < 2; i++) {
+        int file = i ? ends[0] : null;
+        hook = NULL;
+        CHECK(pthread_create(&thread, NULL, closes, &file) == 0);
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[i], &event) == 0);
+        hook = await;
+        for (int round = 0; round < 100; round++) {
+            int copy = dup(ends[1]);
+            CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, copy, &event) == 0);
+            CHECK(epoll_wait(epoll, &event, 1, 0) == 0);
+        }
+        hook = NULL;
+        CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, NULL) == 0);
+    }
+}
+
+/* Options for authentication and encryption fail, also before the socket connects. */
+static void protection(void) {
+    static const struct { int level, option; } options[] = {
+        { IPPROTO_TCP, TCP_MD5SIG }, { IPPROTO_TCP, TCP_MD5SIG_EXT }, { IPPROTO_TCP, TCP_ULP },
+        { IPPROTO_TCP, 38 /* TCP_AO_ADD_KEY */ }, { IPPROTO_TCP, 40 /* TCP_AO_INFO */ },
+        { IPPROTO_IP, IP_MINTTL }, { IPPROTO_IPV6, 73 /* IPV6_MINHOPCOUNT */ },
+        { IPPROTO_IP, IP_XFRM_POLICY }, { IPPROTO_IPV6, IPV6_XFRM_POLICY },
+    };
+    int ends[2], on = 1;
+    char value[256] = "tls";
+    pair(ends);
+    int fresh = socket(AF_INET, SOCK_STREAM, 0);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        FAILS(setsockopt(ends[0], options[i].level, options[i].option, value, sizeof value), ENOPROTOOPT);
+        FAILS(setsockopt(fresh, options[i].level, options[i].option, value, sizeof value), ENOPROTOOPT);
+    }
+    FAILS(setsockopt(ends[0], 282 /* SOL_TLS */, 1, value, 40), ENOPROTOOPT);
+    CHECK(setsockopt(ends[0], IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on) == 0);
+}
+
+int main(int count, char **words) {
+    static const struct { const char *name; void (*test)(void); } tests[] = {
+        { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
+        { "replaced", replaced }, { "forked", forked }, { "handlers", handlers }, { "locks", locks },
+        { "protection", protection },
+    };
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        if (count == 2 && !strcmp(words[1], tests[i].name)) {
+            tests[i].test();
+            return 0;
+        }
+    return 2;
+}
