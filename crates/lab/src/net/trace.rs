@@ -13,10 +13,11 @@ use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::setup::Setup;
 use crate::net::trial::stream;
 use crate::net::trial::transactions;
+use crate::report::picture::{Ladder, Rung};
 use kiban_measure::Frame;
 use kiban_measure::capture::file;
 use serde::Serialize;
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// The maximum number of packets that are shown.
 const LINES: usize = 20;
@@ -102,49 +103,24 @@ impl Case {
 
     /// Returns the diagram as SVG.
     pub fn svg(&self) -> String {
-        const WIDTH: f64 = 720.0;
-        const LEFT: f64 = 150.0;
-        const RIGHT: f64 = 560.0;
-        let mut y = 84.0;
-        let mut body = String::new();
-        for (at, segment) in self.segments.iter().enumerate() {
-            let gap = self.gap(at);
-            let gap_ms = gap as f64 * 1e-6;
-            // Time is not to scale: a long gap is drawn longer, but not proportionally.
-            y += 24.0 + gap_ms.min(60.0) * 2.0;
-            let colour = if gap >= GAP_NANOS { "#d55e00" } else { "black" };
-            let (from, to) = if segment.sent { (LEFT, RIGHT) } else { (RIGHT, LEFT) };
-            let head = if segment.sent { -8.0 } else { 8.0 };
-            let _ = writeln!(
-                body,
-                "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{colour}\">+{}</text>\
-                 <path d=\"M{from} {y:.1}L{to} {:.1}m{head} -5l{} 5l{head} 3\" stroke=\"{}\" fill=\"none\"/>\
-                 <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                LEFT - 8.0,
-                y + 4.0,
-                time(gap),
-                y + 8.0,
-                -head,
-                if segment.bytes > 0 { "#0072b2" } else { "#888" },
-                (LEFT + RIGHT) / 2.0,
-                y - 2.0,
-                words(segment)
-            );
-        }
-        let height = y + 30.0;
         let why = self.explanation.as_ref().map_or("no wait for a timer", |why| why.cause.words());
-        format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height:.0}\" \
-             font-family=\"sans-serif\" \
-             font-size=\"12\">\n<rect width=\"{WIDTH}\" height=\"{height:.0}\" fill=\"white\"/>\n<text \
-             x=\"8\" y=\"18\" \
-             font-size=\"14\">{}: {}</text>\n<text x=\"8\" y=\"38\">{:.1} {}; {why}</text>\n<text \
-             x=\"{LEFT}\" y=\"64\" \
-             text-anchor=\"middle\">client</text><text x=\"{RIGHT}\" y=\"64\" \
-             text-anchor=\"middle\">server</text>\n<path \
-             d=\"M{LEFT} 70V{y:.0}M{RIGHT} 70V{y:.0}\" stroke=\"black\"/>\n{body}</svg>\n",
-            self.name, self.title, self.figure, self.unit
-        )
+        let rungs = self.segments.iter().enumerate().map(|(at, segment)| {
+            let gap = self.gap(at);
+            Rung {
+                words: words(segment),
+                gap: time(gap),
+                gap_ms: gap as f64 * 1e-6,
+                is_late: gap >= GAP_NANOS,
+                sent: segment.sent,
+                has_data: segment.bytes > 0,
+            }
+        });
+        Ladder {
+            title: format!("{}: {}", self.name, self.title),
+            subtitle: format!("{:.1} {}; {why}", self.figure, self.unit),
+            rungs: rungs.collect(),
+        }
+        .svg()
     }
 
     fn gap(&self, at: usize) -> u64 {

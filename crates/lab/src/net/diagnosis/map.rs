@@ -7,9 +7,10 @@
 
 use super::cause::Cause;
 use crate::net::trial::evidence::Pattern;
+use crate::report::picture::{Boundary, BoundaryCell};
 use crate::table::{Table, figure};
 use serde::{Deserialize, Serialize};
-use std::fmt::{self, Write};
+use std::fmt;
 
 /// One cell.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -99,75 +100,26 @@ impl Map {
 
     /// Returns the map as an SVG picture.
     pub fn svg(&self) -> String {
-        const WIDE: usize = 60;
-        const HIGH: usize = 24;
-        const LEFT: usize = 76;
-        const TOP: usize = 48;
-        let (width, height) = (LEFT + WIDE * self.messages.len() + 8, TOP + HIGH * self.buffers.len() + 28);
-        let mut svg = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
-             font-family=\"sans-serif\" \
-             font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n<text x=\"8\" \
-             y=\"16\">{}, {}: \
-             message (across) and socket buffers (down), bytes</text>\n",
-            plain(&self.title),
-            self.unit
-        );
-        for (column, message) in self.messages.iter().enumerate() {
-            let x = LEFT + WIDE * column + WIDE / 2;
-            let _ = writeln!(svg, "<text x=\"{x}\" y=\"40\" text-anchor=\"middle\">{message}</text>");
-        }
-        for (row, buffer) in self.buffers.iter().enumerate() {
-            let y = TOP + HIGH * row;
-            let _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                LEFT - 6,
-                y + 16,
-                head(*buffer)
-            );
-            for (column, cell) in self.cells[row].iter().enumerate() {
-                let x = LEFT + WIDE * column;
-                // Fast cells are light. The text is readable on light and dark cells, and slow cells also
-                // have a letter.
-                let share = self.part(cell, column).sqrt();
-                let (red, green, blue) = (150.0 + 90.0 * share, 40.0 + 200.0 * share, 40.0 + 180.0 * share);
-                let ink = if share < 0.35 { "white" } else { "black" };
-                let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
-                let figure = cell.figure.map_or("-".into(), short);
-                let title = cell.cause.map_or(String::new(), |cause| {
-                    format!("<title>{}: {}</title>", cause.words(), plain(&cell.because))
-                });
-                let _ = writeln!(
-                    svg,
-                    "<g>{title}<rect x=\"{x}\" y=\"{y}\" width=\"{WIDE}\" height=\"{HIGH}\" \
-                     fill=\"rgb({red:.0},{green:.0},{blue:.0})\"/><text x=\"{}\" y=\"{}\" \
-                     text-anchor=\"middle\" fill=\"{ink}\">{figure}{letter}</text></g>",
-                    x + WIDE / 2,
-                    y + 16
-                );
+        let drawn = |(column, cell): (usize, &Cell)| {
+            let letter = cell.cause.map_or(String::new(), |cause| format!(" {}", cause.letter()));
+            BoundaryCell {
+                words: cell.figure.map_or("-".into(), short) + &letter,
+                tooltip: cell.cause.map(|cause| format!("{}: {}", cause.words(), cell.because)),
+                share: self.part(cell, column).sqrt(),
+                is_beyond: cell.predicted_slow,
             }
+        };
+        Boundary {
+            title: format!(
+                "{}, {}: message (across) and socket buffers (down), bytes",
+                self.title, self.unit
+            ),
+            columns: self.messages.iter().map(u32::to_string).collect(),
+            rows: self.buffers.iter().map(|buffer| head(*buffer)).collect(),
+            cells: self.cells.iter().map(|row| row.iter().enumerate().map(drawn).collect()).collect(),
+            remark: "blue line: the predicted boundary; letters: causes".into(),
         }
-        let mut path = String::new();
-        for (row, cells) in self.cells.iter().enumerate() {
-            for (column, cell) in cells.iter().enumerate() {
-                let (x, y) = (LEFT + WIDE * column, TOP + HIGH * row);
-                if cells.get(column + 1).is_some_and(|next| next.predicted_slow != cell.predicted_slow) {
-                    let _ = write!(path, "M{} {y}v{HIGH}", x + WIDE);
-                }
-                let below = self.cells.get(row + 1).and_then(|below| below.get(column));
-                if below.is_some_and(|below| below.predicted_slow != cell.predicted_slow) {
-                    let _ = write!(path, "M{x} {}h{WIDE}", y + HIGH);
-                }
-            }
-        }
-        let _ = writeln!(svg, "<path d=\"{path}\" stroke=\"#0072b2\" stroke-width=\"3\" fill=\"none\"/>");
-        let _ = writeln!(
-            svg,
-            "<text x=\"8\" y=\"{}\">blue line: the predicted boundary; letters: causes</text>",
-            height - 8
-        );
-        svg + "</svg>\n"
+        .svg()
     }
 }
 
@@ -183,10 +135,6 @@ fn short(number: f64) -> String {
 
 fn head(buffer: u32) -> String {
     if buffer == 0 { "system".into() } else { buffer.to_string() }
-}
-
-fn plain(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 impl fmt::Display for Map {
