@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use super::*;
-use crate::load::Meter;
-use crate::load::Reading;
+use crate::load::{Meter, Reading};
 use crate::stats::Summary;
 use crate::trial::Trial;
 use kiban_os::clock::Clock;
