@@ -8,6 +8,7 @@ use crate::side::Connection;
 use kiban_base::Sum;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
+use kiban_tcpip::wire::ip::version;
 use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES};
 use kiban_tcpip::wire::{icmp, icmpv6, ipv4, ipv6, udp};
 use std::net::IpAddr;
@@ -67,7 +68,7 @@ fn ip_with(source: IpAddr, target: IpAddr, protocol: u8, payload: &[u8], ip_fiel
 
 /// Splits an IP packet into fragments of `by` bytes of payload, as a router (IPv4) or the sender (IPv6) does.
 pub(crate) fn cut(packet: &[u8], by: usize) -> Vec<Vec<u8>> {
-    let is_six = packet[0] >> 4 == 6;
+    let is_six = version(packet) == Some(6);
     let (header, payload) = packet.split_at(if is_six { ipv6::HEADER_BYTES } else { ipv4::HEADER_BYTES });
     let pieces = payload.chunks(by).enumerate();
     pieces
@@ -277,7 +278,7 @@ pub(crate) struct Opened<'a> {
 
 /// Decodes an IP packet from the board.
 pub(crate) fn open(packet: &[u8]) -> Result<Opened<'_>, &'static str> {
-    if packet.first().is_some_and(|byte| byte >> 4 == 6) {
+    if version(packet) == Some(6) {
         let (header, length) = ipv6::Header::read(packet).map_err(|_| "its IPv6 header is wrong")?;
         if usize::from(header.payload_bytes) + length != packet.len() {
             return Err("its IPv6 length is wrong");

@@ -7,6 +7,7 @@ use super::cache::{Cache, CacheEvent, Reach, Resolved};
 use super::config::LinkConfig;
 use super::counters::EthernetCounters;
 use crate::ip::Prefix;
+use crate::wire::ip::version;
 use crate::wire::{ipv4, ipv6};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -101,7 +102,7 @@ impl Link {
     /// Adds an Ethernet header to a packet.
     #[inline]
     pub fn push_header(&self, target: Mac, pdu: &mut Pdu) {
-        let is_ipv4 = pdu.head().first().is_some_and(|first| first >> 4 == 4);
+        let is_ipv4 = version(pdu.head()) == Some(4);
         let ether_type = if is_ipv4 { ether_type::IPV4 } else { ether_type::IPV6 };
         ethernet::Header { target, source: self.config.mac, ether_type }.write(pdu.push_head(HEADER_BYTES));
     }
@@ -191,12 +192,13 @@ impl Link {
     fn is_for_group(&self, pdu: &mut Pdu, cx: &mut Context<'_>) -> bool {
         let Some(moved) = pdu.pull_up(ipv4::HEADER_BYTES) else { return false };
         cx.copies.header_bytes += moved as u64;
-        if pdu.head()[0] >> 4 == 6 {
+        if version(pdu.head()) == Some(6) {
             let Some(moved) = pdu.pull_up(ipv6::HEADER_BYTES) else { return false };
             cx.copies.header_bytes += moved as u64;
-            return pdu.head()[24] == 0xff;
+            return ipv6::Header::read_quoted(pdu.head())
+                .is_ok_and(|(header, _)| header.target.is_multicast());
         }
-        let target = Ipv4Addr::from(*pdu.head()[16..].first_chunk::<4>().expect("20 bytes are there"));
+        let target = ipv4::target(pdu.head().first_chunk().expect("20 bytes are there"));
         self.group_mac(target.into()).is_some()
     }
 

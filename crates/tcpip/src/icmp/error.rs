@@ -5,6 +5,7 @@
 //!                  can forge it, so TCP checks the sequence number as well (RFC 5927 §4).
 
 use crate::ip::IcmpErrorKind;
+use crate::wire::ip::version;
 use crate::wire::{icmp, icmpv6, ipv4, ipv6, ipv6_extension};
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
@@ -65,7 +66,7 @@ impl IcmpError {
 /// Decodes the quoted beginning of a packet. Returns `None` if it does not identify a session: a later
 /// fragment has no transport header.
 pub fn read_quoted(bytes: &[u8], kind: IcmpErrorKind, reporter: IpAddr) -> Option<IcmpError> {
-    let (source, target, protocol, packet_bytes, at) = match bytes.first()? >> 4 {
+    let (source, target, protocol, packet_bytes, at) = match version(bytes)? {
         4 => {
             let (header, length) = ipv4::Header::read_quoted(bytes).ok()?;
             if header.fragment_offset_bytes > 0 {
@@ -123,7 +124,7 @@ fn pass_extensions(bytes: &[u8], first: u8, at: usize) -> Option<(u8, usize)> {
 pub(super) fn is_not_to_be_answered(bytes: &[u8]) -> bool {
     let kind = IcmpErrorKind::Unreachable { code: 0 };
     let nobody = IpAddr::from([0, 0, 0, 0]);
-    match bytes.first().map(|first| first >> 4) {
+    match version(bytes) {
         Some(4) => {
             let Ok((header, length)) = ipv4::Header::read_quoted(bytes) else { return true };
             let is_error = |rest| icmp::Header::read(rest).is_ok_and(|(header, _)| header.is_error());

@@ -1,6 +1,7 @@
 //! IPv4 and IPv6 headers of unfragmented packets, and the minimum MTU of an IPv6 link.
 
 use super::packet::HeaderInfo;
+use crate::wire::ip::version;
 use crate::wire::{ipv4, ipv6};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use kiban_base::Pdu;
@@ -54,7 +55,7 @@ pub(super) fn header6(
 /// shorter than its header.
 pub fn target_of(pdu: &mut Pdu) -> Option<IpAddr> {
     pdu.pull_up(ipv4::HEADER_BYTES)?;
-    if pdu.head()[0] >> 4 == 6 {
+    if version(pdu.head()) == Some(6) {
         pdu.pull_up(ipv6::HEADER_BYTES)?;
         return Some(ipv6::Header::read_quoted(pdu.head()).ok()?.0.target.into());
     }

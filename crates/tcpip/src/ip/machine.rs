@@ -9,6 +9,7 @@ use super::packet::{Delivery, HeaderInfo, Hop, IcmpErrorRequest, Packet};
 use super::path::{Path, Paths, plateau_below};
 use super::reassembly::Reassembly;
 use super::route::{Prefix, Route, Routes};
+use crate::wire::ip::version;
 use crate::wire::{discovery, ipv4, ipv6};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -289,9 +290,9 @@ impl Ip {
             return None;
         };
         cx.copies.header_bytes += moved as u64;
-        match pdu.head()[0] >> 4 {
-            6 => self.arrive6(pdu, false, cx),
-            // The header decoder rejects all other versions.
+        match version(pdu.head()) {
+            Some(6) => self.arrive6(pdu, false, cx),
+            // The header decoder rejects any other version.
             _ => self.arrive4(pdu, cx),
         }
     }

@@ -135,7 +135,7 @@ impl Ip {
 
     #[inline]
     pub(super) fn arrive4(&mut self, mut pdu: Pdu, cx: &mut Context<'_>) -> Option<Delivery> {
-        let Some(moved) = pdu.pull_up(usize::from(pdu.head()[0] & 0x0f) * 4) else {
+        let Some(moved) = pdu.pull_up(ipv4::header_bytes(pdu.head())) else {
             self.counters.malformed += 1;
             return None;
         };

@@ -15,10 +15,6 @@ use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Pdu, PduPool, Slice, Sum};
 
-// Offsets of fields in the IPv4 and IPv6 headers (RFC 791 §3.1, RFC 8200 §3).
-const LENGTH_AND_IDENTIFICATION: Range<usize> = 2..6;
-const NETWORK_CHECKSUM: Range<usize> = 10..12;
-const PAYLOAD_LENGTH: Range<usize> = 4..6;
 // Offsets of fields in the TCP header (RFC 9293 §3.1).
 const SEQUENCE: Range<usize> = 4..8;
 const FLAGS: usize = 13;
@@ -89,8 +85,9 @@ impl Template {
         copy[..bytes].copy_from_slice(head);
         let (network, transport) = copy[..bytes].split_at_mut(network_bytes);
         if is_ipv4 {
-            network[LENGTH_AND_IDENTIFICATION].fill(0);
-            network[NETWORK_CHECKSUM].fill(0);
+            ipv4::set_total_bytes(network, 0);
+            ipv4::set_identification(network, 0);
+            ipv4::set_checksum(network, 0);
         }
         let sequence = u32::from_be_bytes(*transport[SEQUENCE].first_chunk().expect("four bytes"));
         let flags = transport[FLAGS];
@@ -118,12 +115,12 @@ impl Template {
             let length = (self.bytes + payload) as u16;
             let words = [length, self.identification].map(Sum::from_word);
             let checksum = self.network.plus(words[0]).plus(words[1]).checksum();
-            network[2..4].copy_from_slice(&length.to_be_bytes());
-            network[4..6].copy_from_slice(&self.identification.to_be_bytes());
-            network[NETWORK_CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+            ipv4::set_total_bytes(network, length);
+            ipv4::set_identification(network, self.identification);
+            ipv4::set_checksum(network, checksum);
             self.identification = self.identification.wrapping_add(1);
         } else {
-            network[PAYLOAD_LENGTH].copy_from_slice(&(transport_bytes as u16).to_be_bytes());
+            ipv6::set_payload_bytes(network, transport_bytes as u16);
         }
         transport[SEQUENCE].copy_from_slice(&sequence.to_be_bytes());
         transport[FLAGS] = flags;

@@ -64,7 +64,7 @@ impl Merge {
         if self.packets > 1 {
             let total = pdu.len() as u16;
             let network = &mut pdu.head_mut()[..ipv4::HEADER_BYTES];
-            network[2..4].copy_from_slice(&total.to_be_bytes());
+            ipv4::set_total_bytes(network, total);
             ipv4::fill(network);
         }
         // Every packet's checksum was verified, but the merged packet's own checksum is not valid.

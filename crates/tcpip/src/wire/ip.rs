@@ -5,6 +5,12 @@ use super::{ipv4, ipv6};
 use core::net::IpAddr;
 use kiban_base::{Malformed, Sum, checksum};
 
+/// Returns the version field of a packet, which selects the decoder; `None` if the packet is empty.
+#[inline]
+pub fn version(packet: &[u8]) -> Option<u8> {
+    packet.first().map(|first| first >> 4)
+}
+
 /// The header fields common to both families.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Front {
@@ -28,7 +34,7 @@ impl Front {
     /// # Errors Same as for [`ipv4::Header::read_quoted`] and [`ipv6::Header::read_quoted`].
     #[inline]
     pub fn read(packet: &[u8]) -> Result<Front, Malformed> {
-        if packet.first().is_some_and(|first| first >> 4 == 6) {
+        if version(packet) == Some(6) {
             let (header, header_bytes) = ipv6::Header::read_quoted(packet)?;
             return Ok(Front {
                 source: header.source.into(),

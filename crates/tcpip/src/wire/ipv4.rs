@@ -186,15 +186,49 @@ pub fn target(fixed: &[u8; HEADER_BYTES]) -> Ipv4Addr {
     Ipv4Addr::new(t0, t1, t2, t3)
 }
 
+/// Returns the length of a header with its options, in bytes, as its first byte states. The header has not
+/// been checked: this many bytes must be contiguous before it is decoded.
+///
+/// # Panics
+/// If `packet` is empty.
+#[inline]
+pub fn header_bytes(packet: &[u8]) -> usize {
+    usize::from(packet[0] & 0x0f) * 4
+}
+
+/// Overwrites the total length of a header. [`fill`] must correct the checksum afterwards.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn set_total_bytes(header: &mut [u8], total_bytes: u16) {
+    header[2..4].copy_from_slice(&total_bytes.to_be_bytes());
+}
+
+/// Overwrites the identification of a header. [`fill`] must correct the checksum afterwards.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn set_identification(header: &mut [u8], identification: u16) {
+    header[4..6].copy_from_slice(&identification.to_be_bytes());
+}
+
+/// Overwrites the checksum of a header with one that the caller has computed.
+#[inline]
+pub fn set_checksum(header: &mut [u8], checksum: u16) {
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
 /// Recomputes the checksum of a header with its options.
 ///
 /// # Panics
 /// If `header` is shorter than 20 bytes.
 #[inline]
 pub fn fill(header: &mut [u8]) {
-    header[10..12].fill(0);
+    set_checksum(header, 0);
     let checksum = checksum::of_header(header).checksum();
-    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    set_checksum(header, checksum);
 }
 
 /// Verifies the checksum of a header. `header` must be exactly the bytes that [`Header::read`] returned as

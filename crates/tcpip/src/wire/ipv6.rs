@@ -101,6 +101,12 @@ impl Header {
     }
 }
 
+/// Overwrites the payload length of a header.
+#[inline]
+pub fn set_payload_bytes(header: &mut [u8], payload_bytes: u16) {
+    header[4..6].copy_from_slice(&payload_bytes.to_be_bytes());
+}
+
 #[inline]
 fn address(bytes: &[u8]) -> Ipv6Addr {
     Ipv6Addr::from(*bytes.first_chunk::<16>().expect("split into halves of 16"))

@@ -8,6 +8,8 @@
 //! Shut      the peer advertises a window of less than one segment.
 
 use kiban_measure::{Direction, Frame};
+use kiban_tcpip::wire::ip::version;
+use kiban_tcpip::wire::ipv4;
 use serde::{Deserialize, Serialize};
 
 /// The shortest gap that counts as a wait for a timer, ns.
@@ -41,10 +43,10 @@ impl Segment {
     /// Parses a packet; `None` if it is not TCP, or truncated.
     pub fn read(frame: &Frame, begin: u64) -> Option<Segment> {
         let packet = &frame.kept;
-        let (ip_bytes, total) = match packet.first()? >> 4 {
+        let (ip_bytes, total) = match version(packet)? {
             4 => {
                 let total = u16::from_be_bytes(*packet.get(2..4)?.first_chunk()?);
-                (usize::from(packet[0] & 15) * 4, usize::from(total))
+                (ipv4::header_bytes(packet), usize::from(total))
             }
             6 => (40, 40 + usize::from(u16::from_be_bytes(*packet.get(4..6)?.first_chunk()?))),
             _ => return None,
