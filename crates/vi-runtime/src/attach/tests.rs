@@ -189,7 +189,7 @@ fn a_killed_host_leaves_nothing_behind() {
     for _ in 0..5 {
         let own = std::env::current_exe().expect("a test is a program");
         let mut child = Command::new(own);
-        child.args([&format!("attach::host::tests::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
+        child.args([&format!("attach::tests::{story}"), "--exact", "--nocapture", "--test-threads=1"]);
         child.env("KIBAN_TEST_ROLE", &name).stdout(std::process::Stdio::null());
         let mut peer = Peer(child.spawn().expect("a test can be started"));
         let mut client = host(&name);

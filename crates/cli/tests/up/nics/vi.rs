@@ -30,7 +30,7 @@ fn joined(name: &str, own: u8, other: u8) -> String {
 /// the part of the test that the process executes.
 fn in_a_process_of_its_own(test: &str, dir: &TestDir, role: &str) {
     let mut child = Command::new(std::env::current_exe().expect("a test is a program"));
-    child.args([&format!("vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
+    child.args([&format!("nics::vi::{test}"), "--exact", "--nocapture", "--test-threads=1"]);
     let output = child.env("KIBAN_TEST_ROLE", role).env("XDG_RUNTIME_DIR", &dir.0).output();
     let output = output.expect("a test can be started");
     let told = text(&output);

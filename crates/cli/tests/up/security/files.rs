@@ -75,7 +75,7 @@ impl Attacker {
 
     /// Like [`Attacker::start`], with a command that runs this program.
     fn start_by(dir: &TestDir, mut command: Command) -> Attacker {
-        command.args(["--exact", "files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
+        command.args(["--exact", "security::files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it is this program");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -209,7 +209,7 @@ fn older_kernel() {
 fn begin_on_older_kernel(dir: &TestDir, board: &Command) -> std::process::Child {
     let arguments: Vec<_> = board.get_args().map(|argument| argument.to_string_lossy()).collect();
     let mut command = Command::new(std::env::current_exe().expect("a path"));
-    command.args(["--exact", "files::older_kernel", "--ignored", "--nocapture"]);
+    command.args(["--exact", "security::files::older_kernel", "--ignored", "--nocapture"]);
     command.env(BOARD, arguments.join("\n")).current_dir(&dir.0);
     for (name, value) in board.get_envs() {
         match value {
