@@ -24,6 +24,7 @@ mod pace;
 mod plain;
 mod relay;
 mod service;
+mod sessions;
 mod set;
 mod slots;
 mod sockets;

@@ -7,10 +7,10 @@
 
 use super::counters::ServiceCounters;
 use super::service::{PIECE_BYTES, Service, SessionLimits};
-use super::slots::{SessionSlot, SessionSlots};
+use super::sessions::Sessions;
+use super::slots::SessionSlot;
 use kiban_base::{Instant, Slice};
-use kiban_board::{Completion, Host, Reason, StreamId};
-use std::collections::BTreeMap;
+use kiban_board::{Completion, Host, StreamId};
 use std::net::SocketAddr;
 
 /// What to do with a stream.
@@ -40,12 +40,9 @@ struct Session {
 
 /// The service.
 pub struct Plain {
-    local: SocketAddr,
     role: Role,
     bounds: SessionLimits,
-    slots: SessionSlots,
-    listener: Option<u32>,
-    sessions: BTreeMap<StreamId, Session>,
+    sessions: Sessions<Session>,
     counters: ServiceCounters,
     pattern: Vec<u8>,
 }
@@ -65,26 +62,14 @@ impl Plain {
             Role::Source { .. } => (0..95).flat_map(line).cycle().take(PATTERN_BYTES + PIECE_BYTES).collect(),
             Role::Echo | Role::Discard => Vec::new(),
         };
-        let (listener, sessions, counters) = (None, BTreeMap::new(), ServiceCounters::default());
-        let slots = SessionSlots::new(bounds.sessions_max);
-        Plain { local, role, bounds, slots, listener, sessions, counters, pattern }
-    }
-
-    fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
-        if self.sessions.remove(&stream).is_none() {
-            return;
-        }
-        match reason {
-            Reason::Closed => self.counters.ended += 1,
-            _ => self.counters.aborted += 1,
-        }
-        let _ = host.close(stream);
+        let sessions = Sessions::new(local, bounds.sessions_max);
+        Plain { role, bounds, sessions, counters: ServiceCounters::default(), pattern }
     }
 
     /// Moves as much data as possible, and ends the session when everything has been sent.
     fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
         let Plain { role, sessions, counters, pattern, .. } = self;
-        let Some(session) = sessions.get_mut(&stream) else { return };
+        let Some(session) = sessions.open.get_mut(&stream) else { return };
         let before = (counters.bytes_in, counters.bytes_out);
         let done = match *role {
             Role::Echo => session.echo(stream, host, counters),
@@ -102,7 +87,7 @@ impl Plain {
         }
         if done {
             session.slot.read(stream, host);
-            sessions.remove(&stream);
+            sessions.open.remove(&stream);
             counters.ended += 1;
             // The stream may have ended just now.
             let _ = host.close(stream);
@@ -111,6 +96,11 @@ impl Plain {
 }
 
 impl Session {
+    /// Returns the slot, and when data was last transferred.
+    fn holds(&self) -> (&SessionSlot, Instant) {
+        (&self.slot, self.moved_at)
+    }
+
     /// Sends received data back. Returns whether the peer has sent a FIN and everything has been sent back.
     fn echo(&mut self, stream: StreamId, host: &mut Host<'_>, counters: &mut ServiceCounters) -> bool {
         loop {
@@ -167,53 +157,40 @@ impl Session {
 
 impl Service for Plain {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
-        let listener = host.listen(self.local).map_err(|refused| format!("{}: {refused}", self.local))?;
-        self.listener = Some(listener);
-        Ok(())
+        self.sessions.listen(host)
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
-        self.slots.set_now(now);
+        self.sessions.set_now(now);
         match completion {
-            Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
-                let sessions =
-                    self.sessions.iter().map(|(id, session)| (*id, &session.slot, session.moved_at));
-                let found = self.slots.take(Some(remote.ip().into()), sessions, host);
-                let Some((slot, displaced)) = found else {
-                    self.counters.refused += 1;
-                    let _ = host.abort(stream);
-                    return;
-                };
-                if let Some(displaced) = displaced {
-                    self.sessions.remove(&displaced);
-                    self.counters.aborted += 1;
-                    self.counters.displaced += 1;
-                    let _ = host.abort(displaced);
-                }
-                self.counters.accepted += 1;
+            Completion::Accepted { stream, listener, remote } if self.sessions.is_listener(listener) => {
+                let admitted = self.sessions.admit(stream, remote, Session::holds, &mut self.counters, host);
+                let Some(slot) = admitted else { return };
                 let session = Session { held: None, sent: 0, peer_finished: false, moved_at: now, slot };
-                self.sessions.insert(stream, session);
+                self.sessions.open.insert(stream, session);
                 self.pump(stream, host, now);
             }
             Completion::Readable { stream } | Completion::Writable { stream } => {
                 self.pump(stream, host, now);
             }
             Completion::PeerFinished { stream } => {
-                if let Some(session) = self.sessions.get_mut(&stream) {
+                if let Some(session) = self.sessions.open.get_mut(&stream) {
                     session.peer_finished = true;
                     self.pump(stream, host, now);
                 }
             }
-            Completion::Ended { stream, reason } => self.on_ended(stream, reason, host),
+            Completion::Ended { stream, reason } => {
+                self.sessions.on_ended(stream, reason, &mut self.counters, host)
+            }
             _ => {}
         }
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        self.slots.set_now(now);
+        self.sessions.set_now(now);
         let Some(idle) = self.bounds.idle else { return };
         let Plain { sessions, counters, .. } = self;
-        sessions.retain(|stream, session| {
+        sessions.open.retain(|stream, session| {
             let stays = session.moved_at + idle > now;
             if !stays {
                 counters.idle_timeouts += 1;
@@ -225,20 +202,15 @@ impl Service for Plain {
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
-        if let Some(listener) = self.listener.take() {
-            let _ = host.unlisten(listener);
-        }
+        self.sessions.unlisten(host);
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
-        for stream in std::mem::take(&mut self.sessions).into_keys() {
-            self.counters.aborted += 1;
-            let _ = host.abort(stream);
-        }
+        self.sessions.cut(&mut self.counters, host);
     }
 
     fn sessions(&self) -> usize {
-        self.sessions.len()
+        self.sessions.open.len()
     }
 
     fn counters(&self) -> ServiceCounters {

@@ -6,10 +6,10 @@ use super::store::{Found, Store};
 use crate::services::counters::ServiceCounters;
 use crate::services::pace::Pace;
 use crate::services::service::{PIECE_BYTES, Service, SessionLimits};
-use crate::services::slots::{SessionSlot, SessionSlots};
+use crate::services::sessions::Sessions;
+use crate::services::slots::SessionSlot;
 use kiban_base::Instant;
-use kiban_board::{Completion, Host, Reason, StreamId};
-use std::collections::BTreeMap;
+use kiban_board::{Completion, Host, StreamId};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -41,14 +41,11 @@ struct Session {
 
 /// The service.
 pub struct Http {
-    local: SocketAddr,
     store: Box<dyn Store>,
     config: HttpConfig,
-    slots: SessionSlots,
-    listener: Option<u32>,
-    /// Whether the service has stopped listening. In that case, connections close after each response.
+    /// Whether the service has stopped listening; in that case connections close after each response.
     closed: bool,
-    sessions: BTreeMap<StreamId, Session>,
+    sessions: Sessions<Session>,
     counters: ServiceCounters,
     piece: Vec<u8>,
 }
@@ -68,34 +65,20 @@ impl Http {
     /// Returns a service that will listen on `local`.
     pub fn new(local: SocketAddr, store: Box<dyn Store>, config: HttpConfig) -> Http {
         Http {
-            local,
             store,
-            slots: SessionSlots::new(config.bounds.sessions_max),
+            sessions: Sessions::new(local, config.bounds.sessions_max),
             config,
-            listener: None,
             closed: false,
-            sessions: BTreeMap::new(),
             counters: ServiceCounters::default(),
             piece: vec![0; PIECE_BYTES],
         }
     }
 
-    fn on_ended(&mut self, stream: StreamId, reason: Reason, host: &mut Host<'_>) {
-        if self.sessions.remove(&stream).is_none() {
-            return;
-        }
-        match reason {
-            Reason::Closed => self.counters.ended += 1,
-            _ => self.counters.aborted += 1,
-        }
-        let _ = host.close(stream);
-    }
-
     fn pump(&mut self, stream: StreamId, host: &mut Host<'_>, now: Instant) {
-        let Some(mut session) = self.sessions.remove(&stream) else { return };
+        let Some(mut session) = self.sessions.open.remove(&stream) else { return };
         match self.work(&mut session, stream, host, now) {
             Next::Wait => {
-                self.sessions.insert(stream, session);
+                self.sessions.open.insert(stream, session);
             }
             // The stream may have ended just now.
             Next::Close => {
@@ -209,6 +192,11 @@ impl Http {
 }
 
 impl Session {
+    /// Returns the slot, and when data was last transferred.
+    fn holds(&self) -> (&SessionSlot, Instant) {
+        (&self.slot, self.moved_at)
+    }
+
     /// Returns whether the peer has sent nothing for `idle`, or reads responses too slowly.
     fn is_idle(&mut self, idle: Duration, stream: StreamId, host: &mut Host<'_>, now: Instant) -> bool {
         if let (Some(pace), Ok(info)) = (&mut self.pace, host.info(stream)) {
@@ -223,30 +211,15 @@ impl Session {
 
 impl Service for Http {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
-        let listener = host.listen(self.local).map_err(|refused| format!("{}: {refused}", self.local))?;
-        self.listener = Some(listener);
-        Ok(())
+        self.sessions.listen(host)
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
-        self.slots.set_now(now);
+        self.sessions.set_now(now);
         match completion {
-            Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
-                let sessions =
-                    self.sessions.iter().map(|(id, session)| (*id, &session.slot, session.moved_at));
-                let found = self.slots.take(Some(remote.ip().into()), sessions, host);
-                let Some((slot, displaced)) = found else {
-                    self.counters.refused += 1;
-                    let _ = host.abort(stream);
-                    return;
-                };
-                if let Some(displaced) = displaced {
-                    self.sessions.remove(&displaced);
-                    self.counters.aborted += 1;
-                    self.counters.displaced += 1;
-                    let _ = host.abort(displaced);
-                }
-                self.counters.accepted += 1;
+            Completion::Accepted { stream, listener, remote } if self.sessions.is_listener(listener) => {
+                let admitted = self.sessions.admit(stream, remote, Session::holds, &mut self.counters, host);
+                let Some(slot) = admitted else { return };
                 let session = Session {
                     head: Vec::new(),
                     head_at: now,
@@ -256,25 +229,27 @@ impl Service for Http {
                     moved_at: now,
                     slot,
                 };
-                self.sessions.insert(stream, session);
+                self.sessions.open.insert(stream, session);
                 self.pump(stream, host, now);
             }
             Completion::Readable { stream } | Completion::Writable { stream } => self.pump(stream, host, now),
             Completion::PeerFinished { stream } => {
-                if let Some(session) = self.sessions.get_mut(&stream) {
+                if let Some(session) = self.sessions.open.get_mut(&stream) {
                     session.peer_finished = true;
                     self.pump(stream, host, now);
                 }
             }
-            Completion::Ended { stream, reason } => self.on_ended(stream, reason, host),
+            Completion::Ended { stream, reason } => {
+                self.sessions.on_ended(stream, reason, &mut self.counters, host)
+            }
             _ => {}
         }
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        let Http { slots, sessions, counters, config, .. } = self;
-        slots.set_now(now);
-        sessions.retain(|stream, session| {
+        let Http { sessions, counters, config, .. } = self;
+        sessions.set_now(now);
+        sessions.open.retain(|stream, session| {
             // One timeout covers the whole head, so that a slow request cannot occupy a slot for long.
             let collects = session.sending.is_none() && !session.head.is_empty();
             let is_late = collects && session.head_at + config.head_time <= now;
@@ -290,12 +265,10 @@ impl Service for Http {
 
     fn close(&mut self, host: &mut Host<'_>) {
         self.closed = true;
-        if let Some(listener) = self.listener.take() {
-            let _ = host.unlisten(listener);
-        }
+        self.sessions.unlisten(host);
         // Sessions that are waiting for a request can be closed at once.
         let Http { sessions, counters, .. } = self;
-        sessions.retain(|stream, session| {
+        sessions.open.retain(|stream, session| {
             let is_busy = session.sending.is_some() || !session.head.is_empty();
             if !is_busy {
                 counters.ended += 1;
@@ -306,14 +279,11 @@ impl Service for Http {
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
-        for stream in std::mem::take(&mut self.sessions).into_keys() {
-            self.counters.aborted += 1;
-            let _ = host.abort(stream);
-        }
+        self.sessions.cut(&mut self.counters, host);
     }
 
     fn sessions(&self) -> usize {
-        self.sessions.len()
+        self.sessions.open.len()
     }
 
     fn counters(&self) -> ServiceCounters {
