@@ -46,8 +46,8 @@ impl<S> Sessions<S> {
     }
 
     /// Takes a slot for a stream that a peer opened, and cuts the session that has to give it up, if any.
-    /// Without a slot, resets the stream and returns `None`. `of` returns a session's slot, and when data was last
-    /// transferred.
+    /// Without a slot, resets the stream and returns `None`. `of` returns a session's slot, and the time at
+    /// which data was last transferred.
     pub(super) fn admit(
         &mut self,
         stream: StreamId,

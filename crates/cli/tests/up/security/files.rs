@@ -75,7 +75,9 @@ impl Attacker {
 
     /// Like [`Attacker::start`], with a command that runs this program.
     fn start_by(dir: &TestDir, mut command: Command) -> Attacker {
-        command.args(["--exact", "security::files::attacker", "--ignored", "--nocapture"]).env(ATTACKED, &dir.0);
+        command
+            .args(["--exact", "security::files::attacker", "--ignored", "--nocapture"])
+            .env(ATTACKED, &dir.0);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it is this program");
         let said = BufReader::new(child.stderr.take().expect("it is piped"));
