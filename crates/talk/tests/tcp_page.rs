@@ -122,7 +122,7 @@ fn every_number_of_rfc_9293_has_one_row() {
 #[test]
 fn requirements_not_met_are_listed_first() {
     let page = page();
-    for (word, begin) in [("partly", "\nKept in part: "), ("no", "\nNot kept: ")] {
+    for (word, begin) in [("partly", "\nPartly met: "), ("no", "\nNot met: ")] {
         let mut wanted = Vec::new();
         for kind in ["MUST", "SHLD", "MAY"] {
             for number in 1..=69 {
@@ -178,7 +178,7 @@ fn the_tables_of_settings_match_the_code() {
     }
     rows.retain(|(_, values)| values.iter().any(|value| *value != values[0]));
     let mut profiles =
-        format!("| in the profile | {} |\n|---{}|\n", PROFILES.join(" | "), "|---".repeat(PROFILES.len()));
+        format!("| setting | {} |\n|---{}|\n", PROFILES.join(" | "), "|---".repeat(PROFILES.len()));
     for (name, values) in rows {
         profiles += &format!("| `tcp.{name}` | {} |\n", values.join(" | "));
     }

@@ -156,7 +156,7 @@ kiban_base::settings! {
         /// Bytes charged to a session that has data to send, for partly filled pages. The default
         /// is two pages: the one being written and the one being acknowledged.
         session_overhead_bytes: u32 = 8 << 10,
-        /// Longest delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux 40 ms).
+        /// Maximum delay of an acknowledgement (RFC 1122 §4.2.3.2 allows 500 ms; Linux: 40 ms).
         delayed_ack: Duration = Duration::from_millis(40),
         /// Tick of the delayed-ACK timer: the delay ends at a multiple of the tick, but no later than the
         /// full delay. If equal to `delayed_ack`, the timer is periodic (4.3BSD: 200 ms). With zero, the
@@ -166,25 +166,25 @@ kiban_base::settings! {
         /// With zero, an arriving segment never triggers an immediate acknowledgement; only reads do
         /// (4.3BSD).
         ack_segments: u32 = 2,
-        /// The unit of `ack_segments`.
+        /// Which segments count towards `ack_segments`.
         ack_unit: AckUnit = AckUnit::Largest,
         /// Bytes after which an acknowledgement is due, whatever the segment sizes. With `None`, there is no
         /// such limit.
         ack_bytes: Option<u32> = None,
         /// A window update is sent when the host's reads have moved the right edge by this number of full
-        /// segments (RFC 9293 §3.8.6.2.2), or as the next setting says.
+        /// segments (RFC 9293 §3.8.6.2.2), or when `update_percent` is reached.
         update_segments: u32 = 2,
         /// A window update is also sent when reads have moved the right edge by this percentage of the
         /// receive buffer (RFC 1122 §4.2.3.3: 50; 4.3BSD: 35).
         update_percent: u32 = 50,
-        /// How the right edge moves in segments that are sent anyway.
+        /// How the right edge of the offered window moves in segments that are sent for other reasons.
         window_advertisement: Offer = Offer::Steps,
-        /// Which short segments wait.
+        /// Nagle's algorithm: which short segments wait until outstanding data is acknowledged.
         nagle: Nagle = Nagle::Classic,
         /// Under [`Nagle::Limit`], a segment of at least this length in bytes does not wait.
         nagle_limit_bytes: u32 = 4095,
-        /// Part of the largest window ever offered that a segment must fill in order not to wait, percent
-        /// (RFC 9293 §3.8.6.2.1: recommended 50).
+        /// Percentage of the largest window ever offered that a segment must fill in order not to wait
+        /// (RFC 9293 §3.8.6.2.1 recommends 50).
         silly_window_percent: u32 = 50,
         /// Initial retransmission timeout (RFC 6298 §2.1).
         rto_initial: Duration = Duration::from_secs(1),
@@ -248,7 +248,7 @@ kiban_base::settings! {
         /// How long data may wait for its acknowledgement before the session is aborted (RFC 9293 §3.8.3; RFC
         /// 5482). With `None`, only `rto_retries` limits the wait.
         user_timeout: Option<Duration> = None,
-        /// Stuck timeout: how long a peer may go on acknowledging less than `floor_bytes` of the data queued
+        /// Stuck timeout: how long a peer may keep acknowledging less than `floor_bytes` of the data queued
         /// for it when a quarter of the transmit memory is free and other sessions want more (RFC 6429 §3).
         /// With less free memory the time shrinks in proportion, down to a fifth. There is no limit if this
         /// is `None` or `memory_shares` is off.
@@ -259,20 +259,20 @@ kiban_base::settings! {
         /// on).
         sack: bool = true,
         /// Challenge ACKs and similar answers per second, for the whole board (RFC 5961 §7; Linux 4.7: 1000,
-        /// randomly varied by half so that a peer cannot infer how many answers were sent to others). With
+        /// varied at random by half, so that a peer cannot infer how many answers were sent to others). With
         /// zero, none are sent.
         challenges_per_second: u32 = 1000,
         /// Whether a RST ends TIME-WAIT (RFC 9293 §3.10.7.4 allows it; RFC 1337 §3 explains why it should
         /// not).
         time_wait_accepts_rst: bool = false,
-        /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879's 536 bytes;
-        /// Linux `min_pmtu` of 552 bytes less headers is 512).
+        /// Smallest segment size to which an ICMP error may reduce a session, bytes (RFC 879: 536 bytes;
+        /// Linux: 512, which is `min_pmtu`, 552 bytes, minus headers).
         mss_min: u16 = 512,
         /// Maximum number of sessions, in any state.
         sessions_max: usize = 16_384,
         /// Maximum number of half-open connections of one listener.
         backlog: usize = 128,
-        /// When SYNs are answered with cookies, without keeping state (RFC 4987 §3.6).
+        /// When to answer SYNs with cookies, which need no state (RFC 4987 §3.6).
         syn_cookies: SynCookies = SynCookies::Full,
     }
     renamed {
