@@ -110,7 +110,7 @@ kiban_base::counters! {
         cells_dropped_partial,
         /// Frames dropped whole (early packet discard).
         frames_dropped_early,
-        /// Frames that lost a part of their cells (partial packet discard).
+        /// Frames of which some cells were dropped (partial packet discard).
         frames_dropped_partial,
         /// Cells marked with the congestion indication (EFCI).
         cells_marked,
@@ -147,7 +147,8 @@ kiban_base::counters! {
         cells_in,
         /// OAM cells with a wrong CRC-10.
         cells_malformed,
-        /// Management cells ignored because they have another function or location, or answer no ping.
+        /// Management cells ignored because they have another function or location, or answer none of our
+        /// pings.
         cells_ignored,
         /// Loopback requests answered.
         answers_out,

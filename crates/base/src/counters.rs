@@ -48,7 +48,7 @@ counters! {
         sar_in_bytes,
         /// Header bytes pulled up into a head to be read.
         header_bytes,
-        /// Short payload packed together so that it does not hold whole pages.
+        /// Bytes of short payload that were packed together, so that they do not occupy whole pages.
         gather_bytes,
     }
 }

@@ -37,7 +37,7 @@ kiban_base::counters! {
         sent_beyond_credit,
         /// Frames retransmitted.
         retransmits,
-        /// Frames considered lost because later ones arrived.
+        /// Frames considered lost because later frames arrived.
         lost,
         /// Retransmission timeouts.
         timeouts,

@@ -41,7 +41,7 @@ kiban_base::counters! {
         bad_stream,
         /// Segments for memory whose access rights do not allow the operation.
         bad_access,
-        /// Segments that exceed the bounds of the memory.
+        /// Segments that extend beyond the bounds of the memory.
         bad_bounds,
         /// Segments whose address range wraps.
         bad_wrap,
@@ -57,9 +57,9 @@ kiban_base::counters! {
         bad_sequence,
         /// Segments with an unexpected message offset.
         bad_offset,
-        /// Messages without a posted receive, and read requests beyond the agreed IRD.
+        /// Messages for which no receive was posted, and read requests beyond the agreed IRD.
         no_buffer,
-        /// Messages longer than their receive.
+        /// Messages longer than the posted receive.
         too_long,
         /// Segments with an impossible length or a malformed payload.
         bad_length,
@@ -67,7 +67,7 @@ kiban_base::counters! {
         bad_crc,
         /// Datagrams sent.
         datagrams_out,
-        /// Datagrams placed in a receive.
+        /// Datagrams placed in a posted receive.
         datagrams_in,
         /// Datagrams for a queue pair that does not exist, is not a datagram queue pair, or is not receiving.
         datagrams_unready,

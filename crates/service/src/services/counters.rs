@@ -5,9 +5,9 @@ kiban_base::counters! {
     pub struct ServiceCounters {
         /// Sessions started.
         accepted,
-        /// Callers refused because no session slot was free.
+        /// Connections refused because no session was free.
         refused,
-        /// Sessions that ended in order.
+        /// Sessions that ended with an orderly close.
         ended,
         /// Sessions that were reset, timed out, or were closed by the service.
         aborted,

@@ -5,13 +5,13 @@ kiban_base::counters! {
     pub struct EthernetCounters {
         /// Frames that arrived.
         frames_in,
-        /// Frames too short, or from a group address.
+        /// Frames that are too short or have a group address as their source.
         malformed,
         /// Frames for another station.
         not_ours,
         /// Frames of an unknown type.
         unknown_type,
-        /// Frames to a group address with a packet for a single host (RFC 1122 §3.3.6).
+        /// Frames to a group address that contain a packet for a single host (RFC 1122 §3.3.6).
         unicast_in_multicast,
         /// Malformed ARP packets.
         arp_malformed,

@@ -43,7 +43,7 @@ kiban_base::counters! {
         errors_out,
         /// Errors not sent because of the rate limit.
         errors_rate_limited,
-        /// Packets that must not be answered with an error.
+        /// Packets that cannot be processed and to which the standard forbids an ICMP error in response.
         errors_not_allowed,
         /// Neighbour discovery messages received.
         discovery_in,

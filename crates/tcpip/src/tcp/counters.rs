@@ -27,7 +27,7 @@ kiban_base::counters! {
         malformed,
         /// Segments with a wrong checksum.
         checksum_errors,
-        /// Segments that match no session, answered with RST.
+        /// Segments that match no session and are answered with a RST.
         unmatched,
         /// Segments outside the window, or with an unacceptable ACK.
         unacceptable,
@@ -63,7 +63,7 @@ kiban_base::counters! {
         mss_lowered,
         /// Segments that arrived out of order.
         out_of_order,
-        /// Out-of-order slices dropped for lack of memory or room.
+        /// Slices of out-of-order data dropped for lack of memory or of buffer space.
         out_of_order_dropped,
         /// Duplicate ACKs received.
         duplicate_acks,
@@ -75,7 +75,7 @@ kiban_base::counters! {
         tail_loss_probes,
         /// Segments retransmitted, for any reason.
         retransmits,
-        /// Recoveries started by ACKs rather than by the timer.
+        /// Loss recoveries started by ACKs rather than by the retransmission timer.
         fast_retransmits,
         /// Retransmission timeouts.
         timeouts,
@@ -85,7 +85,7 @@ kiban_base::counters! {
         keep_alives,
         /// Sessions in TIME-WAIT whose 4-tuple was reused by a new SYN (RFC 6191).
         time_wait_reused,
-        /// Sessions that left TIME-WAIT early because there were too many.
+        /// Sessions that left TIME-WAIT early because there were too many of them.
         time_wait_overflow,
         /// Acknowledgements that waited for the delayed-ACK timer.
         delayed_acks,
@@ -104,7 +104,7 @@ kiban_base::counters! {
         half_open_evicted,
         /// Connection attempts that failed because the peer was unreachable.
         connects_unreachable,
-        /// Times that PDU memory or a receive page ran out.
+        /// Number of times that PDU memory or receive pages ran out.
         no_memory,
     }
 }
