@@ -351,7 +351,7 @@ fn ucx(all: &mut Vec<Case>) {
 /// Adds further programs; their scripts are in this directory.
 fn further(all: &mut Vec<Case>) {
     let shown = |case: Case, shown| Case { shown: Some(shown), ..case };
-    let case = |package, command: &str, proof| Case::new("Further", package, alone(command), proof);
+    let case = |package, command: &str, proof| Case::new("Other programs", package, alone(command), proof);
     let agree = Proof::Says(&["2 ranks agree"]);
     let apart = Proof::Says(&["2 ranks agree, 2 host names"]);
     let root = "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";

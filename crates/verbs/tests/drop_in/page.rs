@@ -9,14 +9,18 @@ pub(crate) fn place() -> std::path::PathBuf {
 
 const HEAD: &str = "# Programs on kiban's verbs
 
-This page lists the RDMA programs that were run on kiban's verbs, with the result of each. They are Debian 12's packages,
-unchanged, with kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's ([verbs.md](verbs.md)).
+This page lists the RDMA programs that were run on kiban's verbs, with the result of each. They are the
+unchanged programs of Debian 12's packages, but with kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of
+the system's libraries ([verbs.md](verbs.md)).
 
-The test writes this page (`KIBAN_WRITE=1 cargo test -p kiban-verbs --test drop_in`); `make test` fails if it is out of date.
-*Runs* means that the program exits successfully and that its output shows figures above zero, compared data, or complete
-tests. The table shows the client's command; the server has the same options. Programs marked *missing* are also run, and must fail.
+A test writes this page (`KIBAN_WRITE=1 cargo test -p kiban-verbs --test drop_in`), and `make test` fails if
+the page is out of date. *Runs* means that the program exits successfully, and that its output shows figures
+above zero, data that were compared, or tests that were completed. Commands marked *missing* cannot run, for
+the reason given. They are also started, and the test requires them to fail.
 
-**ib** and **iwarp** are the transport types that the devices report (`KIBAN_TRANSPORT`).
+Each row shows the client's command; the server is started with the same options. `{folder}` stands for a
+directory that the test creates, and `ADDRESS` for the IP address of the first device. *Transport* is
+the transport type that the devices report (`KIBAN_TRANSPORT`): **ib** or **iwarp**.
 ";
 
 /// The page for these results.
@@ -42,6 +46,6 @@ pub(crate) fn page(results: &[(Case, String)]) -> String {
     }
     let count =
         |is_missing: bool| results.iter().filter(|(case, _)| case.missing.is_some() == is_missing).count();
-    text += &format!("\n{} run, {} are missing.\n", count(false), count(true));
+    text += &format!("\n{} of these commands run; {} cannot run.\n", count(false), count(true));
     text
 }

@@ -67,16 +67,16 @@ const KINDS: [(&[&str], &str); 13] = [
     (&["Raw Packet", "QP type 8"], "raw packets"),
     (&["Parent Domain"], "parent domains"),
     (&["timestamp"], "clocks in nanoseconds"),
-    (&["gid indices"], "more GIDs"),
+    (&["gid indices"], "several GIDs"),
     (
         &["UD QP", "QP type 4", "AH ", "Extended QP", "Extended CQ", "Atomic"],
-        "the features that iWARP devices lack",
+        "features that iWARP devices lack",
     ),
 ];
 
 fn kind(reason: &str) -> &'static str {
     let found = KINDS.iter().find(|(words, _)| words.iter().any(|word| reason.contains(word)));
-    found.map_or("something else", |(_, kind)| kind)
+    found.map_or("other features", |(_, kind)| kind)
 }
 
 fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
@@ -119,5 +119,8 @@ fn counted(output: &CaseOutput, enough: usize) -> Result<String, String> {
     }
     // Omit the numbers, so that the page changes only when a kind appears or disappears.
     let kinds: Vec<&str> = skipped.into_keys().collect();
-    Ok(format!("{enough} or more tests pass; it skips those that need: {}", kinds.join(", ")))
+    Ok(format!(
+        "at least {enough} tests pass; tests that need these features are skipped: {}",
+        kinds.join(", ")
+    ))
 }
