@@ -17,3 +17,4 @@ pub mod efe;
 pub mod mpa;
 pub mod oob_setup;
 pub mod rdmap;
+pub mod roce;
