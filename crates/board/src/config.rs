@@ -75,9 +75,9 @@ impl BoardConfig {
 pub struct MemoryConfig {
     /// Bytes of a content page.
     pub page_bytes: usize,
-    /// Content memory for data that the host sends (paper \[1\]: 8 MB).
+    /// Memory for the contents of data that the host sends (paper \[1\]: 8 MB).
     pub transmit_bytes: usize,
-    /// Content memory for received data (paper \[1\]: 8 MB).
+    /// Memory for the contents of received data (paper \[1\]: 8 MB).
     pub receive_bytes: usize,
     /// Number of PDU buffers on the board, shared by both directions.
     pub pdus: usize,

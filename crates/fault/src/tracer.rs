@@ -115,7 +115,8 @@ impl Traced {
         Ok(Traced { process, stdin, stdout, stderr, shared, ended, end: None, thread: Some(thread) })
     }
 
-    /// Starts a program that is armed at once: its first call after the dynamic linker's calls is number 0.
+    /// Starts a program with its plan armed from the start: the first call after those of the dynamic linker
+    /// has number 0.
     ///
     /// # Errors
     /// Same as for [`Traced::spawn`].
@@ -406,7 +407,7 @@ impl Tracer {
         let Some(injection) = self.plan.decide(index, &call) else { return go_on };
         self.is_done = self.plan.is_single();
         self.note(format!(
-            "call {index}: {name}({}) of thread {thread}, {:?}: {injection:?}",
+            "call {index}: {name}({}) in thread {thread}, {:?}: {injection:?}",
             arguments[0] as i32, call.file
         ));
         if family == Family::Memory && matches!(injection, Injection::Errno(_)) {

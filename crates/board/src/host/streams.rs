@@ -152,7 +152,7 @@ impl Host<'_> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
 
-    /// Returns whether resources are shared by peer address before they are shared by session
+    /// Returns whether resources are divided among peer addresses first, and then among sessions
     /// (`tcp.fairness`).
     pub fn shares_by_address(&self) -> bool {
         self.board.stack.ip.tcp.shares_by_address()

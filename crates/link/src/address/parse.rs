@@ -271,7 +271,8 @@ pub(super) fn host(text: &str, default: Option<u16>) -> Result<Host, String> {
 pub(super) fn ends(text: &str, default: Option<u16>) -> Result<Ends, String> {
     let form =
         "write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000, or [::]:7000-[2001:db8::1]:7000";
-    let (local, peer) = text.split_once('-').ok_or_else(|| format!("'{text}' has only one end; {form}"))?;
+    let (local, peer) =
+        text.split_once('-').ok_or_else(|| format!("'{text}' names only one endpoint; {form}"))?;
     let local = host(local, default).map_err(|error| format!("{error}; {form}"))?;
     let address: IpAddr = local
         .name

@@ -60,7 +60,7 @@ fn errors_show_a_correct_address() {
         ("tun:a-name-that-is-too-long", "1 to 15 bytes"),
         (
             "udp-cells:192.0.2.1:7000",
-            "has only one end; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
+            "names only one endpoint; write both ends, this host's first: 0.0.0.0:7000-192.0.2.1:7000",
         ),
         ("udp-cells:my-host:7000-192.0.2.1:7000", "write both ends"),
         ("udp-cells:0.0.0.0:7000-192.0.2.1", "write 192.0.2.1:7000"),

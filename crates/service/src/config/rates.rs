@@ -48,7 +48,7 @@ impl Rates {
             (Some(_), Some(_)) => {
                 return Err((
                     format!("scr or mbs of {whose} is out of range"),
-                    "scr must be 1 to pcr, and mbs at least 1".into(),
+                    "scr must be between 1 and pcr, and mbs at least 1".into(),
                 ));
             }
             _ => return Err((format!("{whose} has only one of scr and mbs"), "set both or neither".into())),

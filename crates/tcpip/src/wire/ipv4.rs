@@ -196,7 +196,7 @@ pub fn header_bytes(packet: &[u8]) -> usize {
     usize::from(packet[0] & 0x0f) * 4
 }
 
-/// Overwrites the total length of a header. [`fill`] must correct the checksum afterwards.
+/// Overwrites the total length of a header. The caller must call [`fill`] afterwards to correct the checksum.
 ///
 /// # Panics
 /// If `header` is shorter than 20 bytes.

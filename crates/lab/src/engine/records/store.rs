@@ -425,9 +425,9 @@ pub fn merge(out: &Path, dirs: &[PathBuf]) -> Result<Merged, StoreError> {
                 Entry::Occupied(taken) if *taken.get() == line => {}
                 Entry::Occupied(taken) if manifest.exact => {
                     return Err(StoreError::Mismatch(format!(
-                        "{}: the results of trial {} differ from those in another folder, although virtual \
-                         time is deterministic: they come from different builds of kiban {}; repeat one of \
-                         the runs in another folder",
+                        "{}: the results of trial {} differ from those of another run. Results in virtual time \
+                         are reproducible, so the runs were made by different builds of kiban {}: repeat one of \
+                         them, in a new folder",
                         dir.display(),
                         taken.key(),
                         manifest.version
