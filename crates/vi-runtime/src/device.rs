@@ -258,7 +258,7 @@ mod tests {
         }
         for word in ["shm", "board:lab@192.0.2.1"] {
             let error = word.parse::<HostAddress>().expect_err(word).to_string();
-            assert!(error.contains("not a host to call") && error.contains("board@ADDRESS"), "{error}");
+            assert!(error.contains("is not a valid host") && error.contains("board@ADDRESS"), "{error}");
         }
         assert_eq!(HostAddress::Loopback.like(b"x"), None);
         assert_eq!(HostAddress::Udp(([0; 4], 0).into()).like(b"x"), None);
