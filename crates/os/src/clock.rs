@@ -185,6 +185,9 @@ pub fn unix_nanos() -> u64 {
 }
 
 /// Returns the CPUs that the calling thread may run on, in ascending order.
+///
+/// # Errors
+/// The system refuses to report the thread's CPUs.
 pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())

@@ -25,6 +25,9 @@ pub fn build(builder: &mut Builder) -> io::Result<Runtime> {
 }
 
 /// Calls tokio, and converts a panic to an error. Panics in other threads are still printed.
+///
+/// # Errors
+/// `call` panicked; the error has the panic's message.
 pub fn catch_panic<T>(call: impl FnOnce() -> T) -> io::Result<T> {
     thread_local! {
         static IS_QUIET: Cell<bool> = const { Cell::new(false) };

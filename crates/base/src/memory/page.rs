@@ -354,6 +354,9 @@ impl Slice {
     }
 
     /// Appends `next` if its bytes directly follow in the same page; otherwise returns it as the error.
+    ///
+    /// # Errors
+    /// Returns `next` if its bytes do not directly follow in the same page.
     #[inline]
     pub fn join(&mut self, next: Slice) -> Result<(), Slice> {
         // SAFETY: the result is at most one past the end of the slice's page.

@@ -256,6 +256,9 @@ impl Pdu {
 
     /// Appends a slice to the body, joining it to the last slice if the two are contiguous in one page;
     /// returns the slice as the error if the body is full.
+    ///
+    /// # Errors
+    /// Returns the slice if the body is full.
     #[inline]
     pub fn push_body(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
@@ -281,6 +284,9 @@ impl Pdu {
 
     /// Appends a slice to the body without joining, so that a slice that ends at a segment boundary keeps its
     /// sum for later segmentation. Returns the slice as the error if the body is full.
+    ///
+    /// # Errors
+    /// Returns the slice if the body is full.
     #[inline]
     pub fn push_body_unmerged(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
@@ -308,6 +314,9 @@ impl Pdu {
     }
 
     /// Inserts a slice at the front of the body; returns it as the error if the body is full.
+    ///
+    /// # Errors
+    /// Returns the slice if the body is full.
     pub fn push_front_body(&mut self, slice: Slice) -> Result<(), Slice> {
         let block = self.block_mut();
         let length = slice.length_u32();

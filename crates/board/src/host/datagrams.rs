@@ -12,12 +12,19 @@ use kiban_tcpip::udp::SocketId;
 
 impl Host<'_> {
     /// Opens a UDP socket on `local`; an unspecified address means every address of the board.
+    ///
+    /// # Errors
+    /// [`HostError::Udp`]: another socket has the address and port, the port is zero, or no socket can be
+    /// added.
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketId, HostError> {
         self.bind_with(local, self.board.stack.v6_only)
     }
 
     /// Like [`bind`](Self::bind); `v6_only` sets whether the unspecified IPv6 address accepts only IPv6. IPv4
     /// peers are reported with their IPv4 address.
+    ///
+    /// # Errors
+    /// Same as for [`bind`](Self::bind).
     pub fn bind_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<SocketId, HostError> {
         let socket = self.board.stack.ip.udp.bind_with(local, v6_only)?;
         self.board.stack.edge.inboxes.push(Inbox {
@@ -29,6 +36,9 @@ impl Host<'_> {
     }
 
     /// Closes a socket and drops the datagrams that wait in it.
+    ///
+    /// # Errors
+    /// [`HostError::Udp`]: there is no such socket.
     pub fn unbind(&mut self, socket: SocketId) -> Result<(), HostError> {
         self.board.stack.ip.udp.close(socket)?;
         self.board.stack.edge.inboxes.retain(|inbox| inbox.socket != socket);
@@ -36,6 +46,11 @@ impl Host<'_> {
     }
 
     /// Sends a datagram, in fragments if it exceeds the path MTU.
+    ///
+    /// # Errors
+    /// [`HostError::NoRoute`]; [`HostError::TooLong`] if the packet would exceed 65,535 bytes;
+    /// [`HostError::NoMemory`]; [`HostError::Udp`]: there is no such socket, or `remote` is of the other
+    /// family or has port zero.
     pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), HostError> {
         self.board.stack.ip.udp.local(socket)?;
         let source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?;
@@ -49,6 +64,9 @@ impl Host<'_> {
 
     /// Receives the next datagram of a socket. Returns its sender, and the number of bytes copied to `target`
     /// (the rest is dropped).
+    ///
+    /// # Errors
+    /// [`HostError::Udp`]: there is no such socket.
     pub fn receive_from(
         &mut self,
         socket: SocketId,
@@ -71,6 +89,10 @@ impl Host<'_> {
 
     /// Sends an ICMP echo request with `bytes` of payload. The reply is an
     /// [`EchoReply`](crate::Completion::EchoReply).
+    ///
+    /// # Errors
+    /// [`HostError::NoRoute`]; [`HostError::TooLong`] if the packet would exceed 65,535 bytes;
+    /// [`HostError::NoMemory`].
     pub fn ping(
         &mut self,
         target: IpAddr,
@@ -88,12 +110,18 @@ impl Host<'_> {
     }
 
     /// Sends an ATM ping: an end-to-end loopback cell on a circuit of a port (F5 OAM). Returns its tag.
+    ///
+    /// # Errors
+    /// [`HostError::NoCircuit`]; [`HostError::Busy`] while a loopback is in progress on the circuit.
     pub fn cell_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_END_TO_END)
     }
 
     /// Sends a segment loopback cell, which is returned at the end of the circuit's first segment. Returns
     /// its tag.
+    ///
+    /// # Errors
+    /// Same as for [`cell_loopback`](Self::cell_loopback).
     pub fn segment_loopback(&mut self, port: usize, circuit: u32) -> Result<u32, HostError> {
         self.send_cell_loopback(port, circuit, PTI_OAM_SEGMENT)
     }

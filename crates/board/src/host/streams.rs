@@ -99,17 +99,26 @@ impl Host<'_> {
 
     /// Listens on `local`; an unspecified address means every address of the board. Returns the listener's
     /// number.
+    ///
+    /// # Errors
+    /// [`HostError::Tcp`]: another listener has the address and port, or the port is zero.
     pub fn listen(&mut self, local: SocketAddr) -> Result<u32, HostError> {
         self.listen_with(local, self.board.stack.v6_only)
     }
 
     /// Like [`listen`](Self::listen); `v6_only` sets whether the unspecified IPv6 address accepts only IPv6.
     /// IPv4 peers are reported with their IPv4 address.
+    ///
+    /// # Errors
+    /// Same as for [`listen`](Self::listen).
     pub fn listen_with(&mut self, local: SocketAddr, v6_only: bool) -> Result<u32, HostError> {
         self.listen_for(tcp::Owner::BOARD, local, v6_only)
     }
 
     /// Listens for an owner, whose streams share one allotment of memory and sessions.
+    ///
+    /// # Errors
+    /// Same as for [`listen`](Self::listen).
     pub fn listen_for(
         &mut self,
         owner: tcp::Owner,
@@ -126,17 +135,27 @@ impl Host<'_> {
     }
 
     /// Stops listening. Streams that the listener accepted stay open.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownListener`].
     pub fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.board.stack.unlisten(listener)
     }
 
     /// Opens a stream to `remote`. The result is a [`Completion::Opened`] or [`Completion::Ended`].
+    ///
+    /// # Errors
+    /// [`HostError::NoRoute`]; [`HostError::Tcp`]: the address of `remote` is multicast or its port zero, or
+    /// no session or port is free. Later failures are reported by [`Completion::Ended`].
     pub fn open(&mut self, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, None, remote)
     }
 
     /// Opens a stream for an owner, whose streams share one allotment of memory and sessions; `local` has the
     /// same meaning as for [`open_from`](Self::open_from).
+    ///
+    /// # Errors
+    /// Same as for [`open_from`](Self::open_from). The owner's share of sessions may be used up, too.
     pub fn open_for(
         &mut self,
         owner: tcp::Owner,
@@ -148,6 +167,10 @@ impl Host<'_> {
 
     /// Opens a stream from an address of this board and a port. With an unspecified address, the route
     /// determines the address; with port 0, a free port is chosen (RFC 9293 §3.9.1.1, MUST-43).
+    ///
+    /// # Errors
+    /// Same as for [`open`](Self::open); [`HostError::Tcp`] also if `local` is not an address of this board,
+    /// or the connection already exists.
     pub fn open_from(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<StreamId, HostError> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
@@ -160,38 +183,60 @@ impl Host<'_> {
 
     /// Writes as much of `bytes` as there is room for, and returns how much. After a partial write,
     /// [`Completion::Writable`] follows.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] before the stream is open and after it has ended;
+    /// [`HostError::Tcp`] after [`finish`](Self::finish).
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         self.board.stack.write(id, bytes)
     }
 
     /// Writes bytes that another process may change concurrently. Each byte is read once.
+    ///
+    /// # Errors
+    /// Same as for [`write`](Self::write).
     pub fn write_shared(&mut self, id: StreamId, bytes: SharedBytes<'_>) -> Result<usize, HostError> {
         self.board.stack.write_shared(id, bytes)
     }
 
     /// Returns how many bytes a `write` would accept now, if pages are free.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
     pub fn room(&mut self, id: StreamId) -> Result<usize, HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.room(session))
     }
 
     /// Returns the number of bytes that can be read.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
     pub fn readable(&mut self, id: StreamId) -> Result<usize, HostError> {
         Ok(self.board.stack.edge.stream(id).ok_or(HostError::UnknownStream)?.received_bytes)
     }
 
     /// Copies received bytes into `target` and returns how many; zero if there are none now.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
     pub fn read(&mut self, id: StreamId, target: &mut [u8]) -> Result<usize, HostError> {
         self.board.stack.read(id, target)
     }
 
     /// Returns the next received bytes as a slice of the board's page; dropping the slice frees it.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
     pub fn take(&mut self, id: StreamId) -> Result<Option<Slice>, HostError> {
         self.board.stack.take(id)
     }
 
     /// Marks everything written so far as urgent: segments carry the mark until it is acknowledged (RFC 9293
     /// §3.8.5).
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended or sending is finished.
     pub fn send_urgent(&mut self, id: StreamId) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
@@ -199,23 +244,35 @@ impl Host<'_> {
     }
 
     /// Sends a FIN after the data written so far; reading continues.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if TCP's session no longer exists.
     pub fn finish(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.finish(id)
     }
 
     /// Closes a stream. Written data is still sent, data that arrives afterwards causes a reset, and the
     /// number is freed.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if TCP's session no longer exists.
     pub fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.close(id)
     }
 
     /// Aborts a stream, which resets the peer.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
     pub fn abort(&mut self, id: StreamId) -> Result<(), HostError> {
         self.board.stack.abort_stream(id)
     }
 
     /// Sets a stream's timeouts: the idle time after which keep-alives are sent (RFC 9293 §3.8.4; `None`
     /// means no keep-alives), and how long data may stay unacknowledged (§3.8.3; `None` means TCP's setting).
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
     pub fn set_timeouts(
         &mut self,
         id: StreamId,
@@ -228,6 +285,9 @@ impl Host<'_> {
     }
 
     /// Sets which short segments of a stream are delayed, overriding TCP's settings (RFC 9293 §3.7.4).
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
     pub fn set_nagle(&mut self, id: StreamId, nagle: tcp::Nagle) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         self.board.stack.unsettled = true;
@@ -236,12 +296,18 @@ impl Host<'_> {
 
     /// Sets the differentiated services codepoint of a stream's packets from now on; only the low six bits
     /// count (RFC 9293 §3.9.2, RFC 2474 §3).
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
     pub fn set_dscp(&mut self, id: StreamId, dscp: u8) -> Result<(), HostError> {
         let session = self.board.stack.session(id)?;
         Ok(self.board.stack.ip.tcp.set_dscp(session, dscp)?)
     }
 
     /// Returns TCP's state of a live stream at the time of the last input.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] if the stream has ended.
     pub fn info(&mut self, id: StreamId) -> Result<tcp::Info, HostError> {
         let session = self.board.stack.session(id)?;
         let now = self.board.stack.now;
