@@ -12,7 +12,7 @@
 //!           which have acted already. Switches that feed each other are pulled in steps no longer than the
 //!           round-trip delay between them; time in which no cell is in transit is skipped.
 //! Packets   are pushed rather than pulled: a packet that a board sends goes onto its cable at once
-//!           (`cable.rs`), and causes an event where it arrives.
+//!           (`network/cable.rs`), and causes an event where it arrives.
 //! Early     the end of the next frame on a line is known exactly if nothing more is sent, and is never
 //!           earlier than predicted. An event that turns out to be too early is rescheduled.
 //! Terminals send and receive cells without feedback (`programs/terminal.rs`): they cause no events, and
