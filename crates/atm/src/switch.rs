@@ -602,8 +602,8 @@ impl Queue {
             (FramePosition::Refused, _) => {
                 (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: false }), FramePosition::Refused)
             }
-            // If there is no room for the first cell of a frame, the whole frame is dropped too, since no part
-            // of it has been sent.
+            // If there is no room for the first cell of a frame, the whole frame is dropped, since none of it
+            // has been sent.
             (FramePosition::Between, cause) if cause.is_some() || waiting >= port.early_cells_max => {
                 (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: true }), FramePosition::Refused)
             }
