@@ -98,6 +98,9 @@ impl Nic {
     }
 
     /// Resets a queue pair and detaches it from its connection, which then closes.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadState`] unless the queue pair is idle or in error.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         self.core.reset(qp)?;
         if let Some(number) = self.of_qp.remove(&qp)

@@ -81,16 +81,27 @@ impl Rnic {
     // ---- memory
 
     /// Creates a protection domain.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if there are [`Config::pds_max`] protection domains.
     pub fn create_pd(&mut self) -> Result<u32, RequestError> {
         self.smt.create_pd()
     }
 
     /// Destroys a protection domain to which no object belongs.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownPd`]; [`RequestError::InUse`] while an object belongs to it.
     pub fn destroy_pd(&mut self, pd: u32) -> Result<(), RequestError> {
         self.smt.destroy_pd(pd)
     }
 
     /// Registers `region` at its own address. Returns its steering tag, which the owner and peers use.
+    ///
+    /// # Errors
+    /// [`RequestError::BadAccess`] if peers may write but the owner may not (RDMA verbs §7.3);
+    /// [`RequestError::BadAddress`] if the range wraps; [`RequestError::TooMany`];
+    /// [`RequestError::UnknownPd`].
     pub fn register(&mut self, pd: u32, region: Region, access: Access) -> Result<u32, RequestError> {
         let address = region.address();
         self.register_blocks(pd, address, alloc::vec![region], access)
@@ -98,6 +109,10 @@ impl Rnic {
 
     /// Registers several memory regions as one contiguous range that begins at `address`, and returns its
     /// steering tag.
+    ///
+    /// # Errors
+    /// Same as for [`Rnic::register`]; also [`RequestError::TooMany`] for more than [`Config::blocks_max`]
+    /// regions.
     pub fn register_blocks(
         &mut self,
         pd: u32,
@@ -109,12 +124,19 @@ impl Rnic {
     }
 
     /// Allocates a steering tag without memory, for [`super::Operation::Register`].
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if `blocks_max` exceeds [`Config::blocks_max`], or all steering tags are in
+    /// use; [`RequestError::UnknownPd`].
     pub fn allocate(&mut self, pd: u32, blocks_max: usize) -> Result<u32, RequestError> {
         self.smt.allocate(pd, blocks_max)
     }
 
     /// Allocates a memory window, for [`super::Operation::Bind`]. A type 2 window belongs to the queue pair
     /// that binds it.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if all steering tags are in use; [`RequestError::UnknownPd`].
     pub fn allocate_window(&mut self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
         self.smt.allocate_window(pd, type_2)
     }
@@ -122,11 +144,18 @@ impl Rnic {
     /// Deregisters memory or frees a window. From now on, no byte is accessed through this tag. The lower
     /// layer must drop its own references to the memory, which belong to segments that have not been sent.
     /// Returns the memory to its owner.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownStag`]; [`RequestError::InUse`] while a window is bound to the memory.
     pub fn deregister(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         self.smt.remove(stag)
     }
 
     /// Exchanges the memory behind two steering tags. No window may be bound to either.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownStag`]; [`RequestError::InUse`] if a window is bound to the memory, or a tag is
+    /// that of a window.
     pub fn swap_memory(&mut self, one: u32, other: u32) -> Result<(), RequestError> {
         self.smt.exchange(one, other)
     }
@@ -137,6 +166,9 @@ impl Rnic {
     }
 
     /// Deregisters like [`Rnic::deregister`], but first unbinds all windows bound to the memory.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownStag`].
     pub fn deregister_with_windows(&mut self, stag: u32) -> Result<Vec<Region>, RequestError> {
         self.smt.unbind_windows(stag);
         self.smt.remove(stag)
@@ -152,6 +184,10 @@ impl Rnic {
     // ---- completion queues
 
     /// Creates a completion queue that holds up to `entries` completions.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if `entries` exceeds [`Config::cq_entries_max`], or there are
+    /// [`Config::cqs_max`] queues.
     pub fn create_cq(&mut self, entries: usize) -> Result<u32, RequestError> {
         if entries > self.config.cq_entries_max {
             return Err(RequestError::TooMany);
@@ -160,6 +196,11 @@ impl Rnic {
     }
 
     /// Resizes a completion queue, but not below the number of completions in it.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if `entries` exceeds [`Config::cq_entries_max`];
+    /// [`RequestError::UnknownCq`]; [`RequestError::InUse`] if the queue holds more completions than
+    /// `entries`.
     pub fn resize_cq(&mut self, cq: u32, entries: usize) -> Result<(), RequestError> {
         if entries > self.config.cq_entries_max {
             return Err(RequestError::TooMany);
@@ -173,6 +214,9 @@ impl Rnic {
     }
 
     /// Destroys a completion queue, which no queue pair may use any more.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownCq`]; [`RequestError::InUse`] while a queue pair uses it.
     pub fn destroy_cq(&mut self, cq: u32) -> Result<(), RequestError> {
         match self.outputs.cqs.get(cq) {
             None => Err(RequestError::UnknownCq),
@@ -186,12 +230,18 @@ impl Rnic {
     }
 
     /// Removes and returns the oldest completion.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownCq`].
     #[inline]
     pub fn poll(&mut self, cq: u32) -> Result<Option<Completion>, RequestError> {
         Ok(self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq)?.entries.pop_front())
     }
 
     /// Requests one notification, through [`Rnic::cq_event`], for the next completion of this kind.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownCq`].
     pub fn arm(&mut self, cq: u32, notify: Notify) -> Result<(), RequestError> {
         self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq).map(|queue| queue.arm(notify))
     }
@@ -206,6 +256,10 @@ impl Rnic {
 
     /// Creates a shared receive queue. With a limit, one [`Event::SrqLimit`] is raised when fewer receives
     /// than the limit are left.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if `work_max` exceeds [`Config::work_max`], or there are
+    /// [`Config::srqs_max`] queues; [`RequestError::UnknownPd`].
     pub fn create_srq(&mut self, pd: u32, work_max: usize, limit: usize) -> Result<u32, RequestError> {
         if work_max > self.config.work_max {
             return Err(RequestError::TooMany);
@@ -226,16 +280,25 @@ impl Rnic {
     }
 
     /// Sets the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownSrq`].
     pub fn set_srq_limit(&mut self, srq: u32, limit: usize) -> Result<(), RequestError> {
         self.srqs.get_mut(srq).ok_or(RequestError::UnknownSrq).map(|srq| srq.limit = limit)
     }
 
     /// Returns the capacity and the limit of a shared receive queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownSrq`].
     pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), RequestError> {
         self.srqs.get(srq).ok_or(RequestError::UnknownSrq).map(|srq| (srq.most, srq.limit))
     }
 
     /// Destroys a shared receive queue that no queue pair uses.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownSrq`]; [`RequestError::InUse`] while a queue pair uses it.
     pub fn destroy_srq(&mut self, srq: u32) -> Result<(), RequestError> {
         match self.srqs.get(srq) {
             None => Err(RequestError::UnknownSrq),
@@ -250,6 +313,10 @@ impl Rnic {
     }
 
     /// Posts a receive that any queue pair of the shared receive queue may consume.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownSrq`]; [`RequestError::Full`]; [`RequestError::TooManyElements`] if there are
+    /// more than [`Config::sges_max`].
     pub fn post_srq_receive(&mut self, srq: u32, work: ReceiveWork) -> Result<(), RequestError> {
         let queue = self.srqs.get_mut(srq).ok_or(RequestError::UnknownSrq)?;
         if queue.wqes.len() >= queue.most {

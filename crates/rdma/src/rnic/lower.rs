@@ -153,6 +153,10 @@ impl Rnic {
     }
 
     /// Copies the next bytes of a payload into the host's memory.
+    ///
+    /// # Errors
+    /// The reason: the queue pair is not connected, or the memory is not valid for this access (any more). In
+    /// the latter case, the queue pair has then failed.
     #[inline]
     pub fn place(
         &mut self,
@@ -169,6 +173,9 @@ impl Rnic {
 
     /// Returns the memory for the next bytes of a payload. The lower layer stores them there directly and
     /// then calls [`Rnic::on_placed`]. The result is invalid after any other call.
+    ///
+    /// # Errors
+    /// Same as for [`Rnic::place`].
     #[inline]
     pub fn placement_buffers(
         &mut self,
@@ -193,6 +200,10 @@ impl Rnic {
     }
 
     /// Completes a segment whose payload is all in place.
+    ///
+    /// # Errors
+    /// The reason: the queue pair is not connected, or the message invalidates a steering tag that the peer
+    /// must not invalidate. In the latter case, the queue pair has then failed.
     #[inline]
     pub fn deliver(&mut self, qp: u32, placement: &Placement) -> Result<(), Reason> {
         let finished = self.with(qp, |qp, mut tables| receive::deliver(qp, &mut tables, placement));

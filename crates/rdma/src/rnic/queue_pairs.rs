@@ -13,6 +13,11 @@ use crate::wire::datagram::QP_MAX;
 
 impl Rnic {
     /// Creates a queue pair for a stream.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] for attributes beyond the limits in [`Config`], or if there are
+    /// [`Config::qps_max`] queue pairs; [`RequestError::UnknownPd`]; [`RequestError::UnknownCq`];
+    /// [`RequestError::UnknownSrq`]; [`RequestError::OtherPd`].
     pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, RequestError> {
         let QpAttributes { pd, send_cq, receive_cq, srq, .. } = attributes;
         let Config { work_max, sges_max, inline_bytes_max, .. } = self.config;
@@ -51,6 +56,9 @@ impl Rnic {
 
     /// Creates a datagram queue pair. It neither receives nor sends until [`Rnic::set_datagram_state`]
     /// allows it. Incoming datagrams never wait for receives.
+    ///
+    /// # Errors
+    /// Same as for [`Rnic::create_qp`].
     pub fn create_datagram_qp(&mut self, attributes: QpAttributes) -> Result<u32, RequestError> {
         let number = self.create_qp(attributes)?;
         if let Some(qp) = self.qps.get_mut(number) {
@@ -62,6 +70,11 @@ impl Rnic {
     /// Sets whether a datagram queue pair receives and sends, and its Q_Key. Also restarts a send queue that
     /// a send error stopped. Its number ([`Rnic::set_qpn`]) must fit in 24 bits before it may receive or
     /// send. Posted work stays queued and is sent when allowed.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a stream's queue pair;
+    /// [`RequestError::BadNumber`] if the number exceeds 24 bits; [`RequestError::BadState`] if the queue
+    /// pair has ended.
     pub fn set_datagram_state(
         &mut self,
         qp: u32,
@@ -85,12 +98,18 @@ impl Rnic {
     }
 
     /// Returns the state of a datagram queue pair.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a stream's queue pair.
     pub fn datagram_state(&self, qp: u32) -> Result<DatagramState, RequestError> {
         self.qps.get(qp).ok_or(RequestError::UnknownQp)?.datagram.ok_or(RequestError::OtherKind)
     }
 
     /// Destroys a queue pair. Its work is dropped without completions, but completions already queued stay.
     /// The caller must end its stream, if it has one.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), RequestError> {
         let gone = self.qps.remove(qp).ok_or(RequestError::UnknownQp)?;
         gone.release(&mut self.smt, &mut self.srqs, &mut self.outputs);
@@ -102,6 +121,9 @@ impl Rnic {
     }
 
     /// Returns a queue pair's creation attributes, its state, and the traits agreed on with the peer.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn query_qp(&self, qp: u32) -> Result<(QpAttributes, QpState, StreamTraits), RequestError> {
         self.qps.get(qp).ok_or(RequestError::UnknownQp).map(|qp| (qp.attributes, qp.state, qp.traits))
     }
@@ -109,6 +131,10 @@ impl Rnic {
     /// Sets the number reported in a queue pair's completions, for a host that assigns its own numbers. It
     /// survives a reset. Events still report the NIC's number. Datagrams carry this number as their source
     /// and destination.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadNumber`] if a datagram queue pair's number exceeds 24
+    /// bits.
     pub fn set_qpn(&mut self, qp: u32, name: u32) -> Result<(), RequestError> {
         let (qp, _) = self.qp(qp)?;
         if qp.datagram.is_some() && name > QP_MAX {
@@ -119,6 +145,10 @@ impl Rnic {
     }
 
     /// Attaches an established stream: the queue pair becomes ready to send.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a datagram queue pair;
+    /// [`RequestError::BadState`] unless the queue pair is idle.
     pub fn connect(&mut self, qp: u32, traits: StreamTraits) -> Result<(), RequestError> {
         let traits = self.bounded(traits);
         let (qp, outputs) = self.qp(qp)?;
@@ -143,6 +173,9 @@ impl Rnic {
     /// Declares that the queue pair's peer is a kiban NIC, which the caller knows by other means. Until the
     /// queue pair is reset, kiban's own messages may be sent and are accepted. Both ends must declare it
     /// before the first such message arrives, preferably before they connect.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn set_peer_is_kiban(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, _) = self.qp(qp)?;
         qp.peer_is_kiban = true;
@@ -154,6 +187,9 @@ impl Rnic {
     /// and wait for the stream. [`Rnic::connect`] starts them. If the final traits do not allow a send, it
     /// ends with [`Status::LocalOperation`] when its turn comes, and the queue pair fails. [`Rnic::give_up`]
     /// and [`Rnic::reset`] end the wait.
+    ///
+    /// # Errors
+    /// Same as for [`Rnic::connect`].
     pub fn expect_stream(&mut self, qp: u32, traits: StreamTraits) -> Result<(), RequestError> {
         let traits = self.bounded(traits);
         let (qp, _) = self.qp(qp)?;
@@ -170,6 +206,10 @@ impl Rnic {
 
     /// Gives up the expected stream, or a peer that has left. The oldest work request ends as
     /// [`Status::Lost`], and all others are flushed.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadState`] if no stream is expected and the peer has not
+    /// left.
     pub fn give_up(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if !qp.is_expecting && !qp.has_outlived_peer {
@@ -186,12 +226,18 @@ impl Rnic {
     /// Keeps a connected queue pair alive if the peer closes its stream gracefully while no message is
     /// incomplete. Receives stay posted, and the next send ends as lost. This imitates InfiniBand, where a
     /// peer cannot close a queue pair.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn outlive_peer_close(&mut self, qp: u32) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.outlives_peer_close = true)
     }
 
     /// Announces that this end is leaving, if the peer uses acknowledgements. Without the announcement, the
     /// peer cannot distinguish the end of the stream from the death of this process.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn announce_leave(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if qp.acknowledges && qp.is_up() {
@@ -204,6 +250,9 @@ impl Rnic {
     /// Completes a Write, a Send or immediate data only when the peer has acknowledged its arrival, as in
     /// InfiniBand, and acknowledges the peer's messages in turn. Both ends must be kiban NICs and must
     /// enable this before the first message.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn acknowledge(&mut self, qp: u32) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.acknowledges = true)
     }
@@ -215,6 +264,9 @@ impl Rnic {
 
     /// Restricts peers' access to memory through this queue pair, in addition to the restrictions of the
     /// steering tags. By default, all access is allowed.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn set_remote_access(&mut self, qp: u32, access: Access) -> Result<(), RequestError> {
         self.qp(qp).map(|(qp, _)| qp.allows = access)
     }
@@ -253,6 +305,9 @@ impl Rnic {
     }
 
     /// Begins an orderly close: posted work is still sent, then the stream ends.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadState`] unless the queue pair is connected or closing.
     pub fn disconnect(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         match qp.state {
@@ -269,6 +324,9 @@ impl Rnic {
     }
 
     /// Aborts the connection: work is flushed and the stream is cut, as after an error.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
     pub fn abort(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         qp.state = QpState::Error;
@@ -283,6 +341,9 @@ impl Rnic {
 
     /// Returns a queue pair that has ended, or that was never connected, to its initial state. Posted
     /// receives are dropped.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadState`] unless the queue pair is idle or in error.
     pub fn reset(&mut self, qp: u32) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
         if !matches!(qp.state, QpState::Idle | QpState::Error) {
@@ -298,6 +359,12 @@ impl Rnic {
 
     /// Posts a work request on the send queue. If the queue pair is closing or in error, the request is
     /// flushed; if a stream is being set up, it waits for the stream.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::Full`]; [`RequestError::TooManyElements`];
+    /// [`RequestError::TooMuchInline`]; [`RequestError::OtherKind`]; [`RequestError::BadState`] before the
+    /// queue pair may send; [`RequestError::NotAgreed`]; [`RequestError::BadNumber`] if a datagram's
+    /// destination exceeds 24 bits.
     #[inline]
     pub fn post_send(&mut self, qp: u32, work: SendWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;
@@ -354,6 +421,10 @@ impl Rnic {
     }
 
     /// Posts a receive. If the queue pair is in error, the receive is flushed.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::Full`], also if the queue pair uses a shared receive
+    /// queue; [`RequestError::TooManyElements`].
     #[inline]
     pub fn post_receive(&mut self, qp: u32, work: ReceiveWork) -> Result<(), RequestError> {
         let (qp, outputs) = self.qp(qp)?;

@@ -87,6 +87,9 @@ pub const fn header_bytes(first: u8) -> usize {
 
 impl Header {
     /// Reads the header of a segment, and returns it with its length.
+    ///
+    /// # Errors
+    /// `Truncated`; `Version` unless the DDP version is 1.
     #[inline]
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let &[first, ulp, ..] = bytes else { return Err(Malformed::Truncated) };

@@ -210,6 +210,9 @@ pub struct ReadRequest {
 
 impl ReadRequest {
     /// Reads the payload of a request.
+    ///
+    /// # Errors
+    /// `Truncated`.
     pub fn read(bytes: &[u8]) -> Result<ReadRequest, Malformed> {
         let mut words = Words(bytes);
         let sink = words.place()?;
@@ -288,6 +291,9 @@ pub struct AtomicRequest {
 
 impl AtomicRequest {
     /// Reads the payload of a request.
+    ///
+    /// # Errors
+    /// `Truncated`; `Operation` unless it is FetchAdd or CompareSwap.
     pub fn read(bytes: &[u8]) -> Result<AtomicRequest, Malformed> {
         let mut words = Words(bytes);
         let operation = words.u32()? & 0x0f;
@@ -333,6 +339,9 @@ pub struct AtomicResponse {
 
 impl AtomicResponse {
     /// Reads the payload of a response.
+    ///
+    /// # Errors
+    /// `Truncated`.
     pub fn read(bytes: &[u8]) -> Result<AtomicResponse, Malformed> {
         let mut words = Words(bytes);
         Ok(AtomicResponse { identifier: words.u32()?, original: words.u64()? })
@@ -459,6 +468,9 @@ const ATTACHED_RDMAP: u8 = 0x20;
 impl Terminate {
     /// Reads the payload of a Terminate, in the RFC's form or in soft-iWARP's. Attached headers may be
     /// truncated.
+    ///
+    /// # Errors
+    /// `Truncated` for fewer than four bytes.
     pub fn read(bytes: &[u8]) -> Result<Terminate, Malformed> {
         let [first, code, flags, _, rest @ ..] = bytes else { return Err(Malformed::Truncated) };
         let form = |first: u8| Reason { layer: first >> 4, kind: first & 0x0f, code: *code };
