@@ -128,6 +128,10 @@ impl Link {
     }
 
     /// Accepts a request from the layer above.
+    ///
+    /// # Errors
+    /// [`Misuse::State`] if the link's state does not allow the request; [`Misuse::Full`] if the queue is
+    /// full; [`Misuse::TooLong`] if the packet is longer than N1 allows.
     pub fn request(&mut self, request: Request) -> Result<(), Misuse> {
         match request {
             Request::Connect => match self.state {

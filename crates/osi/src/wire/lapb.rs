@@ -117,6 +117,9 @@ pub struct Header {
 
 impl Header {
     /// Reads a header; an address other than A or B makes the frame invalid (§2.3.5.3).
+    ///
+    /// # Errors
+    /// `Truncated`; `LinkAddress`.
     pub fn read(bytes: &[u8], modulo: Modulo) -> Result<(Header, usize), Malformed> {
         let (address, first) = match *bytes {
             [address, first, ..] => (address, first),
@@ -238,6 +241,9 @@ pub struct FrameReject {
 impl FrameReject {
     /// Reads an information field. Some implementations send a shorter or longer one; the caller should
     /// tolerate that.
+    ///
+    /// # Errors
+    /// `Truncated` for fewer than 3 octets, or 5 with modulo 128.
     pub fn read(bytes: &[u8], modulo: Modulo) -> Result<(FrameReject, usize), Malformed> {
         match (modulo, bytes) {
             (Modulo::Eight, [rejected, numbers, reasons, ..]) => Ok((
@@ -348,6 +354,9 @@ pub fn seal(frame: &[u8]) -> [u8; FCS_BYTES] {
 }
 
 /// Checks and removes the FCS of a frame from a raw serial line.
+///
+/// # Errors
+/// `Truncated` if the frame is shorter than its FCS; `Crc`.
 pub fn open(sealed: &[u8]) -> Result<&[u8], Malformed> {
     let (frame, fcs) = sealed.split_last_chunk().ok_or(Malformed::Truncated)?;
     if seal(frame) == *fcs { Ok(frame) } else { Err(Malformed::Crc) }

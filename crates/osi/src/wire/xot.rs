@@ -38,6 +38,9 @@ pub struct Header {
 
 impl Header {
     /// Reads the header; a different version or an impossible length ends the connection (§4.1).
+    ///
+    /// # Errors
+    /// `Truncated`; `Version`; `TotalLength` if the length is not that of an X.25 packet.
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let [first, second, high, low, ..] = *bytes else { return Err(Malformed::Truncated) };
         if [first, second] != [0, 0] {
@@ -129,6 +132,10 @@ pub struct PvcSetUp<'a> {
 
 impl<'a> PvcSetUp<'a> {
     /// Reads the packet.
+    ///
+    /// # Errors
+    /// Any error of [`Front::read`]; `Truncated`; `Operation` for another packet type; `Version`;
+    /// `TotalLength` if the names do not fill the packet exactly (§6.5).
     pub fn read(bytes: &'a [u8]) -> Result<(PvcSetUp<'a>, usize), Malformed> {
         let (front, _) = Front::read(bytes)?;
         let Some((fixed, names)) = bytes.split_first_chunk::<PVC_FIXED_BYTES>() else {

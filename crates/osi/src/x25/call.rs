@@ -64,6 +64,9 @@ pub struct Facilities {
 
 impl Facilities {
     /// Decodes a facility field; unknown facilities are kept.
+    ///
+    /// # Errors
+    /// `FacilityLength` if a facility exceeds the field.
     pub fn read(field: &[u8]) -> Result<Facilities, Malformed> {
         let mut read = Facilities::default();
         let mut marker = None;

@@ -198,6 +198,9 @@ impl Xot {
     }
 
     /// Accepts a request of the host; the channel is always [`CHANNEL`].
+    ///
+    /// # Errors
+    /// Same as for [`Layer::request`]; also [`Misuse::State`] for a restart, which XOT does not carry (§6.4).
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
         if matches!(request, Request::Restart(_)) {
             return Err(Misuse::State);

@@ -132,6 +132,9 @@ texts! {
 }
 
 /// Formats a number by its name, if it has one.
+///
+/// # Errors
+/// Fails only if writing to `f` fails.
 #[doc(hidden)]
 pub fn fmt_number(f: &mut fmt::Formatter<'_>, number: i64, names: &[(i64, &str)]) -> fmt::Result {
     match names.iter().find(|(known, _)| *known == number) {
@@ -141,6 +144,9 @@ pub fn fmt_number(f: &mut fmt::Formatter<'_>, number: i64, names: &[(i64, &str)]
 }
 
 /// Formats the names of the bits that are set.
+///
+/// # Errors
+/// Fails only if writing to `f` fails.
 #[doc(hidden)]
 pub fn fmt_bits(f: &mut fmt::Formatter<'_>, bits: u64, names: &[(u64, &str)]) -> fmt::Result {
     let mut is_first = true;
@@ -162,6 +168,9 @@ fn fmt_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
 }
 
 /// Returns the named bits of an element; bits above 63 have no names and are ignored.
+///
+/// # Errors
+/// Same as for [`Element::bits`].
 #[doc(hidden)]
 pub fn named_bits(element: &Element<'_>) -> Result<u64, Malformed> {
     let (octets, unused) = element.bits()?;

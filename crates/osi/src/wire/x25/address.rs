@@ -116,6 +116,10 @@ impl AddressBlock {
     }
 
     /// Reads a block; `extended` is the packet's A bit.
+    ///
+    /// # Errors
+    /// `Truncated`; `AddressDigits` if an address is too long, has a digit above 9, or in the long form is
+    /// too short for its type and plan (§5.2.1.2).
     pub fn read(bytes: &[u8], extended: bool) -> Result<(AddressBlock, usize), Malformed> {
         let mut block = AddressBlock::default();
         let (lengths, at) = match (extended, bytes) {

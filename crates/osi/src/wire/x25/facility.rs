@@ -100,6 +100,9 @@ pub enum Facility<'a> {
 
 impl<'a> Facility<'a> {
     /// Reads one facility; a facility with a known code but an invalid form is kept as [`Facility::Other`].
+    ///
+    /// # Errors
+    /// `Truncated` for an empty slice; `FacilityLength` if the facility exceeds the slice.
     pub fn read(bytes: &'a [u8]) -> Result<(Facility<'a>, usize), Malformed> {
         let (code, rest) = bytes.split_first().ok_or(Malformed::Truncated)?;
         let (front, length) = match code >> 6 {

@@ -22,6 +22,9 @@ pub struct Front {
 
 impl Front {
     /// Reads the two octets.
+    ///
+    /// # Errors
+    /// `Truncated`; `GeneralFormat` for a format identifier of neither modulo 8 nor modulo 128.
     pub fn read(bytes: &[u8]) -> Result<(Front, usize), Malformed> {
         let [first, second, ..] = *bytes else { return Err(Malformed::Truncated) };
         let modulo = match first >> 4 & 3 {
@@ -125,6 +128,9 @@ pub struct Header {
 
 impl Header {
     /// Reads the header of any packet.
+    ///
+    /// # Errors
+    /// Same as for [`Front::read`].
     pub fn read(bytes: &[u8]) -> Result<(Header, usize), Malformed> {
         let (front, _) = Front::read(bytes)?;
         let extended = front.modulo == Modulo::OneTwentyEight;

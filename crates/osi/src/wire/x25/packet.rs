@@ -29,6 +29,10 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     /// Reads the fields after the header; `extended` is the packet's A bit. A call accepted packet may end
     /// after any field.
+    ///
+    /// # Errors
+    /// Any error of [`AddressBlock::read`]; `FacilityLength` if the facility field is longer than
+    /// [`FACILITIES_BYTES_MAX`] (§7.1) or exceeds the packet.
     pub fn read(bytes: &'a [u8], extended: bool) -> Result<(Call<'a>, usize), Malformed> {
         if bytes.is_empty() {
             return Ok((Call::default(), 0));
@@ -65,6 +69,9 @@ pub struct Clear<'a> {
 
 impl<'a> Clear<'a> {
     /// Reads the fields after the header.
+    ///
+    /// # Errors
+    /// `Truncated` if there is no cause; any error of [`Call::read`].
     pub fn read(bytes: &'a [u8], extended: bool) -> Result<(Clear<'a>, usize), Malformed> {
         let (cause, used) = Cause::read(bytes)?;
         let more = match &bytes[used..] {
@@ -103,6 +110,9 @@ pub struct Cause {
 
 impl Cause {
     /// Reads one or two octets.
+    ///
+    /// # Errors
+    /// `Truncated` for an empty slice.
     pub fn read(bytes: &[u8]) -> Result<(Cause, usize), Malformed> {
         let (cause, rest) = bytes.split_first().ok_or(Malformed::Truncated)?;
         Ok((Cause { cause: *cause, diagnostic: rest.first().copied() }, bytes.len().min(2)))

@@ -100,6 +100,10 @@ impl Layer {
     }
 
     /// Accepts a request of the host.
+    ///
+    /// # Errors
+    /// [`Misuse::State`], also while the link is down or the layer restarts; [`Misuse::Channel`];
+    /// [`Misuse::Full`]; [`Misuse::TooLong`], also for an interrupt without data; [`Misuse::Facilities`].
     pub fn request(&mut self, request: Request, now: Instant) -> Result<(), Misuse> {
         if !self.link_is_up {
             return Err(Misuse::State);
