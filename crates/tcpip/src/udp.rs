@@ -208,6 +208,10 @@ impl Udp {
 
     /// Adds the header to the payload in `pdu`. `source` is the source address of the route, for sockets on
     /// an unspecified address.
+    ///
+    /// # Errors
+    /// Returns `pdu` with `UnknownSocket`, `TooLong` if the datagram would exceed 65,535 bytes, or
+    /// `BadAddress` if the port of `remote` is zero or its address is of another family.
     pub fn send(
         &mut self,
         socket: SocketId,

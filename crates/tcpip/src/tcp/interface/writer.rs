@@ -47,7 +47,10 @@ impl Writer<'_> {
         self.grain
     }
 
-    /// Appends a slice. Returns the slice as the error if it exceeds the room.
+    /// Appends a slice.
+    ///
+    /// # Errors
+    /// Returns the slice if it exceeds the room.
     #[inline]
     pub fn push(&mut self, slice: Slice) -> Result<(), Slice> {
         if slice.len() > self.room {
