@@ -291,6 +291,9 @@ impl Nic {
     /// Like [`Nic::post_send`], for a descriptor in which the host interface has already found an error (a
     /// reserved bit, for example). The descriptor keeps its position in the queue and completes with
     /// `status`.
+    ///
+    /// # Errors
+    /// Same as for [`Nic::post_send`].
     pub fn post_failed_send(
         &mut self,
         number: u32,
@@ -324,6 +327,9 @@ impl Nic {
     }
 
     /// Like [`Nic::post_receive`], for a descriptor in which the host interface has already found an error.
+    ///
+    /// # Errors
+    /// Same as for [`Nic::post_receive`].
     pub fn post_failed_receive(
         &mut self,
         number: u32,
