@@ -158,6 +158,9 @@ impl Core {
     }
 
     /// Starts to connect. Returns the slot, or `None` if all slots are in use.
+    ///
+    /// # Errors
+    /// If the board has exited.
     pub fn connect(&mut self, local: Option<SocketAddr>, remote: SocketAddr) -> Option<io::Result<u32>> {
         if self.is_gone {
             return Some(Err(board_gone_error()));
@@ -168,6 +171,9 @@ impl Core {
     }
 
     /// Returns the local address of a stream once it is established.
+    ///
+    /// # Errors
+    /// If the stream ended before it was established, or the board has exited.
     pub fn opened(&self, slot: u32) -> Option<io::Result<SocketAddr>> {
         let state = &self.slots[slot as usize];
         match (state.local.filter(|_| state.is_open), state.ended) {
@@ -194,6 +200,9 @@ impl Core {
 
     /// Returns the address on which the board listens, including the port that the board has chosen; `None`
     /// until the board has answered.
+    ///
+    /// # Errors
+    /// If the board rejected the request to listen, or has exited.
     pub fn listening(&mut self, listener: u16) -> Option<io::Result<SocketAddr>> {
         match self.listeners.get(&listener)?.result {
             Some(result) => {
@@ -205,6 +214,9 @@ impl Core {
     }
 
     /// Returns a listener's next stream.
+    ///
+    /// # Errors
+    /// If the board has exited and no accepted stream is left.
     pub fn accept(&mut self, listener: u16) -> Option<io::Result<Accepted>> {
         match self.listeners.get_mut(&listener)?.arrived.pop_front() {
             Some(accepted) => {
@@ -225,6 +237,10 @@ impl Core {
 
     /// Reads at most `most` bytes from a stream, and passes them in runs to `take`. Returns the number of
     /// bytes read. The result is zero at the end of the stream, and `None` if no data is available.
+    ///
+    /// # Errors
+    /// If no data is left and the stream has ended other than by a close, or the board has exited. A board
+    /// that violates the ring's protocol counts as exited.
     pub fn read(
         &mut self,
         slot: u32,
@@ -247,6 +263,10 @@ impl Core {
     }
 
     /// Writes to a stream. Returns the number of bytes written, or `None` if there is no room.
+    ///
+    /// # Errors
+    /// If the stream has ended, the board has exited and there is no room, or the board violates the ring's
+    /// protocol.
     pub fn write(&mut self, slot: u32, bytes: SharedBytes<'_>) -> Option<io::Result<usize>> {
         if let Some(why) = self.slots[slot as usize].ended {
             return Some(Err(end_error(why)));
