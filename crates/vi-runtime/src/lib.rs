@@ -200,34 +200,52 @@ impl Nic {
         self.turn.now()
     }
 
-    // ---- memory, queues, VIs: `kiban_vi::Nic` documents each call and its errors
+    // ---- memory, queues, VIs: `kiban_vi::Nic` documents each call
 
     /// Creates a protection tag.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if the NIC's limit is reached.
     pub fn create_tag(&self) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.create_tag())
     }
 
     /// Destroys a protection tag.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownTag`]; [`RequestError::InUse`] while a VI or registered memory has it.
     pub fn destroy_tag(&self, tag: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_tag(tag))
     }
 
     /// Registers memory and returns its handle.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownTag`]; [`RequestError::TooMany`].
     pub fn register(&self, region: Region, attributes: MemoryAttributes) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.register(region, attributes))
     }
 
     /// Deregisters memory and returns the region. When this returns, the NIC no longer accesses the memory.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownMemory`].
     pub fn deregister(&self, handle: u32) -> Result<Region, RequestError> {
         self.turn.work(|core, _| core.nic.deregister(handle))
     }
 
     /// Returns the attributes of registered memory.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownMemory`].
     pub fn memory_attributes(&self, handle: u32) -> Result<MemoryAttributes, RequestError> {
         self.turn.work(|core, _| core.nic.memory_attributes(handle))
     }
 
     /// Changes the attributes of registered memory.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownMemory`]; [`RequestError::UnknownTag`].
     pub fn set_memory_attributes(
         &self,
         handle: u32,
@@ -237,21 +255,34 @@ impl Nic {
     }
 
     /// Creates a completion queue for up to `entries` completions.
+    ///
+    /// # Errors
+    /// [`RequestError::TooMany`] if the NIC's limit is reached.
     pub fn create_queue(&self, entries: usize) -> Result<u32, RequestError> {
         self.turn.work(|core, _| core.nic.create_queue(entries))
     }
 
     /// Changes the capacity of a completion queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQueue`]; [`RequestError::InUse`] if it holds more completions than `entries`.
     pub fn resize_queue(&self, queue: u32, entries: usize) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.resize_queue(queue, entries))
     }
 
     /// Destroys a completion queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQueue`]; [`RequestError::InUse`] while a VI uses it.
     pub fn destroy_queue(&self, queue: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_queue(queue))
     }
 
     /// Creates an idle VI and returns its number.
+    ///
+    /// # Errors
+    /// [`RequestError::RdmaRead`] or [`RequestError::TransferBytes`] for attributes that the NIC does not
+    /// support; [`RequestError::UnknownQueue`]; [`RequestError::UnknownTag`]; [`RequestError::TooMany`].
     pub fn create_vi(
         &self,
         attributes: ViAttributes,
@@ -262,6 +293,10 @@ impl Nic {
     }
 
     /// Destroys an idle VI.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`]; [`RequestError::BadState`] unless it is idle; [`RequestError::InUse`]
+    /// unless its queues are empty.
     pub fn destroy_vi(&self, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.destroy_vi(vi))?;
         for queue in [Queue::Send(vi), Queue::Receive(vi)] {
@@ -271,6 +306,9 @@ impl Nic {
     }
 
     /// Returns a VI's state, its attributes, and whether its send and receive queues are empty.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`].
     pub fn vi(&self, vi: u32) -> Result<(ViState, ViAttributes, bool, bool), RequestError> {
         self.turn.work(|core, now| {
             core.drive(now);
@@ -279,6 +317,10 @@ impl Nic {
     }
 
     /// Changes the attributes of an idle VI.
+    ///
+    /// # Errors
+    /// [`RequestError::RdmaRead`] or [`RequestError::TransferBytes`] for unsupported attributes;
+    /// [`RequestError::UnknownVi`]; [`RequestError::UnknownTag`]; [`RequestError::BadState`] unless idle.
     pub fn set_vi(&self, vi: u32, attributes: ViAttributes) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.set_vi(vi, attributes))
     }
@@ -286,23 +328,36 @@ impl Nic {
     // ---- work
 
     /// Posts a descriptor to a send queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`]; [`RequestError::BadState`] if the VI is idle or connecting;
+    /// [`RequestError::TooMany`] if the queue is full.
     #[inline]
     pub fn post_send(&self, vi: u32, work: Work<'_>) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.post_send(vi, work))
     }
 
     /// Posts a descriptor to a receive queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`]; [`RequestError::TooMany`] if the queue is full.
     #[inline]
     pub fn post_receive(&self, vi: u32, cookie: u64, segments: &[DataSegment]) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.post_receive(vi, cookie, segments))
     }
 
     /// Posts a send descriptor in which an error has already been found: see `kiban_vi::Nic`.
+    ///
+    /// # Errors
+    /// Same as for [`Nic::post_send`].
     pub fn post_judged_send(&self, vi: u32, work: Work<'_>, status: Status) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.post_failed_send(vi, work, status))
     }
 
     /// Posts a receive descriptor in which an error has already been found.
+    ///
+    /// # Errors
+    /// Same as for [`Nic::post_receive`].
     pub fn post_judged_receive(
         &self,
         vi: u32,
@@ -314,12 +369,18 @@ impl Nic {
     }
 
     /// Dequeues the next completed descriptor from a send queue without waiting.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`].
     #[inline]
     pub fn send_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.send_done(vi).transpose()).transpose()
     }
 
     /// Dequeues the next completed descriptor from a receive queue without waiting.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`].
     #[inline]
     pub fn receive_done(&self, vi: u32) -> Result<Option<Completion>, RequestError> {
         self.turn.look(|core| core.nic.receive_done(vi).transpose()).transpose()
@@ -327,6 +388,9 @@ impl Nic {
 
     /// Removes the next completion from a completion queue without waiting; returns the VI that has a
     /// completed descriptor, and whether it is on the receive queue.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQueue`].
     #[inline]
     pub fn queue_done(&self, queue: u32) -> Result<Option<(u32, bool)>, RequestError> {
         self.turn.look(|core| core.nic.queue_done(queue).transpose()).transpose()
@@ -398,6 +462,10 @@ impl Nic {
     // ---- connections
 
     /// Starts listening at a discriminator; requests wait until they are fetched.
+    ///
+    /// # Errors
+    /// [`RequestError::BadAddress`] if the discriminator is too long; [`RequestError::TooMany`] if the NIC's
+    /// limit is reached.
     pub fn listen(&self, discriminator: &[u8]) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.listen(discriminator))
     }
@@ -423,11 +491,19 @@ impl Nic {
     }
 
     /// Accepts a request with a VI that has the same attributes as the requesting VI.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownRequest`]; [`RequestError::UnknownVi`]; [`RequestError::BadState`] unless the
+    /// VI is idle; [`RequestError::Reliability`], [`RequestError::TransferBytes`] or [`RequestError::Qos`] if
+    /// that attribute differs from the peer's; [`RequestError::UnknownPath`].
     pub fn accept(&self, request: &Request, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, now| core.nic.accept(request.number, vi, now))
     }
 
     /// Rejects a request.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownRequest`].
     pub fn reject(&self, request: &Request) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.reject(request.number))
     }
@@ -487,6 +563,9 @@ impl Nic {
     }
 
     /// Returns the result of a VI's request without waiting, if it is known.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`].
     pub fn peer_done(&self, vi: u32) -> Result<Option<Result<PeerAttributes, ConnectError>>, RequestError> {
         self.turn.look(|core| core.nic.outcome(vi).transpose()).transpose()
     }
@@ -520,6 +599,9 @@ impl Nic {
     }
 
     /// Ends a VI's connection, request or error state; the VI becomes idle.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownVi`].
     pub fn disconnect(&self, vi: u32) -> Result<(), RequestError> {
         self.turn.work(|core, _| core.nic.disconnect(vi))
     }
