@@ -227,7 +227,7 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
     // with data.
     let most = u64::from(evidence.info.snd_mss).max(1) * 64;
     assert!(evidence.segments() >= Some(evidence.receiver.bytes / most), "{evidence:?}");
-    assert!(evidence.receiver.info.data_segs_out <= Some(1), "the nonce alone: {evidence:?}");
+    assert!(evidence.receiver.info.data_segs_out <= Some(1), "the greeting alone: {evidence:?}");
     assert!((0.15..5.0).contains(&evidence.seconds), "{}", evidence.seconds);
     // The server's rate limit also applies in this direction.
     let limits = Limits { bytes_per_second: 1_000_000, ..Limits::default() };

@@ -8,7 +8,8 @@ use kiban_lab::engine::Failure;
 use kiban_lab::mix::{Plan, run_over};
 use kiban_lab::net::admission::Token;
 use kiban_lab::net::protocol::{
-    Greeting, Hello, LINE_BYTES_MAX, Reply, Request, VERSION, Welcome, Work, read_message, write_message,
+    Greeting, Hello, LINE_BYTES_MAX, Nonce, Reply, Request, VERSION, Welcome, Work, read_message,
+    write_message,
 };
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Client, Limits, Server};
@@ -27,6 +28,8 @@ use std::time::Duration;
 const LONG: Duration = Duration::from_secs(60);
 /// The number of connections that an unauthenticated host opens.
 const FLOOD: usize = 200;
+/// The offset of the nonce in a greeting, after the name and the version of the protocol.
+const NONCE_AT: usize = 13;
 
 struct Running {
     at: SocketAddr,
@@ -96,14 +99,23 @@ impl Session {
 impl Session {
     /// Starts a trial; returns its data connection.
     fn trial(&mut self, server: SocketAddr, work: Work, millis: u32) -> TcpStream {
-        self.say(&Request::Trial { settings: Settings::default(), work, millis });
-        let Reply::Ready { streams: port, nonce, .. } = self.hear() else {
-            panic!("it is within all limits")
-        };
-        let mut data = call(SocketAddr::new(server.ip(), port), [127, 0, 0, 1]);
-        data.write_all(&octets(&nonce)).expect("it listens");
+        let (port, greeting) = self.port(server, work, millis);
+        let mut data = call(port, [127, 0, 0, 1]);
+        data.write_all(&greeting).expect("it listens");
         data
     }
+
+    /// Requests a trial; returns the data port, and the greeting that the server expects there.
+    fn port(&mut self, server: SocketAddr, work: Work, millis: u32) -> (SocketAddr, Vec<u8>) {
+        let nonce = nonce();
+        self.say(&Request::Trial { nonce, settings: Settings::default(), work, millis });
+        let Reply::Ready { streams, .. } = self.hear() else { panic!("it is within all limits") };
+        (SocketAddr::new(server.ip(), streams), nonce.greeting())
+    }
+}
+
+fn nonce() -> Nonce {
+    Nonce::random().expect("random bytes")
 }
 
 /// Connects from an address of this host.
@@ -226,21 +238,21 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     let work = Work::Write { message_bytes: 1000 };
-    session.say(&Request::Trial { settings: Settings::default(), work, millis: 200 });
-    let Reply::Ready { streams: port, nonce, .. } = session.hear() else { panic!("it is within all limits") };
-    let (data, nonce) = (SocketAddr::new(server.at.ip(), port), octets(&nonce));
+    let (data, greeting) = session.port(server.at, work, 200);
     // A connection from another host is closed without payload, even if it presents the nonce.
     let mut elsewhere = call(data, [127, 0, 0, 2]);
-    let _ = elsewhere.write_all(&nonce);
+    let _ = elsewhere.write_all(&greeting);
     assert_eq!(rest(elsewhere), "");
     // Connections from the client's address without the nonce delay the right connection at most until their
     // own timeout.
     let _silent: Vec<_> = (0..3).map(|_| call(data, [127, 0, 0, 1])).collect();
-    let mut wrong = call(data, [127, 0, 0, 1]);
-    wrong.write_all(&[0; 16]).expect("it listens");
-    assert_eq!(rest(wrong), "");
+    for guess in [nonce().greeting(), vec![0; greeting.len()]] {
+        let mut wrong = call(data, [127, 0, 0, 1]);
+        wrong.write_all(&guess).expect("it listens");
+        assert_eq!(rest(wrong), "");
+    }
     let mut right = call(data, [127, 0, 0, 1]);
-    right.write_all(&nonce).expect("it listens");
+    right.write_all(&greeting).expect("it listens");
     let payload = rest(right);
     assert!(payload.len() >= 1000 && payload.bytes().all(|octet| octet == 0x5a), "{}", payload.len());
     session.say(&Request::Ended(Vec::new()));
@@ -248,46 +260,50 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
 }
 
 /// Returns a request for a mix of a constant flow and a TCP flow.
-fn mix() -> Value {
+fn mix(nonce: Nonce) -> Value {
     let flow = |kind: &str, mbps: Option<f64>| {
         json!({"kind": kind, "copies": 1, "path": null, "mbps": mbps, "fec": "none", "block_octets": null,
             "stamps": false, "clock_ppm": 0.0, "frame_octets": 1000, "window_kib": 64})
     };
-    json!({"Mix": {"millis": 5000, "sample_ms": 1000, "flows": [flow("constant", Some(1.0)), flow("bulk", None)], "paths": []}})
+    let flows = [flow("constant", Some(1.0)), flow("bulk", None)];
+    let request = json!({"millis": 5000, "sample_ms": 1000, "flows": flows, "paths": []});
+    json!({"Mix": {"nonce": nonce, "request": request}})
 }
 
 #[test]
 fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
-    session.say(&mix());
+    let nonce = nonce();
+    session.say(&mix(nonce));
     let ready: Value = session.hear();
     let ready = &ready["Ready"];
     let port = |name: &str| ready[name].as_u64().expect("a port") as u16;
-    let nonce = octets(ready["nonce"].as_str().expect("digits"));
+    let greeting = nonce.greeting();
     let (datagrams, streams) = (port("datagrams"), SocketAddr::new(server.at.ip(), port("streams")));
     let spoof = UdpSocket::bind("127.0.0.2:0").expect("loopback");
     spoof.set_nonblocking(true).expect("a socket");
     for length in [24, 100, 1000] {
-        let datagram: Vec<u8> = nonce[..8].iter().copied().chain((8..length).map(|_| 7)).collect();
+        let datagram: Vec<u8> =
+            greeting[NONCE_AT..][..8].iter().copied().chain((8..length).map(|_| 7)).collect();
         spoof.send_to(&datagram, (server.at.ip(), datagrams)).expect("loopback");
     }
     // The server closes connections from other hosts and connections without the nonce; they do not take the
     // place of the client's connection.
-    let greeting = [&nonce[..], &[0, 1]].concat();
+    let hello = [&greeting[..], &[0, 1]].concat();
     let mut elsewhere = call(streams, [127, 0, 0, 2]);
-    let _ = elsewhere.write_all(&greeting);
+    let _ = elsewhere.write_all(&hello);
     assert_eq!(rest(elsewhere), "");
     let mut wrong = call(streams, [127, 0, 0, 1]);
-    wrong.write_all(&[0; 18]).expect("it listens");
+    wrong.write_all(&vec![0; hello.len()]).expect("it listens");
     assert_eq!(rest(wrong), "");
     // The server returns the cookie over the control connection, which only the genuine client has.
     let own = UdpSocket::bind("127.0.0.1:0").expect("loopback");
     own.set_nonblocking(true).expect("a socket");
-    own.send_to(&[&nonce[..8], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
+    own.send_to(&[&greeting[..], &[9; 16]].concat(), (server.at.ip(), datagrams)).expect("loopback");
     assert_eq!(session.hear::<Value>(), json!({"Heard": "09".repeat(16)}));
     let mut right = call(streams, [127, 0, 0, 1]);
-    right.write_all(&greeting).expect("it listens");
+    right.write_all(&hello).expect("it listens");
     right.write_all(&[0x5a; 5000]).expect("it listens");
     drop(right);
     session.say(&json!("Go"));
@@ -318,10 +334,9 @@ const BULK_PLAN: &str = "seconds = 3\n[[site]]\nname = \"here\"\n[[site]]\nname 
     [[pvc]]\nfrom = \"here\"\nto = \"there\"\nmbps = 100\n[[pvc]]\nfrom = \"there\"\nto = \"here\"\nmbps = 100\n\
     [[flow]]\nname = \"bulk\"\nkind = \"bulk\"\ncopies = COPIES\nfrom = \"here\"\nto = \"there\"\n";
 
-/// Starts a server that accepts one client, answers its request for a mix with `port` as its own UDP port,
-/// and sends `heard` as the cookie that arrived there. Returns its address and its thread, which ends when
-/// the client disconnects.
-fn hostile_server(port: u16, heard: Option<String>) -> (SocketAddr, JoinHandle<()>) {
+/// Starts a server that accepts one client and sends `replies` to its first request. Returns its address and
+/// its thread, which ends when the client disconnects, and returns the request.
+fn hostile_server(replies: Vec<Value>) -> (SocketAddr, JoinHandle<Value>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
     let at = listener.local_addr().expect("bound");
     let serving = std::thread::spawn(move || {
@@ -338,16 +353,68 @@ fn hostile_server(port: u16, heard: Option<String>) -> (SocketAddr, JoinHandle<(
             bytes_per_second_max: 1 << 30,
         };
         write_message(&mut writer, &Greeting::Welcome(welcome)).expect("it listens");
-        let _: Value = read_message(&mut reader, LINE_BYTES_MAX).expect("a request");
-        let ready = json!({"Ready": {"datagrams": port, "streams": 0, "nonce": "11".repeat(16)}});
-        write_message(&mut writer, &ready).expect("it listens");
-        if let Some(heard) = heard {
-            write_message(&mut writer, &json!({"Heard": heard})).expect("it listens");
+        let request = read_message(&mut reader, LINE_BYTES_MAX).expect("a request");
+        for reply in replies {
+            write_message(&mut writer, &reply).expect("it listens");
         }
         // Keep the connection open until the client closes it.
         let _ = reader.read_to_end(&mut Vec::new());
+        request
     });
     (at, serving)
+}
+
+/// Connects to a hostile server.
+fn client_of(at: SocketAddr) -> Client {
+    let token = Token::random().expect("random bytes");
+    Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client")
+}
+
+/// Names ports, and octets that the client should send there; the protocol has no such field.
+fn ready(streams: u16, datagrams: u16, octets: &[u8]) -> Value {
+    let nonce: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+    json!({"Ready": {"streams": streams, "datagrams": datagrams, "nonce": nonce}})
+}
+
+/// Sixteen octets that another service at the port would take for a request.
+const CHOSEN: &[u8] = b"GET / HTTP/1.0\r\n";
+
+#[test]
+fn a_server_does_not_choose_what_a_client_sends_to_a_port() {
+    let plan = Plan::read(&BULK_PLAN.replace("COPIES", "1")).expect("a plan");
+    let work = Work::Reply { message_bytes: 1, reply_bytes: 1 };
+    let trial = |client: &mut Client| drop(client.begin(&Settings::default(), work, Duration::from_secs(1)));
+    let mix = |client: &mut Client| drop(run_over(&plan, "here", client, &mut |_| (), &|| true));
+    let measurements: [&dyn Fn(&mut Client); 2] = [&trial, &mix];
+    for measure in measurements {
+        // The server names the TCP port of another service. A mix ends with the reply that it is lost.
+        let victim = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let port = victim.local_addr().expect("bound").port();
+        let (at, serving) = hostile_server(vec![ready(port, 0, CHOSEN), json!({"Lost": "ended"})]);
+        let mut client = client_of(at);
+        measure(&mut client);
+        drop(client);
+        serving.join().expect("the server thread succeeds");
+        let said = rest(victim.accept().expect("the client connects").0);
+        assert!(said.starts_with("kiban-lab\0") && !said.contains("GET"), "{said:?}");
+    }
+}
+
+#[test]
+fn a_server_does_not_choose_what_a_client_sends_in_a_datagram() {
+    let plan = Plan::read(PLAN).expect("a plan");
+    let victim = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+    victim.set_read_timeout(Some(LONG)).expect("a socket");
+    let port = victim.local_addr().expect("bound").port();
+    let (at, serving) = hostile_server(vec![ready(0, port, CHOSEN), json!({"Heard": "00".repeat(16)})]);
+    let mut client = client_of(at);
+    assert!(run_over(&plan, "here", &mut client, &mut |_| (), &|| true).is_err(), "the cookie is wrong");
+    drop(client);
+    serving.join().expect("the server thread succeeds");
+    let mut room = [0; 2000];
+    let length = victim.recv(&mut room).expect("the cookie arrives");
+    let said = String::from_utf8_lossy(&room[..length]);
+    assert!(said.starts_with("kiban-lab\0") && !said.contains("GET"), "{said:?}");
 }
 
 #[test]
@@ -357,17 +424,16 @@ fn a_client_sends_no_payload_before_the_port_returned_its_cookie() {
     victim.set_nonblocking(true).expect("a socket");
     let port = victim.local_addr().expect("bound").port();
     for heard in [None, Some("00".repeat(16))] {
-        let (at, serving) = hostile_server(port, heard);
-        let token = Token::random().expect("random bytes");
-        let mut client =
-            Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
+        let heard = heard.map(|heard| json!({"Heard": heard}));
+        let (at, serving) = hostile_server([ready(0, port, CHOSEN)].into_iter().chain(heard).collect());
+        let mut client = client_of(at);
         let plan = Plan::read(PLAN).expect("a plan");
         let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false).map(drop);
         drop(client);
         serving.join().expect("the server thread succeeds");
         let mut room = [0; 2000];
         let octets: Vec<usize> = std::iter::from_fn(|| victim.recv(&mut room).ok()).collect();
-        assert!(octets.len() <= 25 && octets.iter().all(|octets| *octets <= 24), "{octets:?}");
+        assert!(octets.len() <= 25 && octets.iter().all(|octets| *octets <= 45), "{octets:?}");
         match done {
             Err(Failure::Lost(why)) => {
                 assert!(
@@ -454,32 +520,9 @@ fn the_connections_of_a_mix_share_the_rate() {
 /// The number of tokens, of nonces and of cookies that are examined; each has 16 octets.
 const COUNT: usize = 500;
 
-/// Returns the nonces of trials, as an authenticated client receives them.
-fn nonces() -> Vec<Vec<u8>> {
-    let server = Running::start(Limits::default());
-    let mut session = server.session();
-    let work = Work::Write { message_bytes: 1000 };
-    (0..COUNT)
-        .map(|_| {
-            session.say(&Request::Trial { settings: Settings::default(), work, millis: 1 });
-            let Reply::Ready { streams: port, nonce, .. } = session.hear() else {
-                panic!("it is within all limits")
-            };
-            let nonce = octets(&nonce);
-            let mut data = call(SocketAddr::new(server.at.ip(), port), [127, 0, 0, 1]);
-            data.write_all(&nonce).expect("it listens");
-            rest(data);
-            session.say(&Request::Ended(Vec::new()));
-            assert!(matches!(session.hear(), Reply::Outcome(_)));
-            nonce
-        })
-        .collect()
-}
-
-/// Returns the cookies of clients that run a mix, as they arrive at the UDP port of the server.
-fn cookies() -> Vec<Vec<u8>> {
+/// Returns the nonces and the cookies of clients that run a mix, as the server receives them.
+fn nonces_and_cookies() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let plan = Plan::read(PLAN).expect("a plan");
-    let token = Token::random().expect("random bytes");
     let mut room = [0; 100];
     (0..COUNT)
         .map(|_| {
@@ -487,27 +530,31 @@ fn cookies() -> Vec<Vec<u8>> {
             socket.set_read_timeout(Some(LONG)).expect("a socket");
             let port = socket.local_addr().expect("bound").port();
             // The client disconnects when the server returns a wrong cookie.
-            let (at, serving) = hostile_server(port, Some("00".repeat(16)));
-            let mut client =
-                Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client");
+            let (at, serving) =
+                hostile_server(vec![ready(0, port, CHOSEN), json!({"Heard": "00".repeat(16)})]);
+            let mut client = client_of(at);
             let done = run_over(&plan, "here", &mut client, &mut |_| (), &|| false);
             assert!(done.is_err(), "the cookie is wrong");
             drop(client);
-            serving.join().expect("the server thread succeeds");
-            // The cookie follows the first eight octets of the nonce.
+            let request = serving.join().expect("the server thread succeeds");
+            let nonce: Nonce = serde_json::from_value(request["Mix"]["nonce"].clone()).expect("a nonce");
+            let greeting = nonce.greeting();
+            // The cookie follows the greeting.
             let length = socket.recv(&mut room).expect("the cookie arrives");
-            room[8..length].to_vec()
+            let cookie = room[..length].strip_prefix(&greeting[..]).expect("the greeting is first");
+            (greeting[NONCE_AT..].to_vec(), cookie.to_vec())
         })
-        .collect()
+        .unzip()
 }
 
 #[test]
 fn tokens_nonces_and_cookies_are_unpredictable() {
     let token = |_| octets(Token::random().expect("random bytes").reveal());
+    let (nonces, cookies) = nonces_and_cookies();
     let rows: [(&str, Vec<Vec<u8>>); 3] = [
         ("tokens of servers", (0..COUNT).map(token).collect()),
-        ("nonces of trials", nonces()),
-        ("cookies of a mix", cookies()),
+        ("nonces of clients", nonces),
+        ("cookies of clients", cookies),
     ];
     for (name, numbers) in rows {
         let halves: Vec<u64> = numbers

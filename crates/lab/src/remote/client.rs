@@ -32,12 +32,13 @@ pub(crate) struct Ready {
     pub(crate) streams: u16,
     /// The port for UDP; 0 if there is none.
     pub(crate) datagrams: u16,
-    pub(crate) nonce: [u8; NONCE_BYTES],
+    /// The nonce of the request.
+    pub(crate) nonce: Nonce,
 }
 
 /// A trial's data connection.
 pub struct Data {
-    /// The connection; the nonce has been sent.
+    /// The connection; the greeting has been sent.
     pub stream: TcpStream,
     /// This host's counters when the connection was opened.
     pub before: Counters,
@@ -114,17 +115,15 @@ impl Client {
         (&mut self.reader, &mut self.writer)
     }
 
-    /// Requests a measurement.
+    /// Requests a measurement with a new nonce.
     ///
     /// # Errors
     /// Returns [`Failure::Impossible`] if the server does not allow the measurement.
-    pub(crate) fn request(&mut self, request: &Request) -> Result<Ready, Failure> {
-        match self.ask(request)? {
-            Reply::Ready { streams, datagrams, nonce } => {
-                let nonce =
-                    octets(&nonce).ok_or_else(|| Failure::Lost("the server sent an invalid nonce".into()))?;
-                Ok(Ready { streams, datagrams, nonce })
-            }
+    pub(crate) fn request(&mut self, request: impl FnOnce(Nonce) -> Request) -> Result<Ready, Failure> {
+        let nonce = Nonce::random()
+            .map_err(|error| Failure::Lost(format!("this host has no random numbers: {error}")))?;
+        match self.ask(&request(nonce))? {
+            Reply::Ready { streams, datagrams } => Ok(Ready { streams, datagrams, nonce }),
             Reply::Impossible(why) => Err(Failure::Impossible(why)),
             other => Err(unexpected(&other)),
         }
@@ -162,9 +161,10 @@ impl Client {
     /// Returns [`Failure::Impossible`] if the server or this host does not allow the trial.
     pub fn begin(&mut self, settings: &Settings, work: Work, length: Duration) -> Result<Data, Failure> {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
-        let ready = self.request(&Request::Trial { settings: settings.clone(), work, millis })?;
+        let ready =
+            self.request(|nonce| Request::Trial { nonce, settings: settings.clone(), work, millis })?;
         let before = Counters::read().unwrap_or_default();
-        match self.connect_data(settings, ready.streams, &ready.nonce) {
+        match self.connect_data(settings, ready.streams, &ready.nonce.greeting()) {
             Ok(stream) => Ok(Data { stream, before }),
             Err(failure) => {
                 // Release the server from waiting for the connection; its reply is not needed.
@@ -228,16 +228,4 @@ fn unexpected(reply: &Reply) -> Failure {
         Reply::Total(_) => "totals",
     };
     Failure::Lost(format!("unexpected reply from the server: {what}"))
-}
-
-/// Parses a nonce from hexadecimal digits.
-fn octets(digits: &str) -> Option<[u8; NONCE_BYTES]> {
-    let mut octets = [0; NONCE_BYTES];
-    if digits.len() != 2 * NONCE_BYTES {
-        return None;
-    }
-    for (at, octet) in octets.iter_mut().enumerate() {
-        *octet = u8::from_str_radix(digits.get(2 * at..2 * at + 2)?, 16).ok()?;
-    }
-    Some(octets)
 }

@@ -119,7 +119,7 @@ pub fn read_message<T: DeserializeOwned>(reader: &mut impl BufRead, bytes_max: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::remote::protocol::{Request, Work};
+    use crate::remote::protocol::{Nonce, Request, Work};
     use kiban_measure::Settings;
 
     #[test]
@@ -155,6 +155,7 @@ mod tests {
     #[test]
     fn lines_round_trip_and_long_ones_are_rejected() {
         let ask = Request::Trial {
+            nonce: Nonce::random().expect("random bytes"),
             settings: Settings { send_bytes: Some(4000), no_delay: true, ..Settings::default() },
             work: Work::Reply { message_bytes: 1000, reply_bytes: 1 },
             millis: 500,

@@ -11,8 +11,9 @@
 //!           same admission rules and the same control protocol.
 //! Security  only clients with the token can start measurements ([`admission`]). Silent connections cannot
 //!           keep others out (`server/unproven.rs`). Each end sends payload only to the other end's address;
-//!           a client sends datagrams only to a port that the server has proved to be its own, but connects
-//!           to any TCP port that the server names ([`protocol`]).
+//!           a client sends datagrams only to a port that the server has proved to be its own. It connects to
+//!           any TCP port that the server names, but the server chooses none of the octets that the client
+//!           sends there ([`protocol`]).
 //! Bounds    the limits of the server ([`server::Limits`]) apply to all measurements.
 
 pub mod admission;

@@ -4,25 +4,29 @@
 //! client: Hello (the token)                 server: Welcome, or Refused and the end of the connection
 //!
 //! a trial of one TCP connection:
-//! client: Trial                             server: Ready (a port, a nonce), or Impossible, or Lost
-//! client: the nonce, then data              (on a connection to that port)
+//! client: Trial (a nonce)                   server: Ready (a port), or Impossible, or Lost
+//! client: a greeting, then data             (on a connection to that port)
 //! client: Ended                             server: Outcome, or Lost
 //!
 //! a mix of flows:
-//! client: Mix                               server: Ready (two ports, a nonce), or Impossible, or Lost
-//! client: a datagram with a cookie          server: Heard (the cookie)
-//! client: the nonce and a circuit, on a TCP connection for each circuit of TCP
+//! client: Mix (a nonce)                     server: Ready (two ports), or Impossible, or Lost
+//! client: a greeting, a cookie (a datagram) server: Heard (the cookie)
+//! client: a greeting and a circuit, on a TCP connection for each circuit of TCP
 //! client: Go, datagrams ...                 server: Sample, Sample ...
 //! client: Ended (datagrams sent)            server: Total
 //! ```
 //!
 //! Form      lines of JSON in both directions on the control connection. Their length and the time that they
 //!           may take are limited.
-//! Data      a data connection or datagram starts with the nonce of the measurement, so that no other program
-//!           can use the port.
+//! Data      a data connection or datagram contains the nonce of the measurement, so that no other program
+//!           can use the port. The first octets that a client sends to a port are a greeting
+//!           ([`Nonce::greeting`]): constants, and the nonce, which the client draws. The server chooses none
+//!           of them, so that it cannot make the client speak the protocol of another service.
 //! Target    a client sends payload to a UDP port only after the server has returned the cookie that the
 //!           client sent to that port, which proves that the port is the server's. Until then the client
-//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it.
+//!           sends at most [`COOKIE_TRIES_MAX`] short datagrams to it. A TCP port is not proved: a hostile
+//!           server can name the port of another service at its own address, to which the client then sends
+//!           a greeting and the constant payload of the trial.
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
@@ -30,19 +34,46 @@ pub use super::lines::{
     DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
     read_message_until, write_message,
 };
+use crate::mix::real::wire::NONCE_OCTETS;
 use crate::mix::{FlowSample, MixRequest, MixTotal};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
+use kiban_os::random;
 use serde::{Deserialize, Serialize};
+use std::io;
 
 /// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
-/// Bytes of the nonce of a measurement.
-pub const NONCE_BYTES: usize = 16;
 /// The maximum number of times that a cookie is sent. It is retransmitted because any datagram may be lost.
 pub const COOKIE_TRIES_MAX: usize = 25;
+
+/// The secret of a measurement: 128 random bits, which the client draws for each request. A stranger cannot
+/// guess it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Nonce([u8; 16]);
+
+impl Nonce {
+    /// Draws a nonce.
+    ///
+    /// # Errors
+    /// The system cannot provide random numbers.
+    pub fn random() -> io::Result<Nonce> {
+        random::bytes().map(Nonce)
+    }
+
+    /// Returns the first octets of a data connection, and of a datagram with a cookie: the name of the
+    /// protocol (9 octets), its version (4), and the nonce (16).
+    pub fn greeting(&self) -> Vec<u8> {
+        [&b"kiban-lab"[..], &VERSION.to_be_bytes(), &self.0].concat()
+    }
+
+    /// Returns the part of the nonce with which a datagram of cells begins.
+    pub(crate) fn prefix(&self) -> [u8; NONCE_OCTETS] {
+        *self.0.first_chunk().expect("a nonce has 16 octets")
+    }
+}
 
 /// The first message of a client.
 #[derive(Clone, Serialize, Deserialize)]
@@ -105,6 +136,8 @@ pub enum Work {
 pub enum Request {
     /// A trial. The server opens a port for the data connection.
     Trial {
+        /// Identifies the data connection.
+        nonce: Nonce,
         /// The settings of the server's socket.
         settings: Settings,
         /// The server's role.
@@ -113,7 +146,12 @@ pub enum Request {
         millis: u32,
     },
     /// A mix of flows ([`crate::mix`]).
-    Mix(Box<MixRequest>),
+    Mix {
+        /// Identifies the data connections and datagrams.
+        nonce: Nonce,
+        /// The flows.
+        request: Box<MixRequest>,
+    },
     /// Start the mix.
     Go,
     /// The client has closed the trial's data connection, or has sent all data of a mix. For a mix, contains
@@ -124,15 +162,12 @@ pub enum Request {
 /// A reply of the server.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Reply {
-    /// The client may send to these ports, at the address of the control connection, beginning with this
-    /// nonce.
+    /// The client may send to these ports, at the address of the control connection.
     Ready {
         /// The port for TCP; 0 if there is none.
         streams: u16,
         /// The port for UDP; 0 if there is none.
         datagrams: u16,
-        /// Hexadecimal.
-        nonce: String,
     },
     /// The measurement exceeds a limit or is invalid; the text says what to change.
     Impossible(String),
@@ -151,9 +186,9 @@ pub enum Reply {
 /// The server's results of a trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Payload that it read or wrote, bytes, without the nonce.
+    /// Payload that it read or wrote, bytes, without the greeting.
     pub bytes: u64,
-    /// The time from the nonce, or the first byte, to the last byte, s.
+    /// The time from the greeting, or the first byte, to the last byte, s.
     pub seconds: f64,
     /// Whether the server's rate limit slowed its reading or writing.
     pub rate_limited: bool,

@@ -1,6 +1,6 @@
 //! The TCP flows of a mix: kernel connections from client to server that send as much as they can.
 //!
-//! Begin     each connection starts with the session's nonce and the number of its circuit.
+//! Begin     each connection starts with the greeting of the measurement and the number of its circuit.
 //! Block     the interval between the completion of one 64 KiB block and that of the next. Data that is sent
 //!           as fast as possible has no due times, so its delay variation cannot be measured in any other
 //!           way.
@@ -10,7 +10,7 @@
 
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
-use crate::remote::protocol::NONCE_BYTES;
+use crate::remote::protocol::Nonce;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_base::Instant;
@@ -31,12 +31,9 @@ const ROUND: Duration = Duration::from_millis(20);
 /// Octets per write.
 const WRITE_OCTETS: usize = 16 << 10;
 
-/// Returns the bytes with which a connection starts.
-pub(crate) fn greeting(nonce: &[u8; NONCE_BYTES], circuit: u16) -> [u8; NONCE_BYTES + 2] {
-    let mut octets = [0; NONCE_BYTES + 2];
-    octets[..NONCE_BYTES].copy_from_slice(nonce);
-    octets[NONCE_BYTES..].copy_from_slice(&circuit.to_be_bytes());
-    octets
+/// Returns the octets with which a connection starts.
+pub(crate) fn greeting(nonce: &Nonce, circuit: u16) -> Vec<u8> {
+    [&nonce.greeting()[..], &circuit.to_be_bytes()].concat()
 }
 
 /// The progress of a sender.

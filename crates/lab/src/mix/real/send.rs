@@ -19,7 +19,7 @@ use super::delays::Delays;
 use super::edge::{Edge, Offered};
 use super::messages::*;
 use super::receive::line_mbps;
-use super::wire::{self, COOKIE_OCTETS, NONCE_OCTETS};
+use super::wire::{self, COOKIE_OCTETS};
 use crate::engine::Failure;
 use crate::remote::admission::hex;
 use crate::remote::client::{Client, TIMEOUT};
@@ -143,7 +143,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let chosen = plan.leaving(from)?;
     let peer = client.peer();
-    let ready = client.request(&Request::Mix(Box::new(chosen.request.clone())))?;
+    let ready = client.request(|nonce| Request::Mix { nonce, request: Box::new(chosen.request.clone()) })?;
     let nonce = ready.nonce;
     let here = |error: io::Error| Failure::Lost(format!("a socket of this host failed: {error}"));
     let socket = open(SocketAddr::new(peer.ip(), ready.datagrams)).map_err(here)?;
@@ -157,7 +157,7 @@ pub fn run(
         .map(|(number, local)| (local, number as u16))
         .collect();
     if chosen.flows.iter().any(|flow| plan.flows[*flow].kind != Kind::Bulk) {
-        prove(&socket, nonce.first_chunk().expect("16 octets"), client.lines().0)?;
+        prove(&socket, &nonce.greeting(), client.lines().0)?;
     }
     let mut connections = Vec::new();
     for (local, number) in &circuits {
@@ -178,7 +178,7 @@ pub fn run(
         .map_err(|error| Failure::Lost(format!("the server at {peer} is gone: {error}")))?;
 
     let clock = Clock::new();
-    let edge = Edge::new(plan, &chosen.flows, *nonce.first_chunk::<NONCE_OCTETS>().expect("16 octets"));
+    let edge = Edge::new(plan, &chosen.flows, nonce.prefix());
     let (sender, messages) = sync_channel(16);
     let sent: Vec<SendStats> = connections.iter().map(|_| SendStats::default()).collect();
     let halt = AtomicBool::new(false);
@@ -236,12 +236,12 @@ pub fn run(
 
 /// Sends a cookie to a UDP port until the server returns it over the control connection, which proves that
 /// the port is the server's.
-fn prove(socket: &UdpSocket, nonce: &[u8; NONCE_OCTETS], reader: &mut Lines) -> Result<(), Failure> {
+fn prove(socket: &UdpSocket, greeting: &[u8], reader: &mut Lines) -> Result<(), Failure> {
     let lost = |error: io::Error| Failure::Lost(format!("the server is gone: {error}"));
     let cookie = random::bytes::<COOKIE_OCTETS>().map_err(lost)?;
     for _ in 0..COOKIE_TRIES_MAX {
         // An error, for example from a firewall, counts as a lost datagram.
-        let _ = socket.send(&wire::write_cookie(nonce, &cookie));
+        let _ = socket.send(&wire::write_cookie(greeting, &cookie));
         if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
             continue;
         }

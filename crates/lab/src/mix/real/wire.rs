@@ -30,21 +30,21 @@ pub(crate) const CELLS_MAX: usize = 25;
 pub(crate) const DATAGRAM_OCTETS_MAX: usize = HEAD_OCTETS + CELLS_MAX * CELL_OCTETS;
 /// The offset of the sending time, which is written last.
 const SENT_AT: usize = 24;
-/// The number of octets of the session's nonce with which each datagram begins.
+/// The number of octets of the measurement's nonce with which each datagram of cells begins.
 pub(crate) const NONCE_OCTETS: usize = 8;
 
-/// The length of a cookie. A datagram with a cookie contains only the nonce and the cookie.
+/// The length of a cookie. A datagram with a cookie contains only a greeting and the cookie.
 pub(crate) const COOKIE_OCTETS: usize = 16;
 
 /// Writes a datagram with a cookie.
-pub(crate) fn write_cookie(nonce: &[u8; NONCE_OCTETS], cookie: &[u8; COOKIE_OCTETS]) -> Vec<u8> {
-    [&nonce[..], cookie].concat()
+pub(crate) fn write_cookie(greeting: &[u8], cookie: &[u8; COOKIE_OCTETS]) -> Vec<u8> {
+    [greeting, cookie].concat()
 }
 
 /// Reads the cookie of a datagram; returns `None` if it has none. A datagram with a cookie is shorter than
 /// any datagram with cells.
-pub(crate) fn read_cookie(octets: &[u8], nonce: &[u8; NONCE_OCTETS]) -> Option<[u8; COOKIE_OCTETS]> {
-    octets.strip_prefix(nonce)?.try_into().ok()
+pub(crate) fn read_cookie(octets: &[u8], greeting: &[u8]) -> Option<[u8; COOKIE_OCTETS]> {
+    octets.strip_prefix(greeting)?.try_into().ok()
 }
 
 /// The header in front of the cells.

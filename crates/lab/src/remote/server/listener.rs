@@ -215,10 +215,10 @@ fn measure(session: &mut Session<'_>, trials: &mut u64) -> io::Result<()> {
     session.welcome()?;
     while let Some(request) = session.next()? {
         *trials += u64::from(match request {
-            Request::Trial { settings, work, millis } => {
-                trial::serve(session, &settings, work, Duration::from_millis(millis.into()))?
+            Request::Trial { nonce, settings, work, millis } => {
+                trial::serve(session, nonce, &settings, work, Duration::from_millis(millis.into()))?
             }
-            Request::Mix(request) => mix::serve(session, &request)?,
+            Request::Mix { nonce, request } => mix::serve(session, nonce, &request)?,
             Request::Go | Request::Ended(_) => {
                 session.send(&Reply::Impossible("no trial is in progress".into()))?;
                 false

@@ -18,15 +18,14 @@ use crate::mix::Kind;
 use crate::mix::real::bulk::{self, ReceiveStats, Tally};
 use crate::mix::real::messages::{BULK_MAX, CIRCUITS_MAX, FLOWS_MAX, Incoming, Policed, SAMPLE_MILLIS};
 use crate::mix::real::receive::Receiver;
-use crate::mix::real::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX, NONCE_OCTETS};
+use crate::mix::real::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX};
 use crate::mix::{MixRequest, MixTotal};
 use crate::remote::admission::hex;
-use crate::remote::protocol::{NONCE_BYTES, Reply, Request};
+use crate::remote::protocol::{Nonce, Reply, Request};
 use kiban_base::Instant;
 use kiban_measure::pause::readable;
 use kiban_measure::{Datagrams, Settings};
 use kiban_os::lock;
-use kiban_os::random;
 use std::io;
 use std::net::{IpAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,11 +44,10 @@ const BATCH: usize = 256;
 ///
 /// # Errors
 /// The client is gone, or the server is shutting down.
-pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Result<bool> {
+pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &MixRequest) -> io::Result<bool> {
     if let Err(why) = validate(request, &session.state.limits) {
         return session.send(&Reply::Impossible(why)).map(|()| false);
     }
-    let nonce = random::bytes::<NONCE_BYTES>()?;
     let bulk: Vec<u16> = circuits_of_tcp(request);
     let window =
         request.flows.iter().filter(|flow| flow.kind == Kind::Bulk).map(|flow| flow.window_kib << 10);
@@ -63,8 +61,8 @@ pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Resu
         Err(reply) => return session.send(&reply).map(|()| false),
     };
     let streams = listener.as_ref().map_or(Ok(0), |listener| listener.local_addr().map(|at| at.port()))?;
-    session.send(&Reply::Ready { streams, datagrams: datagrams.port()?, nonce: hex(&nonce) })?;
-    let greetings = bulk.iter().map(|circuit| bulk::greeting(&nonce, *circuit).to_vec()).collect();
+    session.send(&Reply::Ready { streams, datagrams: datagrams.port()? })?;
+    let greetings = bulk.iter().map(|circuit| bulk::greeting(&nonce, *circuit)).collect();
     let port = listener.map(|listener| DataPort::new(listener, session.address, greetings));
     let tallies: Vec<Tally> = bulk.iter().map(|_| Tally::default()).collect();
     let state = session.state;
@@ -72,7 +70,7 @@ pub(super) fn serve(session: &mut Session<'_>, request: &MixRequest) -> io::Resu
         state,
         address: session.address,
         request,
-        nonce: *nonce.first_chunk().expect("16 octets"),
+        nonce,
         bulk: &bulk,
         tallies: &tallies,
         stop: AtomicBool::new(false),
@@ -118,7 +116,7 @@ struct Mix<'a> {
     /// The client's address.
     address: IpAddr,
     request: &'a MixRequest,
-    nonce: [u8; NONCE_OCTETS],
+    nonce: Nonce,
     bulk: &'a [u16],
     tallies: &'a [Tally],
     stop: AtomicBool,
@@ -134,7 +132,7 @@ impl Mix<'_> {
         mut port: Option<DataPort>,
     ) -> io::Result<()> {
         let clock = self.state.clock;
-        let mut receiver = Receiver::new(self.request, self.nonce);
+        let mut receiver = Receiver::new(self.request, self.nonce.prefix());
         let length = Duration::from_millis(self.request.millis.into());
         let (mut start, mut sent, mut last) = (None, None, clock.now());
         let (mut refused, mut cookies) = (0, Vec::new());
@@ -157,7 +155,7 @@ impl Mix<'_> {
                         last = clock.now();
                         deadline = deadline.min(last + GRACE);
                     }
-                    Request::Trial { .. } | Request::Mix(_) => return Err(overlapping()),
+                    Request::Trial { .. } | Request::Mix { .. } => return Err(overlapping()),
                 }
             }
             let waited = readable(datagrams, TURN)?;
@@ -205,6 +203,7 @@ impl Mix<'_> {
         cookies: &mut Vec<[u8; COOKIE_OCTETS]>,
     ) -> u64 {
         let mut refused = 0;
+        let (greeting, prefix) = (self.nonce.greeting(), self.nonce.prefix());
         let mut octets = [0; DATAGRAM_OCTETS_MAX + 1];
         for _ in 0..BATCH {
             let Some(came) = datagrams.take(&mut octets) else { break };
@@ -216,7 +215,7 @@ impl Mix<'_> {
                 continue;
             }
             let octets = &octets[..came.octets];
-            if let Some(cookie) = wire::read_cookie(octets, &self.nonce) {
+            if let Some(cookie) = wire::read_cookie(octets, &greeting) {
                 // Return cookies only before the start; later, every datagram could trigger a line on the
                 // control connection.
                 cookies.extend(start.is_none().then_some(cookie));
@@ -224,7 +223,7 @@ impl Mix<'_> {
             }
             let came = self.state.clock.at(came.nanos);
             // A datagram may overtake the start message. It then starts the measurement.
-            if start.is_none() && octets.starts_with(&self.nonce) {
+            if start.is_none() && octets.starts_with(&prefix) {
                 *start = Some(came);
             }
             let Some(start) = *start else { continue };

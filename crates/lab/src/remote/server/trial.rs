@@ -1,7 +1,7 @@
 //! The server's part of a trial: one TCP connection, on which the server reads, replies or writes.
 //!
-//! Port      accepts one connection, which must come from the session's address and send the nonce; its data
-//!           is read and discarded.
+//! Port      accepts one connection, which must come from the session's address and send the greeting; its
+//!           data is read and discarded.
 //! Limits    duration, size of buffers and messages, bytes per second in each direction (above that rate, the
 //!           server pauses reading or writing, and reports this with the outcome).
 
@@ -9,17 +9,15 @@ use super::budget::{Bucket, Payment, Rate};
 use super::data_ports::DataPort;
 use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, State, late, overlapping};
-use crate::remote::admission::hex;
 use crate::remote::protocol::*;
 use kiban_base::Instant;
 use kiban_measure::socket::given;
 use kiban_measure::{Counters, Settings, TcpInfo};
-use kiban_os::random;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-/// How long the data connection may take to arrive and send its nonce.
+/// How long the data connection may take to arrive and send its greeting.
 const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs a trial; returns whether it took place.
@@ -28,6 +26,7 @@ const DATA_TIMEOUT: Duration = Duration::from_secs(10);
 /// The client is gone, or the server is shutting down.
 pub(super) fn serve(
     session: &mut Session<'_>,
+    nonce: Nonce,
     settings: &Settings,
     work: Work,
     length: Duration,
@@ -39,13 +38,12 @@ pub(super) fn serve(
         Ok(listener) => listener,
         Err(reply) => return session.send(&reply).map(|()| false),
     };
-    let nonce = random::bytes::<NONCE_BYTES>()?;
     let streams = listener.local_addr()?.port();
     let before = Counters::read().unwrap_or_default();
     let (state, rate) = (session.state, session.rate);
-    session.send(&Reply::Ready { streams, datagrams: 0, nonce: hex(&nonce) })?;
+    session.send(&Reply::Ready { streams, datagrams: 0 })?;
     let deadline = state.clock.now() + length + GRACE;
-    let mut port = DataPort::new(listener, session.address, vec![nonce.to_vec()]);
+    let mut port = DataPort::new(listener, session.address, vec![nonce.greeting()]);
     let made = accept(state, &mut port).and_then(|stream| {
         let mut trial = Trial::new(state, rate, stream, settings)?;
         match work {
