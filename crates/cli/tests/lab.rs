@@ -300,7 +300,7 @@ fn a_question_prints_a_plan_that_runs_and_is_reported() {
     for (axes, expected) in [
         ("mesage_bytes,buffer_bytes", "did you mean 'message_bytes'?"),
         ("profile,buffer_bytes", "'profile' is not a numeric parameter that varies in this run"),
-        ("buffer_bytes,buffer_bytes", "not both"),
+        ("buffer_bytes,buffer_bytes", "cannot be used for both axes"),
         ("buffer_bytes", "--axes ACROSS,DOWN"),
     ] {
         let output = kiban(&["report", &out, "--axes", axes]);

@@ -35,7 +35,7 @@ fn a_probe_can_log_in_as_a_user() {
         asked.unwrap_or_else(|| panic!("{report}"))["answer"].as_str().expect("words").to_owned()
     };
     assert!(probe("secret").starts_with("accepted"));
-    assert!(probe("wrong").contains("refuses"));
+    assert!(probe("wrong").contains("refused"));
 }
 
 #[test]
