@@ -426,7 +426,7 @@ fn a_root_whose_symlink_changed_is_reloaded_or_refused() {
     let (kept, changed) = ("services: 2 kept, 0 new, 0 closed\n", "services: 1 kept, 1 new, 1 closed\n");
     assert_eq!(said, ["one", kept, changed, "two", "two", "two"]);
     assert!(outside.contains("www is outside the directories that kiban kept open"), "{outside}");
-    let words = ["service http: ", "Permission denied", "a directory that was replaced"];
+    let words = ["service http: ", "Permission denied", "its directory was replaced"];
     assert!(words.iter().all(|words| replaced.contains(words)), "{replaced}");
 }
 
