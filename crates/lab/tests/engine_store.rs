@@ -52,7 +52,7 @@ fn a_broken_line_is_reported_and_its_trial_repeated() {
         (0, |_| "{ nonsense".to_owned(), "not a record"),
         (4, |line| line.replace("\"seed\":1", "\"seed\":2"), "its key does not match its point"),
         (4, |line| line.replace("\"toy\"", "\"boy\""), "belongs to question boy"),
-        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "created by kiban 9."),
+        (4, |line| line.replace("\"version\":\"", "\"version\":\"9."), "made by kiban 9."),
         (4, |_| "\u{fffd}\u{0}".to_owned(), "not a record"),
     ] {
         let dir = tempdir().expect("a folder");
@@ -117,7 +117,7 @@ fn another_plan_version_or_shard_is_refused_and_nothing_is_changed() {
     let part = toy.manifest(PLAN, "2/3".parse().expect("a shard"));
     for (manifest, expected) in [
         (other, "another plan: the parameter across differs; use another folder (--out)"),
-        (newer, "this is 9.9.9: continue with that version, or use another folder"),
+        (newer, "this is kiban 9.9.9: continue with that version, or use another folder"),
         (part, "contains shard 1/1, not 2/3"),
     ] {
         let error = Run::open(dir.path(), manifest).expect_err(expected).to_string();
