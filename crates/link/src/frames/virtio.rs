@@ -17,7 +17,7 @@ use kiban_base::numbers::protocol;
 use kiban_base::{Pdu, PduPool, SLICES_MAX, Sum};
 use kiban_tcpip::offload;
 use kiban_tcpip::wire::ip::Front;
-use kiban_tcpip::wire::{ipv4, tcp};
+use kiban_tcpip::wire::{ip, ipv4, ipv6, tcp};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -138,16 +138,20 @@ pub(super) fn finish(
 }
 
 /// Pulls the link header and the IP and TCP headers of a segment into the head. Returns whether the head now
-/// holds exactly these, and [`offload::cut`] can cut the segment: it has no IPv4 options or IPv6 extension
-/// headers.
+/// holds exactly these, so that [`offload::cut`] can cut the segment.
 fn pull_headers(pdu: &mut Pdu, at: usize) -> bool {
-    let Some(Ok(front)) = pdu.head().get(at..).map(Front::read) else { return false };
-    let is_plain = front.source.is_ipv6() || front.header_bytes == ipv4::HEADER_BYTES;
-    let tcp = at + front.header_bytes;
-    if !is_plain || front.is_fragment || front.protocol != protocol::TCP {
+    let packet = pdu.head().get(at..).unwrap_or_default();
+    let network_bytes = match ip::version(packet) {
+        Some(4) => ipv4::header_bytes(packet),
+        _ => ipv6::HEADER_BYTES,
+    };
+    if pdu.pull_up(at + network_bytes).is_none() {
         return false;
     }
-    if pdu.pull_up(tcp + tcp::HEADER_BYTES).is_none() {
+    let Ok(front) = Front::read(&pdu.head()[at..]) else { return false };
+    let tcp = at + front.header_bytes;
+    if front.is_fragment || front.protocol != protocol::TCP || pdu.pull_up(tcp + tcp::HEADER_BYTES).is_none()
+    {
         return false;
     }
     let bytes = usize::from(pdu.head()[tcp + 12] >> 4) * 4;

@@ -1,13 +1,14 @@
 //! Segmentation offload (TSO/GSO): cuts one large TCP segment into packets that fit the port's MTU.
 //!
 //! Purpose          TCP runs once for tens of kilobytes, while the link still gets packets that fit its MTU.
-//! Method           the head of the large segment is an IPv4 or IPv6 header without options and a TCP header,
-//!                  the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
+//! Method           the head of the large segment is an IPv4 header, or an IPv6 header without extension
+//!                  headers, and a TCP header; the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
 //!                  a copy of the headers with its own length, identification, sequence number and checksums.
 //!                  PSH and FIN are set on the last packet only (RFC 9293 §3.9.1).
 //! Payload          the payload is referenced, not copied; slices that end at packet boundaries keep their
 //!                  checksums.
 
+use crate::wire::ip::version;
 use crate::wire::tcp::Flags;
 use crate::wire::{ipv4, ipv6, tcp};
 use core::ops::Range;
@@ -55,8 +56,10 @@ pub fn cut(mut whole: Pdu, blocks: &mut PduPool, mut emit: impl FnMut(Pdu)) -> b
 
 /// The headers of the large segment, with the partial checksums of the fields common to all packets.
 struct Template {
-    head: [u8; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX],
+    head: [u8; ipv4::HEADER_BYTES_MAX + tcp::HEADER_BYTES_MAX],
     bytes: usize,
+    /// Length of the IP header.
+    network_bytes: usize,
     is_ipv4: bool,
     sequence: u32,
     identification: u16,
@@ -80,8 +83,8 @@ impl Template {
                 (0, checksum::pseudo_ipv6(header.source, header.target, protocol::TCP, 0), bytes)
             }
         };
-        let is_ipv4 = network_bytes == ipv4::HEADER_BYTES;
-        let mut copy = [0; ipv6::HEADER_BYTES + tcp::HEADER_BYTES_MAX];
+        let is_ipv4 = version(head) == Some(4);
+        let mut copy = [0; ipv4::HEADER_BYTES_MAX + tcp::HEADER_BYTES_MAX];
         copy[..bytes].copy_from_slice(head);
         let (network, transport) = copy[..bytes].split_at_mut(network_bytes);
         if is_ipv4 {
@@ -96,13 +99,23 @@ impl Template {
         transport[TRANSPORT_CHECKSUM].fill(0);
         let (network, transport) =
             (checksum::of_header(network), pseudo.plus(checksum::of_header(transport)));
-        Template { head: copy, bytes, is_ipv4, sequence, identification, flags, network, transport }
+        Template {
+            head: copy,
+            bytes,
+            network_bytes,
+            is_ipv4,
+            sequence,
+            identification,
+            flags,
+            network,
+            transport,
+        }
     }
 
     /// Writes the headers of one packet: `payload` bytes from offset `at`, whose sum is `sum`.
     #[inline]
     fn write(&mut self, head: &mut [u8], at: usize, payload: usize, sum: Sum, is_last: bool) {
-        let network_bytes = if self.is_ipv4 { ipv4::HEADER_BYTES } else { ipv6::HEADER_BYTES };
+        let network_bytes = self.network_bytes;
         let transport_bytes = self.bytes - network_bytes + payload;
         let sequence = self.sequence.wrapping_add(at as u32);
         let flags = if is_last { self.flags } else { self.flags & !(Flags::FIN | Flags::PSH).0 };
