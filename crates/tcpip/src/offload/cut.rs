@@ -2,9 +2,10 @@
 //!
 //! Purpose          TCP runs once for tens of kilobytes, while the link still gets packets that fit its MTU.
 //! Method           the head of the large segment is an IPv4 header, or an IPv6 header without extension
-//!                  headers, and a TCP header; the body is payload, and [`Pdu::cut`] gives the payload of each packet. Every packet gets
-//!                  a copy of the headers with its own length, identification, sequence number and checksums.
-//!                  PSH and FIN are set on the last packet only (RFC 9293 §3.9.1).
+//!                  headers, and a TCP header. The body is payload, of which each packet gets
+//!                  [`Pdu::segment_bytes`]. Every packet gets a copy of the headers with its own length,
+//!                  identification, sequence number and checksums. PSH and FIN are set only on the last
+//!                  packet (RFC 9293 §3.9.1).
 //! Payload          the payload is referenced, not copied; slices that end at packet boundaries keep their
 //!                  checksums.
 

@@ -3,7 +3,7 @@ import asyncio, errno, os, select, socket, sys, threading
 far = ("10.9.0.1", 5000)
 kernel = os.environ.pop("PEER")
 
-# Names, and a stream both ways.
+# Addresses, and data in both directions.
 s = socket.create_connection(far, timeout=20)
 assert s.getsockname()[0] == "10.9.0.2" and s.getpeername() == far, (s.getsockname(), s.getpeername())
 assert s.family == socket.AF_INET
@@ -11,10 +11,10 @@ s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 assert s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
 s.sendall(b"echo")
 assert s.recv(4, socket.MSG_WAITALL) == b"echo"
-# A copy of the number is the same stream, and knows its names.
+# A duplicated descriptor refers to the same stream and reports the same addresses.
 copy = s.dup()
 assert copy.getpeername() == far
-# A child has it.
+# A forked child can use the stream.
 pid = os.fork()
 if pid == 0:
     copy.sendall(b"from the child")
@@ -29,7 +29,7 @@ s.shutdown(socket.SHUT_WR)
 assert s.recv(1) == b"", "an end in order is an end"
 s.close()
 
-# Nobody listens: blocking, and not.
+# A connect to a port without a listener fails, blocking and non-blocking.
 try:
     socket.create_connection(("10.9.0.1", 5999), timeout=20)
     assert False
@@ -44,7 +44,7 @@ if error == errno.EINPROGRESS:
 assert error == errno.ECONNREFUSED, error
 s.close()
 
-# A reset is no end.
+# A reset is reported as an error, not as the end of the stream.
 s = socket.create_connection(far, timeout=20)
 s.sendall(b"reset")
 try:
@@ -54,7 +54,7 @@ except ConnectionResetError:
     pass
 s.close()
 
-# Whoever has finished still gets everything, however slowly it reads.
+# After shutdown(SHUT_WR), all data from the peer can still be read, however slowly.
 s = socket.create_connection(far, timeout=20)
 s.sendall(b"big")
 s.shutdown(socket.SHUT_WR)
@@ -64,7 +64,7 @@ while data := s.recv(4096):
 assert total == 3 << 20, total
 s.close()
 
-# What could not be opened has nothing to read.
+# A stream whose connect failed has no data to read.
 s = socket.socket()
 s.setblocking(False)
 if s.connect_ex(("10.9.0.1", 5999)) == errno.EINPROGRESS:
@@ -76,14 +76,14 @@ if s.connect_ex(("10.9.0.1", 5999)) == errno.EINPROGRESS:
         pass
 s.close()
 
-# What is not the board's stays the system's.
+# Sockets that do not belong to the board are left to the system.
 listener = socket.create_server(("127.0.0.1", 0))
 own = socket.create_connection(listener.getsockname(), timeout=20)
 peer, _ = listener.accept()
 own.sendall(b"own")
 assert peer.recv(3) == b"own"
 
-# A listener, with poll, and two dozen callers at once.
+# A listener that uses poll(), and two dozen clients at once.
 async def main():
     async def echo(reader, writer):
         assert writer.get_extra_info("peername")[0] == "10.9.0.1"
@@ -95,7 +95,7 @@ async def main():
         sys.executable, "-c", kernel, env={}, stdout=asyncio.subprocess.PIPE)
     out, _ = await process.communicate()
     assert process.returncode == 0 and out == b"24\n", out
-    # Streams that do not block, through the runtime's epoll.
+    # Non-blocking streams in asyncio, which uses epoll.
     streams = [await asyncio.open_connection(*far) for _ in range(24)]
     for number, (reader, writer) in enumerate(streams):
         writer.write(b"echo" * (1000 + number))

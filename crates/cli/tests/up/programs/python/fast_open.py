@@ -8,7 +8,7 @@ for send in (lambda s: s.sendto(b"x", fast, far), lambda s: s.sendmsg([b"x"], []
     assert caught(lambda: send(s)) == errno.EOPNOTSUPP
     s.connect(far)
     s.close()
-# A listener that was not bound listens at the wildcard address, which is the board's.
+# An unbound listener gets the wildcard address, which belongs to the board.
 listener = socket.socket()
 listener.listen()
 assert listener.getsockname()[0] == "0.0.0.0" and listener.getsockname()[1] != 0

@@ -26,10 +26,10 @@ line()
 good, bound = begin(far), begin(far, ("10.9.0.2", 5678))
 refused, own = begin(("10.9.0.1", 5999)), begin(("10.99.0.1", 5000))
 dropped = begin(far)
-# Whoever waits with epoll is told, too, though it has begun before the board has answered.
+# epoll reports the result too, even if the wait began before the board replied.
 waits = select.epoll()
 waits.register(good, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
-# None is open, and nobody is told that one is.
+# No connection is established yet, and select() reports none.
 assert select.select([], [good, bound, refused, own], [], 0) == ([], [], [])
 assert good.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
 for call in (lambda: good.connect(far), lambda: good.getpeername(), lambda: good.recv(1)):
@@ -39,7 +39,7 @@ for call in (lambda: good.connect(far), lambda: good.getpeername(), lambda: good
     except OSError as error:
         print(errno.errorcode[error.errno])
 dropped.close()
-# A connect() that blocks waits no longer than SO_SNDTIMEO, and a handler ends it.
+# A blocking connect() waits at most for SO_SNDTIMEO, and a signal handler interrupts it.
 timed = socket.socket()
 timed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 50000))
 print(errno.errorcode[timed.connect_ex(far)])
@@ -78,7 +78,7 @@ for s in good, bound, own, timed, ended:
     assert s.recv(1) == b""
     s.close()
 print("echoed")
-# A reset is none of an end's.
+# A reset is reported as an error, not as the end of the stream.
 line()
 s = begin(far)
 line()
@@ -91,7 +91,7 @@ try:
 except ConnectionResetError:
     pass
 s.close()
-# No child of the program's is left, nor another thread.
+# The library leaves no child process and no thread behind.
 try:
     os.waitpid(-1, os.WNOHANG)
     assert False

@@ -16,7 +16,7 @@ def echoes(s):
     s.sendall(b"echo")
     assert s.recv(4, socket.MSG_WAITALL) == b"echo"
 
-# Refused, and refused again, as often as one likes; then somebody is there.
+# A refused socket can be retried any number of times, and connects once there is a listener.
 s = socket.socket()
 for _ in range(3):
     assert caught(lambda: s.connect(nobody)) == errno.ECONNREFUSED
@@ -26,7 +26,7 @@ s.connect(far)
 assert caught(lambda: s.connect(far)) == errno.EISCONN
 echoes(s)
 s.close()
-# The same without blocking, as programs wait for it.
+# The same with a non-blocking socket and poll().
 s = socket.socket()
 s.setblocking(False)
 for _ in range(3):
@@ -36,7 +36,7 @@ for _ in range(3):
         error = s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     assert error == errno.ECONNREFUSED, error
 assert not os.get_blocking(s.fileno()), "it stays as it was set"
-# And what was refused there can go to this host instead.
+# A socket refused on the board can then connect to an address of the host.
 listener = socket.create_server(("127.0.0.1", 0))
 s.setblocking(True)
 s.connect(listener.getsockname())
@@ -45,7 +45,7 @@ s.sendall(b"own")
 assert peer.recv(3) == b"own"
 for each in s, peer, listener:
     each.close()
-# The port that it was bound to stays its own.
+# The socket keeps the port to which it was bound.
 s = socket.socket()
 s.bind(("10.9.0.2", 5555))
 for _ in range(2):
@@ -54,7 +54,7 @@ s.connect(far)
 assert s.getsockname() == ("10.9.0.2", 5555) and s.getpeername() == far
 s.close()
 
-# A listener has callers, and nothing to read; none of them is lost by that.
+# Reading from a listener fails, and loses none of its pending connections.
 listener = socket.create_server(("10.9.0.2", 6001))
 copy = listener.dup()
 child = kernel_calls(6001)
@@ -70,7 +70,7 @@ assert child.wait() == 0
 copy.close()
 listener.close()
 
-# A port that the board chooses, asked for before it is listened on, and after; and one for a caller.
+# The port that the board chooses is reported before and after listen(), and for a client.
 for address in "", "10.9.0.2":
     for asks in True, False:
         listener = socket.socket()
@@ -103,7 +103,7 @@ for address in "", "10.9.0.2":
     assert s.getsockname() == ("10.9.0.2", port)
     echoes(s)
     s.close()
-# What is bound and not the board's is the system's, port and all.
+# A socket bound to an address that is not the board's belongs to the system, and keeps its port.
 s = socket.socket()
 s.bind(("10.9.0.1", 0))
 port = s.getsockname()[1]
@@ -112,14 +112,14 @@ s.listen()
 assert s.getsockname() == ("10.9.0.1", port)
 s.close()
 
-# A reset is none of an end's, whoever finished first; and it is told once.
+# A reset is reported as an error, once, whichever end finished first.
 s = socket.create_connection(far, timeout=20)
 s.sendall(b"late reset")
 s.shutdown(socket.SHUT_WR)
 assert caught(lambda: s.recv(1)) == errno.ECONNRESET
 assert s.recv(1) == b""
 s.close()
-# The next with the same names is another.
+# A new connection with the same addresses is a different stream.
 s = socket.socket()
 s.bind(("10.9.0.2", 5556))
 s.connect(far)

@@ -14,14 +14,14 @@ for name, read in ways.items():
     s.sendall(b"reset")
     assert caught(lambda: read(s)) == errno.ECONNRESET, name
     s.close()
-    # The end of a stream is not an error.
+    # The end of a stream is not reported as an error.
     s = socket.create_connection(far, timeout=None)
     s.sendall(b"x")
     assert read(s) == 1 or messages[0].done == 1, name
     s.shutdown(socket.SHUT_WR)
     assert read(s) == 0 or messages[0].done == 0, name
     s.close()
-# Options that ask for protection are refused, before the socket is connected and after.
+# Options that ask for protection are refused, both before and after the socket is connected.
 options = [(socket.IPPROTO_TCP, 14), (socket.IPPROTO_TCP, 31), (socket.IPPROTO_TCP, 32), (socket.IPPROTO_TCP, 38),
            (socket.IPPROTO_IP, 21), (socket.IPPROTO_IP, 17), (socket.IPPROTO_IPV6, 73)]
 for s in socket.socket(), socket.create_connection(far):

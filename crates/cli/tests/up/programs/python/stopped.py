@@ -34,7 +34,7 @@ def asks(name, port, ask):
     s.bind(("10.9.0.2", port))
     heard[name] = caught(lambda: ask(s))
 name, length = ctypes.create_string_buffer(128), ctypes.byref(ctypes.c_uint32(128))
-# Python's getsockname() keeps other threads from running.
+# In Python, getsockname() holds the interpreter lock, so no other thread runs.
 threads = [threading.Thread(target=asks, args=arguments) for arguments in (
     ("listen", 6002, lambda s: call("listen", s.fileno(), 5)),
     ("getsockname", 0, lambda s: call("getsockname", s.fileno(), name, length)))]
