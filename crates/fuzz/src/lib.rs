@@ -31,7 +31,7 @@ pub use tcpip::streams;
 
 use atm::{aal1, atm_board};
 use osi::{circuits, ftam, lower, upper, x25};
-use rdma::{efe_endpoint, iwarp, rnic};
+use rdma::{efe_endpoint, iwarp, rnic, roce};
 use tcpip::{ethernet_board, ip_board, oracle, session};
 
 /// Returns every target.
@@ -51,6 +51,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "datagram", run: iwarp::datagram, seeds: iwarp::datagram_seeds },
         Target { name: "oob_setup", run: iwarp::oob_setup, seeds: iwarp::oob_setup_seeds },
         Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
+        Target { name: "roce", run: roce::packet, seeds: roce::seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
         Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
         Target { name: "lapb", run: x25::lapb, seeds: x25::lapb_seeds },

@@ -1,5 +1,6 @@
-//! RDMA: iWARP, the RNIC, the EFE endpoint.
+//! RDMA: iWARP, RoCEv2, the RNIC, the EFE endpoint.
 
 pub(crate) mod efe_endpoint;
 pub(crate) mod iwarp;
 pub(crate) mod rnic;
+pub(crate) mod roce;
