@@ -151,8 +151,8 @@ async fn hostile_callers_are_refused_and_the_next_is_served() {
     let early = [&good[..], &packet(&[0x10, 1, 0x13, 0, 241])].concat();
     for (says, words) in [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), "does not speak XOT"),
-        (Vec::new(), "in time"),
-        (packet(&[0x10, 1, 0x01]), "in time"),
+        (Vec::new(), "timed out"),
+        (packet(&[0x10, 1, 0x01]), "timed out"),
         (call_packet(b"\x01\0\0\0"), "no route"),
         (packet(&[0x10, 1, 0x0b, 0x02, 0x46, 0, 3, 1, 1, 0]), "no route"),
         (early, "before it was accepted"),
@@ -236,7 +236,7 @@ async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
     for (says, words) in [
         (packet(&[0x10, 1, 0x13, 0x0d, 67]), "cause 0x0d, diagnostic 67"),
         (b"nonsense".to_vec(), "does not speak XOT"),
-        (Vec::new(), "in time"),
+        (Vec::new(), "timed out"),
     ] {
         let mut socket = TcpStream::connect(("127.0.0.1", alive)).await.expect("it listens");
         let (mut answers, _) = router.accept().await.expect("it comes");
