@@ -7,7 +7,7 @@ use super::{Caller, Report, Target, Verdict};
 use kiban_base::Rope;
 use kiban_osi::session::OFFERED;
 use kiban_osi::wire::acse::{
-    ABSTRACT_SYNTAX, Aare, Aarq, Apdu, AssociateDiagnostic, AssociateResult, Version,
+    ABSTRACT_SYNTAX, Aare, Aarq, Apdu, AssociateDiagnostic, AssociateResult, UserDiagnostic, Version,
 };
 use kiban_osi::wire::ber::{Asn1, External, Oid};
 use kiban_osi::wire::ftam::{self, ContentsTypeList, ContentsTypeName, DocumentTypeName, oids};
@@ -271,6 +271,10 @@ fn association(application: &Application, reply: &Reply, report: &mut Report) {
     };
     let mut words = match (aare.result == AssociateResult::ACCEPTED, &aare.diagnostic) {
         (true, _) => "accepted".to_owned(),
+        // FTAM gives its reason in its own response.
+        (false, AssociateDiagnostic::ServiceUser(UserDiagnostic::NULL)) => {
+            format!("ACSE answers; {} refused the association", application.name)
+        }
         (false, AssociateDiagnostic::ServiceUser(diagnostic)) => format!("refused: {diagnostic:?}"),
         (false, AssociateDiagnostic::ServiceProvider(diagnostic)) => {
             format!("refused by ACSE: {diagnostic:?}")
