@@ -13,7 +13,7 @@ pub struct Options {
     pub redos_max: usize,
     /// The CPU use by other processes above which a round is rejected, in cores.
     pub foreign_cores_max: f64,
-    /// Duration of [`Trial::measure`] in nanoseconds.
+    /// Duration of one measurement of a trial in nanoseconds.
     pub span_nanos: u64,
     /// Runs only a few short rounds, to check that the benchmarks work; the results must not be quoted.
     pub quick: bool,
