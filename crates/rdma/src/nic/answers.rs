@@ -161,7 +161,7 @@ impl Nic {
         initiated && traits.is_some_and(|traits| !traits.extensions)
     }
 
-    /// Nudges a peer that may have missed the initiator's first message ([`Stream::nudge`]). Returns whether
+    /// Nudges a peer that may have missed the initiator's first message (`Stream::nudge`). Returns whether
     /// to try again. Call it [`NUDGE`] after the reply and then at intervals that double each time, at most
     /// [`NUDGES_MAX`] times.
     pub fn nudge(&mut self, end: u32) -> bool {

@@ -44,7 +44,7 @@ pub struct Request {
     /// The peer's private data.
     pub private_data: Vec<u8>,
     /// The maximum number of reads that the peer wants to have outstanding, and the maximum that it accepts.
-    /// [`Nic::accept`] can agree on at most these values for (`ird`, `ord`).
+    /// [`Nic::accept`](super::Nic::accept) can agree on at most these values for (`ird`, `ord`).
     pub depths: (u16, u16),
     /// Whether the peer supports RFC 7306.
     pub extensions: bool,
