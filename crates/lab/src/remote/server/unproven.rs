@@ -20,6 +20,8 @@
 use ipnet::IpNet;
 use kiban_base::Instant;
 use kiban_measure::pause::{pace, readable_among};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -86,13 +88,16 @@ impl<T> Unproven<T> {
         }
         // If several networks tie for the largest number of connections, compare the sites around them (RFC
         // 6177: a /48 is a large site), then the providers; if these tie too, take the oldest connection.
-        let around = |of: &Entry<T>, bits_v4, bits_v6| {
-            let wide = |entry: &Entry<T>| within(entry.network.addr(), bits_v4, bits_v6);
-            self.entries.iter().filter(|entry| wide(entry) == wide(of)).count()
+        let nets = |entry: &Entry<T>| {
+            let address = entry.network.addr();
+            [entry.network, within(address, 24, 48), within(address, 16, 32)]
         };
-        let size = |entry: &Entry<T>| (count(entry.network), around(entry, 24, 48), around(entry, 16, 32));
-        let most = self.entries.iter().map(size).max()?;
-        self.entries.iter().position(|entry| size(entry) == most)
+        let mut sizes: HashMap<IpNet, usize> = HashMap::new();
+        for net in self.entries.iter().flat_map(nets) {
+            *sizes.entry(net).or_default() += 1;
+        }
+        let size = |at: &usize| (nets(&self.entries[*at]).map(|net| sizes[&net]), Reverse(*at));
+        (0..self.entries.len()).max_by_key(size)
     }
 
     /// Removes the connections that have timed out.
