@@ -43,28 +43,29 @@ struct Shared {
     token: Token,
     allowed: Vec<IpNet>,
     state: State,
-    /// The rate limits of the sessions that are not in use.
-    free: Mutex<Vec<Rate>>,
+    /// The rate limit of each session slot.
+    rates: Vec<Rate>,
+    /// The slots that are not in use.
+    free: Mutex<Vec<usize>>,
     on_event: Box<dyn Fn(Event) + Send + Sync>,
 }
 
 /// A session's slot, freed when it is dropped. Its rate limit passes to the next session.
 struct SessionSlot {
     shared: Arc<Shared>,
-    /// `None` only while it is dropped.
-    rate: Option<Rate>,
+    number: usize,
 }
 
 impl SessionSlot {
     fn take(shared: &Arc<Shared>) -> Option<SessionSlot> {
-        let rate = lock(&shared.free).pop()?;
-        Some(SessionSlot { shared: Arc::clone(shared), rate: Some(rate) })
+        let number = lock(&shared.free).pop()?;
+        Some(SessionSlot { shared: Arc::clone(shared), number })
     }
 }
 
 impl Drop for SessionSlot {
     fn drop(&mut self) {
-        lock(&self.shared.free).extend(self.rate.take());
+        lock(&self.shared.free).push(self.number);
     }
 }
 
@@ -86,9 +87,10 @@ impl Server {
         // It is not an error if the system refuses: the table also works without.
         let _ = defer_accept(&listener, UNAUTHENTICATED_TIMEOUT.as_secs() as u32);
         let ports = DataPorts::new(limits.data_ports.clone());
-        let free = (0..limits.sessions).map(|_| Rate::new(limits.bytes_per_second)).collect();
+        let rates = (0..limits.sessions).map(|_| Rate::new(limits.bytes_per_second)).collect();
+        let free = Mutex::new((0..limits.sessions).collect());
         let state = State { limits, clock: Clock::new(), ports, ends: AtomicBool::new(false) };
-        let shared = Shared { token, allowed, state, free: Mutex::new(free), on_event: Box::new(on_event) };
+        let shared = Shared { token, allowed, state, rates, free, on_event: Box::new(on_event) };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
 
@@ -198,7 +200,7 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
 
 impl SessionSlot {
     fn meet(&self, stream: TcpStream, address: IpAddr) {
-        let Some(rate) = &self.rate else { return };
+        let rate = &self.shared.rates[self.number];
         let Ok(mut session) = Session::new(&self.shared.state, rate, stream, address) else { return };
         (self.shared.on_event)(Event::Began(address));
         let mut trials = 0;
