@@ -125,7 +125,8 @@ pub(crate) fn receive(
     clock: Clock,
     tally: &Tally,
     stop: &AtomicBool,
-    (read_octets, pay): (usize, &dyn Fn(u64)),
+    read_octets: usize,
+    pay: &dyn Fn(u64),
 ) -> io::Result<()> {
     stream.set_read_timeout(Some(LOOK))?;
     let mut room = vec![0; read_octets];

@@ -249,6 +249,6 @@ impl Mix<'_> {
             bucket.pay(octets, clock, stops);
         };
         // The client notices errors at its own end of the connection.
-        let _ = bulk::receive(stream, clock, &self.tallies[place], &self.stop, (bucket.slice_bytes(), &pay));
+        let _ = bulk::receive(stream, clock, &self.tallies[place], &self.stop, bucket.slice_bytes(), &pay);
     }
 }
