@@ -162,7 +162,7 @@ impl ReceiveBuffers {
 
 /// Returns the length of a TCP segment's headers, including the link header. Returns `None` if the packet is
 /// not a complete segment, or if its headers are elsewhere.
-fn headers_of(head: &[u8], frame_bytes: usize) -> Option<usize> {
+pub(super) fn headers_of(head: &[u8], frame_bytes: usize) -> Option<usize> {
     let (frame, ip) = head.split_at_checked(frame_bytes)?;
     let front = Front::read(ip).ok()?;
     if let Some(kind) = frame.get(ethernet::HEADER_BYTES - 2..ethernet::HEADER_BYTES) {

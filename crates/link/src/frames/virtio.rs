@@ -10,6 +10,7 @@
 //! Single packets   on a link without offloads, packets may be forwarded, recorded or have bits flipped, so
 //!                  [`finish`] does what was left to the card: it cuts segments and fills in checksums.
 
+use super::landing::headers_of;
 use crate::LinkCounters;
 use arrayvec::ArrayVec;
 use kiban_base::ethernet;
@@ -145,17 +146,11 @@ fn pull_headers(pdu: &mut Pdu, at: usize) -> bool {
         Some(4) => ipv4::header_bytes(packet),
         _ => ipv6::HEADER_BYTES,
     };
-    if pdu.pull_up(at + network_bytes).is_none() {
+    if pdu.pull_up(at + network_bytes + tcp::HEADER_BYTES).is_none() {
         return false;
     }
-    let Ok(front) = Front::read(&pdu.head()[at..]) else { return false };
-    let tcp = at + front.header_bytes;
-    if front.is_fragment || front.protocol != protocol::TCP || pdu.pull_up(tcp + tcp::HEADER_BYTES).is_none()
-    {
-        return false;
-    }
-    let bytes = usize::from(pdu.head()[tcp + 12] >> 4) * 4;
-    bytes >= tcp::HEADER_BYTES && pdu.pull_up(tcp + bytes).is_some() && pdu.head().len() == tcp + bytes
+    let Some(bytes) = headers_of(pdu.head(), at) else { return false };
+    pdu.pull_up(bytes).is_some() && pdu.head().len() == bytes
 }
 
 /// Computes the checksum from offset `start` of the head and writes it into its field, which holds the sum of
