@@ -22,6 +22,7 @@ use kiban_os::random;
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::tcp;
+use net::ip;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -49,11 +50,6 @@ fn byte(offset: u64, seed: u8) -> u8 {
 fn open(address: &str) -> AnyLink {
     let address: Address = address.parse().unwrap_or_else(|error| panic!("{error}"));
     address.open().unwrap_or_else(|error| panic!("{error}"))
-}
-
-fn ip(command: &str) {
-    let output = Command::new("ip").args(command.split(' ')).output().expect("iproute2 is there");
-    assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A program with one side of a stream that carries a fixed number of bytes in each direction.

@@ -17,7 +17,6 @@ use kiban_tcpip::tcp;
 use std::any::Any;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::process::Command;
 
 /// The interface of the board's port.
 const PORT: &str = "kiban0";
@@ -207,11 +206,7 @@ fn no_flipped_bit_reaches_an_application() {
     if !net::enter() {
         return;
     }
-    let ip = |command: &str| {
-        let status = Command::new("ip").args(command.split(' ')).status().expect("iproute2 is installed");
-        assert!(status.success(), "ip {command}");
-    };
-    ip(&format!("link add {PORT} type veth peer name lab1"));
+    net::ip(&format!("link add {PORT} type veth peer name lab1"));
     interface::set_up(PORT).expect("up");
     interface::set_address("lab1", [10, 9, 0, 1].into(), 24).expect("an address");
     interface::set_up("lab1").expect("up");

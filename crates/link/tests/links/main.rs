@@ -20,6 +20,7 @@ use kiban_link::pcap::UnitKind;
 use kiban_link::{Address, AnyLink, LinkContext, LinkCounters};
 use kiban_os::Clock;
 use kiban_os::interface;
+use net::ip;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -231,11 +232,6 @@ fn item(end: &End, length: usize, seed: usize) -> Vec<u8> {
         item[12..14].copy_from_slice(&ETHER_TYPE);
     }
     item
-}
-
-fn ip(command: &str) {
-    let output = Command::new("ip").args(command.split(' ')).output().expect("iproute2 is there");
-    assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Stops the kernel from sending its own packets on new interfaces.
