@@ -11,10 +11,12 @@
 //! ImmDt, IETH (an R_Key) and XRCETH (8 reserved bits and a shared receive queue) are single words, which
 //! [`super::Packet`] holds as numbers.
 
+use super::bth::QPN_MASK;
 use core::time::Duration;
 use kiban_base::Malformed;
 
-const LOW_24: u32 = 0x00ff_ffff;
+/// The bits of a message sequence number.
+const MSN_MASK: u32 = 0x00ff_ffff;
 
 /// Where an RDMA Write puts data, or an RDMA Read takes them from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -223,7 +225,7 @@ impl Deth {
     /// `Truncated`.
     pub fn read(bytes: &[u8]) -> Result<(Deth, usize), Malformed> {
         let bytes = front::<{ Deth::BYTES }>(bytes)?;
-        Ok((Deth { qkey: word(bytes, 0), source: word(bytes, 4) & LOW_24 }, Deth::BYTES))
+        Ok((Deth { qkey: word(bytes, 0), source: word(bytes, 4) & QPN_MASK }, Deth::BYTES))
     }
 
     /// Writes the header. Only the low 24 bits of the source are written.
@@ -233,7 +235,7 @@ impl Deth {
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = front_mut::<{ Deth::BYTES }>(target);
         bytes[..4].copy_from_slice(&self.qkey.to_be_bytes());
-        bytes[4..].copy_from_slice(&(self.source & LOW_24).to_be_bytes());
+        bytes[4..].copy_from_slice(&(self.source & QPN_MASK).to_be_bytes());
         Deth::BYTES
     }
 }
@@ -258,7 +260,7 @@ impl Aeth {
             (3, 3) => Syndrome::Nak(NakCode::RemoteOperational),
             _ => return Err(Malformed::ParameterValue),
         };
-        Ok((Aeth { syndrome, msn: word(bytes, 0) & LOW_24 }, Aeth::BYTES))
+        Ok((Aeth { syndrome, msn: word(bytes, 0) & MSN_MASK }, Aeth::BYTES))
     }
 
     /// Writes the header. Only the low 24 bits of the message sequence number are written.
@@ -267,7 +269,7 @@ impl Aeth {
     /// If `target` is shorter than the header.
     pub fn write(&self, target: &mut [u8]) -> usize {
         let bytes = front_mut::<{ Aeth::BYTES }>(target);
-        *bytes = (self.msn & LOW_24).to_be_bytes();
+        *bytes = (self.msn & MSN_MASK).to_be_bytes();
         bytes[0] = match self.syndrome {
             Syndrome::Ack(credits) => credits & 0x1f,
             Syndrome::RnrNak(timer) => 0x20 | timer & 0x1f,

@@ -187,19 +187,8 @@ impl Opcode {
     }
 
     /// Returns the extended headers that follow the BTH.
-    pub const fn headers(self) -> Headers {
-        let Opcode::Transport(service, operation) = self else {
-            return Headers {
-                xrc: false,
-                datagram: false,
-                rdma: false,
-                atomic: false,
-                ack: false,
-                atomic_ack: false,
-                immediate: false,
-                invalidate: false,
-            };
-        };
+    pub fn headers(self) -> Headers {
+        let Opcode::Transport(service, operation) = self else { return Headers::default() };
         Headers {
             xrc: matches!(service, Service::Xrc) && !operation.is_response(),
             datagram: matches!(service, Service::Ud),

@@ -1,6 +1,6 @@
 //! All headers of a packet, and where its payload lies.
 
-use super::bth::Bth;
+use super::bth::{Bth, QPN_MASK};
 use super::extended::{Aeth, AtomicAckEth, AtomicEth, Deth, Reth};
 use super::opcode::Opcode;
 use core::ops::Range;
@@ -10,8 +10,6 @@ use kiban_base::Malformed;
 pub const ICRC_BYTES: usize = 4;
 /// Reserved bytes after the BTH of a congestion notification packet (IBTA §A17.9.3).
 pub const CNP_RESERVED_BYTES: usize = 16;
-
-const LOW_24: u32 = 0x00ff_ffff;
 
 /// The headers of a packet. The opcode decides which extended headers there are; the others are `None`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +62,7 @@ impl Packet {
         let headers = bth.opcode.headers();
         let mut packet = Packet::new(bth);
         if headers.xrc {
-            packet.xrc_srq = Some(next_word(bytes, &mut at)? & LOW_24);
+            packet.xrc_srq = Some(next_word(bytes, &mut at)? & QPN_MASK);
         }
         if headers.datagram {
             packet.deth = Some(next(bytes, &mut at, Deth::read)?);
@@ -106,7 +104,7 @@ impl Packet {
     }
 
     /// Returns the length of all headers in bytes.
-    pub const fn length(&self) -> usize {
+    pub fn length(&self) -> usize {
         let headers = self.bth.opcode.headers();
         let words = headers.xrc as usize + headers.immediate as usize + headers.invalidate as usize;
         let reserved = if matches!(self.bth.opcode, Opcode::Cnp) { CNP_RESERVED_BYTES } else { 0 };
@@ -133,7 +131,7 @@ impl Packet {
             *at += 4;
         };
         if headers.xrc {
-            put(self.xrc_srq.expect(PRESENT) & LOW_24, &mut at, target);
+            put(self.xrc_srq.expect(PRESENT) & QPN_MASK, &mut at, target);
         }
         if headers.datagram {
             at += self.deth.expect(PRESENT).write(&mut target[at..]);
