@@ -360,9 +360,9 @@ impl Socket {
 
     /// Reserves a port. Returns it with its address.
     fn reserve(&self, at: SocketAddr, inner: &Inner) -> Result<(ReservedPort, SocketAddr), c_int> {
+        let with_address = |reserved: ReservedPort| reserved.address().map(|address| (reserved, address));
         let reserved = ReservedPort::shared(at, inner.options.only_v6);
-        let address = reserved.and_then(|reserved| Ok((reserved.address()?, reserved)));
-        address.map(|(address, reserved)| (reserved, address)).map_err(|error| errno_of(&error))
+        reserved.and_then(with_address).map_err(|error| errno_of(&error))
     }
 
     pub(super) fn bind(&self, to: SocketAddr) -> Result<(), c_int> {
