@@ -65,6 +65,28 @@ kiban_base::counters! {
         bad_length,
         /// Frames with a bad CRC.
         bad_crc,
+        /// RoCEv2 packets sent, retransmissions included.
+        packets_out,
+        /// RoCEv2 packets accepted.
+        packets_in,
+        /// RoCEv2 requests sent again.
+        packets_retransmitted,
+        /// Times that a RoCEv2 requester's acknowledgement timer expired.
+        ack_timeouts,
+        /// RoCEv2 packets that repeat an earlier one.
+        packets_duplicate,
+        /// RoCEv2 requests dropped because an earlier one is missing.
+        packets_out_of_order,
+        /// RoCEv2 packets dropped because they break a rule, or answer nothing that was sent.
+        packets_malformed,
+        /// Negative acknowledgements sent because a RoCEv2 packet was missing.
+        sequence_naks_out,
+        /// Negative acknowledgements received because a RoCEv2 packet was missing.
+        sequence_naks_in,
+        /// Negative acknowledgements sent because no receive was posted.
+        rnr_naks_out,
+        /// Negative acknowledgements received because the peer had no receive posted.
+        rnr_naks_in,
         /// Datagrams sent.
         datagrams_out,
         /// Datagrams placed in a posted receive.

@@ -44,6 +44,7 @@ impl Rnic {
                 events_max: config.events_max,
                 tx_queue: VecDeque::new(),
                 datagram_tx_queue: VecDeque::new(),
+                packet_tx_queue: VecDeque::new(),
                 resumed: Vec::new(),
                 counters: RnicCounters::default(),
                 clocks: StepLog::default(),

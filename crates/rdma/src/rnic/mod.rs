@@ -13,6 +13,9 @@
 //!                  ([`Rnic::placement_buffers`]), then calls [`Rnic::deliver`].
 //! Streams          a connected queue pair runs over one reliable, ordered stream of segments: MPA on TCP, or
 //!                  EFE. Stream setup is outside the core; [`Rnic::connect`] reports its result.
+//! Packets          a queue pair may speak RoCEv2 instead ([`Rnic::connect_roce`]). It makes its own packets
+//!                  ([`Rnic::next_packet`]), takes its peer's ([`Rnic::packet`]), and retransmits, so packets
+//!                  may be lost, duplicated and reordered.
 //! Datagrams        datagram queue pairs have no stream. [`Rnic::next_datagram`] builds the next outgoing
 //!                  datagram, including its header; [`Rnic::datagram`] takes an incoming one. Both ends must
 //!                  be kiban NICs: no iWARP standard defines datagrams.
@@ -30,6 +33,7 @@
 //! Completion manager                            control/completion.rs
 //! Send module: acceptor, resolver, generator    executor/send.rs
 //! (none: datagrams)                             control/datagram.rs, executor/datagram.rs
+//! (none: RoCEv2)                                control/roce.rs, executor/roce, packets.rs
 //! Receive module: receiver, resolver            executor/receive.rs
 //! TO LLP FIFO, FROM LLP FIFO                    lower.rs: ToLlp, and validate/place/deliver
 //! PCI Express interface                         not implemented
@@ -50,11 +54,13 @@ mod executor;
 mod host;
 mod lower;
 mod outbox;
+mod packets;
 mod queue_pairs;
 mod work;
 
 pub use config::Config;
 pub use control::datagram::DatagramState;
+pub use control::roce::RoceTraits;
 pub use control::state::{QpAttributes, QpState, StreamAction, StreamTraits};
 pub use counters::RnicCounters;
 pub use device::Rnic;

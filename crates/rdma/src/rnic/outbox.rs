@@ -23,6 +23,8 @@ pub(super) struct Outputs {
     pub(super) tx_queue: VecDeque<u32>,
     /// The TX queue of datagram queue pairs.
     pub(super) datagram_tx_queue: VecDeque<u32>,
+    /// The TX queue of queue pairs that speak RoCEv2.
+    pub(super) packet_tx_queue: VecDeque<u32>,
     /// Queue pairs whose streams waited for a receive and can now continue.
     pub(super) resumed: Vec<u32>,
     pub(super) counters: RnicCounters,
@@ -40,8 +42,9 @@ impl Outputs {
 
     /// Removes a queue pair that was reset or destroyed from the TX queues.
     pub(super) fn remove_from_tx_queue(&mut self, qp: u32) {
-        self.tx_queue.retain(|&waits| waits != qp);
-        self.datagram_tx_queue.retain(|&waits| waits != qp);
+        for queue in [&mut self.tx_queue, &mut self.datagram_tx_queue, &mut self.packet_tx_queue] {
+            queue.retain(|&waits| waits != qp);
+        }
     }
 
     pub(super) fn count_fault(&mut self, reason: Reason) {

@@ -327,6 +327,8 @@ pub enum Status {
     RemoteOperation,
     /// The connection was lost.
     Lost,
+    /// The peer had no receive posted for the message, however often it was sent again.
+    ReceiverNotReady,
 }
 
 impl fmt::Display for Status {
@@ -348,6 +350,9 @@ impl fmt::Display for Status {
             }
             Status::RemoteOperation => "the peer could not complete the operation",
             Status::Lost => "the connection was lost",
+            Status::ReceiverNotReady => {
+                "the peer has posted no receive for the message: post more receives, or raise rnr_retry"
+            }
         })
     }
 }

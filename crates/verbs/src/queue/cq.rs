@@ -104,6 +104,7 @@ fn status(status: Status) -> ibv_wc_status {
         Status::RemoteAccess => IBV_WC_REM_ACCESS_ERR,
         Status::RemoteOperation => IBV_WC_REM_OP_ERR,
         Status::Lost => IBV_WC_RETRY_EXC_ERR,
+        Status::ReceiverNotReady => IBV_WC_RNR_RETRY_EXC_ERR,
     }
 }
 

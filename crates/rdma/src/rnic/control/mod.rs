@@ -6,5 +6,6 @@ pub(super) mod job;
 pub(super) mod qp;
 pub(super) mod reads;
 pub(super) mod receive_queue;
+pub(super) mod roce;
 pub(super) mod send_queue;
 pub(super) mod state;

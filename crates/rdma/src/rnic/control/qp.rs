@@ -26,9 +26,11 @@ use super::datagram::DatagramState;
 use super::job::Job;
 use super::reads::{Irrq, Orrq};
 use super::receive_queue::{ReceiveQueue, SharedReceiveQueue};
+use super::roce::Roce;
 use super::send_queue::SendQueue;
 use super::state::{Post, QpAttributes, QpState, StreamAction, StreamTraits};
 use crate::wire::rdmap::{Reason, Terminate};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use kiban_base::Slab;
 
@@ -42,6 +44,8 @@ pub(in super::super) struct Qp {
     pub(in super::super) state: QpState,
     /// Set for a datagram queue pair, which has no stream.
     pub(in super::super) datagram: Option<DatagramState>,
+    /// Set while the queue pair speaks RoCEv2 with its peer, instead of having a stream.
+    pub(in super::super) roce: Option<Box<Roce>>,
     /// The traits agreed on with the peer or, while a stream is being set up, the expected traits.
     pub(in super::super) traits: StreamTraits,
     /// Whether the peer is known to be a kiban NIC, regardless of how the stream was set up.
@@ -99,6 +103,7 @@ impl Qp {
             attributes,
             state: QpState::Idle,
             datagram: None,
+            roce: None,
             traits: StreamTraits { ird: 0, ord: 0, extensions: false, kiban: false, may_send: false },
             peer_is_kiban: false,
             is_expecting: false,
@@ -151,7 +156,8 @@ impl Qp {
     pub(in super::super) fn agrees(&self, operation: &Operation) -> bool {
         !(operation.has_response() && self.traits.ord == 0
             || operation.needs_extensions() && !self.traits.extensions
-            || operation.needs_kiban_peer() && !self.traits.kiban)
+            || operation.needs_kiban_peer() && !self.traits.kiban
+            || self.roce.is_some() && !Roce::has(operation))
     }
 
     /// Decides what happens to work that is posted now.
@@ -177,11 +183,19 @@ impl Qp {
     pub(in super::super) fn schedule(&mut self, outputs: &mut Outputs) {
         if !self.in_tx_queue {
             self.in_tx_queue = true;
-            match self.datagram {
-                None => outputs.tx_queue.push_back(self.number),
-                Some(_) => outputs.datagram_tx_queue.push_back(self.number),
-            }
+            let queue = match (&self.datagram, &self.roce) {
+                (Some(_), _) => &mut outputs.datagram_tx_queue,
+                (None, Some(_)) => &mut outputs.packet_tx_queue,
+                (None, None) => &mut outputs.tx_queue,
+            };
+            queue.push_back(self.number);
         }
+    }
+
+    /// Returns how many of our reads and atomics have no complete response yet.
+    #[inline]
+    pub(in super::super) fn unanswered(&self) -> usize {
+        self.roce.as_ref().map_or(self.orrq.entries.len(), |roce| roce.requester.unanswered)
     }
 
     /// Records that a WQE's message was sent and that the peer will acknowledge it.
@@ -254,6 +268,9 @@ impl Qp {
         self.orrq.entries.clear();
         self.irrq.entries.clear();
         self.unacknowledged.clear();
+        if let Some(roce) = &mut self.roce {
+            roce.clear();
+        }
         self.flush_sends(outputs);
         let incoming = self.rq.incoming.take().map(|incoming| incoming.work);
         for work in incoming.into_iter().chain(core::mem::take(&mut self.rq.wqes)) {

@@ -15,14 +15,13 @@
 use super::super::control::completion;
 use super::super::control::qp::Qp;
 use super::super::control::state::QpState;
-use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
+use super::super::host::dmac::{self, Cursor};
 use super::super::host::smt::{AccessKind, StagTable};
 use super::super::outbox::Outputs;
 use super::super::work::{Completion, Data, Kind, Operation, SendWork, Status};
 use super::receive::Tables;
 use crate::wire::datagram::{HEADER_BYTES, Header, PAYLOAD_BYTES_MAX, QP_MAX};
 use alloc::vec::Vec;
-use arrayvec::ArrayVec;
 use kiban_base::SharedBytes;
 
 /// Number of bytes that precede the payload in a receive.
@@ -81,14 +80,7 @@ fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result
         Data::Inline(bytes) => room.extend_from_slice(bytes),
         Data::Elements(sges) => {
             let mut cursor = Cursor::default();
-            while room.len() < HEADER_BYTES + length {
-                let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
-                let missing = HEADER_BYTES + length - room.len();
-                match dmac::gather(smt, owner, sges, &mut cursor, missing, false, &mut pieces) {
-                    Ok(1..) => Payload::Pieces(&pieces).append_to(room),
-                    _ => return Err(Status::LocalProtection),
-                }
-            }
+            dmac::copy(smt, owner, sges, &mut cursor, length, room).map_err(|_| Status::LocalProtection)?;
         }
     }
     Ok(gid)

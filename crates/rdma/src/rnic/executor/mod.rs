@@ -2,4 +2,5 @@
 
 pub(super) mod datagram;
 pub(super) mod receive;
+pub(super) mod roce;
 pub(super) mod send;

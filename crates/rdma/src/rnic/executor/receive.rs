@@ -107,7 +107,7 @@ const fn tagged(violation: Violation) -> Fault {
 }
 
 /// Maps a violation by a request to RDMAP's error.
-const fn remote(violation: Violation) -> Reason {
+pub(super) const fn remote(violation: Violation) -> Reason {
     match violation {
         Violation::Stag => Reason::REMOTE_STAG,
         Violation::Stream => Reason::REMOTE_STREAM,

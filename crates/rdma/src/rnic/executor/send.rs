@@ -179,10 +179,10 @@ fn resolve(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Next {
 }
 
 /// Returns the WQE that may start now.
-fn may_start(qp: &Qp) -> Option<u64> {
+pub(super) fn may_start(qp: &Qp) -> Option<u64> {
     let (number, wqe) = qp.sq.next()?;
     let work = &wqe.work;
-    let unanswered = qp.orrq.entries.len();
+    let unanswered = qp.unanswered();
     let waits = work.fence && unanswered > 0
         || work.local_fence && !qp.sq.is_alone()
         // With an ORD of zero, the request could never be sent, so it fails when its turn comes.
@@ -198,7 +198,7 @@ fn fail_locally(qp: &mut Qp, number: u64, status: Status, outputs: &mut Outputs)
 }
 
 /// Checks a WQE and returns its job (with WQE number 0), or `None` if it sends nothing.
-fn check(
+pub(super) fn check(
     work: &SendWork,
     smt: &StagTable,
     owner: (u32, u32),
@@ -240,7 +240,7 @@ fn check(
 }
 
 /// Executes an operation that sends nothing.
-fn execute_locally(
+pub(super) fn execute_locally(
     operation: &mut Operation,
     smt: &mut StagTable,
     (pd, qp): (u32, u32),

@@ -8,6 +8,7 @@
 
 use super::super::work::{Data, Sge};
 use super::smt::{AccessKind, StagTable, Violation};
+use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
 
@@ -74,7 +75,7 @@ impl Payload<'_> {
 
     /// Appends all bytes to `target`.
     #[inline]
-    pub fn append_to(&self, target: &mut alloc::vec::Vec<u8>) {
+    pub fn append_to(&self, target: &mut Vec<u8>) {
         match self {
             Payload::Bytes(bytes) => target.extend_from_slice(bytes),
             Payload::Pieces(pieces) => {
@@ -135,6 +136,26 @@ pub(in super::super) fn gather<'a>(
         }
     }
     Ok(taken)
+}
+
+/// Appends the next `length` bytes of the elements to `target`, and advances the cursor.
+pub(in super::super) fn copy(
+    smt: &StagTable,
+    owner: (u32, u32),
+    sges: &[Sge],
+    cursor: &mut Cursor,
+    length: usize,
+    target: &mut Vec<u8>,
+) -> Result<(), Violation> {
+    let end = target.len() + length;
+    while target.len() < end {
+        let mut pieces = ArrayVec::new();
+        if gather(smt, owner, sges, cursor, end - target.len(), false, &mut pieces)? == 0 {
+            return Err(Violation::Bounds);
+        }
+        Payload::Pieces(&pieces).append_to(target);
+    }
+    Ok(())
 }
 
 /// Collects the next pieces of one memory range that a peer reads.

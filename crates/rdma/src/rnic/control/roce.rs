@@ -1,0 +1,266 @@
+//! The state of a queue pair that speaks RoCEv2: its requester and its responder.
+//!
+//! PSN        a packet's sequence number, 24 bits, which wraps. Every packet of a request has one, and so has
+//!            every packet of a read response: a read request takes as many PSNs as its response has packets
+//!            (IBTA volume 1 §9.7.3.1).
+//! Position   the requester counts its PSNs from zero, in 64 bits and without wrapping. The PSN of a position
+//!            is the initial PSN plus the position.
+//! Comparing  two PSNs are compared by their [`distance`], which is less than half of the PSN space.
+
+use super::super::host::dmac::Cursor;
+use super::super::work::Operation;
+use crate::wire::rdmap::Atomic;
+use crate::wire::roce::{PSN_MASK, Syndrome};
+use alloc::collections::VecDeque;
+use core::time::Duration;
+use kiban_base::Instant;
+
+/// What two queue pairs that speak RoCEv2 must know of each other, and how they retransmit: the attributes
+/// that `ibv_modify_qp` sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoceTraits {
+    /// Whether the service is reliable (RC), or not (UC).
+    pub is_reliable: bool,
+    /// The peer's queue pair number, 24 bits.
+    pub peer: u32,
+    /// The partition key in every packet.
+    pub pkey: u16,
+    /// The path MTU: the payload of a packet in bytes, 256 to 4096 (a power of two).
+    pub path_mtu: usize,
+    /// The PSN of the first packet that is sent, 24 bits.
+    pub first_psn_out: u32,
+    /// The PSN of the first packet that is expected, 24 bits.
+    pub first_psn_in: u32,
+    /// Maximum number of outstanding reads and atomics from the peer (`max_dest_rd_atomic`).
+    pub ird: u16,
+    /// Maximum number of outstanding reads and atomics to the peer (`max_rd_atomic`).
+    pub ord: u16,
+    /// How long a requester waits for an acknowledgement before it retransmits; `None`: without limit.
+    pub ack_timeout: Option<Duration>,
+    /// How often a request is sent again for lack of an acknowledgement.
+    pub retries: u8,
+    /// How often a request is sent again for lack of a receive at the peer; 7: without limit.
+    pub rnr_retries: u8,
+    /// The code of the time after which the peer may repeat a request for which no receive was posted
+    /// (`min_rnr_timer`), 5 bits.
+    pub rnr_timer: u8,
+    /// Maximum number of packets on the way: requests without acknowledgement and expected responses. At
+    /// least one message is always sent.
+    pub window: u32,
+}
+
+/// The number of RNR retries that means "without limit".
+pub(in super::super) const RNR_RETRIES_INFINITE: u8 = 7;
+
+/// Returns the distance from one PSN to another: negative if `to` comes before `from`.
+#[inline]
+pub(in super::super) const fn distance(from: u32, to: u32) -> i32 {
+    // The shift puts the sign of 24 bits where that of 32 bits is.
+    ((to.wrapping_sub(from) << 8) as i32) >> 8
+}
+
+/// A message of the requester that is not completely acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Message {
+    pub(in super::super) wqe: u64,
+    /// Whether the peer's response carries data: a read or an atomic operation.
+    pub(in super::super) has_response: bool,
+    /// The position of its first packet.
+    pub(in super::super) first: u64,
+    /// The position after its last packet.
+    pub(in super::super) end: u64,
+    /// Length in bytes.
+    pub(in super::super) length: u32,
+}
+
+/// The requester: sends the messages of the send queue, and goes back when packets are lost.
+#[derive(Debug, Default)]
+pub(in super::super) struct Requester {
+    /// The started messages that are not completely acknowledged, oldest first.
+    pub(in super::super) messages: VecDeque<Message>,
+    /// How many of them await a response with data.
+    pub(in super::super) unanswered: usize,
+    /// All packets before this position are acknowledged, and all responses before it are here.
+    pub(in super::super) acked: u64,
+    /// The next packet to be sent.
+    pub(in super::super) next: u64,
+    /// The position after the last packet that was ever sent.
+    pub(in super::super) sent: u64,
+    /// The position after the last started message.
+    pub(in super::super) end: u64,
+    /// Packets sent since the last that asked for an acknowledgement.
+    pub(in super::super) unrequested: u32,
+    /// Where the data of a packet begins in its WQE's elements, for the packet that is probably next.
+    pub(in super::super) cursor: (u64, Cursor),
+    /// The same for the data of the response that is probably next.
+    pub(in super::super) response_cursor: (u64, Cursor),
+    /// The position to which the requester went back last, until it is acknowledged.
+    pub(in super::super) went_back_to: Option<u64>,
+    pub(in super::super) retries: u8,
+    pub(in super::super) rnr_retries: u8,
+    /// When the acknowledgement timer expires.
+    pub(in super::super) ack_timer: Option<Instant>,
+    /// The peer had no receive: nothing is sent before this time.
+    pub(in super::super) held_until: Option<Instant>,
+}
+
+/// A response with data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) enum Response {
+    /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet.
+    Read { psn: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32 },
+    /// The original value of eight bytes.
+    Atomic { psn: u32, original: u64, msn: u32 },
+}
+
+impl Response {
+    /// Returns the PSN of its next packet.
+    pub(in super::super) const fn psn(&self) -> u32 {
+        match *self {
+            Response::Read { psn, .. } | Response::Atomic { psn, .. } => psn,
+        }
+    }
+}
+
+/// The message that is partly received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in super::super) enum Receiving {
+    #[default]
+    Nothing,
+    /// A Send, which goes to the receive in `Qp::rq`.
+    Send,
+    /// A Write, of which `placed` bytes are in place.
+    Write { rkey: u32, address: u64, length: u32, placed: u32 },
+}
+
+/// A negative acknowledgement to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in super::super) struct Refusal {
+    pub(in super::super) psn: u32,
+    pub(in super::super) syndrome: Syndrome,
+    /// Whether the queue pair fails once it is sent.
+    pub(in super::super) is_fatal: bool,
+}
+
+/// The responder: executes requests in the order of their PSNs.
+#[derive(Debug, Default)]
+pub(in super::super) struct Responder {
+    /// The PSN of the next request.
+    pub(in super::super) expected: u32,
+    /// The number of messages completed, 24 bits on the wire.
+    pub(in super::super) msn: u32,
+    pub(in super::super) receiving: Receiving,
+    /// A negative acknowledgement for the expected PSN was sent: later requests are dropped in silence.
+    pub(in super::super) has_refused: bool,
+    /// Responses to be sent, in the order of their PSNs.
+    pub(in super::super) responses: VecDeque<Response>,
+    /// A negative acknowledgement to be sent after them.
+    pub(in super::super) refusal: Option<Refusal>,
+    /// Whether to acknowledge all requests before `expected`, after the responses.
+    pub(in super::super) ack_pending: bool,
+    /// The PSNs and original values of the last atomic operations, to answer duplicates.
+    pub(in super::super) atomics: VecDeque<(u32, u64)>,
+}
+
+/// A queue pair's state beside its queues.
+#[derive(Debug)]
+pub(in super::super) struct Roce {
+    pub(in super::super) traits: RoceTraits,
+    pub(in super::super) requester: Requester,
+    pub(in super::super) responder: Responder,
+    /// The last packet was a response, so the send queue is next.
+    pub(in super::super) requester_turn: bool,
+}
+
+impl Roce {
+    pub(in super::super) fn new(traits: RoceTraits) -> Roce {
+        let responder = Responder { expected: traits.first_psn_in & PSN_MASK, ..Responder::default() };
+        Roce { traits, requester: Requester::default(), responder, requester_turn: false }
+    }
+
+    /// Returns whether RoCEv2 has an operation. RFC 7306's immediate data without a Write, its masked
+    /// atomics, and a read that invalidates are iWARP's alone.
+    pub(in super::super) fn has(operation: &Operation) -> bool {
+        match operation {
+            Operation::Immediate { .. } | Operation::Read { invalidate: true, .. } => false,
+            Operation::Atomic { atomic: Atomic::FetchAdd { mask, .. }, .. } => *mask == 0,
+            Operation::Atomic { atomic: Atomic::CompareSwap { swap_mask, compare_mask, .. }, .. } => {
+                (*swap_mask, *compare_mask) == (u64::MAX, u64::MAX)
+            }
+            _ => true,
+        }
+    }
+
+    /// Forgets all work, because the queue pair has failed. A negative acknowledgement is still sent.
+    pub(in super::super) fn clear(&mut self) {
+        let Requester { acked, sent, .. } = self.requester;
+        self.requester = Requester { acked, sent, next: sent, end: sent, ..Requester::default() };
+        self.responder.responses.clear();
+        self.responder.receiving = Receiving::Nothing;
+        self.responder.ack_pending = false;
+    }
+}
+
+impl Requester {
+    /// Returns the position of a PSN, unless it comes before the oldest that is not acknowledged.
+    #[inline]
+    pub(in super::super) fn position(&self, first_psn: u32, psn: u32) -> Option<u64> {
+        let ahead = distance(psn_of(first_psn, self.acked), psn);
+        Some(self.acked + u64::try_from(ahead).ok()?)
+    }
+
+    /// Returns the message to which a position belongs.
+    #[inline]
+    pub(in super::super) fn message_at(&self, position: u64) -> Option<&Message> {
+        let index = self.messages.partition_point(|message| message.end <= position);
+        self.messages.get(index).filter(|message| message.first <= position)
+    }
+
+    /// Returns whether the window allows another packet.
+    #[inline]
+    pub(in super::super) fn has_room(&self, window: u32) -> bool {
+        self.next == self.acked || self.next - self.acked < u64::from(window)
+    }
+
+    /// Returns the earliest time at which the requester has something to do without a packet from the peer.
+    pub(in super::super) fn deadline(&self) -> Option<Instant> {
+        [self.ack_timer, self.held_until].into_iter().flatten().min()
+    }
+}
+
+/// Returns the PSN of a position.
+#[inline]
+pub(in super::super) const fn psn_of(first_psn: u32, position: u64) -> u32 {
+    first_psn.wrapping_add(position as u32) & PSN_MASK
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_between_psns_wrap() {
+        for (from, to, expected) in [
+            (5, 5, 0),
+            (5, 6, 1),
+            (6, 5, -1),
+            (0xff_ffff, 0, 1),
+            (0, 0xff_ffff, -1),
+            (0, 0x7f_ffff, 0x7f_ffff),
+            (0, 0x80_0000, -0x80_0000),
+        ] {
+            assert_eq!(distance(from, to), expected, "from {from:#x} to {to:#x}");
+        }
+    }
+
+    #[test]
+    fn a_position_survives_the_wrap_of_its_psn() {
+        let requester = Requester { acked: 0x0300_0000 - 2, ..Requester::default() };
+        let first = 0xff_fff0;
+        for ahead in 0..1000 {
+            let position = requester.acked + ahead;
+            assert_eq!(requester.position(first, psn_of(first, position)), Some(position));
+        }
+        assert_eq!(requester.position(first, psn_of(first, requester.acked - 1)), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! The NIC's lower interface for RoCEv2: packets of connected queue pairs.
+
+use super::control::roce::{Roce, RoceTraits};
+use super::control::state::{QpState, StreamTraits};
+use super::device::Rnic;
+use super::error::RequestError;
+use super::executor::receive::Tables;
+use super::executor::roce::{requester, responder};
+use crate::wire::roce::{Opcode, PSN_MASK, Packet, QPN_MASK, Service};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use kiban_base::Instant;
+
+impl Rnic {
+    /// Makes a queue pair speak RoCEv2 with its peer: it receives from now on (`IBV_QPS_RTR`).
+    /// [`Rnic::may_send`] lets it send (`IBV_QPS_RTS`). Its number ([`Rnic::set_qpn`]) must fit in 24 bits.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a datagram queue pair;
+    /// [`RequestError::BadState`] unless the queue pair is idle; [`RequestError::BadNumber`] if a queue pair
+    /// number or PSN exceeds 24 bits, or the path MTU is not a power of two from 256 to 4096.
+    pub fn connect_roce(&mut self, qp: u32, traits: RoceTraits) -> Result<(), RequestError> {
+        let (ird, ord) = (traits.ird.min(self.config.ird_max), traits.ord.min(self.config.ord_max));
+        let (qp, _) = self.qp(qp)?;
+        if qp.datagram.is_some() {
+            return Err(RequestError::OtherKind);
+        }
+        if qp.state != QpState::Idle {
+            return Err(RequestError::BadState(qp.state));
+        }
+        let has_valid_numbers = traits.peer <= QPN_MASK
+            && qp.qpn <= QPN_MASK
+            && traits.first_psn_in.max(traits.first_psn_out) <= PSN_MASK
+            && matches!(traits.path_mtu, 256 | 512 | 1024 | 2048 | 4096);
+        if !has_valid_numbers {
+            return Err(RequestError::BadNumber);
+        }
+        qp.state = QpState::Rts;
+        qp.traits = StreamTraits { ird, ord, extensions: true, kiban: true, may_send: false };
+        qp.roce = Some(Box::new(Roce::new(RoceTraits { ird, ord, ..traits })));
+        Ok(())
+    }
+
+    /// Removes and returns the first queue pair that may have a packet to send. Call [`Rnic::next_packet`]
+    /// until it returns false, or requeue the pair ([`Rnic::requeue`]).
+    #[inline]
+    pub fn pop_packet_tx_queue(&mut self) -> Option<u32> {
+        let number = self.outputs.packet_tx_queue.pop_front()?;
+        if let Some(qp) = self.qps.get_mut(number) {
+            qp.in_tx_queue = false;
+        }
+        Some(number)
+    }
+
+    /// Writes a queue pair's next packet into `room` (its old contents are lost): headers, payload and pad,
+    /// without the ICRC. Returns whether there was one. Responses and requests take turns.
+    pub fn next_packet(&mut self, qp: u32, now: Instant, room: &mut Vec<u8>) -> bool {
+        let Rnic { qps, smt, outputs, .. } = self;
+        let Some(qp) = qps.get_mut(qp) else { return false };
+        let responds = responder::has_packet(qp);
+        let requests = requester::has_packet(qp, now);
+        let Some(roce) = &mut qp.roce else { return false };
+        let is_request = requests && (roce.requester_turn || !responds);
+        roce.requester_turn = !is_request;
+        let made = match is_request {
+            true => requester::next_packet(qp, smt, outputs, now, room),
+            false => false,
+        };
+        // A request that failed its queue pair leaves none.
+        let made = made || responder::next_packet(qp, smt, outputs, room);
+        self.fail_overrun();
+        made
+    }
+
+    /// Takes a packet that arrived for a queue pair, and whose ICRC is right. A packet that breaks a rule in
+    /// a way that is not to be answered is dropped and counted.
+    pub fn packet(&mut self, qp: u32, packet: &Packet, payload: &[u8], now: Instant) {
+        let Rnic { qps, smt, srqs, outputs, .. } = self;
+        let Some(qp) = qps.get_mut(qp) else { return };
+        let service = qp.roce.as_ref().map(|roce| match roce.traits.is_reliable {
+            true => Service::Rc,
+            false => Service::Uc,
+        });
+        let pkey = qp.roce.as_ref().map(|roce| roce.traits.pkey);
+        match packet.bth.opcode {
+            // The highest bit of a partition key is the membership type, which does not count here.
+            Opcode::Transport(of, operation)
+                if Some(of) == service && pkey.is_some_and(|pkey| (pkey ^ packet.bth.pkey) << 1 == 0) =>
+            {
+                let tables = &mut Tables { smt, srqs, outputs };
+                if operation.is_response() {
+                    requester::take(qp, tables, operation, packet, payload, now);
+                } else {
+                    responder::take(qp, tables, operation, packet, payload);
+                }
+            }
+            _ => outputs.counters.packets_malformed += 1,
+        }
+        self.fail_overrun();
+    }
+
+    /// Returns when [`Rnic::on_packet_timer`] is to be called next for a queue pair. The time changes with
+    /// every packet.
+    pub fn packet_deadline(&self, qp: u32) -> Option<Instant> {
+        self.qps.get(qp)?.roce.as_ref()?.requester.deadline()
+    }
+
+    /// Handles the expiry of a queue pair's timer.
+    pub fn on_packet_timer(&mut self, qp: u32, now: Instant) {
+        if let Ok((qp, outputs)) = self.qp(qp) {
+            requester::on_timer(qp, now, outputs);
+        }
+        self.fail_overrun();
+    }
+}
