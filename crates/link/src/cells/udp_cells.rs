@@ -14,7 +14,7 @@
 //! HEC              the HEC passes through unchanged; the end of the circuit checks it.
 //! Not implemented  idle cells, sequence numbers.
 
-use super::datagram::{Datagrams, PAYLOAD_BYTES_MAX, SendResult, TRAIN_MAX};
+use super::datagram::{Datagrams, SendResult, TRAIN_BYTES_MAX, TRAIN_MAX};
 use crate::{Link, LinkContext, LinkCounters, LinkTraits};
 use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_BYTES;
@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Number of cells in a packed datagram that fits into a packet of 1500 bytes, over IPv4 or IPv6.
 pub const PACKED_CELLS: usize = 27;
 /// Cells of the longest datagram.
-pub const PACKED_CELLS_MAX: usize = PAYLOAD_BYTES_MAX / CELL_BYTES;
+pub const PACKED_CELLS_MAX: usize = TRAIN_BYTES_MAX / CELL_BYTES;
 
 /// A link of cells to a peer.
 pub struct UdpCells {

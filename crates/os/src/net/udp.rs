@@ -4,13 +4,18 @@
 //!                  to the protocol above.
 //! Size             a datagram fits an Ethernet frame ([`PACKET_BYTES`]); between loopback addresses it may
 //!                  be longer.
-//! Limits           calls never block: a packet that the socket cannot take now is dropped, as on a wire.
-//! Not implemented  segmentation offload; several datagrams per system call.
+//! Trains           datagrams of equal length to one peer are sent with one system call (UDP_SEGMENT,
+//!                  udp(7)) and received with one (UDP_GRO). Without system support, they are sent and
+//!                  received one by one.
+//! Limits           calls never block: a packet that the socket cannot take now is dropped, as on a wire. A
+//!                  train has at most [`TRAIN_MAX`] datagrams and 64 KB.
 
 use super::interface::bind_remedy;
+use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Payload bytes of a datagram that fits an Ethernet frame, over IPv6 or IPv4.
 pub const PACKET_BYTES: usize = 1452;
@@ -19,11 +24,45 @@ pub const LOOPBACK_PACKET_BYTES: usize = 16 << 10;
 /// Bytes of the longest datagram.
 pub const PACKET_BYTES_MAX: usize = 65_535;
 
+/// Maximum number of datagrams in a train (UDP_MAX_SEGMENTS of the first kernels that have it).
+pub const TRAIN_MAX: usize = 64;
+/// The longest payload of one datagram, and of a train (IPv4).
+pub const TRAIN_BYTES_MAX: usize = 65_507;
+/// Room for two control messages that hold an int each, in words.
+const CONTROL_WORDS: usize = 6;
+
+/// Datagrams that were received with one call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Train {
+    /// The length of all together in bytes.
+    pub bytes: usize,
+    /// The length of each but the last, which may be shorter; at least 1.
+    pub each: usize,
+    /// The sender.
+    pub from: SocketAddr,
+    /// The number of datagrams lost so far because the socket's queue was full, if the system reports it
+    /// (SO_RXQ_OVFL, socket(7)).
+    pub overrun: Option<u32>,
+}
+
+/// The result of sending a train.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendResult {
+    /// All datagrams were sent.
+    All,
+    /// So many datagrams were sent; there is no room for the rest now.
+    Some(usize),
+    /// The system rejects them.
+    None,
+}
+
 /// A non-blocking UDP socket, used as a link.
 #[derive(Debug)]
 pub struct UdpLink {
     socket: UdpSocket,
     local: SocketAddr,
+    /// Whether UDP_SEGMENT works.
+    segments: AtomicBool,
 }
 
 impl UdpLink {
@@ -38,17 +77,12 @@ impl UdpLink {
         })?;
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        Ok(UdpLink { socket, local })
+        Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
     }
 
     /// Returns the local address.
     pub fn local(&self) -> SocketAddr {
         self.local
-    }
-
-    /// Returns the socket and its local address.
-    pub fn into_parts(self) -> (UdpSocket, SocketAddr) {
-        (self.socket, self.local)
     }
 
     /// Returns the maximum packet size to a peer, in bytes.
@@ -61,17 +95,27 @@ impl UdpLink {
     pub fn request_receive_buffer(&self, bytes: usize) {
         let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
         for option in [libc::SO_RCVBUF, libc::SO_RCVBUFFORCE] {
-            // SAFETY: both options take an int, and `bytes` outlives the calls. If a call fails, the buffer
-            // keeps its size.
-            unsafe {
-                libc::setsockopt(
-                    self.socket.as_raw_fd(),
-                    libc::SOL_SOCKET,
-                    option,
-                    (&raw const bytes).cast(),
-                    size_of::<libc::c_int>() as _,
-                );
-            }
+            self.request(libc::SOL_SOCKET, option, bytes);
+        }
+    }
+
+    /// Requests that trains are received with one call, and that losses are reported.
+    pub fn request_trains(&self) {
+        self.request(libc::SOL_UDP, libc::UDP_GRO, 1);
+        self.request(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    }
+
+    /// Sets an option that holds an int. If the system refuses, the socket works without it.
+    fn request(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
+        // SAFETY: the options that this file sets take an int, and `value` outlives the call.
+        unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                size_of::<libc::c_int>() as _,
+            );
         }
     }
 
@@ -91,6 +135,129 @@ impl UdpLink {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return None,
+            }
+        }
+    }
+
+    /// Makes one receive call. Returns `None` if nothing has arrived.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn receive_train(&self, room: &mut [u8]) -> io::Result<Option<Train>> {
+        let mut from = socket2::SockAddrStorage::zeroed();
+        let mut control = [0u64; CONTROL_WORDS];
+        let mut buffer = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len() };
+        // SAFETY: all-zero bytes are a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = (&raw mut from).cast();
+        message.msg_namelen = from.size_of();
+        message.msg_iov = &raw mut buffer;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let bytes = loop {
+            // SAFETY: the message points to buffers that outlive the call, with their lengths.
+            let bytes =
+                unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+            if let Ok(bytes) = usize::try_from(bytes) {
+                break bytes;
+            }
+            match io::Error::last_os_error().raw_os_error() {
+                // Datagrams stay in the queue until the system has memory.
+                Some(libc::EAGAIN | libc::ENOMEM | libc::ENOBUFS) => return Ok(None),
+                Some(libc::EINTR) => {}
+                // An ICMP error caused by an earlier datagram is reported once.
+                Some(libc::ECONNREFUSED | libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EMSGSIZE) => {}
+                _ => return Err(io::Error::last_os_error()),
+            }
+        };
+        let (mut each, mut overrun) = (bytes, None);
+        // SAFETY: the system has filled in the control messages; these macros stay within their length.
+        unsafe {
+            let mut one = libc::CMSG_FIRSTHDR(&raw const message);
+            while !one.is_null() {
+                if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO) {
+                    let size = libc::CMSG_DATA(one).cast::<libc::c_int>().read_unaligned();
+                    each = usize::try_from(size).unwrap_or(bytes);
+                }
+                if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
+                    overrun = Some(libc::CMSG_DATA(one).cast::<u32>().read_unaligned());
+                }
+                one = libc::CMSG_NXTHDR(&raw const message, one);
+            }
+        }
+        // SAFETY: the system has written an address of this length.
+        let from = unsafe { socket2::SockAddr::new(from, message.msg_namelen) };
+        let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Some(Train { bytes, each: each.max(1), from, overrun }))
+    }
+
+    /// Sends a train of datagrams of `each` bytes (the last may be shorter): at most [`TRAIN_MAX`] datagrams
+    /// and [`TRAIN_BYTES_MAX`].
+    pub fn send_train(&self, bytes: &[u8], each: usize, to: SocketAddr) -> SendResult {
+        if bytes.len() <= each {
+            return match self.send_once(bytes, None, to) {
+                Ok(()) => SendResult::All,
+                Err(Errno::AGAIN) => SendResult::Some(0),
+                Err(_) => SendResult::None,
+            };
+        }
+        if self.segments.load(Ordering::Relaxed) {
+            match self.send_once(bytes, Some(each as u16), to) {
+                Ok(()) => return SendResult::All,
+                Err(Errno::AGAIN) => return SendResult::Some(0),
+                // UDP_SEGMENT is not supported, or not on this route.
+                Err(Errno::IO | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOPROTOOPT) => {
+                    self.segments.store(false, Ordering::Relaxed);
+                }
+                Err(_) => return SendResult::None,
+            }
+        }
+        for (number, datagram) in bytes.chunks(each).enumerate() {
+            match self.send_once(datagram, None, to) {
+                Ok(()) => {}
+                Err(Errno::AGAIN) => return SendResult::Some(number),
+                Err(_) if number == 0 => return SendResult::None,
+                Err(_) => return SendResult::Some(number),
+            }
+        }
+        SendResult::All
+    }
+
+    fn send_once(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr) -> Result<(), Errno> {
+        let to = socket2::SockAddr::from(to);
+        let mut buffer = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        let mut control = [0u64; CONTROL_WORDS];
+        // SAFETY: all-zero bytes are a valid `msghdr`.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.len();
+        message.msg_iov = &raw mut buffer;
+        message.msg_iovlen = 1;
+        if let Some(segment) = segment {
+            message.msg_control = control.as_mut_ptr().cast();
+            // SAFETY: the buffer has room for a control message with two bytes; it is written within its
+            // length.
+            unsafe {
+                message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as _) as _;
+                let one = libc::CMSG_FIRSTHDR(&raw const message);
+                (*one).cmsg_level = libc::SOL_UDP;
+                (*one).cmsg_type = libc::UDP_SEGMENT;
+                (*one).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as _) as _;
+                libc::CMSG_DATA(one).cast::<u16>().write_unaligned(segment);
+            }
+        }
+        loop {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: the message points to buffers that outlive the call, with their lengths; the system
+            // only reads them.
+            let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, flags) };
+            if sent >= 0 {
+                return Ok(());
+            }
+            match Errno::from_io_error(&io::Error::last_os_error()) {
+                Some(Errno::INTR) => {}
+                error => return Err(error.unwrap_or(Errno::IO)),
             }
         }
     }
@@ -119,6 +286,23 @@ mod tests {
         assert_eq!(&room[..6], b"packet");
         let taken = UdpLink::bind(two.local()).expect_err("it is in use");
         assert!(taken.to_string().contains("cannot use UDP address"), "{taken}");
+    }
+
+    #[test]
+    fn a_train_arrives_whole_and_in_order() {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (one, two) =
+            (UdpLink::bind(any).expect("a port is free"), UdpLink::bind(any).expect("a port is free"));
+        two.request_trains();
+        let bytes: Vec<u8> = (0..10_500_u32).map(|at| (at / 1000) as u8).collect();
+        assert_eq!(one.send_train(&bytes, 1000, two.local()), SendResult::All);
+        let (mut received, mut room) = (Vec::new(), vec![0; 1 << 16]);
+        while let Some(train) = two.receive_train(&mut room).expect("a socket") {
+            assert_eq!((train.from, train.each.min(1000)), (one.local(), train.each));
+            received.extend(room[..train.bytes].chunks(train.each).map(<[u8]>::to_vec));
+        }
+        assert_eq!(received, bytes.chunks(1000).map(<[u8]>::to_vec).collect::<Vec<_>>());
+        assert_eq!(one.send_train(&[0; 70_000], 70_000, two.local()), SendResult::None, "longer than UDP");
     }
 
     #[test]

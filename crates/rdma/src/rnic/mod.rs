@@ -60,7 +60,7 @@ mod work;
 
 pub use config::Config;
 pub use control::datagram::DatagramState;
-pub use control::roce::RoceTraits;
+pub use control::roce::{RoceSending, RoceTraits};
 pub use control::state::{QpAttributes, QpState, StreamAction, StreamTraits};
 pub use counters::RnicCounters;
 pub use device::Rnic;

@@ -1,6 +1,6 @@
 //! The NIC's lower interface for RoCEv2: packets of connected queue pairs.
 
-use super::control::roce::{Roce, RoceTraits};
+use super::control::roce::{Roce, RoceSending, RoceTraits};
 use super::control::state::{QpState, StreamTraits};
 use super::device::Rnic;
 use super::error::RequestError;
@@ -12,15 +12,15 @@ use alloc::vec::Vec;
 use kiban_base::Instant;
 
 impl Rnic {
-    /// Makes a queue pair speak RoCEv2 with its peer: it receives from now on (`IBV_QPS_RTR`).
-    /// [`Rnic::may_send`] lets it send (`IBV_QPS_RTS`). Its number ([`Rnic::set_qpn`]) must fit in 24 bits.
+    /// Makes a queue pair speak RoCEv2 with its peer: it receives from now on (`IBV_QPS_RTR`). Its number
+    /// ([`Rnic::set_qpn`]) must fit in 24 bits.
     ///
     /// # Errors
     /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a datagram queue pair;
     /// [`RequestError::BadState`] unless the queue pair is idle; [`RequestError::BadNumber`] if a queue pair
     /// number or PSN exceeds 24 bits, or the path MTU is not a power of two from 256 to 4096.
     pub fn connect_roce(&mut self, qp: u32, traits: RoceTraits) -> Result<(), RequestError> {
-        let (ird, ord) = (traits.ird.min(self.config.ird_max), traits.ord.min(self.config.ord_max));
+        let ird = traits.ird.min(self.config.ird_max);
         let (qp, _) = self.qp(qp)?;
         if qp.datagram.is_some() {
             return Err(RequestError::OtherKind);
@@ -30,15 +30,38 @@ impl Rnic {
         }
         let has_valid_numbers = traits.peer <= QPN_MASK
             && qp.qpn <= QPN_MASK
-            && traits.first_psn_in.max(traits.first_psn_out) <= PSN_MASK
+            && traits.first_psn <= PSN_MASK
             && matches!(traits.path_mtu, 256 | 512 | 1024 | 2048 | 4096);
         if !has_valid_numbers {
             return Err(RequestError::BadNumber);
         }
         qp.state = QpState::Rts;
-        qp.traits = StreamTraits { ird, ord, extensions: true, kiban: true, may_send: false };
-        qp.roce = Some(Box::new(Roce::new(RoceTraits { ird, ord, ..traits })));
+        qp.traits = StreamTraits { ird, ord: 0, extensions: true, kiban: true, may_send: false };
+        qp.roce = Some(Box::new(Roce::new(RoceTraits { ird, ..traits })));
         Ok(())
+    }
+
+    /// Lets a queue pair that speaks RoCEv2 send (`IBV_QPS_RTS`).
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`]; [`RequestError::BadState`] unless the queue pair receives and does not
+    /// send yet; [`RequestError::BadNumber`] if the PSN exceeds 24 bits.
+    pub fn start_roce(&mut self, qp: u32, sending: RoceSending) -> Result<(), RequestError> {
+        let ord = sending.ord.min(self.config.ord_max);
+        let (qp, outputs) = self.qp(qp)?;
+        if sending.first_psn > PSN_MASK {
+            return Err(RequestError::BadNumber);
+        }
+        match &mut qp.roce {
+            Some(roce) if qp.state == QpState::Rts && !qp.traits.may_send => {
+                roce.sending = RoceSending { ord, ..sending };
+                roce.requester.window = sending.window.max(1);
+                (qp.traits.ord, qp.traits.may_send) = (ord, true);
+                qp.schedule(outputs);
+                Ok(())
+            }
+            _ => Err(RequestError::BadState(qp.state)),
+        }
     }
 
     /// Removes and returns the first queue pair that may have a packet to send. Call [`Rnic::next_packet`]

@@ -1,9 +1,9 @@
 //! Many operations over a wire that loses, duplicates and delays packets: the result is that of a wire that
 //! does not.
 
-use crate::pair::{BYTES, DELAY, Pair, pattern, traits};
+use crate::pair::{BYTES, DELAY, Pair, RoceTraits, pattern, traits};
 use kiban_base::SimRng;
-use kiban_rdma::rnic::{Data, Operation, RoceTraits, SendWork, Status};
+use kiban_rdma::rnic::{Data, Operation, SendWork, Status};
 use kiban_rdma::wire::rdmap::Atomic;
 use std::time::Duration;
 
@@ -12,8 +12,16 @@ const SINKS: u64 = BYTES as u64 / 2;
 const SLOT: u64 = 8192;
 const OPERATIONS: u64 = 12;
 
-/// Runs random operations with this seed. Returns the memories afterwards, and what completed.
-fn run(seed: u64, is_impaired: bool) -> (Vec<u8>, Vec<u8>, Vec<(u64, Status)>, Vec<(u64, u32, Option<u64>)>) {
+/// The memories afterwards, and what completed at each side.
+#[derive(PartialEq)]
+struct Outcome {
+    memories: [Vec<u8>; 2],
+    sent: Vec<(u64, Status)>,
+    received: Vec<(u64, u32, Option<u64>)>,
+}
+
+/// Runs random operations with this seed.
+fn run(seed: u64, is_impaired: bool) -> Outcome {
     let mut rng = SimRng::from_seed(seed);
     let traits = RoceTraits {
         path_mtu: 256 << rng.below(5),
@@ -74,7 +82,7 @@ fn run(seed: u64, is_impaired: bool) -> (Vec<u8>, Vec<u8>, Vec<(u64, Status)>, V
     assert_eq!(received.len(), receives, "every message arrives once");
     let received = received.iter().map(|done| (done.id, done.bytes, done.immediate)).collect();
     let [one, two] = &mut pair.hosts;
-    (one.bytes(0, BYTES), two.bytes(0, BYTES), one.results(), received)
+    Outcome { memories: [one.bytes(0, BYTES), two.bytes(0, BYTES)], sent: one.results(), received }
 }
 
 #[test]
@@ -82,7 +90,7 @@ fn nothing_shows_that_packets_were_lost_duplicated_or_reordered() {
     for seed in 0..200 {
         let (impaired, clean) = (run(seed, true), run(seed, false));
         let expected: Vec<_> = (0..OPERATIONS).map(|id| (id, Status::Success)).collect();
-        assert_eq!(impaired.2, expected, "seed {seed}");
+        assert_eq!(impaired.sent, expected, "seed {seed}");
         assert!(impaired == clean, "seed {seed}: the memories or completions differ");
     }
 }

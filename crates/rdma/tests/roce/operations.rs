@@ -1,9 +1,7 @@
 //! Every operation, over a wire that loses nothing.
 
-use crate::pair::{BASE, Pair, pattern, traits};
-use kiban_rdma::rnic::{
-    Access, Binding, Completion, Data, Kind, Operation, RequestError, RoceTraits, SendWork, Status,
-};
+use crate::pair::{BASE, Pair, RoceTraits, pattern, traits};
+use kiban_rdma::rnic::{Access, Binding, Completion, Data, Kind, Operation, RequestError, SendWork, Status};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{Opcode, Operation as Op, Service};
 

@@ -2,7 +2,7 @@
 
 use kiban_base::{Instant, Region, RngKey, SharedBytes};
 use kiban_rdma::rnic::{
-    Access, Completion, Config, Data, Event, Operation, QpAttributes, ReceiveWork, Rnic, RoceTraits,
+    self, Access, Completion, Config, Data, Event, Operation, QpAttributes, ReceiveWork, Rnic, RoceSending,
     SendWork, Sge, Status, TaggedAddress,
 };
 use kiban_rdma::wire::roce::Packet;
@@ -101,12 +101,27 @@ pub(crate) fn attributes(pd: u32, cq: u32) -> QpAttributes {
     }
 }
 
+/// How the two hosts send and receive.
+#[derive(Clone, Copy)]
+pub(crate) struct RoceTraits {
+    pub(crate) is_reliable: bool,
+    pub(crate) path_mtu: usize,
+    /// The first PSNs of host 0 and host 1.
+    pub(crate) first_psn_out: u32,
+    pub(crate) first_psn_in: u32,
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+    pub(crate) ack_timeout: Option<Duration>,
+    pub(crate) retries: u8,
+    pub(crate) rnr_retries: u8,
+    pub(crate) rnr_timer: u8,
+    pub(crate) window: u32,
+}
+
 /// The traits of host 0; host 1's mirror them.
 pub(crate) fn traits() -> RoceTraits {
     RoceTraits {
         is_reliable: true,
-        peer: 0x1001,
-        pkey: 0xffff,
         path_mtu: 1024,
         first_psn_out: 0xff_fff0,
         first_psn_in: 0x00_1234,
@@ -140,16 +155,19 @@ impl Pair {
     /// Creates a pair of which host 1 exposes its memory with this access.
     pub(crate) fn with_access(traits: RoceTraits, access: Access) -> Pair {
         let mut hosts = [Host::new(1, Access::ALL), Host::new(2, access)];
-        let mirrored = RoceTraits {
-            peer: 0x1000,
-            first_psn_out: traits.first_psn_in,
-            first_psn_in: traits.first_psn_out,
-            ..traits
-        };
-        for (host, (qpn, traits)) in hosts.iter_mut().zip([(0x1000, traits), (0x1001, mirrored)]) {
-            host.nic.set_qpn(host.qp, qpn).expect("a queue pair");
-            host.nic.connect_roce(host.qp, traits).expect("an idle queue pair");
-            host.nic.may_send(host.qp);
+        let RoceTraits { is_reliable, path_mtu, ird, rnr_timer, .. } = traits;
+        let RoceTraits { ord, ack_timeout, retries, rnr_retries, window, .. } = traits;
+        let psns = [traits.first_psn_out, traits.first_psn_in];
+        for (index, host) in hosts.iter_mut().enumerate() {
+            let (own, peer) = (0x1000 + index as u32, 0x1001 - index as u32);
+            host.nic.set_qpn(host.qp, own).expect("a queue pair");
+            let first_psn = psns[1 - index];
+            let receiving =
+                rnic::RoceTraits { is_reliable, peer, pkey: 0xffff, path_mtu, first_psn, ird, rnr_timer };
+            host.nic.connect_roce(host.qp, receiving).expect("an idle queue pair");
+            let first_psn = psns[index];
+            let sending = RoceSending { first_psn, ord, ack_timeout, retries, rnr_retries, window };
+            host.nic.start_roce(host.qp, sending).expect("a connected queue pair");
         }
         Pair { hosts, now: Instant::ZERO, sent: Vec::new(), flying: BinaryHeap::new(), made: 0 }
     }

@@ -1,9 +1,7 @@
 //! Requests that a responder must refuse: its memory stays as it is, and both queue pairs fail.
 
-use crate::pair::{BASE, BYTES, Pair, parsed, pattern, traits};
-use kiban_rdma::rnic::{
-    Access, Data, Event, Operation, QpState, RoceTraits, SendWork, Status, TaggedAddress,
-};
+use crate::pair::{BASE, BYTES, Pair, RoceTraits, parsed, pattern, traits};
+use kiban_rdma::rnic::{Access, Data, Event, Operation, QpState, SendWork, Status, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{
     AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome,
@@ -30,8 +28,7 @@ const ATOMIC_ONLY: Access = Access { local_write: true, remote_atomic: true, ..A
 #[test]
 fn no_access_without_a_valid_key_right_and_range() {
     let fetch_add = |remote| Operation::Atomic { remote, atomic: Atomic::FetchAdd { add: 1, mask: 0 } };
-    let all: [(&str, fn(TaggedAddress) -> Operation); 2] =
-        [("write", Operation::write), ("read", Operation::read)];
+    let all = [("write", Operation::write as fn(TaggedAddress) -> Operation), ("read", Operation::read)];
     let end = BASE + BYTES as u64;
     let mut rows: Vec<(String, Access, u32, u64, u32, Operation)> = Vec::new();
     for (name, operation) in all {

@@ -1,8 +1,8 @@
 //! Lost packets, one at a time: what is sent again, and when a queue pair gives up.
 
-use crate::pair::{ACK_TIMEOUT, DELAY, Pair, arrives, is_lost, pattern, traits};
+use crate::pair::{ACK_TIMEOUT, DELAY, Pair, RoceTraits, arrives, is_lost, pattern, traits};
 use kiban_base::Instant;
-use kiban_rdma::rnic::{Operation, RoceTraits, Status};
+use kiban_rdma::rnic::{Operation, Status};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{Opcode, Operation as Op, PSN_MASK, Packet, Syndrome, rnr_timer};
 

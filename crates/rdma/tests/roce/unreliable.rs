@@ -1,7 +1,7 @@
 //! Unreliable connections: nothing is acknowledged, and a message with a gap is dropped whole.
 
-use crate::pair::{Pair, arrives, is_lost, pattern, traits};
-use kiban_rdma::rnic::{Operation, RoceTraits, Status};
+use crate::pair::{Pair, RoceTraits, arrives, is_lost, pattern, traits};
+use kiban_rdma::rnic::{Operation, Status};
 
 fn pair() -> Pair {
     Pair::new(RoceTraits { is_reliable: false, ..traits() })

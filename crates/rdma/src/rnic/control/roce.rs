@@ -15,8 +15,8 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// What two queue pairs that speak RoCEv2 must know of each other, and how they retransmit: the attributes
-/// that `ibv_modify_qp` sets.
+/// What a queue pair must know to receive from its peer: the attributes that `ibv_modify_qp` sets on the way
+/// to RTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceTraits {
     /// Whether the service is reliable (RC), or not (UC).
@@ -27,30 +27,39 @@ pub struct RoceTraits {
     pub pkey: u16,
     /// The path MTU: the payload of a packet in bytes, 256 to 4096 (a power of two).
     pub path_mtu: usize,
-    /// The PSN of the first packet that is sent, 24 bits.
-    pub first_psn_out: u32,
     /// The PSN of the first packet that is expected, 24 bits.
-    pub first_psn_in: u32,
+    pub first_psn: u32,
     /// Maximum number of outstanding reads and atomics from the peer (`max_dest_rd_atomic`).
     pub ird: u16,
+    /// The code of the time after which the peer may repeat a request for which no receive was posted
+    /// (`min_rnr_timer`), 5 bits.
+    pub rnr_timer: u8,
+}
+
+/// How a queue pair sends: the attributes that `ibv_modify_qp` sets on the way to RTS.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RoceSending {
+    /// The PSN of the first packet that is sent, 24 bits.
+    pub first_psn: u32,
     /// Maximum number of outstanding reads and atomics to the peer (`max_rd_atomic`).
     pub ord: u16,
-    /// How long a requester waits for an acknowledgement before it retransmits; `None`: without limit.
+    /// How long the requester waits for an acknowledgement before it retransmits; `None`: without limit.
     pub ack_timeout: Option<Duration>,
     /// How often a request is sent again for lack of an acknowledgement.
     pub retries: u8,
     /// How often a request is sent again for lack of a receive at the peer; 7: without limit.
     pub rnr_retries: u8,
-    /// The code of the time after which the peer may repeat a request for which no receive was posted
-    /// (`min_rnr_timer`), 5 bits.
-    pub rnr_timer: u8,
     /// Maximum number of packets on the way: requests without acknowledgement and expected responses. At
-    /// least one message is always sent.
+    /// least one message is always sent. The requester begins with this window, halves it when a packet is
+    /// lost, and lets it grow again.
     pub window: u32,
 }
 
 /// The number of RNR retries that means "without limit".
 pub(in super::super) const RNR_RETRIES_INFINITE: u8 = 7;
+
+/// The smallest window to which losses shrink it, in packets.
+const WINDOW_MIN: u32 = 8;
 
 /// Returns the distance from one PSN to another: negative if `to` comes before `from`.
 #[inline]
@@ -88,6 +97,9 @@ pub(in super::super) struct Requester {
     pub(in super::super) sent: u64,
     /// The position after the last started message.
     pub(in super::super) end: u64,
+    /// How many packets may be on the way now, and how many were acknowledged since it changed.
+    pub(in super::super) window: u32,
+    pub(in super::super) acked_in_window: u32,
     /// Packets sent since the last that asked for an acknowledgement.
     pub(in super::super) unrequested: u32,
     /// Where the data of a packet begins in its WQE's elements, for the packet that is probably next.
@@ -166,6 +178,7 @@ pub(in super::super) struct Responder {
 #[derive(Debug)]
 pub(in super::super) struct Roce {
     pub(in super::super) traits: RoceTraits,
+    pub(in super::super) sending: RoceSending,
     pub(in super::super) requester: Requester,
     pub(in super::super) responder: Responder,
     /// The last packet was a response, so the send queue is next.
@@ -174,8 +187,9 @@ pub(in super::super) struct Roce {
 
 impl Roce {
     pub(in super::super) fn new(traits: RoceTraits) -> Roce {
-        let responder = Responder { expected: traits.first_psn_in & PSN_MASK, ..Responder::default() };
-        Roce { traits, requester: Requester::default(), responder, requester_turn: false }
+        let responder = Responder { expected: traits.first_psn & PSN_MASK, ..Responder::default() };
+        let (sending, requester) = (RoceSending::default(), Requester::default());
+        Roce { traits, sending, requester, responder, requester_turn: false }
     }
 
     /// Returns whether RoCEv2 has an operation. RFC 7306's immediate data without a Write, its masked
@@ -193,8 +207,8 @@ impl Roce {
 
     /// Forgets all work, because the queue pair has failed. A negative acknowledgement is still sent.
     pub(in super::super) fn clear(&mut self) {
-        let Requester { acked, sent, .. } = self.requester;
-        self.requester = Requester { acked, sent, next: sent, end: sent, ..Requester::default() };
+        let Requester { acked, sent, window, .. } = self.requester;
+        self.requester = Requester { acked, sent, next: sent, end: sent, window, ..Requester::default() };
         self.responder.responses.clear();
         self.responder.receiving = Receiving::Nothing;
         self.responder.ack_pending = false;
@@ -218,8 +232,22 @@ impl Requester {
 
     /// Returns whether the window allows another packet.
     #[inline]
-    pub(in super::super) fn has_room(&self, window: u32) -> bool {
-        self.next == self.acked || self.next - self.acked < u64::from(window)
+    pub(in super::super) fn has_room(&self) -> bool {
+        self.next == self.acked || self.next - self.acked < u64::from(self.window)
+    }
+
+    /// Halves the window, because a packet was lost.
+    pub(in super::super) fn shrink_window(&mut self, most: u32) {
+        (self.window, self.acked_in_window) = ((self.window / 2).max(WINDOW_MIN).min(most), 0);
+    }
+
+    /// Lets the window grow by an eighth after a whole window was acknowledged.
+    #[inline]
+    pub(in super::super) fn grow_window(&mut self, acked: u64, most: u32) {
+        self.acked_in_window = self.acked_in_window.saturating_add(u32::try_from(acked).unwrap_or(u32::MAX));
+        if self.acked_in_window >= self.window {
+            (self.window, self.acked_in_window) = ((self.window + self.window / 8 + 1).min(most), 0);
+        }
     }
 
     /// Returns the earliest time at which the requester has something to do without a packet from the peer.

@@ -72,7 +72,7 @@ fn can_send(qp: &Qp, now: Instant) -> bool {
     qp.is_up()
         && qp.traits.may_send
         && roce.requester.held_until.is_none_or(|until| until <= now)
-        && roce.requester.has_room(roce.traits.window)
+        && roce.requester.has_room()
 }
 
 /// Returns whether the requester has a packet to send now.
@@ -154,7 +154,7 @@ fn build(
     let is_last = next == message.end;
 
     requester.unrequested += 1;
-    let fills_window = next - requester.acked >= u64::from(traits.window);
+    let fills_window = next - requester.acked >= u64::from(requester.window);
     let ack_request = is_last || fills_window || requester.unrequested >= PACKETS_PER_ACK;
     if ack_request {
         requester.unrequested = 0;
@@ -171,7 +171,7 @@ fn build(
         becn: false,
         destination: traits.peer,
         ack_request: ack_request && traits.is_reliable && carries_payload,
-        psn: psn_of(traits.first_psn_out, at),
+        psn: psn_of(roce.sending.first_psn, at),
     });
     extend(&mut packet, work, before, rest);
     begin(&packet, room);
@@ -194,7 +194,7 @@ fn build(
     requester.sent = requester.sent.max(next);
     if traits.is_reliable {
         if requester.ack_timer.is_none() {
-            requester.ack_timer = traits.ack_timeout.map(|timeout| now + timeout);
+            requester.ack_timer = roce.sending.ack_timeout.map(|timeout| now + timeout);
         }
     } else {
         advance(qp, next, now, outputs);
@@ -276,7 +276,7 @@ pub(in super::super::super) fn take(
 ) {
     let outputs = &mut *tables.outputs;
     let Some(roce) = &qp.roce else { return };
-    let Some(at) = roce.requester.position(roce.traits.first_psn_out, packet.bth.psn) else {
+    let Some(at) = roce.requester.position(roce.sending.first_psn, packet.bth.psn) else {
         outputs.counters.packets_duplicate += 1;
         return;
     };
@@ -326,12 +326,13 @@ fn advance(qp: &mut Qp, upto: u64, now: Instant, outputs: &mut Outputs) {
     if upto <= requester.acked {
         return;
     }
+    requester.grow_window(upto - requester.acked, roce.sending.window);
     requester.acked = upto;
     requester.next = requester.next.max(upto);
     requester.went_back_to = requester.went_back_to.filter(|&at| at >= upto);
     (requester.retries, requester.rnr_retries) = (0, 0);
     let is_waiting = upto < requester.sent && roce.traits.is_reliable;
-    requester.ack_timer = roce.traits.ack_timeout.filter(|_| is_waiting).map(|timeout| now + timeout);
+    requester.ack_timer = roce.sending.ack_timeout.filter(|_| is_waiting).map(|timeout| now + timeout);
     while let Some(message) = requester.messages.front()
         && message.end <= upto
     {
@@ -350,6 +351,7 @@ fn go_back(qp: &mut Qp, at: u64, outputs: &mut Outputs) {
     if requester.went_back_to != Some(at) {
         requester.went_back_to = Some(at);
         requester.next = at;
+        requester.shrink_window(roce.sending.window);
         qp.schedule(outputs);
     }
 }
@@ -370,11 +372,11 @@ fn on_nak(qp: &mut Qp, at: u64, code: NakCode, outputs: &mut Outputs) {
 fn on_receiver_not_ready(qp: &mut Qp, at: u64, until: Instant, outputs: &mut Outputs) {
     outputs.counters.rnr_naks_in += 1;
     let Some(roce) = &mut qp.roce else { return };
-    let (traits, requester) = (&roce.traits, &mut roce.requester);
+    let (limit, requester) = (roce.sending.rnr_retries, &mut roce.requester);
     if requester.acked != at || requester.held_until.is_some() {
         return;
     }
-    if traits.rnr_retries != RNR_RETRIES_INFINITE && requester.rnr_retries >= traits.rnr_retries {
+    if limit != RNR_RETRIES_INFINITE && requester.rnr_retries >= limit {
         return fail_at(qp, at, Status::ReceiverNotReady, outputs);
     }
     requester.rnr_retries = requester.rnr_retries.saturating_add(1);
@@ -440,7 +442,7 @@ pub(in super::super::super) fn on_timer(qp: &mut Qp, now: Instant, outputs: &mut
     }
     *ack_timer = None;
     outputs.counters.ack_timeouts += 1;
-    let (limit, requester) = (roce.traits.retries, &mut roce.requester);
+    let (limit, requester) = (roce.sending.retries, &mut roce.requester);
     if requester.retries >= limit {
         let at = requester.acked;
         return fail_at(qp, at, Status::Lost, outputs);

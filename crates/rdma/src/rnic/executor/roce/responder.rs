@@ -456,7 +456,7 @@ pub(in super::super::super) fn next_packet(
     room: &mut Vec<u8>,
 ) -> bool {
     let owner = qp.owner();
-    let free = qp.attributes.srq.is_none().then(|| qp.rq.wqes.len() as u32);
+    let free = qp.attributes.srq.is_none().then_some(qp.rq.wqes.len() as u32);
     let Some(roce) = &mut qp.roce else { return false };
     let (traits, responder) = (&roce.traits, &mut roce.responder);
     let bth = |operation, psn| Bth {
