@@ -13,7 +13,8 @@
 //!
 //! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its
 //! connections. Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA),
-//! [`efe`] over Ethernet frames, which may be lost. [`wire`] has the packet formats.
+//! [`efe`] over Ethernet frames, which may be lost. [`roce`] carries the packets of RoCEv2 queue pairs in UDP
+//! datagrams. [`wire`] has the packet formats.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -24,4 +25,5 @@ pub mod efe;
 pub mod iwarp;
 pub mod nic;
 pub mod rnic;
+pub mod roce;
 pub mod wire;

@@ -54,8 +54,9 @@ fn make() -> Result<(Generation, Engine), c_int> {
         unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
     }
     let ways = Features {
-        extensions: crate::device::transport() == crate::device::Transport::Ib,
+        extensions: crate::device::transport() != crate::device::Transport::Iwarp,
         shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),
+        roce: crate::device::transport() == crate::device::Transport::Roce,
     };
     let made =
         quietly(|| Engine::open(ways)).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;

@@ -43,7 +43,7 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  eval \"$(kiban verbs --env)\"                          for all programs in this shell\
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
-        \n  KIBAN_TRANSPORT=ib|iwarp    the same as --transport, which takes precedence\
+        \n  KIBAN_TRANSPORT=ib|roce|iwarp  the same as --transport, which takes precedence\
         \n  KIBAN_SHARED_MEMORY=0       use TCP even between processes on one host\
         \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
@@ -66,6 +66,8 @@ enum Transport {
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,
+    /// The same adapter, which speaks RoCEv2: for peers with the kernel's rdma_rxe or a RoCE card.
+    Roce,
 }
 
 impl Transport {
@@ -73,6 +75,7 @@ impl Transport {
         match self {
             Transport::Iwarp => "iwarp",
             Transport::Ib => "ib",
+            Transport::Roce => "roce",
         }
     }
 }

@@ -80,6 +80,42 @@ impl UdpLink {
         Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
     }
 
+    /// Binds a socket to an address that other sockets of the same user share, all bound by this function
+    /// (SO_REUSEPORT, socket(7)): the system gives each datagram to one of them.
+    ///
+    /// # Errors
+    /// `local` is not an address of this host, or another user or the system itself uses the port.
+    pub fn bind_shared(local: SocketAddr) -> io::Result<UdpLink> {
+        let open = || {
+            let domain = socket2::Domain::for_address(local);
+            let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+            socket.set_nonblocking(true)?;
+            socket.set_reuse_port(true)?;
+            socket.bind(&local.into())?;
+            Ok::<_, io::Error>(UdpSocket::from(socket))
+        };
+        let socket = open().map_err(|error| {
+            let remedy = bind_remedy(local, &error);
+            io::Error::new(error.kind(), format!("cannot share UDP address {local}: {error}{remedy}"))
+        })?;
+        let local = socket.local_addr()?;
+        Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
+    }
+
+    /// Requests that packets are never fragmented, whatever the system believes of the path's MTU
+    /// (IP_PMTUDISC_PROBE, ip(7)). IPv4 packets then have the DF bit and, unless the system cuts a train,
+    /// identification 0.
+    pub fn forbid_fragments(&self) {
+        match self.local {
+            SocketAddr::V4(_) => {
+                self.request(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
+            }
+            SocketAddr::V6(_) => {
+                self.request(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
+            }
+        }
+    }
+
     /// Returns the local address.
     pub fn local(&self) -> SocketAddr {
         self.local

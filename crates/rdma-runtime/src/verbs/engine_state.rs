@@ -9,6 +9,7 @@ use super::ends::{Ends, Listeners};
 use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
+use super::roce::RoceLinks;
 use crate::Lower;
 use crate::linked_nic::LinkedNic;
 use crate::same_user::SocketOwners;
@@ -31,6 +32,8 @@ pub(super) struct EngineState {
     pub(super) ends: Ends,
     pub(super) listeners: Listeners,
     pub(super) datagrams: Datagrams,
+    /// Set if queue pairs speak RoCEv2.
+    pub(super) roce: Option<RoceLinks>,
     /// Determines the owners of peers' sockets.
     pub(super) socket_owners: SocketOwners,
     /// Whether the connection manager offers and accepts kiban's own extensions.
@@ -55,6 +58,7 @@ impl EngineState {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
+            roce: if ways.roce { Some(RoceLinks::open(outer)?) } else { None },
             socket_owners: SocketOwners::open()?,
             offers: ways.extensions,
             has_events: false,
@@ -116,7 +120,10 @@ impl EngineState {
 impl Machine for EngineState {
     fn drive(&mut self, now: Instant) {
         self.core.drive(now);
-        self.datagrams.take(&mut self.core, &self.qps, &mut self.ports);
+        match &mut self.roce {
+            Some(roce) => roce.take(&mut self.core, &self.qps, &mut self.ports, now),
+            None => self.datagrams.take(&mut self.core, &self.qps, &mut self.ports),
+        }
         self.fire_timers(now);
         self.go_on(now);
     }
@@ -127,7 +134,10 @@ impl Machine for EngineState {
 
     fn flush(&mut self, now: Instant) {
         self.core.flush(now);
-        self.datagrams.send(&mut self.core, &self.qps, &mut self.ports);
+        match &mut self.roce {
+            Some(roce) => roce.send(&mut self.core, &self.qps, &mut self.ports, now),
+            None => self.datagrams.send(&mut self.core, &self.qps, &mut self.ports),
+        }
         self.go_on(now);
     }
 
@@ -136,11 +146,13 @@ impl Machine for EngineState {
     }
 
     fn deadline(&self) -> Instant {
-        self.core.deadline().min(self.oob_deadline())
+        let roce = self.roce.as_ref().map_or(Instant::NEVER, RoceLinks::deadline);
+        self.core.deadline().min(self.oob_deadline()).min(roce)
     }
 
     fn has_more(&self) -> bool {
-        self.core.has_more() || self.datagrams.has_more()
+        let roce_has_more = self.roce.as_ref().is_some_and(RoceLinks::has_more);
+        self.core.has_more() || self.datagrams.has_more() || roce_has_more
     }
 
     fn arm(&mut self) {

@@ -11,6 +11,9 @@ pub struct Features {
     pub extensions: bool,
     /// Whether streams to processes of the same user on the same host use shared memory.
     pub shared_memory: bool,
+    /// Whether queue pairs that are connected out of band, and datagram queue pairs, speak RoCEv2. If not,
+    /// they use kiban's own protocols over TCP and UDP.
+    pub roce: bool,
 }
 
 /// An asynchronous event of one of the program's objects.

@@ -26,13 +26,14 @@ mod oob;
 mod pairs;
 mod ports;
 mod queue_pairs;
+mod roce;
 
 pub use self::channel::Channel;
 pub use self::datagrams::gid;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
 pub use self::engine::{Engine, InUse};
 pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
-pub use self::pairs::{Peer, QueuePair, Service, State};
+pub use self::pairs::{Peer, QueuePair, Sending, Service, State};
 pub use kiban_os::turn::ends_this_call;
 pub use kiban_rdma::nic::{ConnectError, OpenError};
 pub use kiban_rdma::rnic::{

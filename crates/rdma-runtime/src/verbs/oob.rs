@@ -36,7 +36,7 @@ impl EngineState {
         if entry.end.is_some() {
             return;
         }
-        let Peer { address: theirs, qpn: destination, initial_psn: expects, reads } = seat.peer;
+        let Peer { address: theirs, qpn: destination, initial_psn: expects, reads, .. } = seat.peer;
         let begins = seat.ours.map(|(begins, _)| begins);
         let setup = OobSetup { destination, source: qpn, expects, begins, refusal: None };
         let to = SocketAddr::new(theirs, super::ports::port_of(destination));

@@ -62,6 +62,27 @@ pub struct Peer {
     pub initial_psn: u32,
     /// Maximum number of outstanding reads and atomics from the peer.
     pub reads: u16,
+    /// The path MTU in bytes. It matters only to RoCEv2, as does the next field.
+    pub path_mtu: usize,
+    /// The code of the time after which the peer may repeat a message for which no receive was posted.
+    pub rnr_timer: u8,
+}
+
+/// How a queue pair sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sending {
+    /// The initial PSN.
+    pub initial_psn: u32,
+    /// Maximum number of outstanding reads and atomics to the peer.
+    pub reads: u16,
+    /// How long sends wait for a peer that does not connect; `None`: without limit.
+    pub connect_timeout: Option<Duration>,
+    /// How long RoCEv2 waits for an acknowledgement; `None`: without limit.
+    pub ack_timeout: Option<Duration>,
+    /// How often RoCEv2 sends a message again for lack of an acknowledgement.
+    pub retries: u8,
+    /// How often RoCEv2 sends a message again for lack of a receive at the peer; 7: without limit.
+    pub rnr_retries: u8,
 }
 
 /// The state of an out-of-band connection.

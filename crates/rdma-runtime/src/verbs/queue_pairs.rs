@@ -33,7 +33,7 @@ use super::ends::EndUse;
 use super::engine::Engine;
 use super::engine_state::EngineState;
 use super::oob::{PAUSE, oob_config};
-use super::pairs::{Entry, OobConnection, Peer, QueuePair, Service, State, Timer};
+use super::pairs::{Entry, OobConnection, Peer, QueuePair, Sending, Service, State, Timer};
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
 use kiban_rdma::rnic::{Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits};
@@ -117,19 +117,12 @@ impl Engine {
         self.turn.work(|board, now| board.ready_to_receive(qp, peer, now))
     }
 
-    /// Moves a queue pair to Rts, with the initial PSN `begins` and at most `reads` outstanding reads. A
-    /// send fails if no peer connects within `patience`; if that is `None`, the send waits without limit.
+    /// Moves a queue pair to Rts.
     ///
     /// # Errors
     /// The queue pair is unknown, or in another state.
-    pub fn modify_to_rts(
-        &self,
-        qp: u32,
-        begins: u32,
-        reads: u16,
-        patience: Option<Duration>,
-    ) -> Result<(), RequestError> {
-        self.turn.work(|board, now| board.ready_to_send(qp, begins, reads, patience, now))
+    pub fn modify_to_rts(&self, qp: u32, sending: Sending) -> Result<(), RequestError> {
+        self.turn.work(|board, now| board.ready_to_send(qp, sending, now))
     }
 
     /// Moves a queue pair to Error: work is flushed and its connection is cut.
@@ -236,10 +229,13 @@ impl EngineState {
 
     fn take_number(&mut self, address: IpAddr, service: Service) -> io::Result<u32> {
         let qpn = self.ports.take_number(address)?;
-        if service == Service::Datagrams
-            && let Some(port) = self.ports.port(address, qpn)
-            && let Err(error) = self.datagrams.open_port(port)
-        {
+        let Some(port) = self.ports.port(address, qpn) else { return Ok(qpn) };
+        let opened = match &mut self.roce {
+            Some(roce) => roce.open_port(port),
+            None if service == Service::Datagrams => self.datagrams.open_port(port),
+            None => Ok(()),
+        };
+        if let Err(error) = opened {
             self.give_number_back(address, qpn);
             return Err(error);
         }
@@ -282,8 +278,12 @@ impl EngineState {
         let entry = self.qps.entries.remove(&qp).ok_or(RequestError::UnknownQp)?;
         self.qps.names.remove(&(entry.address, entry.qpn));
         self.leave(qp, entry.end, now);
-        if entry.service == Service::Datagrams {
-            self.datagrams.close(&mut self.ports, entry.address, entry.qpn);
+        match &mut self.roce {
+            Some(roce) => roce.close(&mut self.ports, qp, entry.address, entry.qpn),
+            None if entry.service == Service::Datagrams => {
+                self.datagrams.close(&mut self.ports, entry.address, entry.qpn);
+            }
+            None => {}
         }
         self.give_number_back(entry.address, entry.qpn);
         Ok(())
@@ -332,7 +332,7 @@ impl EngineState {
         }
         Ok(match state {
             QpState::Idle => entry.state,
-            QpState::Rts if entry.oob.is_some() => entry.state,
+            QpState::Rts if entry.oob.is_some() || self.roce.is_some() => entry.state,
             QpState::Rts => State::Rts,
             QpState::Closing | QpState::Terminate | QpState::Error => State::Error,
         })
@@ -380,6 +380,18 @@ impl EngineState {
             return Ok(self.core.nic.core.set_datagram_state(qp, true, false, qkey));
         }
         let Some(mut peer) = peer else { return Ok(Err(RequestError::BadAddress)) };
+        if let Some(roce) = &mut self.roce {
+            let Some(port) = self.ports.port(address, qpn) else {
+                return Ok(Err(RequestError::BadNumber));
+            };
+            let connected = roce.connect(&mut self.core, qp, service, port, &peer);
+            if connected.is_ok()
+                && let Some(entry) = self.qps.entries.get_mut(&qp)
+            {
+                entry.state = State::Rtr;
+            }
+            return Ok(connected);
+        }
         if (address, qpn) == (peer.address, peer.qpn) {
             peer.qpn = match self.add_half(qp)? {
                 Ok(number) => number,
@@ -424,26 +436,29 @@ impl EngineState {
     pub(super) fn ready_to_send(
         &mut self,
         qp: u32,
-        begins: u32,
-        reads: u16,
-        patience: Option<Duration>,
+        sending: Sending,
         now: Instant,
     ) -> Result<(), RequestError> {
+        let Sending { initial_psn: begins, reads, connect_timeout: patience, .. } = sending;
+        let speaks_roce = self.roce.is_some();
         let entry = self.entry(qp, State::Rtr)?;
         entry.state = State::Rts;
         if entry.service == Service::Datagrams {
             let qkey = entry.qkey;
             return self.core.nic.core.set_datagram_state(qp, true, true, qkey);
         }
+        if speaks_roce {
+            return super::roce::start(&mut self.core, qp, &sending);
+        }
         let Some(seat) = &mut entry.oob else { return Err(RequestError::BadState(QpState::Idle)) };
         seat.ours = Some((begins, reads));
         seat.connect_timeout = patience;
         let (peer, calls, theirs) = (seat.peer, seat.calls, seat.theirs);
-        let myself = Peer { address: entry.address, qpn: entry.qpn, initial_psn: begins, reads };
+        let myself = Peer { address: entry.address, qpn: entry.qpn, initial_psn: begins, reads, ..peer };
         if let Some(&half) = self.qps.halves.get(&qp) {
             let ready = self.ready_to_receive(half, Some(myself), now);
             ready.unwrap_or(Err(RequestError::BadAddress))?;
-            self.ready_to_send(half, peer.initial_psn, reads, patience, now)?;
+            self.ready_to_send(half, Sending { initial_psn: peer.initial_psn, ..sending }, now)?;
         }
         match theirs {
             // The two queue pairs are already connected; only now check that the peer expects our initial
@@ -491,6 +506,9 @@ impl EngineState {
         if let Some(end) = entry.end.take() {
             self.ends.of.remove(&end);
             self.core.remove_after_flush(end, now);
+        }
+        if let Some(roce) = &mut self.roce {
+            roce.disconnect(qp);
         }
         self.core.nic.core.abort(qp)?;
         self.core.nic.core.forget_completions(qp);

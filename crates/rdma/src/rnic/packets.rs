@@ -64,6 +64,11 @@ impl Rnic {
         }
     }
 
+    /// Returns what a queue pair that speaks RoCEv2 knows of its peer.
+    pub fn roce_traits(&self, qp: u32) -> Option<RoceTraits> {
+        Some(self.qps.get(qp)?.roce.as_ref()?.traits)
+    }
+
     /// Removes and returns the first queue pair that may have a packet to send. Call [`Rnic::next_packet`]
     /// until it returns false, or requeue the pair ([`Rnic::requeue`]).
     #[inline]

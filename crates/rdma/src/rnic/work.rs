@@ -107,7 +107,8 @@ pub enum Operation {
     Write {
         /// Destination address.
         remote: TaggedAddress,
-        /// Immediate data, delivered after all data has been placed.
+        /// Immediate data, delivered after all data has been placed. RoCEv2 carries the upper 32 bits, and
+        /// its receiver finds the length of the Write in the lower ones.
         immediate: Option<u64>,
     },
     /// Reads from the peer's memory into the elements.

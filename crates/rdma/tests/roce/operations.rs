@@ -108,7 +108,7 @@ fn immediate_data_comes_with_the_last_packet() {
         let sge = pair.hosts[0].element(0, length);
         pair.hosts[0].post(1, Operation::SendImmediate { data: 0xdead_beef }, sge);
         let remote = pair.at(1, 0);
-        pair.hosts[0].post(2, Operation::Write { remote, immediate: Some(0x1234_5678) }, sge);
+        pair.hosts[0].post(2, Operation::Write { remote, immediate: Some(0x1234_5678 << 32) }, sge);
         pair.run_cleanly();
         let done = |id, kind, immediate| Completion {
             id,
@@ -120,7 +120,10 @@ fn immediate_data_comes_with_the_last_packet() {
             invalidated: None,
             source: None,
         };
-        let expected = [done(11, Kind::Receive, 0xdead_beef), done(12, Kind::ReceiveImmediate, 0x1234_5678)];
+        let expected = [
+            done(11, Kind::Receive, 0xdead_beef),
+            done(12, Kind::ReceiveImmediate, 0x1234_5678 << 32 | u64::from(length)),
+        ];
         assert_eq!(pair.hosts[1].completions(), expected);
         assert_eq!(pair.hosts[1].bytes(0, length as usize), pattern(4, length as usize));
     }

@@ -34,7 +34,7 @@ pub(super) fn engine() -> Result<&'static Engine, c_int> {
 
 /// Returns whether devices present themselves as InfiniBand or RoCE devices.
 pub(super) fn is_ib() -> bool {
-    transport() == Transport::Ib
+    transport() != Transport::Iwarp
 }
 
 /// Returns the context, shared by all identifiers, of the device that has this address, or null if there is

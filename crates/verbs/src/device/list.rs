@@ -15,11 +15,15 @@ use std::sync::OnceLock;
 /// How devices present themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
+    /// A channel adapter, over kiban's own protocols.
     Ib,
+    /// A channel adapter that speaks RoCEv2.
+    Roce,
+    /// An RNIC.
     Iwarp,
 }
 
-/// Returns the transport that the environment selects: `iwarp`, or else `ib`.
+/// Returns the transport that the environment selects: `roce`, `iwarp`, or else `ib`.
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
     *TRANSPORT.get_or_init(|| {
@@ -30,7 +34,7 @@ pub(crate) fn transport() -> Transport {
             let value = value.display();
             let _ = writeln!(
                 stderr(),
-                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib or iwarp; continuing with ib"
+                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib, roce or iwarp; continuing with ib"
             );
             Transport::Ib
         })
@@ -41,6 +45,7 @@ pub(crate) fn transport() -> Transport {
 fn named(word: &str) -> Option<Transport> {
     match word.to_ascii_lowercase().as_str() {
         "" | "ib" => Some(Transport::Ib),
+        "roce" => Some(Transport::Roce),
         "iwarp" => Some(Transport::Iwarp),
         _ => None,
     }
@@ -67,7 +72,7 @@ impl Device {
     fn new(interface: &Interface, index: u32, next: Option<&'static Device>) -> Device {
         let mut abi = ibv_device::ZERO;
         (abi.node_type, abi.transport_type) = match transport() {
-            Transport::Ib => (IBV_NODE_CA, IBV_TRANSPORT_IB),
+            Transport::Ib | Transport::Roce => (IBV_NODE_CA, IBV_TRANSPORT_IB),
             Transport::Iwarp => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
         };
         write(&mut abi.name, &format!("kiban{index}"));
@@ -282,10 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn transport_is_ib_or_iwarp() {
+    fn transport_is_ib_roce_or_iwarp() {
         assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
         assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
-        assert_eq!(["roce", "iwarp ", "0"].map(named), [None; 3]);
+        assert_eq!(["roce", "RoCE"].map(named), [Some(Transport::Roce); 2]);
+        assert_eq!(["rocev2", "iwarp ", "0"].map(named), [None; 3]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ fn port_is(port: u8) -> Result<(), c_int> {
 
 fn attributes(context: &Context) -> ibv_device_attr {
     let bounds = context.engine.bounds();
-    let is_ib = transport() == Transport::Ib;
+    let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_device_attr::ZERO;
     for (to, from) in attr.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
         *to = from as c_char;
@@ -92,7 +92,7 @@ fn mtu(packet_bytes: u32) -> ibv_mtu {
 fn port(context: &Context) -> ibv_port_attr {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
-    let is_ib = transport() == Transport::Ib;
+    let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_port_attr::ZERO;
     (attr.state, attr.phys_state) = match interface {
         Some(_) => (IBV_PORT_ACTIVE, LINK_UP),
@@ -231,7 +231,7 @@ fn gid_entry(context: &Context) -> ibv_gid_entry {
         gid: context.device.gid(),
         gid_index: 0,
         port_num: 1,
-        gid_type: if transport() == Transport::Ib { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
+        gid_type: if transport() != Transport::Iwarp { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
         ndev_ifindex: interface.map_or(0, |one| one.index()),
     }
 }
@@ -313,7 +313,7 @@ unsafe extern "C" fn ibv_query_gid_type(
         if index != 0 {
             return Err(libc::EINVAL);
         }
-        *kind = c_uint::from(transport() == Transport::Ib);
+        *kind = c_uint::from(transport() != Transport::Iwarp);
         Ok(0)
     })
 }

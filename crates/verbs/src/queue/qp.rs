@@ -31,8 +31,8 @@ use crate::sync::acknowledged::Acknowledged;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
-use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, RequestError, Service, State};
-use std::io;
+use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, RequestError, Sending, Service, State};
+use std::io::{self, Write, stderr};
 use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -120,6 +120,11 @@ impl Qp {
 }
 
 fn of_io(error: &io::Error) -> c_int {
+    if error.kind() == io::ErrorKind::AddrInUse {
+        // An errno does not say who uses the address. If the message cannot be written, continue.
+        let _ = writeln!(stderr(), "kiban: {error}");
+        return libc::EADDRINUSE;
+    }
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
@@ -138,8 +143,8 @@ unsafe fn create(
     let context = domain.context;
     let service = match attr.qp_type {
         IBV_QPT_RC => Service::Connected,
-        IBV_QPT_UC if transport() == Transport::Ib => Service::Unreliable,
-        IBV_QPT_UD if transport() == Transport::Ib => Service::Datagrams,
+        IBV_QPT_UC if transport() != Transport::Iwarp => Service::Unreliable,
+        IBV_QPT_UD if transport() != Transport::Iwarp => Service::Datagrams,
         IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
         | IBV_QPT_DRIVER => {
             return Err(libc::EOPNOTSUPP);
@@ -362,10 +367,14 @@ fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_uint) {
     (kept.rq_psn, kept.sq_psn) = (kept.rq_psn & NUMBER_MAX, kept.sq_psn & NUMBER_MAX);
 }
 
+/// Returns the time that a timeout code stands for (IBTA 11.2.5.2): 4.096 us times 2^timeout; 0 means no
+/// timeout.
+fn ack_timeout(timeout: u8) -> Option<Duration> {
+    (timeout > 0).then(|| Duration::from_nanos(4096u64 << timeout))
+}
+
 fn peer_timeout(timeout: u8, retries: u8) -> Option<Duration> {
-    // IBTA 11.2.5.2: the timeout is 4.096 us times 2^timeout; 0 means no timeout.
-    let once = Duration::from_nanos(4096u64 << timeout);
-    (timeout > 0).then(|| (once * (u32::from(retries) + 1) * 4).max(PEER_TIMEOUT_MIN))
+    ack_timeout(timeout).map(|once| (once * (u32::from(retries) + 1) * 4).max(PEER_TIMEOUT_MIN))
 }
 
 /// Returns whether the connection manager establishes the connection.
@@ -404,18 +413,23 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
                 qpn: with.dest_qp_num,
                 initial_psn: with.rq_psn,
                 reads: with.max_dest_rd_atomic.into(),
+                path_mtu: 128 << with.path_mtu,
+                rnr_timer: with.min_rnr_timer,
             });
             let done = engine.modify_to_rtr(qp.number, peer).map_err(|error| of_io(&error))?;
             done.map_err(refused)
         }
-        IBV_QPS_RTS if !is_managed => engine
-            .modify_to_rts(
-                qp.number,
-                with.sq_psn,
-                with.max_rd_atomic.into(),
-                peer_timeout(with.timeout, with.retry_cnt),
-            )
-            .map_err(refused),
+        IBV_QPS_RTS if !is_managed => {
+            let sending = Sending {
+                initial_psn: with.sq_psn,
+                reads: with.max_rd_atomic.into(),
+                connect_timeout: peer_timeout(with.timeout, with.retry_cnt),
+                ack_timeout: ack_timeout(with.timeout),
+                retries: with.retry_cnt,
+                rnr_retries: with.rnr_retry,
+            };
+            engine.modify_to_rts(qp.number, sending).map_err(refused)
+        }
         _ => Ok(()),
     }
 }
@@ -438,7 +452,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
         let to = if mask & IBV_QP_STATE != 0 { attr.qp_state } else { from };
         let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, actual].contains(&attr.cur_qp_state);
         let is_known = match transport() {
-            Transport::Ib => is_change(from, to, qp.service, mask),
+            Transport::Ib | Transport::Roce => is_change(from, to, qp.service, mask),
             Transport::Iwarp => to <= IBV_QPS_ERR && (to != IBV_QPS_INIT || from <= IBV_QPS_INIT),
         };
         if !is_current || !is_known || !are_valid(qp, attr, mask) {

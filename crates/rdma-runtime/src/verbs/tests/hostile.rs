@@ -37,7 +37,7 @@ fn listening_address(qpn: u32) -> SocketAddr {
 fn victim(side: &Side) -> (u32, u32) {
     let (qp, qpn) = side.qp();
     side.engine.modify_to_rtr(qp, peer(CALLER, 22)).expect("a port").expect("it is ready");
-    side.engine.modify_to_rts(qp, 11, 16, None).expect("it is ready to receive");
+    side.engine.modify_to_rts(qp, sending(11, 16, None)).expect("it is ready to receive");
     (qp, qpn)
 }
 
@@ -119,7 +119,8 @@ fn a_caller_reset_while_waiting_is_rejected() {
         while engine.turn.read(|board| board.qps.held.is_empty()) {
             assert!(engine.turn.now() < end, "nobody waits");
         }
-        let named = Peer { address: from, qpn: CALLER, initial_psn: 22, reads: 16 };
+        let named =
+            Peer { address: from, qpn: CALLER, initial_psn: 22, reads: 16, path_mtu: 1024, rnr_timer: 12 };
         engine.turn.work(|board, now| {
             // The caller resets the connection before the engine accepts it.
             rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");

@@ -16,7 +16,7 @@ const QKEY: u32 = 0x1111;
 const SOON: Duration = Duration::from_secs(10);
 
 fn open(shared_memory: bool) -> Engine {
-    Engine::open(Features { extensions: true, shared_memory }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory, roce: false }).expect("a NIC")
 }
 
 struct Side {
@@ -104,7 +104,12 @@ impl Side {
 }
 
 fn peer(qpn: u32, begins: u32) -> Option<Peer> {
-    Some(Peer { address: HOME, qpn, initial_psn: begins, reads: 16 })
+    Some(Peer { address: HOME, qpn, initial_psn: begins, reads: 16, path_mtu: 1024, rnr_timer: 12 })
+}
+
+fn sending(initial_psn: u32, reads: u16, connect_timeout: Option<Duration>) -> Sending {
+    let ack_timeout = Some(Duration::from_millis(50));
+    Sending { initial_psn, reads, connect_timeout, ack_timeout, retries: 7, rnr_retries: 7 }
 }
 
 /// The time to wait for a queue pair that will connect even on a busy machine, and for one that will not.
@@ -120,9 +125,9 @@ fn meet(a: &Side, b: &Side, psn_given_to_b: u32) -> ((u32, u32), (u32, u32)) {
         b.receive(theirs.0, 100 + id);
     }
     a.engine.modify_to_rtr(ours.0, peer(theirs.1, 22)).expect("a port").expect("it is ready");
-    a.engine.modify_to_rts(ours.0, 11, 16, patience).expect("it is ready to receive");
+    a.engine.modify_to_rts(ours.0, sending(11, 16, patience)).expect("it is ready to receive");
     b.engine.modify_to_rtr(theirs.0, peer(ours.1, psn_given_to_b)).expect("a port").expect("it is ready");
-    b.engine.modify_to_rts(theirs.0, 22, 16, patience).expect("it is ready to receive");
+    b.engine.modify_to_rts(theirs.0, sending(22, 16, patience)).expect("it is ready to receive");
     (ours, theirs)
 }
 
@@ -197,7 +202,7 @@ fn a_queue_pair_can_connect_to_itself() {
     side.receive(qp, 100);
     side.receive(qp, 101);
     engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
-    engine.modify_to_rts(qp, 11, 16, PATIENCE).expect("it is ready to receive");
+    engine.modify_to_rts(qp, sending(11, 16, PATIENCE)).expect("it is ready to receive");
     side.send(qp, 1, Operation::SEND, 5);
     let mut completions = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
     completions.sort_unstable_by_key(|one| one.0);
@@ -299,7 +304,7 @@ fn datagrams_are_addressed_by_gid_qpn_and_qkey() {
     for (side, qp) in [(&a, ours.0), (&b, theirs.0)] {
         side.receive(qp, 100);
         side.engine.modify_to_rtr(qp, None).expect("a port").expect("it is ready");
-        side.engine.modify_to_rts(qp, 0, 0, None).expect("it is ready to receive");
+        side.engine.modify_to_rts(qp, sending(0, 0, None)).expect("it is ready to receive");
     }
     a.memory[..5].copy_from_slice(b"hello");
     let gid = Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets();
@@ -322,7 +327,7 @@ fn meet_as(a: &Side, b: &Side, service: Service) -> (u32, u32) {
     let (ours, theirs) = (a.qp_for(service), b.qp_for(service));
     for (side, qp, other, begins, expects) in [(a, ours.0, theirs.1, 11, 22), (b, theirs.0, ours.1, 22, 11)] {
         side.engine.modify_to_rtr(qp, peer(other, expects)).expect("a port").expect("it is ready");
-        side.engine.modify_to_rts(qp, begins, 16, PATIENCE).expect("it is ready to receive");
+        side.engine.modify_to_rts(qp, sending(begins, 16, PATIENCE)).expect("it is ready to receive");
     }
     (ours.0, theirs.0)
 }

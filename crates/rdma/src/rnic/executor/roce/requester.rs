@@ -258,7 +258,7 @@ fn extend(packet: &mut Packet, work: &SendWork, before: u32, rest: u32) {
     match work.operation {
         Operation::SendImmediate { data } if headers.immediate => packet.immediate = Some(data),
         Operation::Write { immediate: Some(data), .. } if headers.immediate => {
-            packet.immediate = Some(data as u32);
+            packet.immediate = Some((data >> 32) as u32);
         }
         Operation::Send { invalidate } if headers.invalidate => packet.invalidate = invalidate,
         _ => {}

@@ -322,7 +322,11 @@ fn finish_message(qp: &mut Qp, tables: &mut Tables<'_>, packet: &Packet, kind: K
     let Some(incoming) = qp.rq.incoming.take() else { return };
     tables.outputs.counters.messages_in += 1;
     let done = completion::of_receive(qp.qpn, incoming.work.id, Status::Success, kind, bytes);
-    let (immediate, invalidated) = (packet.immediate.map(u64::from), packet.invalidate);
+    let immediate = packet.immediate.map(u64::from).map(|data| match kind {
+        Kind::ReceiveImmediate => data << 32 | u64::from(bytes),
+        _ => data,
+    });
+    let invalidated = packet.invalidate;
     let done = Completion { immediate, invalidated, ..done };
     tables.outputs.complete(qp.attributes.receive_cq, done, packet.bth.solicited);
 }

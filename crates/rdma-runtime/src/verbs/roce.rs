@@ -1,0 +1,318 @@
+//! RoCEv2 over UDP sockets, without privileges.
+//!
+//! ```text
+//! socket of a port   its number is in the queue pair numbers ([`super::ports`]); the source port of all
+//!                    packets, and the destination of packets between processes of this host
+//! port 4791          where other hosts send. All processes of one user share it (SO_REUSEPORT), and the
+//!                    system gives each packet to one of them
+//! ```
+//!
+//! Relay      a process that receives a packet for a queue pair of another sends it on to the port in the
+//!            queue pair's number, with the sender's address in front. Every process can therefore end without
+//!            disturbing the others.
+//! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
+//!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
+//! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
+//!            socket.
+//! Limits     no fragments: a path MTU must fit the links of the path. ECN is not read.
+
+use super::pairs::{Peer, QueuePairs, Sending, Service};
+use super::ports::{Port, Ports, port_of};
+use crate::linked_nic::LinkedNic;
+use kiban_base::Instant;
+use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
+use kiban_rdma::rnic::{RequestError, RoceSending, RoceTraits};
+use kiban_rdma::roce::{Departure, Endpoint, Path};
+use kiban_rdma::wire::roce::PORT;
+use rustix::event::epoll;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Requested size of the receive buffers in bytes. Without privileges, the system grants less.
+const QUEUE_BYTES: usize = 8 << 20;
+/// The bytes that one queue pair may have on the way.
+const WINDOW_BYTES: usize = 256 << 10;
+/// Maximum number of trains received from one socket before it is the next one's turn.
+const TURN_TRAINS: usize = 16;
+/// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
+const RELAYED: u8 = 0xff;
+/// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port and address.
+const RELAY_BYTES: usize = 20;
+/// The default partition, with full membership.
+const PKEY: u16 = 0xffff;
+
+/// The socket at port 4791 of an address.
+struct Shared {
+    socket: UdpLink,
+    /// How many queue pairs of this process use it.
+    users: u32,
+}
+
+/// The sockets and the endpoint of a process.
+pub(super) struct RoceLinks {
+    epoll: OwnedFd,
+    endpoint: Endpoint,
+    shared: BTreeMap<IpAddr, Shared>,
+    /// The number of queue pairs per port.
+    open: BTreeMap<(IpAddr, u16), u32>,
+    room: Vec<u8>,
+    train: Vec<u8>,
+    /// A train that a socket had no room for.
+    unsent: Option<Departure>,
+    relayed: Vec<u8>,
+    more: bool,
+}
+
+impl RoceLinks {
+    pub(super) fn open(outer: &OwnedFd) -> io::Result<RoceLinks> {
+        Ok(RoceLinks {
+            epoll: outer.try_clone()?,
+            endpoint: Endpoint::default(),
+            shared: BTreeMap::new(),
+            open: BTreeMap::new(),
+            room: vec![0; 1 << 16],
+            train: Vec::new(),
+            unsent: None,
+            relayed: Vec::new(),
+            more: false,
+        })
+    }
+
+    // ---- queue pairs
+
+    /// Counts another queue pair at a port.
+    pub(super) fn open_port(&mut self, port: &Port) -> io::Result<()> {
+        let address = port.address;
+        if !self.shared.contains_key(&address) {
+            let socket = UdpLink::bind_shared(SocketAddr::new(address, PORT)).map_err(|error| {
+                let kind = error.kind();
+                let remedy = match kind {
+                    io::ErrorKind::AddrInUse => {
+                        ": another user's programs or the kernel's rdma_rxe use it for RoCEv2; use another \
+                         address of this host, or another network namespace"
+                    }
+                    _ => "",
+                };
+                io::Error::new(kind, format!("{error}{remedy}"))
+            })?;
+            self.prepare(&socket)?;
+            self.shared.insert(address, Shared { socket, users: 0 });
+        }
+        let place = (address, port.udp.local().port());
+        if !self.open.contains_key(&place) {
+            self.prepare(&port.udp)?;
+        }
+        *self.open.entry(place).or_insert(0) += 1;
+        if let Some(shared) = self.shared.get_mut(&address) {
+            shared.users += 1;
+        }
+        Ok(())
+    }
+
+    /// Sets a socket's options and watches it until it is closed.
+    fn prepare(&self, socket: &UdpLink) -> io::Result<()> {
+        socket.request_receive_buffer(QUEUE_BYTES);
+        socket.request_trains();
+        socket.forbid_fragments();
+        let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        Ok(epoll::add(&self.epoll, socket.as_fd(), epoll::EventData::new_u64(0), events)?)
+    }
+
+    /// Removes a queue pair from its port.
+    pub(super) fn close(&mut self, ports: &mut Ports, qp: u32, address: IpAddr, qpn: u32) {
+        self.disconnect(qp);
+        let place = (address, port_of(qpn));
+        if let Some(count) = self.open.get_mut(&place) {
+            *count -= 1;
+            if *count == 0 {
+                self.open.remove(&place);
+                if let Some(port) = ports.port(address, qpn) {
+                    // This fails only if the socket is not watched.
+                    let _ = epoll::delete(&self.epoll, &port.udp);
+                }
+            }
+        }
+        if let Some(shared) = self.shared.get_mut(&address) {
+            shared.users -= 1;
+            if shared.users == 0 {
+                let _ = epoll::delete(&self.epoll, &shared.socket);
+                self.shared.remove(&address);
+            }
+        }
+    }
+
+    /// Connects a queue pair at a port with its peer: it receives from now on.
+    pub(super) fn connect(
+        &mut self,
+        core: &mut LinkedNic,
+        qp: u32,
+        service: Service,
+        port: &Port,
+        peer: &Peer,
+    ) -> Result<(), RequestError> {
+        if port.address.is_ipv4() != peer.address.is_ipv4() {
+            return Err(RequestError::BadAddress);
+        }
+        let traits = RoceTraits {
+            is_reliable: service == Service::Connected,
+            peer: peer.qpn,
+            pkey: PKEY,
+            path_mtu: peer.path_mtu,
+            first_psn: peer.initial_psn,
+            ird: peer.reads,
+            rnr_timer: peer.rnr_timer,
+        };
+        core.nic.core.connect_roce(qp, traits)?;
+        // Where this process shares port 4791, no other implementation uses it: a queue pair at this host's
+        // address belongs to kiban, and its number contains its own port.
+        let is_local = self.shared.contains_key(&peer.address);
+        let remote = SocketAddr::new(peer.address, if is_local { port_of(peer.qpn) } else { PORT });
+        self.endpoint.attach(qp, Path { local: port.udp.local(), remote });
+        Ok(())
+    }
+
+    /// Forgets a queue pair's peer.
+    pub(super) fn disconnect(&mut self, qp: u32) {
+        self.endpoint.detach(qp);
+    }
+
+    // ---- datagrams
+
+    /// Receives datagrams and passes them to their queue pairs.
+    pub(super) fn take(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
+        self.more = false;
+        self.endpoint.advance(&mut core.nic.core, now);
+        let mut room = std::mem::take(&mut self.room);
+        for &(address, number) in self.open.keys() {
+            let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
+            let local = port.udp.local();
+            self.more |= each(&port.udp, &mut room, |bytes, from| {
+                let (bytes, path) = match bytes.split_first() {
+                    // Other hosts cannot send from an address of this one.
+                    Some((&RELAYED, _)) if from.ip() == address => match relayed(bytes) {
+                        Some((sender, packet)) => {
+                            (packet, Path { local: SocketAddr::new(address, PORT), remote: sender })
+                        }
+                        None => return,
+                    },
+                    _ => (bytes, Path { local, remote: from }),
+                };
+                let find = |qpn| qps.named(address, qpn);
+                self.endpoint.take(&mut core.nic.core, find, path, bytes, now);
+            });
+        }
+        for (&address, shared) in &self.shared {
+            let local = shared.socket.local();
+            self.more |= each(&shared.socket, &mut room, |bytes, from| {
+                let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+                match destination(bytes) {
+                    Some(qpn) if qps.named(address, qpn).is_none() && port_of(qpn) != 0 => {
+                        relay(&shared.socket, bytes, from, port_of(qpn), &mut self.relayed);
+                    }
+                    _ => {
+                        let find = |qpn| qps.named(address, qpn);
+                        let path = Path { local, remote: from };
+                        self.endpoint.take(&mut core.nic.core, find, path, bytes, now);
+                    }
+                }
+            });
+        }
+        self.room = room;
+    }
+
+    /// Sends what queue pairs have to send.
+    pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
+        loop {
+            let departure = match self.unsent.take() {
+                Some(departure) => departure,
+                None => {
+                    let limits = (TRAIN_MAX, TRAIN_BYTES_MAX);
+                    let nic = &mut core.nic.core;
+                    let local = |qp| {
+                        let entry = qps.get(qp)?;
+                        Some(SocketAddr::new(entry.address, port_of(entry.qpn)))
+                    };
+                    match self.endpoint.next_train(nic, now, limits, &mut self.train) {
+                        Some(departure) => departure,
+                        None => match self.endpoint.next_datagram(nic, local, &mut self.train) {
+                            Some(departure) => departure,
+                            None => return,
+                        },
+                    }
+                }
+            };
+            let Path { local, remote } = departure.path;
+            let Some(port) = ports.port(local.ip(), u32::from(local.port()) << 8) else { continue };
+            match port.udp.send_train(&self.train, departure.each, remote) {
+                // Whatever the system rejects is lost, as on any network.
+                SendResult::All | SendResult::None => {}
+                SendResult::Some(sent) => {
+                    self.train.drain(..sent * departure.each);
+                    self.unsent = Some(departure);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(super) fn has_more(&self) -> bool {
+        self.more
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.endpoint.deadline()
+    }
+}
+
+/// Lets a connected queue pair send.
+pub(super) fn start(core: &mut LinkedNic, qp: u32, sending: &Sending) -> Result<(), RequestError> {
+    let core = &mut core.nic.core;
+    let path_mtu = core.roce_traits(qp).ok_or(RequestError::UnknownQp)?.path_mtu;
+    let sending = RoceSending {
+        first_psn: sending.initial_psn,
+        ord: sending.reads,
+        ack_timeout: sending.ack_timeout,
+        retries: sending.retries,
+        rnr_retries: sending.rnr_retries,
+        window: (WINDOW_BYTES / path_mtu) as u32,
+    };
+    core.start_roce(qp, sending)
+}
+
+/// Receives from a socket and calls `take` for each datagram. Returns whether there may be more.
+fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAddr)) -> bool {
+    for _ in 0..TURN_TRAINS {
+        // An error of the socket is reported again, or the packets are lost as on any network.
+        let Ok(Some(train)) = socket.receive_train(room) else { return false };
+        let from = SocketAddr::new(train.from.ip().to_canonical(), train.from.port());
+        room[..train.bytes].chunks(train.each).for_each(|datagram| take(datagram, from));
+    }
+    true
+}
+
+/// Returns the destination queue pair of a packet.
+fn destination(packet: &[u8]) -> Option<u32> {
+    let &[_, _, _, _, _, high, middle, low, ..] = packet else { return None };
+    Some(u32::from_be_bytes([0, high, middle, low]))
+}
+
+/// Sends a packet on to the process that owns a port.
+fn relay(socket: &UdpLink, packet: &[u8], from: SocketAddr, port: u16, room: &mut Vec<u8>) {
+    room.clear();
+    room.extend_from_slice(&[RELAYED, 0]);
+    room.extend_from_slice(&from.port().to_be_bytes());
+    room.extend_from_slice(&super::gid(from.ip()));
+    room.extend_from_slice(packet);
+    // If the process has ended, the packet is lost.
+    socket.send(room, SocketAddr::new(socket.local().ip(), port));
+}
+
+/// Takes a relayed packet apart: its sender, and the packet.
+fn relayed(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+    let (front, packet) = bytes.split_first_chunk::<RELAY_BYTES>()?;
+    let address: [u8; 16] = front[4..].try_into().ok()?;
+    let address = Ipv6Addr::from(address).to_canonical();
+    Some((SocketAddr::new(address, u16::from_be_bytes([front[2], front[3]])), packet))
+}

@@ -1,0 +1,13 @@
+//! RoCEv2: packets of queue pairs in UDP datagrams (IBTA Annex A17).
+//!
+//! ```text
+//! queue pairs   requester, responder: the core     rnic/executor/roce, rnic/control/roce.rs
+//! datagrams     addresses, ICRC, trains, timers    endpoint.rs
+//! GRH           in front of received datagrams     grh.rs
+//! octets        headers, ICRC                      wire/roce
+//! ```
+
+mod endpoint;
+mod grh;
+
+pub use endpoint::{Departure, Endpoint, EndpointCounters, Path};
