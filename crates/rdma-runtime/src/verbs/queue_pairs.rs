@@ -275,6 +275,7 @@ impl EngineState {
 
     fn destroy_qp(&mut self, qp: u32, now: Instant) -> Result<(), RequestError> {
         self.drop_half(qp, now);
+        self.announce_leave(qp, now);
         let entry = self.qps.entries.remove(&qp).ok_or(RequestError::UnknownQp)?;
         self.qps.names.remove(&(entry.address, entry.qpn));
         self.leave(qp, entry.end, now);
@@ -289,9 +290,13 @@ impl EngineState {
         Ok(())
     }
 
-    /// Announces to a peer that waits for acknowledgements that this end is leaving, and sends the last
-    /// acknowledgements.
+    /// Sends the last acknowledgements, and announces to a peer that waits for acknowledgements that this end
+    /// is leaving.
     fn announce_leave(&mut self, qp: u32, now: Instant) {
+        // A program that has received a message may end before the message was acknowledged.
+        if let Some(roce) = &mut self.roce {
+            roce.send(&mut self.core, &self.qps, &mut self.ports, now);
+        }
         if self.core.nic.core.acknowledges(qp) {
             // This fails if the queue pair has ended.
             let _ = self.core.nic.core.announce_leave(qp);
@@ -302,7 +307,6 @@ impl EngineState {
     /// Destroys the core's queue pair and closes its connection, whether it was made out of band or by the
     /// connection manager.
     fn leave(&mut self, qp: u32, met: Option<u32>, now: Instant) {
-        self.announce_leave(qp, now);
         let end = self.core.nic.end_of(qp).or(met);
         self.core.nic.core.forget_completions(qp);
         // Destroy the queue pair first: a program that has destroyed it must not receive flushed

@@ -165,10 +165,7 @@ impl RoceLinks {
             rnr_timer: peer.rnr_timer,
         };
         core.nic.core.connect_roce(qp, traits)?;
-        // Where this process shares port 4791, no other implementation uses it: a queue pair at this host's
-        // address belongs to kiban, and its number contains its own port.
-        let is_local = self.shared.contains_key(&peer.address);
-        let remote = SocketAddr::new(peer.address, if is_local { port_of(peer.qpn) } else { PORT });
+        let remote = remote(&self.shared, peer.address, peer.qpn);
         self.endpoint.attach(qp, Path { local: port.udp.local(), remote });
         Ok(())
     }
@@ -230,13 +227,15 @@ impl RoceLinks {
                 None => {
                     let limits = (TRAIN_MAX, TRAIN_BYTES_MAX);
                     let nic = &mut core.nic.core;
-                    let local = |qp| {
+                    let shared = &self.shared;
+                    let path = |qp, to, qpn| {
                         let entry = qps.get(qp)?;
-                        Some(SocketAddr::new(entry.address, port_of(entry.qpn)))
+                        let local = SocketAddr::new(entry.address, port_of(entry.qpn));
+                        Some(Path { local, remote: remote(shared, to, qpn) })
                     };
                     match self.endpoint.next_train(nic, now, limits, &mut self.train) {
                         Some(departure) => departure,
-                        None => match self.endpoint.next_datagram(nic, local, &mut self.train) {
+                        None => match self.endpoint.next_datagram(nic, path, &mut self.train) {
                             Some(departure) => departure,
                             None => return,
                         },
@@ -264,6 +263,12 @@ impl RoceLinks {
     pub(super) fn deadline(&self) -> Instant {
         self.endpoint.deadline()
     }
+}
+
+/// Returns where packets to a queue pair go. Where this process shares port 4791, no other implementation uses
+/// it: a queue pair at such an address belongs to kiban, and its number contains its own port.
+fn remote(shared: &BTreeMap<IpAddr, Shared>, address: IpAddr, qpn: u32) -> SocketAddr {
+    SocketAddr::new(address, if shared.contains_key(&address) { port_of(qpn) } else { PORT })
 }
 
 /// Lets a connected queue pair send.

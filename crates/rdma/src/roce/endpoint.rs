@@ -15,14 +15,12 @@ use super::grh::grh;
 use crate::rnic::Rnic;
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
-use crate::wire::roce::{
-    BTH_BYTES, Bth, Deth, ICRC_BYTES, Opcode, Operation, PORT, PSN_MASK, Packet, Service,
-};
+use crate::wire::roce::{BTH_BYTES, Bth, Deth, ICRC_BYTES, Opcode, Operation, PSN_MASK, Packet, Service};
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::mem;
-use core::net::{Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use kiban_base::Instant;
 
 /// The default partition, with full membership.
@@ -216,20 +214,20 @@ impl Endpoint {
         None
     }
 
-    /// Writes the next datagram of a datagram queue pair into `room` (its old contents are lost).
-    /// `local` returns the address and source port of a queue pair.
+    /// Writes the next datagram of a datagram queue pair into `room` (its old contents are lost). `path`
+    /// returns the path from a queue pair, which has this number in the NIC, to the queue pair with a number
+    /// at an address; without a path, the datagram is lost.
     pub fn next_datagram(
         &mut self,
         core: &mut Rnic,
-        local: impl Fn(u32) -> Option<SocketAddr>,
+        path: impl Fn(u32, IpAddr, u32) -> Option<Path>,
         room: &mut Vec<u8>,
     ) -> Option<Departure> {
         while let Some(outgoing) = core.next_datagram(&mut self.packet) {
             let Ok((header, at)) = datagram::Header::read(&self.packet) else { continue };
-            let remote = SocketAddr::new(Ipv6Addr::from(outgoing.gid).to_canonical(), PORT);
-            let Some(local) = local(outgoing.from).filter(|local| local.is_ipv4() == remote.is_ipv4()) else {
-                continue;
-            };
+            let to = Ipv6Addr::from(outgoing.gid).to_canonical();
+            let found = path(outgoing.from, to, header.destination);
+            let Some(path) = found.filter(|path| path.local.is_ipv4() == to.is_ipv4()) else { continue };
             let payload = &self.packet[at..];
             let operation =
                 if header.immediate.is_some() { Operation::SendOnlyImmediate } else { Operation::SendOnly };
@@ -253,7 +251,6 @@ impl Endpoint {
             packet.write(&mut whole);
             whole.extend_from_slice(payload);
             whole.resize(whole.len() + usize::from(packet.bth.pad), 0);
-            let path = Path { local, remote };
             room.clear();
             seal(&path, 0, &whole, room);
             self.counters.datagrams_out += 1;

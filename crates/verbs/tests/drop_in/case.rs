@@ -9,6 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     Ib,
+    Roce,
     Iwarp,
 }
 
@@ -16,6 +17,7 @@ impl Transport {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Transport::Ib => "ib",
+            Transport::Roce => "roce",
             Transport::Iwarp => "iwarp",
         }
     }

@@ -29,6 +29,11 @@ impl Case {
         [self.clone(), self.iwarp()]
     }
 
+    /// The case on a device that presents itself in the same way, and on one that speaks RoCEv2.
+    fn with_roce(self) -> [Case; 2] {
+        [self.clone(), Case { transport: Transport::Roce, ..self }]
+    }
+
     fn within(self, seconds: u64) -> Case {
         Case { seconds, ..self }
     }
@@ -212,32 +217,40 @@ fn perftest(all: &mut Vec<Case>) {
             if manager {
                 all.extend(run(one).case().both());
             } else {
-                all.push(run(one).case());
+                all.extend(run(one).case().with_roce());
             }
+            // RoCEv2 has no connection manager yet.
+            let mut add = |case: Case| match manager {
+                true => all.push(case),
+                false => all.extend(case.with_roce()),
+            };
             // perftest measures latency with one queue pair only.
             if !is_latency {
-                all.push(Run { queues: 4, ..run(four) }.case());
+                add(Run { queues: 4, ..run(four) }.case());
             }
             // perftest does not support events for Writes.
             if !program.starts_with("ib_write") {
-                all.push(run(events).case());
+                add(run(events).case());
             }
-            all.push(Run { sizes: (1, 23), iterations: 5, ..run(sizes) }.case().within(60));
+            add(Run { sizes: (1, 23), iterations: 5, ..run(sizes) }.case().within(60));
             if program.starts_with("ib_send") {
-                all.push(run(shared).case());
+                add(run(shared).case());
             }
         }
     }
     for program in ["ib_atomic_bw", "ib_atomic_lat"] {
-        for options in ["", " -A CMP_AND_SWAP", " -A FETCH_AND_ADD", " -R"] {
-            all.push(Run { program, options, iterations: 500, queues: 1, sizes: (3, 3) }.case());
+        let run = |options| Run { program, options, iterations: 500, queues: 1, sizes: (3, 3) }.case();
+        for options in ["", " -A CMP_AND_SWAP", " -A FETCH_AND_ADD"] {
+            all.extend(run(options).with_roce());
         }
+        all.push(run(" -R"));
     }
     for options in [" -c UD", " -c UC"] {
-        all.push(Run { program: "ib_send_lat", options, iterations: 500, queues: 1, sizes: (6, 6) }.case());
+        let run = Run { program: "ib_send_lat", options, iterations: 500, queues: 1, sizes: (6, 6) };
+        all.extend(run.case().with_roce());
     }
     let run = |options, program| Run { program, options, iterations: 500, queues: 1, sizes: (12, 12) };
-    all.push(run(" -b", "ib_write_bw").case());
+    all.extend(run(" -b", "ib_write_bw").case().with_roce());
     all.push(run(" -R -b", "ib_send_bw").case());
     all.push(run(" -l 4", "ib_write_bw").case());
     all.push(Run { sizes: (6, 6), ..run(" -I 64", "ib_write_lat") }.case());
@@ -255,7 +268,7 @@ fn pingpongs(all: &mut Vec<Case>) {
         )
     };
     for options in ["", " -e", " -c", " -N", " -s 1048576 -n 50", " -t"] {
-        all.push(case("ibv_rc_pingpong", options));
+        all.extend(case("ibv_rc_pingpong", options).with_roce());
     }
     all.push(
         case("ibv_rc_pingpong", "")
@@ -263,14 +276,14 @@ fn pingpongs(all: &mut Vec<Case>) {
             .missing("an iWARP device connects only through the connection manager"),
     );
     for options in ["", " -e", " -c"] {
-        all.push(case("ibv_ud_pingpong", options));
+        all.extend(case("ibv_ud_pingpong", options).with_roce());
     }
     // Do not use -c: the program would then check a buffer to which several receives write at once.
     for options in ["", " -e"] {
-        all.push(case("ibv_srq_pingpong", options));
+        all.extend(case("ibv_srq_pingpong", options).with_roce());
     }
     for options in ["", " -e", " -c"] {
-        all.push(case("ibv_uc_pingpong", options));
+        all.extend(case("ibv_uc_pingpong", options).with_roce());
     }
     all.push(
         case("ibv_xsrq_pingpong", "").missing("extended reliable connections (XRC) are not implemented"),
@@ -292,7 +305,8 @@ fn qperf(all: &mut Vec<Case>) {
         ("rc_fetch_add_mr", proof::qperf_rate),
     ] {
         let client = format!("qperf 127.0.0.1 -lp {{port}} -t 1 {test}");
-        all.push(Case::new("qperf", "qperf", server("qperf -lp {port}", &client), Proof::Check(check)));
+        let case = Case::new("qperf", "qperf", server("qperf -lp {port}", &client), Proof::Check(check));
+        all.extend(case.with_roce());
     }
     all.push(Case::new(
         "qperf",
