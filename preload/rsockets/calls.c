@@ -85,7 +85,7 @@ int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
 }
 
 int rs_listen(int file, int backlog) {
-    int rs = over(file), family = rs >= 0 ? 0 : family_of(file);
+    int rs = over(file), kept = errno, family = rs >= 0 ? 0 : family_of(file);
     if (rs >= 0)
         return SIGNALS_BLOCKED(rlisten(rs, backlog));
     struct sockaddr_storage own;
@@ -93,38 +93,26 @@ int rs_listen(int file, int backlog) {
     if (!family || libc.getsockname(file, (struct sockaddr *)&own, &length))
         return libc.listen(file, backlog);
     rs = SIGNALS_BLOCKED(made_like(file, family));
-    int flags = libc.fcntl(file, F_GETFL), kept = errno, only = 0;
-    socklen_t bytes = sizeof only;
-    if (family == AF_INET6)
-        libc.getsockopt(file, IPPROTO_IPV6, IPV6_V6ONLY, &only, &bytes);
-    if (rs < 0)
-        return libc.listen(file, backlog);
-    /* Replace the system's socket first, to free its port. */
-    if (!adopt(file, rs)) {
-        SIGNALS_BLOCKED(rclose(rs));
-        return libc.listen(file, backlog);
+    int flags = libc.fcntl(file, F_GETFL), reuses = 0, on = 1;
+    socklen_t bytes = sizeof reuses;
+    /* The rsocket gets the port while the system's socket still has it, so that nobody else can. */
+    libc.getsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, &bytes);
+    libc.setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool is_listening = rs >= 0 && rs < FILES && !SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) &&
+                        !SIGNALS_BLOCKED(rlisten(rs, backlog));
+    if (is_listening) {
+        SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
+        atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
     }
-    SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
-    atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
-    if (!SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) && !SIGNALS_BLOCKED(rlisten(rs, backlog))) {
+    if (is_listening && adopt(file, rs)) {
         errno = kept;
         return 0;
     }
-    /* The rsocket cannot listen: go back to a system socket. */
-    int on = 1, plain = libc.socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (plain < 0)
-        return -1;
-    libc.setsockopt(plain, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (family == AF_INET6)
-        libc.setsockopt(plain, IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof only);
-    libc.fcntl(plain, F_SETFL, flags);
-    unname(file);
-    int bound = libc.bind(plain, (struct sockaddr *)&own, length);
-    replace_by_copy(file, plain);
-    kept = errno;
-    libc.close(plain);
+    if (rs >= 0)
+        SIGNALS_BLOCKED(rclose(rs));
+    libc.setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, sizeof reuses);
     errno = kept;
-    return bound ? -1 : libc.listen(file, backlog);
+    return libc.listen(file, backlog);
 }
 
 /* After a call that failed with EAGAIN or was incomplete, clears the edge so that it is reported again. */

@@ -61,7 +61,6 @@ int over(int file);
 int placeholder(int flags);
 bool name(int file, int rs);
 bool name_copy(int file, int copy);
-void unname(int file);
 bool adopt(int file, int rs);
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted);
 bool becomes_connected(int rs);

@@ -157,9 +157,6 @@ bool name_copy(int file, int copy) {
     return copy < FILES;
 }
 
-/* Removes a descriptor from its rsocket. */
-void unname(int file) { release(atomic_exchange(&table.entries[file], 0)); }
-
 /* Makes the program's descriptor refer to an rsocket. */
 bool adopt(int file, int rs) {
     int other = file < FILES && rs < FILES ? placeholder(SOCK_CLOEXEC) : -1;

@@ -3,6 +3,7 @@
  *     preloaded NAME       runs one test; prints the line of a check that fails */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -61,6 +62,20 @@ void *realloc(void *at, size_t bytes) {
     return __libc_realloc(at, bytes);
 }
 
+/* ---- A hook in pthread_sigmask(), which the library calls when a call on an rsocket begins ---- */
+
+static __thread void (*volatile block_hook)(void);
+
+int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
+    static int (*real)(int, const sigset_t *, sigset_t *);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pthread_sigmask");
+    int result = real(how, set, before);
+    if (how == SIG_BLOCK && block_hook)
+        block_hook();
+    return result;
+}
+
 /* ---- Connections ---- */
 
 static void *dial(void *to) {
@@ -76,15 +91,22 @@ static bool is_rsocket(int file) {
     return !getsockopt(file, IPPROTO_TCP, TCP_CONGESTION, name, &length) && !strncmp(name, "rsocket", 7);
 }
 
+/* Opens a listener, and sets its address. */
+static int listen_at(struct sockaddr_in *at) {
+    socklen_t length = sizeof *at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    *at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    CHECK(bind(listener, (struct sockaddr *)at, sizeof *at) == 0 && listen(listener, 8) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)at, &length) == 0);
+    return listener;
+}
+
 /* Opens an rsocket connection of which both ends are in this process. */
 static void pair(int ends[2]) {
-    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    socklen_t length = sizeof at;
+    struct sockaddr_in at;
     pthread_t thread;
     void *result;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(bind(listener, (struct sockaddr *)&at, sizeof at) == 0 && listen(listener, 8) == 0);
-    CHECK(getsockname(listener, (struct sockaddr *)&at, &length) == 0);
+    int listener = listen_at(&at);
     CHECK(pthread_create(&thread, NULL, dial, &at) == 0);
     ends[1] = accept(listener, NULL, NULL);
     CHECK(ends[1] >= 0 && pthread_join(thread, &result) == 0);
@@ -288,6 +310,27 @@ static void locks(void) {
     }
 }
 
+static struct sockaddr_in listening_at;
+
+static void bind_too(void) {
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    FAILS(bind(other, (struct sockaddr *)&listening_at, sizeof listening_at), EADDRINUSE);
+    CHECK(close(other) == 0);
+}
+
+/* At no time during listen() can another socket get the port. */
+static void port(void) {
+    socklen_t length = sizeof listening_at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    listening_at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    CHECK(bind(listener, (struct sockaddr *)&listening_at, sizeof listening_at) == 0);
+    CHECK(getsockname(listener, (struct sockaddr *)&listening_at, &length) == 0);
+    block_hook = bind_too;
+    CHECK(listen(listener, 8) == 0 && is_rsocket(listener));
+    block_hook = NULL;
+    CHECK(close(listener) == 0);
+}
+
 /* Options for authentication and encryption fail, also before the socket connects. */
 static void protection(void) {
     static const struct { int level, option; } options[] = {
@@ -311,7 +354,9 @@ static void protection(void) {
 int main(int count, char **words) {
     static const struct { const char *name; void (*test)(void); } tests[] = {
         { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
-        { "replaced", replaced }, { "forked", forked }, { "handlers", handlers }, { "locks", locks },
+        { "replaced", replaced },
+        { "forked", forked }, { "handlers", handlers }, { "locks", locks },
+        { "port", port },
         { "protection", protection },
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
