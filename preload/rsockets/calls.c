@@ -44,10 +44,9 @@ static int made_like(int file, int family) {
 }
 
 int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
-    if (over(file) >= 0) {
-        errno = EISCONN;
-        return -1;
-    }
+    if (entry_of(file))
+        return fail(EISCONN);
+    uint64_t inode = inode_of(file);
     int kept = errno, family = family_of(file);
     if (!family || !to || to->sa_family != family)
         return libc.connect(file, to, length);
@@ -74,26 +73,29 @@ int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
         }
         atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
     }
-    if (is_connected && adopt(file, rs)) {
+    if (is_connected && adopt(file, inode, rs)) {
         errno = kept;
         return 0;
     }
     if (rs >= 0)
         SIGNALS_BLOCKED(rclose(rs));
+    /* A signal handler or another thread may have closed the descriptor. Do not connect its successor. */
+    if (inode_of(file) != inode)
+        return fail(EBADF);
     errno = kept;
     return libc.connect(file, to, length);
 }
 
 int rs_listen(int file, int backlog) {
-    int rs = over(file), kept = errno, family = rs >= 0 ? 0 : family_of(file);
-    if (rs >= 0)
-        return SIGNALS_BLOCKED(rlisten(rs, backlog));
+    uint64_t entry = entry_of(file), inode = inode_of(file);
+    if (entry)
+        return ONCE(file, entry, rlisten(rs, backlog));
+    int kept = errno, family = family_of(file);
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
     if (!family || libc.getsockname(file, (struct sockaddr *)&own, &length))
         return libc.listen(file, backlog);
-    rs = SIGNALS_BLOCKED(made_like(file, family));
-    int flags = libc.fcntl(file, F_GETFL), reuses = 0, on = 1;
+    int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = libc.fcntl(file, F_GETFL), reuses = 0, on = 1;
     socklen_t bytes = sizeof reuses;
     /* The rsocket gets the port while the system's socket still has it, so that nobody else can. */
     libc.getsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, &bytes);
@@ -104,12 +106,14 @@ int rs_listen(int file, int backlog) {
         SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, O_NONBLOCK));
         atomic_store(&table.waits[rs], !(flags & O_NONBLOCK));
     }
-    if (is_listening && adopt(file, rs)) {
+    if (is_listening && adopt(file, inode, rs)) {
         errno = kept;
         return 0;
     }
     if (rs >= 0)
         SIGNALS_BLOCKED(rclose(rs));
+    if (inode_of(file) != inode)
+        return fail(EBADF);
     libc.setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, sizeof reuses);
     errno = kept;
     return libc.listen(file, backlog);
@@ -123,10 +127,10 @@ ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted) {
 }
 
 int rs_accept4(int file, struct sockaddr *from, socklen_t *length, int flags) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.accept4(file, from, length, flags);
-    int made = reset_edge(file, EPOLLIN, UNTIL(rs, 0, raccept(rs, from, length)), 0);
+    int made = reset_edge(file, EPOLLIN, UNTIL(file, entry, 0, raccept(rs, from, length)), 0);
     if (made < 0)
         return -1;
     SIGNALS_BLOCKED(rfcntl(made, F_SETFL, O_NONBLOCK));
@@ -142,16 +146,16 @@ int rs_accept4(int file, struct sockaddr *from, socklen_t *length, int flags) {
 }
 
 int rs_shutdown(int file, int how) {
-    int rs = over(file);
-    return rs < 0 ? libc.shutdown(file, how) : SIGNALS_BLOCKED(rshutdown(rs, how));
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.shutdown(file, how) : ONCE(file, entry, rshutdown(rs, how));
 }
 
-/* ---- closing: over() notices that a descriptor has been closed, by whatever call */
+/* ---- closing: entry_of() notices that a descriptor has been closed, by whatever call */
 
 int rs_close(int file) {
     forget_epoll(file);
     int result = libc.close(file);
-    over(file);
+    entry_of(file);
     return result;
 }
 
@@ -161,7 +165,7 @@ int rs_fclose(FILE *stream) {
     errno = kept;
     forget_epoll(file);
     int result = libc.fclose(stream);
-    over(file);
+    entry_of(file);
     return result;
 }
 
@@ -172,7 +176,7 @@ int rs_close_range(unsigned first, unsigned last, int flags) {
         forget_epoll((int)file);
     int result = libc.close_range(first, last, flags);
     for (unsigned file = first; file < end; file++)
-        over((int)file);
+        entry_of((int)file);
     return result;
 }
 
@@ -182,7 +186,7 @@ void rs_closefrom(int first) {
         forget_epoll(file);
     libc.closefrom(first);
     for (int file = from; file < FILES; file++)
-        over(file);
+        entry_of(file);
 }
 
 /* ---- copies */
@@ -199,12 +203,12 @@ int rs_dup(int file) {
 }
 
 int rs_dup3(int from, int to, int flags) {
-    if (to >= FILES && over(from) >= 0)
+    if (to >= FILES && entry_of(from))
         return fail(EMFILE);
     int made = libc.dup3(from, to, flags);
     if (made >= 0) {
         forget_epoll(to);
-        over(to);
+        entry_of(to);
         name_copy(from, to);
     }
     return made;
@@ -216,17 +220,18 @@ int rs_dup2(int from, int to) {
 }
 
 static int control(int file, int command, void *argument) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.fcntl(file, command, argument);
+    int status = (int)(intptr_t)argument;
     switch (command) {
     case F_GETFL: {
-        int flags = SIGNALS_BLOCKED(rfcntl(rs, F_GETFL));
-        return flags < 0 || !atomic_load(&table.waits[rs]) ? flags : flags & ~O_NONBLOCK;
+        int flags = ONCE(file, entry, rfcntl(rs, F_GETFL));
+        return flags < 0 || !blocks(entry, 0) ? flags : flags & ~O_NONBLOCK;
     }
     case F_SETFL:
-        atomic_store(&table.waits[rs], !((int)(intptr_t)argument & O_NONBLOCK));
-        return SIGNALS_BLOCKED(rfcntl(rs, F_SETFL, (int)(intptr_t)argument | O_NONBLOCK));
+        return ONCE(file, entry, (atomic_store(&table.waits[rs], !(status & O_NONBLOCK)),
+                                  rfcntl(rs, F_SETFL, status | O_NONBLOCK)));
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
         return copied(file, libc.fcntl(file, command, argument));
@@ -250,49 +255,48 @@ OURS int ioctl(int file, unsigned long request, ...) {
     va_start(list, request);
     void *argument = va_arg(list, void *);
     va_end(list);
-    int rs = over(file);
-    if (BYPASSED || rs < 0 || request == FIOCLEX || request == FIONCLEX)
+    uint64_t entry = entry_of(file);
+    if (BYPASSED || !entry || request == FIOCLEX || request == FIONCLEX)
         return libc.ioctl(file, request, argument);
     if (request != FIONBIO)
         return fail(ENOTTY);
-    atomic_store(&table.waits[rs], !*(int *)argument);
-    return 0;
+    return ONCE(file, entry, (atomic_store(&table.waits[rs], !*(int *)argument), 0));
 }
 
 /* ---- names and options */
 
 int rs_getpeername(int file, struct sockaddr *at, socklen_t *length) {
-    int rs = over(file);
-    return rs < 0 ? libc.getpeername(file, at, length) : SIGNALS_BLOCKED(rgetpeername(rs, at, length));
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.getpeername(file, at, length) : ONCE(file, entry, rgetpeername(rs, at, length));
 }
 
 int rs_getsockname(int file, struct sockaddr *at, socklen_t *length) {
-    int rs = over(file);
-    return rs < 0 ? libc.getsockname(file, at, length) : SIGNALS_BLOCKED(rgetsockname(rs, at, length));
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.getsockname(file, at, length) : ONCE(file, entry, rgetsockname(rs, at, length));
 }
 
 int rs_getsockopt(int file, int level, int option, void *value, socklen_t *length) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.getsockopt(file, level, option, value, length);
     if (level == IPPROTO_TCP && option == TCP_CONGESTION && value && length && *length > 0) {
         strncpy(value, "rsocket", *length);
         *length = *length < 8 ? *length : 8;
         return 0;
     }
-    int answer = SIGNALS_BLOCKED(rgetsockopt(rs, level, option, value, length));
+    int answer = ONCE(file, entry, rgetsockopt(rs, level, option, value, length));
     if (answer && errno == ENOTSUP)
         errno = ENOPROTOOPT;
     return answer;
 }
 
 int rs_setsockopt(int file, int level, int option, const void *value, socklen_t length) {
-    int rs = over(file);
-    if (asks_for_protection(level, option) && (rs >= 0 || stream_family(file)))
+    uint64_t entry = entry_of(file);
+    if (asks_for_protection(level, option) && (entry || stream_family(file)))
         return fail(ENOPROTOOPT);
-    if (rs < 0)
+    if (!entry)
         return libc.setsockopt(file, level, option, value, length);
-    int kept = errno, answer = SIGNALS_BLOCKED(rsetsockopt(rs, level, option, value, length));
+    int kept = errno, answer = ONCE(file, entry, rsetsockopt(rs, level, option, value, length));
     if (!answer || errno != ENOTSUP)
         return answer;
     /* Timeouts are not supported, nor are other protocols above TCP, such as the kernel's TLS. */

@@ -2,37 +2,37 @@
 #include "rsockets.h"
 
 /* Receives data; with MSG_WAITALL, waits until the buffer is full. */
-static ssize_t receive(int rs, void *at, size_t length, int flags) {
+static ssize_t receive(int file, uint64_t entry, void *at, size_t length, int flags) {
     size_t got = 0;
     for (;;) {
-        ssize_t count = UNTIL(rs, flags, rrecv(rs, (char *)at + got, length - got, flags));
+        ssize_t count = UNTIL(file, entry, flags, rrecv(rs, (char *)at + got, length - got, flags));
         got += count > 0 ? count : 0;
-        bool wants_more = (flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_DONTWAIT)) && atomic_load(&table.waits[rs]);
+        bool wants_more = (flags & MSG_WAITALL) && !(flags & MSG_PEEK) && blocks(entry, flags);
         if (count <= 0 || !wants_more || got == length)
             return got ? (ssize_t)got : count;
     }
 }
 
 ssize_t rs_recv(int file, void *at, size_t length, int flags) {
-    int rs = over(file);
-    return rs < 0 ? libc.recv(file, at, length, flags)
-                           : reset_edge(file, EPOLLIN, receive(rs, at, length, flags), length);
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.recv(file, at, length, flags)
+                  : reset_edge(file, EPOLLIN, receive(file, entry, at, length, flags), length);
 }
 
 ssize_t rs_recvfrom(int file, void *at, size_t length, int flags, struct sockaddr *from, socklen_t *from_length) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.recvfrom(file, at, length, flags, from, from_length);
-    ssize_t count = reset_edge(file, EPOLLIN, receive(rs, at, length, flags), length);
+    ssize_t count = reset_edge(file, EPOLLIN, receive(file, entry, at, length, flags), length);
     if (count > 0 && from && from_length)
-        SIGNALS_BLOCKED(rgetpeername(rs, from, from_length));
+        ONCE(file, entry, rgetpeername(rs, from, from_length));
     return count;
 }
 
 /* Receives into several buffers. With MSG_WAITALL, fills them all; otherwise returns what is available. */
-static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, int flags) {
-    ssize_t got = UNTIL(rs, flags, rreadv(rs, parts, (int)count));
-    if (got <= 0 || !(flags & MSG_WAITALL) || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
+static ssize_t receive_parts(int file, uint64_t entry, const struct iovec *parts, size_t count, int flags) {
+    ssize_t got = UNTIL(file, entry, flags, rreadv(rs, parts, (int)count));
+    if (got <= 0 || !(flags & MSG_WAITALL) || !blocks(entry, flags))
         return got;
     size_t at = got;
     for (size_t part = 0; part < count; part++) {
@@ -41,7 +41,7 @@ static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, in
             at -= length;
             continue;
         }
-        ssize_t more = receive(rs, (char *)parts[part].iov_base + at, length - at, flags);
+        ssize_t more = receive(file, entry, (char *)parts[part].iov_base + at, length - at, flags);
         got += more > 0 ? more : 0;
         if (more < (ssize_t)(length - at))
             break;
@@ -51,28 +51,30 @@ static ssize_t receive_parts(int rs, const struct iovec *parts, size_t count, in
 }
 
 ssize_t rs_recvmsg(int file, struct msghdr *message, int flags) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.recvmsg(file, message, flags);
     /* Rsockets have no ancillary data. */
     message->msg_controllen = 0;
     if ((flags & MSG_WAITALL) && !(flags & (MSG_PEEK | MSG_OOB))) {
         message->msg_namelen = 0;
         message->msg_flags = 0;
-        return reset_edge(file, EPOLLIN, receive_parts(rs, message->msg_iov, message->msg_iovlen, flags), SIZE_MAX);
+        ssize_t got = receive_parts(file, entry, message->msg_iov, message->msg_iovlen, flags);
+        return reset_edge(file, EPOLLIN, got, SIZE_MAX);
     }
-    return reset_edge(file, EPOLLIN, UNTIL(rs, flags, rrecvmsg(rs, message, flags)), SIZE_MAX);
+    return reset_edge(file, EPOLLIN, UNTIL(file, entry, flags, rrecvmsg(rs, message, flags)), SIZE_MAX);
 }
 
 ssize_t rs_read(int file, void *at, size_t length) {
-    int rs = over(file);
-    return rs < 0 ? libc.read(file, at, length) : reset_edge(file, EPOLLIN, receive(rs, at, length, 0), length);
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.read(file, at, length)
+                  : reset_edge(file, EPOLLIN, receive(file, entry, at, length, 0), length);
 }
 
 ssize_t rs_readv(int file, const struct iovec *parts, int count) {
-    int rs = over(file);
-    return rs < 0 ? libc.readv(file, parts, count)
-                           : reset_edge(file, EPOLLIN, UNTIL(rs, 0, rreadv(rs, parts, count)), SIZE_MAX);
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.readv(file, parts, count)
+                  : reset_edge(file, EPOLLIN, UNTIL(file, entry, 0, rreadv(rs, parts, count)), SIZE_MAX);
 }
 
 /* Raises SIGPIPE along with EPIPE, unless MSG_NOSIGNAL is set. */
@@ -85,19 +87,21 @@ static ssize_t sent(int file, ssize_t done, size_t wanted, int flags) {
 }
 
 /* Sends data; a blocking call sends all of it. */
-static ssize_t transmit(int rs, const void *at, size_t length, int flags) {
+static ssize_t transmit(int file, uint64_t entry, const void *at, size_t length, int flags) {
     size_t gone = 0;
     for (;;) {
-        ssize_t count = UNTIL(rs, flags, rsend(rs, (const char *)at + gone, length - gone, flags));
+        ssize_t count = UNTIL(file, entry, flags, rsend(rs, (const char *)at + gone, length - gone, flags));
         gone += count > 0 ? count : 0;
-        if (count < 0 || gone == length || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
+        if (count < 0 || gone == length || !blocks(entry, flags))
             return gone ? (ssize_t)gone : count;
     }
 }
 
 /* Sends the rest of the buffers after the first `gone` bytes. Returns the total number of bytes sent. */
-static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ssize_t gone, int flags) {
-    if (gone < 0 || (flags & MSG_DONTWAIT) || !atomic_load(&table.waits[rs]))
+static ssize_t transmit_rest(int file, uint64_t entry, const struct iovec *parts, size_t count, ssize_t gone,
+                             int flags)
+{
+    if (gone < 0 || !blocks(entry, flags))
         return gone;
     size_t at = gone;
     for (size_t part = 0; part < count; part++) {
@@ -106,7 +110,7 @@ static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ss
             at -= length;
             continue;
         }
-        ssize_t more = transmit(rs, (const char *)parts[part].iov_base + at, length - at, flags);
+        ssize_t more = transmit(file, entry, (const char *)parts[part].iov_base + at, length - at, flags);
         gone += more > 0 ? more : 0;
         if (more < (ssize_t)(length - at))
             break;
@@ -116,42 +120,42 @@ static ssize_t transmit_rest(int rs, const struct iovec *parts, size_t count, ss
 }
 
 ssize_t rs_send(int file, const void *at, size_t length, int flags) {
-    int rs = over(file);
-    return rs < 0 ? libc.send(file, at, length, flags)
-                           : sent(file, transmit(rs, at, length, flags), length, flags);
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.send(file, at, length, flags)
+                  : sent(file, transmit(file, entry, at, length, flags), length, flags);
 }
 
 ssize_t rs_sendto(int file, const void *at, size_t length, int flags, const struct sockaddr *to, socklen_t to_length) {
-    int rs = over(file);
+    uint64_t entry = entry_of(file);
     /* The address is ignored on a stream socket (send(2)). */
-    return rs < 0 ? libc.sendto(file, at, length, flags, to, to_length)
-                           : sent(file, transmit(rs, at, length, flags), length, flags);
+    return !entry ? libc.sendto(file, at, length, flags, to, to_length)
+                  : sent(file, transmit(file, entry, at, length, flags), length, flags);
 }
 
 ssize_t rs_sendmsg(int file, const struct msghdr *message, int flags) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.sendmsg(file, message, flags);
-    ssize_t gone = UNTIL(rs, flags, rsendmsg(rs, message, flags));
-    return sent(file, transmit_rest(rs, message->msg_iov, message->msg_iovlen, gone, flags), SIZE_MAX, flags);
+    ssize_t gone = UNTIL(file, entry, flags, rsendmsg(rs, message, flags));
+    return sent(file, transmit_rest(file, entry, message->msg_iov, message->msg_iovlen, gone, flags), SIZE_MAX, flags);
 }
 
 ssize_t rs_write(int file, const void *at, size_t length) {
-    int rs = over(file);
-    return rs < 0 ? libc.write(file, at, length) : sent(file, transmit(rs, at, length, 0), length, 0);
+    uint64_t entry = entry_of(file);
+    return !entry ? libc.write(file, at, length) : sent(file, transmit(file, entry, at, length, 0), length, 0);
 }
 
 ssize_t rs_writev(int file, const struct iovec *parts, int count) {
-    int rs = over(file);
-    if (rs < 0)
+    uint64_t entry = entry_of(file);
+    if (!entry)
         return libc.writev(file, parts, count);
-    ssize_t gone = UNTIL(rs, 0, rwritev(rs, parts, count));
-    return sent(file, transmit_rest(rs, parts, count, gone, 0), SIZE_MAX, 0);
+    ssize_t gone = UNTIL(file, entry, 0, rwritev(rs, parts, count));
+    return sent(file, transmit_rest(file, entry, parts, count, gone, 0), SIZE_MAX, 0);
 }
 
 ssize_t rs_sendfile(int to, int from, off_t *offset, size_t count) {
-    int rs = over(to);
-    if (rs < 0)
+    uint64_t entry = entry_of(to);
+    if (!entry)
         return libc.sendfile(to, from, offset, count);
     char part[65536];
     size_t done = 0;
@@ -161,7 +165,7 @@ ssize_t rs_sendfile(int to, int from, off_t *offset, size_t count) {
         ssize_t got = pread(from, part, wanted, at);
         if (got <= 0)
             return done ? (ssize_t)done : got;
-        ssize_t gone = sent(to, transmit(rs, part, got, 0), got, 0);
+        ssize_t gone = sent(to, transmit(to, entry, part, got, 0), got, 0);
         if (gone < 0)
             return done ? (ssize_t)done : -1;
         if (offset)

@@ -36,7 +36,7 @@ struct table {
     _Atomic unsigned edges_reported[FILES];
     /* By descriptor: whether it may be in `watches`. */
     _Atomic bool is_watched[FILES];
-    /* By rsocket: the number of its descriptors. */
+    /* By rsocket: the number of its descriptors, and of the calls that hold it. */
     _Atomic int numbers_of[FILES];
     /* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
     _Atomic bool waits[FILES];
@@ -56,19 +56,30 @@ extern int timeout_ms;
 #define DECLARE(result, name, declared, given) result rs_##name declared;
 SOCKET_CALLS(DECLARE) DESCRIPTOR_CALLS(DECLARE)
 
+/* An entry consists of the inode number of a descriptor's placeholder (sockets have 32-bit inode numbers) and the
+ * rsocket's number plus one. So the entries of two rsockets differ, even if they had the same number one after the
+ * other. */
+#define RSOCKET_BITS 17
+_Static_assert(FILES < 1 << RSOCKET_BITS, "an entry has room for the number plus one");
+#define RSOCKET_OF(entry) ((int)((entry) & ((1 << RSOCKET_BITS) - 1)) - 1)
+
 bool is_owner(void);
-int over(int file);
+uint64_t inode_of(int file);
+uint64_t entry_of(int file);
+int hold(int file, uint64_t entry);
+void release(uint64_t entry);
 int placeholder(int flags);
 bool name(int file, int rs);
 bool name_copy(int file, int copy);
-bool adopt(int file, int rs);
+bool adopt(int file, uint64_t inode, int rs);
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted);
 bool becomes_connected(int rs);
 void forget_epoll(int file);
 
 void block_signals(sigset_t *before);
 void restore_signals(const sigset_t *before);
-bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before);
+bool blocks(uint64_t entry, int flags);
+bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_t *before);
 
 #define SIGNALS_BLOCKED(call)             \
     ({                                    \
@@ -79,22 +90,37 @@ bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before);
         result_;                          \
     })
 
+/* Makes a call on the rsocket `rs` that a descriptor had at the beginning of the program's call. Fails with EBADF if
+ * the descriptor no longer means that rsocket, because a signal handler or another thread closed it: the number `rs`
+ * may already belong to another connection. The rsocket stays open until `call` returns. */
+#define HELD(file, entry, call)                        \
+    ({                                                 \
+        int rs = hold(file, entry);                    \
+        __typeof__(call) held_ = rs < 0 ? -1 : (call); \
+        if (rs >= 0)                                   \
+            release(entry);                            \
+        held_;                                         \
+    })
+
+/* Makes one call on an rsocket. */
+#define ONCE(file, entry, call) SIGNALS_BLOCKED(HELD(file, entry, call))
+
 /* How long a blocking call spins before it sleeps, in us; and the longest time it sleeps, in ns. The sleep is limited
  * because another thread may consume the wake-up. */
 #define SPIN_MICROS 60
 #define SLEEP_NANOS 100000000
 
 /* Makes a call on an rsocket. If the program's call is a blocking one, retries until it completes. */
-#define UNTIL(rs, flags, call)                                        \
-    ({                                                                \
-        sigset_t before_;                                             \
-        int64_t begun_ = 0;                                           \
-        __typeof__(call) result_;                                     \
-        block_signals(&before_);                                      \
-        do                                                            \
-            result_ = call;                                           \
-        while (result_ < 0 && sleeps(rs, flags, &begun_, &before_));  \
-        restore_signals(&before_);                                    \
-        result_;                                                      \
+#define UNTIL(file, entry, flags, call)                                          \
+    ({                                                                           \
+        sigset_t before_;                                                        \
+        int64_t begun_ = 0;                                                      \
+        ssize_t result_;                                                         \
+        block_signals(&before_);                                                 \
+        do                                                                       \
+            result_ = HELD(file, entry, call);                                   \
+        while (result_ < 0 && sleeps(file, entry, flags, &begun_, &before_));    \
+        restore_signals(&before_);                                               \
+        result_;                                                                 \
     })
 #endif

@@ -63,35 +63,36 @@ static bool ends_calls(const sigset_t *mask) {
     return false;
 }
 
+/* Returns whether a call with these flags blocks. */
+bool blocks(uint64_t entry, int flags) {
+    return !(flags & MSG_DONTWAIT) && atomic_load(&table.waits[RSOCKET_OF(entry)]);
+}
+
 /* Waits after a call that failed with EAGAIN. Returns whether to retry the call; if not, errno is set. The rsocket's
- * descriptor becomes readable when an event may have occurred since that call. */
-bool sleeps(int rs, int flags, int64_t *started, const sigset_t *before) {
-    if (errno != EAGAIN || (flags & MSG_DONTWAIT) || rs >= FILES || !atomic_load(&table.waits[rs]))
+ * descriptor becomes readable when an event may have occurred since that call. The rsocket is not held meanwhile: a
+ * handler may leave with siglongjmp(), and a cancelled thread does not return. If the number is reused, the sleep
+ * only lasts too long. */
+bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_t *before) {
+    if (errno != EAGAIN || !blocks(entry, flags))
         return false;
     *started = *started ? *started : microseconds();
     if (microseconds() - *started < SPIN_MICROS)
         return true;
-    struct pollfd file = { .fd = rs, .events = POLLIN };
+    struct pollfd polled = { .fd = RSOCKET_OF(entry), .events = POLLIN };
     struct timespec nap = { 0, SLEEP_NANOS };
-    if (libc.ppoll(&file, 1, &nap, before) < 0 && errno == EINTR && ends_calls(before)) {
-        errno = EINTR;
-        return false;
-    }
-    return true;
+    bool is_ended = libc.ppoll(&polled, 1, &nap, before) < 0 && errno == EINTR && ends_calls(before);
+    errno = is_ended ? EINTR : EBADF;
+    return !is_ended && entry_of(file) == entry;
 }
 
 /* ---- descriptors */
 
 /* The program's descriptor of an rsocket is a copy of its placeholder: a Unix socket that is not
- * connected, so that calls which are not interposed, and those of a forked child, fail. An entry consists
- * of the placeholder's inode number (sockets have 32-bit inode numbers) and the rsocket's number plus one.
- * The entry is valid only while the descriptor still refers to the placeholder. */
-#define RSOCKET_BITS 17
-_Static_assert(FILES < 1 << RSOCKET_BITS, "an entry has room for the number plus one");
-#define RSOCKET_OF(word) ((int)((word) & ((1 << RSOCKET_BITS) - 1)) - 1)
+ * connected, so that calls which are not interposed, and those of a forked child, fail. An entry (rsockets.h)
+ * is valid only while the descriptor still refers to the placeholder. */
 
 /* Returns an entry without an rsocket, or 0 if the descriptor is not a socket. Preserves errno. */
-static uint64_t inode_of(int file) {
+uint64_t inode_of(int file) {
     int kept = errno;
     struct stat is;
     bool is_socket = !fstat(file, &is) && S_ISSOCK(is.st_mode);
@@ -102,9 +103,9 @@ static uint64_t inode_of(int file) {
 /* Returns whether this process may change the table. */
 bool is_owner(void) { return atomic_load(&table.owner) == getpid(); }
 
-/* Counts one descriptor less, and closes the rsocket with its last one. */
-static void release(uint64_t word) {
-    int rs = RSOCKET_OF(word);
+/* Counts one descriptor or call less, and closes the rsocket with the last one. Preserves errno. */
+void release(uint64_t entry) {
+    int rs = RSOCKET_OF(entry);
     if (rs < 0 || atomic_fetch_sub(&table.numbers_of[rs], 1) != 1)
         return;
     int kept = errno;
@@ -112,19 +113,34 @@ static void release(uint64_t word) {
     errno = kept;
 }
 
-/* Returns the rsocket of a descriptor, or -1. If the descriptor has been closed or replaced, removes its
- * entry. */
-int over(int file) {
-    uint64_t word = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
-    if (!word)
-        return -1;
-    if (inode_of(file) >> RSOCKET_BITS == word >> RSOCKET_BITS)
-        return RSOCKET_OF(word);
-    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &word, 0)) {
+/* Returns the entry of a descriptor, or 0 if it is not an rsocket. If the descriptor has been closed or
+ * replaced, removes its entry. Preserves errno. */
+uint64_t entry_of(int file) {
+    uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
+    if (!entry || inode_of(file) >> RSOCKET_BITS == entry >> RSOCKET_BITS)
+        return entry;
+    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0)) {
         forget_epoll(file);
-        release(word);
+        release(entry);
     }
-    return -1;
+    return 0;
+}
+
+/* Keeps the rsocket of a descriptor open until release(). Returns its number; fails with EBADF if the
+ * descriptor no longer has this entry. Signals must be blocked until release().
+ *
+ * An rsocket is counted before its entry is stored, and its entry is removed before the count decreases. So
+ * if the entry is still there after the increment, the increment counts for this rsocket, not for a later
+ * one with its number. */
+int hold(int file, uint64_t entry) {
+    int rs = RSOCKET_OF(entry), count = atomic_load(&table.numbers_of[rs]);
+    while (count > 0 && !atomic_compare_exchange_weak(&table.numbers_of[rs], &count, count + 1))
+        ;
+    if (count > 0 && atomic_load(&table.entries[file]) == entry)
+        return rs;
+    if (count > 0)
+        release(entry);
+    return fail(EBADF);
 }
 
 /* Returns a new descriptor that refers to a new placeholder, or -1. */
@@ -149,22 +165,22 @@ bool name(int file, int rs) {
 /* Makes a copy of a descriptor mean the same rsocket, if the descriptor is an rsocket. Returns false if it
  * should, but the copy's number is too high. */
 bool name_copy(int file, int copy) {
-    uint64_t word = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
-    if (!word || inode_of(copy) >> RSOCKET_BITS != word >> RSOCKET_BITS)
+    uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
+    if (!entry || inode_of(copy) >> RSOCKET_BITS != entry >> RSOCKET_BITS)
         return true;
     if (copy < FILES)
-        name(copy, RSOCKET_OF(word));
+        name(copy, RSOCKET_OF(entry));
     return copy < FILES;
 }
 
-/* Makes the program's descriptor refer to an rsocket. */
-bool adopt(int file, int rs) {
+/* Makes the program's descriptor refer to an rsocket, if it still refers to the socket with this inode. */
+bool adopt(int file, uint64_t inode, int rs) {
     int other = file < FILES && rs < FILES ? placeholder(SOCK_CLOEXEC) : -1;
     if (other < 0)
         return false;
-    bool is_replaced = !replace_by_copy(file, other);
+    bool is_named = SIGNALS_BLOCKED(inode_of(file) == inode && !replace_by_copy(file, other) && name(file, rs));
     libc.close(other);
-    return is_replaced && name(file, rs);
+    return is_named;
 }
 
 /* ---- entry points */

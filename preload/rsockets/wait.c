@@ -3,17 +3,32 @@
 
 static bool has_rsocket(const struct pollfd *files, nfds_t count) {
     for (nfds_t i = 0; i < count; i++)
-        if (over(files[i].fd) >= 0)
+        if (entry_of(files[i].fd))
             return true;
     return false;
 }
 
-/* Waits for `asked`, in which rsockets have their own numbers. rpoll() checks the rsockets and arms their
- * notifications; the thread then sleeps in the system's ppoll() on `asleep`, holding no locks. Signals
- * must be blocked; they are delivered while the thread sleeps. */
-static int poll_both(struct pollfd *asked, struct pollfd *asleep, nfds_t count, int timeout, const sigset_t *mask) {
+/* Copies what the program polls to `asked` and `asleep`, in which rsockets have their own numbers. */
+static void look_up(const struct pollfd *files, struct pollfd *asked, struct pollfd *asleep, nfds_t count) {
+    for (nfds_t i = 0; i < count; i++) {
+        uint64_t entry = entry_of(files[i].fd);
+        int number = entry ? RSOCKET_OF(entry) : files[i].fd;
+        asked[i] = (struct pollfd){ .fd = number, .events = files[i].events };
+        asleep[i] = (struct pollfd){ .fd = number, .events = entry ? POLLIN : files[i].events };
+    }
+}
+
+/* Waits for `asked`. rpoll() checks the rsockets and arms their notifications; the thread then sleeps in the
+ * system's ppoll() on `asleep`, holding no locks. Both are filled from `files` before each round, unless that is
+ * NULL, because another thread may close a descriptor meanwhile. Signals must be blocked; they are delivered while
+ * the thread sleeps. */
+static int poll_both(const struct pollfd *files, struct pollfd *asked, struct pollfd *asleep, nfds_t count, int timeout,
+                     const sigset_t *mask)
+{
     int64_t end = timeout < 0 ? INT64_MAX : microseconds() + (int64_t)timeout * 1000;
     for (;;) {
+        if (files)
+            look_up(files, asked, asleep, count);
         int64_t left = end == INT64_MAX ? INT64_MAX : end - microseconds();
         int ready = rpoll(asked, count, left > 1000);
         if (ready || left <= 0)
@@ -30,7 +45,7 @@ bool becomes_connected(int rs) {
     struct pollfd asked = { .fd = rs, .events = POLLOUT }, asleep = { .fd = rs, .events = POLLIN };
     sigset_t before;
     block_signals(&before);
-    int ready = poll_both(&asked, &asleep, 1, timeout_ms, &before);
+    int ready = poll_both(NULL, &asked, &asleep, 1, timeout_ms, &before);
     restore_signals(&before);
     return ready == 1 && !(asked.revents & (POLLERR | POLLHUP));
 }
@@ -40,12 +55,7 @@ static int poll_blocked(struct pollfd *files, nfds_t count, int timeout, const s
     struct pollfd few[2 * 64], *asked = count <= 64 ? few : calloc(count, 2 * sizeof *asked);
     if (!asked)
         return fail(ENOMEM);
-    for (nfds_t i = 0; i < count; i++) {
-        int rs = over(files[i].fd), number = rs >= 0 ? rs : files[i].fd;
-        asked[i] = (struct pollfd){ .fd = number, .events = files[i].events };
-        asked[count + i] = (struct pollfd){ .fd = number, .events = rs >= 0 ? POLLIN : files[i].events };
-    }
-    int ready = poll_both(asked, asked + count, count, timeout, mask), kept = errno;
+    int ready = poll_both(files, asked, asked + count, count, timeout, mask), kept = errno;
     for (nfds_t i = 0; i < count && ready >= 0; i++)
         files[i].revents = asked[i].revents;
     if (asked != few)
@@ -116,7 +126,7 @@ static int select_all(int count, fd_set *sets[3], int timeout, const sigset_t *m
 static bool selects_rsocket(int count, fd_set *sets[3]) {
     for (int file = 0; file < count && file < FD_SETSIZE; file++)
         for (int i = 0; i < 3; i++)
-            if (sets[i] && FD_ISSET(file, sets[i]) && over(file) >= 0)
+            if (sets[i] && FD_ISSET(file, sets[i]) && entry_of(file))
                 return true;
     return false;
 }
@@ -167,7 +177,7 @@ void forget_epoll(int file) {
 }
 
 int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) {
-    if (over(file) < 0)
+    if (!entry_of(file))
         return libc.epoll_ctl(epoll, operation, file, event);
     if (epoll < 0 || epoll >= FILES)
         return fail(epoll < 0 ? EBADF : EMFILE);
@@ -235,7 +245,7 @@ static int wait_once(int epoll, struct epoll_event *events, int most, int timeou
                 wanted &= ~atomic_load(&table.edges_reported[own[i].file]);
             /* Skip rsockets that have reported all their edges or their one-shot event: at the end of the
              * stream they would be ready forever. */
-            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && over(own[i].file) >= 0;
+            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && entry_of(own[i].file);
             files[i] = (struct pollfd){ .fd = asks ? own[i].file : -1, .events = (short)wanted };
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };

@@ -91,6 +91,8 @@ preloaded_tests! {
     a_forked_child_has_none_of_its_parents_rsockets_and_closes_its_own "forked"
     no_signal_handler_interrupts_the_librarys_allocations "handlers"
     close_waits_for_no_thread_that_allocates "locks"
+    a_blocking_call_never_continues_on_a_later_connection "during"
+    connect_leaves_a_socket_that_has_taken_the_number_alone "connecting"
     a_listener_keeps_its_port_while_it_becomes_an_rsocket "port"
     options_that_ask_for_protection_are_refused "protection"
 }

@@ -10,6 +10,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -20,6 +21,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -78,9 +80,20 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
 
 /* ---- Connections ---- */
 
+/* Returns the number that the next descriptor gets. */
+static int lowest_free(void) {
+    int file = dup(STDERR_FILENO);
+    CHECK(file >= 0 && close(file) == 0);
+    return file;
+}
+
+/* The rsocket's own number in the connection that was dialled last. */
+static int dialled;
+
 static void *dial(void *to) {
     int *result = malloc(sizeof *result);
     *result = socket(AF_INET, SOCK_STREAM, 0);
+    dialled = lowest_free();
     CHECK(*result >= 0 && connect(*result, to, sizeof(struct sockaddr_in)) == 0);
     return result;
 }
@@ -310,6 +323,116 @@ static void locks(void) {
     }
 }
 
+/* Another thread that changes a descriptor during a call on it. */
+static int changed[2], fresh[2];
+static bool is_sending, is_in_handler;
+
+static void *changes(void *change) {
+    CHECK(sem_wait(&go) == 0);
+    ((void (*)(void))change)();
+    CHECK(sem_post(&done) == 0);
+    /* The new connection ends without data. */
+    char byte;
+    CHECK(!is_sending || recv(fresh[1], &byte, 1, 0) == 0);
+    return NULL;
+}
+
+static void on_change(int number) {
+    (void)number;
+    await();
+}
+
+/* Interrupts a call once: the descriptor changes now, or in a signal handler when signals are unblocked. */
+static void change_once(void) {
+    block_hook = NULL;
+    if (is_in_handler)
+        raise(SIGUSR1);
+    else
+        await();
+}
+
+/* Starts the other thread. The next call of this thread on an rsocket is interrupted. */
+static pthread_t prepare(void (*change)(void)) {
+    struct sigaction action = { .sa_handler = on_change, .sa_flags = SA_RESTART };
+    pthread_t thread;
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0);
+    CHECK(pthread_create(&thread, NULL, changes, (void *)change) == 0);
+    block_hook = change_once;
+    return thread;
+}
+
+/* Closes the connection, and opens another one, whose rsocket gets the number of the first. */
+static void reconnect(void) {
+    struct sockaddr_in at;
+    int number = dialled, listener = listen_at(&at), low[64], count = 0;
+    fresh[0] = socket(AF_INET, SOCK_STREAM, 0);
+    /* The peer closes first if it does not read, because close() would wait until it does. */
+    CHECK((!is_sending || close(changed[1]) == 0) && close(changed[0]) == 0);
+    /* Another thread of the library may still be closing the rsocket. */
+    for (int next; (next = lowest_free()) != number;)
+        if (next < number)
+            low[count++] = dup(STDERR_FILENO);
+        else
+            sched_yield();
+    CHECK(connect(fresh[0], (struct sockaddr *)&at, sizeof at) == 0);
+    fresh[1] = accept(listener, NULL, NULL);
+    CHECK(fresh[1] >= 0 && close(listener) == 0);
+    for (int end = 0; end < 2 && !is_sending; end++)
+        CHECK(send(fresh[end], "x", 1, 0) == 1);
+    while (count > 0)
+        CHECK(close(low[--count]) == 0);
+}
+
+/* A blocking call sends nothing to, and receives nothing from, a later connection with the same number. */
+static void during(void) {
+    static char room[1 << 25];
+    struct iovec part = { room, sizeof room };
+    char byte;
+    CHECK(sem_init(&go, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
+    for (int way = 0; way < 4; way++) {
+        is_sending = way & 1;
+        is_in_handler = way & 2;
+        pair(changed);
+        pthread_t thread = prepare(reconnect);
+        if (is_sending) {
+            /* The handler runs when a part has been sent. */
+            ssize_t sent = writev(changed[0], &part, 1);
+            CHECK(is_in_handler ? sent > 0 && sent < (ssize_t)sizeof room : sent == -1 && errno == EBADF);
+        } else {
+            FAILS(readv(changed[0], &part, 1), EBADF);
+            CHECK(close(changed[1]) == 0);
+        }
+        for (int end = 0; end < 2 && !is_sending; end++)
+            CHECK(recv(fresh[end], &byte, 1, 0) == 1);
+        CHECK(block_hook == NULL && close(fresh[0]) == 0);
+        CHECK(pthread_join(thread, NULL) == 0 && close(fresh[1]) == 0);
+    }
+}
+
+/* Replaces the descriptor by another socket. */
+static void replace(void) {
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(other >= 0 && dup2(other, changed[0]) == changed[0] && close(other) == 0);
+}
+
+/* connect() does not connect another socket that has got the descriptor's number meanwhile. */
+static void connecting(void) {
+    struct sockaddr_in at;
+    socklen_t length = sizeof at;
+    int listener = listen_at(&at);
+    CHECK(sem_init(&go, 0, 0) == 0 && sem_init(&done, 0, 0) == 0);
+    for (int way = 0; way < 2; way++) {
+        is_in_handler = way;
+        changed[0] = socket(AF_INET, SOCK_STREAM, 0);
+        pthread_t thread = prepare(replace);
+        FAILS(connect(changed[0], (struct sockaddr *)&at, sizeof at), EBADF);
+        CHECK(block_hook == NULL && pthread_join(thread, NULL) == 0);
+        FAILS(getpeername(changed[0], (struct sockaddr *)&at, &length), ENOTCONN);
+        CHECK(!is_rsocket(changed[0]) && close(changed[0]) == 0);
+    }
+    CHECK(close(listener) == 0);
+}
+
 static struct sockaddr_in listening_at;
 
 static void bind_too(void) {
@@ -356,7 +479,7 @@ int main(int count, char **words) {
         { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
         { "replaced", replaced },
         { "forked", forked }, { "handlers", handlers }, { "locks", locks },
-        { "port", port },
+        { "during", during }, { "connecting", connecting }, { "port", port },
         { "protection", protection },
     };
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
