@@ -23,7 +23,6 @@
  * Recursion the RDMA libraries call the interposed functions, too; calls from these libraries go to the system.
  * Not implemented  stdio on sockets (libc does not call the exported read() for it), io_uring, passing descriptors. */
 #include "rsockets.h"
-#include <linux/close_range.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
@@ -153,7 +152,6 @@ int rs_shutdown(int file, int how) {
 /* ---- closing: entry_of() notices that a descriptor has been closed, by whatever call */
 
 int rs_close(int file) {
-    forget_epoll(file);
     int result = libc.close(file);
     entry_of(file);
     return result;
@@ -163,30 +161,25 @@ int rs_close(int file) {
 int rs_fclose(FILE *stream) {
     int kept = errno, file = fileno(stream);
     errno = kept;
-    forget_epoll(file);
     int result = libc.fclose(stream);
     entry_of(file);
     return result;
 }
 
-int rs_close_range(unsigned first, unsigned last, int flags) {
-    bool closes = first <= last && !(flags & CLOSE_RANGE_CLOEXEC);
-    unsigned end = !closes || first >= FILES ? first : last < FILES ? last + 1 : FILES;
-    for (unsigned file = first; file < end; file++)
-        forget_epoll((int)file);
-    int result = libc.close_range(first, last, flags);
-    for (unsigned file = first; file < end; file++)
+static void notice_closed(unsigned first, unsigned last) {
+    for (unsigned file = first; file <= last && file < FILES; file++)
         entry_of((int)file);
+}
+
+int rs_close_range(unsigned first, unsigned last, int flags) {
+    int result = libc.close_range(first, last, flags);
+    notice_closed(first, last);
     return result;
 }
 
 void rs_closefrom(int first) {
-    int from = first < 0 ? 0 : first;
-    for (int file = from; file < FILES; file++)
-        forget_epoll(file);
     libc.closefrom(first);
-    for (int file = from; file < FILES; file++)
-        entry_of(file);
+    notice_closed(first < 0 ? 0 : first, ~0u);
 }
 
 /* ---- copies */
@@ -207,7 +200,6 @@ int rs_dup3(int from, int to, int flags) {
         return fail(EMFILE);
     int made = libc.dup3(from, to, flags);
     if (made >= 0) {
-        forget_epoll(to);
         entry_of(to);
         name_copy(from, to);
     }

@@ -23,6 +23,7 @@ ssize_t rreadv(int, const struct iovec *, int), rwritev(int, const struct iovec 
 /* An rsocket in an epoll set. */
 struct watch {
     int epoll, file;
+    uint64_t entry;
     struct epoll_event event;
 };
 
@@ -34,8 +35,8 @@ struct table {
     _Atomic uint64_t entries[FILES];
     /* By descriptor: the edges that have been reported, as EPOLLIN and EPOLLOUT. */
     _Atomic unsigned edges_reported[FILES];
-    /* By descriptor: whether it may be in `watches`. */
-    _Atomic bool is_watched[FILES];
+    /* By descriptor: whether it may be an epoll set in `watches`. */
+    _Atomic bool has_watches[FILES];
     /* By rsocket: the number of its descriptors, and of the calls that hold it. */
     _Atomic int numbers_of[FILES];
     /* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
@@ -74,7 +75,6 @@ bool name_copy(int file, int copy);
 bool adopt(int file, uint64_t inode, int rs);
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted);
 bool becomes_connected(int rs);
-void forget_epoll(int file);
 
 void block_signals(sigset_t *before);
 void restore_signals(const sigset_t *before);

@@ -119,10 +119,8 @@ uint64_t entry_of(int file) {
     uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
     if (!entry || inode_of(file) >> RSOCKET_BITS == entry >> RSOCKET_BITS)
         return entry;
-    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0)) {
-        forget_epoll(file);
+    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0))
         release(entry);
-    }
     return 0;
 }
 
@@ -156,9 +154,7 @@ bool name(int file, int rs) {
         return false;
     atomic_fetch_add(&table.numbers_of[rs], 1);
     atomic_store(&table.edges_reported[file], 0);
-    uint64_t before = atomic_exchange(&table.entries[file], inode | (uint64_t)(rs + 1));
-    forget_epoll(file);
-    release(before);
+    release(atomic_exchange(&table.entries[file], inode | (uint64_t)(rs + 1)));
     return true;
 }
 

@@ -148,79 +148,104 @@ int rs_pselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts, const 
     return select_all(count > FD_SETSIZE ? FD_SETSIZE : count, sets, milliseconds(time), mask);
 }
 
-/* ---- epoll */
+/* ---- epoll: the kernel cannot poll an rsocket, so `watches` lists the rsockets in each epoll set. To recognise the
+ * set when its number has been reused, the set itself contains the rsocket's own descriptor, with no events, as a mark
+ * (all epoll descriptors have the same inode). The kernel removes the mark when the rsocket is closed. */
 
-/* Handlers may close descriptors, so block signals while holding the lock. */
-static void take_watches(sigset_t *before) {
-    block_signals(before);
-    pthread_mutex_lock(&table.watch_lock);
+static int control_mark(int epoll, int operation, uint64_t entry) {
+    struct epoll_event none = { .events = 0 };
+    return libc.epoll_ctl(epoll, operation, RSOCKET_OF(entry), &none);
 }
 
-static void leave_watches(const sigset_t *before) {
-    pthread_mutex_unlock(&table.watch_lock);
-    restore_signals(before);
+/* Returns whether the descriptor of a watch still means the rsocket, and its epoll descriptor the set. */
+static bool is_current(const struct watch *watch) {
+    return atomic_load(&table.entries[watch->file]) == watch->entry &&
+           !control_mark(watch->epoll, EPOLL_CTL_MOD, watch->entry);
 }
 
-/* Ends the watches of a descriptor, and those in an epoll set if the descriptor is one. */
-void forget_epoll(int file) {
-    sigset_t before;
-    if (file < 0 || file >= FILES || !atomic_load(&table.is_watched[file]) || !is_owner())
-        return;
-    take_watches(&before);
-    atomic_store(&table.is_watched[file], false);
+/* The functions below that read or write `watches` need the lock. Signals must be blocked, because a handler may
+ * need it, too. */
+
+/* Removes the watches that are not current from an epoll set, or from all sets (-1). Preserves errno. */
+static void drop_stale(int epoll) {
+    int kept = errno;
     for (size_t i = 0; i < table.watched;)
-        if (table.watches[i].epoll == file || table.watches[i].file == file)
+        if ((epoll < 0 || table.watches[i].epoll == epoll) && !is_current(&table.watches[i]))
             table.watches[i] = table.watches[--table.watched];
         else
             i++;
-    leave_watches(&before);
+    errno = kept;
 }
 
-int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) {
-    if (!entry_of(file))
-        return libc.epoll_ctl(epoll, operation, file, event);
-    if (epoll < 0 || epoll >= FILES)
-        return fail(epoll < 0 ? EBADF : EMFILE);
-    int error = 0;
-    sigset_t before;
-    take_watches(&before);
-    size_t at = 0;
-    while (at < table.watched && (table.watches[at].epoll != epoll || table.watches[at].file != file))
-        at++;
-    bool is_known = at < table.watched;
+/* Returns the watch of a descriptor or of an rsocket in an epoll set, or NULL. */
+static struct watch *find_watch(int epoll, int file, uint64_t entry) {
+    for (struct watch *watch = table.watches; watch < table.watches + table.watched; watch++)
+        if (watch->epoll == epoll && (watch->file == file || watch->entry == entry))
+            return watch;
+    return NULL;
+}
+
+/* Returns an error number. */
+static int change_watch(int epoll, int operation, int file, uint64_t entry, const struct epoll_event *event) {
+    drop_stale(epoll);
+    struct watch *known = find_watch(epoll, file, 0);
     if (operation == EPOLL_CTL_DEL) {
         /* If it is not known, the socket was added before it connected. When the rsocket replaced it, the
          * system removed it from the set. */
-        if (is_known)
-            table.watches[at] = table.watches[--table.watched];
-    } else if (!event) {
-        error = EFAULT;
-    } else if (operation == EPOLL_CTL_ADD && is_known) {
-        error = EEXIST;
-    } else if (at == FILES) {
-        error = ENOSPC;
-    } else {
-        table.watches[at] = (struct watch){ epoll, file, *event };
-        table.watched += !is_known;
-        atomic_store(&table.is_watched[epoll], true);
-        atomic_store(&table.is_watched[file], true);
-        atomic_store(&table.edges_reported[file], 0);
+        if (known) {
+            *known = table.watches[--table.watched];
+            if (!find_watch(epoll, -1, entry))
+                control_mark(epoll, EPOLL_CTL_DEL, entry);
+        }
+        return 0;
     }
-    leave_watches(&before);
-    errno = error ? error : errno;
+    if (!event)
+        return EFAULT;
+    if (operation == EPOLL_CTL_ADD && known)
+        return EEXIST;
+    if (table.watched == FILES)
+        drop_stale(-1);
+    if (!known && table.watched == FILES)
+        return ENOSPC;
+    /* A copy of the descriptor may be in the set, and with it the mark. */
+    if (!known && control_mark(epoll, EPOLL_CTL_ADD, entry) && errno != EEXIST)
+        return errno;
+    *(known ? known : &table.watches[table.watched++]) = (struct watch){ epoll, file, entry, *event };
+    atomic_store(&table.has_watches[epoll], true);
+    atomic_store(&table.edges_reported[file], 0);
+    return 0;
+}
+
+static int control_watch(int epoll, int operation, int file, uint64_t entry, const struct epoll_event *event) {
+    int kept = errno;
+    pthread_mutex_lock(&table.watch_lock);
+    int error = change_watch(epoll, operation, file, entry, event);
+    pthread_mutex_unlock(&table.watch_lock);
+    errno = error ? error : kept;
     return error ? -1 : 0;
 }
 
-static bool watches_rsocket(int epoll) {
+int rs_epoll_ctl(int epoll, int operation, int file, struct epoll_event *event) {
+    uint64_t entry = entry_of(file);
+    if (!entry)
+        return libc.epoll_ctl(epoll, operation, file, event);
+    if (epoll < 0 || epoll >= FILES)
+        return fail(epoll < 0 ? EBADF : EMFILE);
+    return ONCE(file, entry, control_watch(epoll, operation, file, entry, event));
+}
+
+static bool has_watch(int epoll) {
     bool found = false;
-    sigset_t before;
-    if (epoll < 0 || epoll >= FILES || !atomic_load(&table.is_watched[epoll]))
-        return false;
-    take_watches(&before);
+    pthread_mutex_lock(&table.watch_lock);
     for (size_t i = 0; i < table.watched && !found; i++)
         found = table.watches[i].epoll == epoll;
-    leave_watches(&before);
+    atomic_store(&table.has_watches[epoll], found);
+    pthread_mutex_unlock(&table.watch_lock);
     return found;
+}
+
+static bool watches_rsocket(int epoll) {
+    return epoll >= 0 && epoll < FILES && atomic_load(&table.has_watches[epoll]) && SIGNALS_BLOCKED(has_watch(epoll));
 }
 
 /* Polls the rsockets of an epoll set together with the set itself, for 200 ms at most. Returns the number
@@ -235,6 +260,7 @@ static int wait_once(int epoll, struct epoll_event *events, int most, int timeou
         errno = ENOMEM;
     } else {
         pthread_mutex_lock(&table.watch_lock);
+        drop_stale(epoll);
         for (size_t i = 0; i < table.watched && used < room; i++)
             if (table.watches[i].epoll == epoll)
                 own[used++] = table.watches[i];
@@ -245,7 +271,7 @@ static int wait_once(int epoll, struct epoll_event *events, int most, int timeou
                 wanted &= ~atomic_load(&table.edges_reported[own[i].file]);
             /* Skip rsockets that have reported all their edges or their one-shot event: at the end of the
              * stream they would be ready forever. */
-            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && entry_of(own[i].file);
+            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && entry_of(own[i].file) == own[i].entry;
             files[i] = (struct pollfd){ .fd = asks ? own[i].file : -1, .events = (short)wanted };
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };
@@ -255,16 +281,16 @@ static int wait_once(int epoll, struct epoll_event *events, int most, int timeou
     }
     for (size_t i = 0; i < used && ready > 0 && count >= 0 && count < most; i++) {
         unsigned found = (unsigned short)files[i].revents;
-        if (!found || files[i].fd < 0)
+        if (!found || files[i].fd < 0 || atomic_load(&table.entries[files[i].fd]) != own[i].entry)
             continue;
         events[count++] = (struct epoll_event){ .events = found, .data = own[i].event.data };
         if (own[i].event.events & EPOLLET)
             atomic_fetch_or(&table.edges_reported[own[i].file], found & (EPOLLIN | EPOLLOUT | EPOLLRDHUP));
         if (own[i].event.events & EPOLLONESHOT) {
             pthread_mutex_lock(&table.watch_lock);
-            for (size_t at = 0; at < table.watched; at++)
-                if (table.watches[at].epoll == epoll && table.watches[at].file == own[i].file)
-                    table.watches[at].event.events = EPOLLONESHOT;
+            struct watch *watch = find_watch(epoll, own[i].file, 0);
+            if (watch)
+                watch->event.events = EPOLLONESHOT;
             pthread_mutex_unlock(&table.watch_lock);
         }
     }

@@ -229,6 +229,43 @@ static void replaced(void) {
     CHECK(epoll_wait(epoll, &event, 1, 10000) == 1);
 }
 
+/* Waits for the next event of a set: its number, or -1 if there is none. */
+static int next_event(int epoll, int timeout) {
+    struct epoll_event event;
+    int count = epoll_wait(epoll, &event, 1, timeout);
+    CHECK(count >= 0);
+    return count ? (int)event.data.u32 : -1;
+}
+
+/* A new epoll set has none of the rsockets of a closed one that had the same number. */
+static void sets(void) {
+    int ends[2], others[2];
+    struct epoll_event old = { .events = EPOLLIN, .data.u32 = 7 }, new = { .events = EPOLLIN, .data.u32 = 8 };
+    pair(ends);
+    pair(others);
+    CHECK(send(ends[1], "x", 1, 0) == 1 && send(others[1], "x", 1, 0) == 1);
+    int epoll = epoll_create1(0);
+    for (int way = 0; way < 4; way++) {
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &old) == 0 && next_event(epoll, 10000) == 7);
+        FAILS(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &new), EEXIST);
+        if (way < 2)
+            CHECK((way ? syscall(SYS_close, epoll) : close(epoll)) == 0 && epoll_create1(0) == epoll);
+        else {
+            int fresh = epoll_create1(0);
+            CHECK((way == 2 ? dup2(fresh, epoll) : syscall(SYS_dup3, fresh, epoll, 0)) == epoll && close(fresh) == 0);
+        }
+        CHECK(next_event(epoll, 0) == -1);
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, others[0], &new) == 0 && next_event(epoll, 10000) == 8);
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, others[0], NULL) == 0 && next_event(epoll, 0) == -1);
+    }
+    /* Two descriptors of an rsocket are watched separately, and both watches end with their descriptors. */
+    int copy = dup(ends[0]);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, ends[0], &old) == 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, copy, &new) == 0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_DEL, ends[0], NULL) == 0 && next_event(epoll, 10000) == 8);
+    CHECK(syscall(SYS_close, copy) == 0 && dup(others[0]) == copy && next_event(epoll, 0) == -1);
+    FAILS(epoll_ctl(ends[1], EPOLL_CTL_ADD, ends[0], &old), EINVAL);
+}
+
 /* A forked child, such as a daemon, has none of its parent's rsockets and closes its own when it is done
  * with them. */
 static void forked(void) {
@@ -477,7 +514,7 @@ static void protection(void) {
 int main(int count, char **words) {
     static const struct { const char *name; void (*test)(void); } tests[] = {
         { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
-        { "replaced", replaced },
+        { "replaced", replaced }, { "sets", sets },
         { "forked", forked }, { "handlers", handlers }, { "locks", locks },
         { "during", during }, { "connecting", connecting }, { "port", port },
         { "protection", protection },
