@@ -12,7 +12,9 @@
  *           listens or connects remains a TCP socket. If a descriptor is closed by a call that is not interposed, the
  *           next call on its number notices (table.c).
  * fork      a child inherits the descriptors, but not the rsockets: calls on these descriptors fail (ENOTCONN,
- *           EINVAL). Rsockets that the child creates work. A vfork() child changes nothing in its parent.
+ *           EINVAL). Rsockets that the child creates work. A child that shares its parent's memory (vfork(),
+ *           CLONE_VM) changes nothing in its parent, and creates no rsockets; nor does a child of the system call
+ *           clone(2) itself.
  * epoll     rsockets in an epoll set are polled with rpoll(). Edges are emulated: an edge is reported again after
  *           a call that failed with EAGAIN or was incomplete.
  * Signals   rsockets take locks, so signals are blocked during each call on an rsocket (at the cost of two system
@@ -28,7 +30,7 @@
 
 /* Returns the family of a socket if an rsocket can replace it, otherwise 0. */
 static int family_of(int file) {
-    int family = is_table_usable && file < FILES ? stream_family(file) : 0, protocol = 0;
+    int family = is_table_usable && file < FILES && is_owner() ? stream_family(file) : 0, protocol = 0;
     socklen_t length = sizeof protocol;
     bool is_tcp = family && !libc.getsockopt(file, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) && protocol == IPPROTO_TCP;
     return is_tcp ? family : 0;

@@ -28,8 +28,8 @@ struct watch {
 };
 
 /* What this process knows about its rsockets. A forked child, however it was made, finds it empty, because
- * the kernel wipes it (MADV_WIPEONFORK). A vfork() child shares it with its parent, and does not change it
- * (is_owner()). It fills whole pages, of the largest size of any architecture. */
+ * the kernel wipes it (MADV_WIPEONFORK). A child that shares its parent's memory, as after vfork(2), does not
+ * change it (is_owner()). It fills whole pages, of the largest size of any architecture. */
 struct table {
     /* By descriptor: its placeholder and its rsocket (table.c); 0 if it is not an rsocket. */
     _Atomic uint64_t entries[FILES];
@@ -41,8 +41,6 @@ struct table {
     _Atomic int numbers_of[FILES];
     /* By rsocket: whether the program's calls on it block. The rsocket itself is always non-blocking. */
     _Atomic bool waits[FILES];
-    /* The process that made the first rsocket. */
-    _Atomic int owner;
     /* Held only while `watches` is read or written, with signals blocked, and never while allocating. */
     pthread_mutex_t watch_lock;
     _Atomic size_t watched;

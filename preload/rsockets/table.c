@@ -3,6 +3,7 @@
 #include <link.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 struct table table;
 bool is_table_usable;
@@ -100,8 +101,18 @@ uint64_t inode_of(int file) {
     return is_socket ? (uint64_t)is.st_ino << RSOCKET_BITS : 0;
 }
 
-/* Returns whether this process may change the table. */
-bool is_owner(void) { return atomic_load(&table.owner) == getpid(); }
+/* Returns whether this process may change the table. A child that shares its parent's memory, as after vfork(2), may
+ * not, because its descriptors are its own. It has no robust list (get_robust_list(2)): libc registers one for each
+ * thread and for the child of fork(), and clone(2) gives none to a child. Process numbers would not do: in another PID
+ * namespace, a child may have its parent's. Preserves errno. */
+bool is_owner(void) {
+    void *list = NULL;
+    size_t length;
+    int kept = errno;
+    syscall(SYS_get_robust_list, 0, &list, &length);
+    errno = kept;
+    return list;
+}
 
 /* Counts one descriptor or call less, and closes the rsocket with the last one. Preserves errno. */
 void release(uint64_t entry) {
@@ -147,9 +158,7 @@ int placeholder(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | flags,
 /* Makes a descriptor that refers to a placeholder mean an rsocket. Returns whether it does: a vfork()
  * child has no table of its own. */
 bool name(int file, int rs) {
-    int nobody = 0;
     uint64_t inode = inode_of(file);
-    atomic_compare_exchange_strong(&table.owner, &nobody, getpid());
     if (!inode || !is_owner())
         return false;
     atomic_fetch_add(&table.numbers_of[rs], 1);
@@ -201,6 +210,8 @@ static void begin(void) {
 
 /* Closes the rsockets that the program has left open. */
 __attribute__((destructor)) static void end(void) {
+    if (!is_owner())
+        return;
     for (int rs = 0; rs < FILES; rs++)
         if (atomic_exchange(&table.numbers_of[rs], 0) > 0)
             rclose(rs);

@@ -5,9 +5,13 @@
 //!           parent held stay locked. Each object therefore stores the [`Generation`] in which it was
 //!           created; in a child, calls on that object return EIO. The child's first other call creates an
 //!           engine of its own. The parent is not affected.
-//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected.
+//! Detection the number of the current generation is in memory that the kernel fills with zeros in a child
+//!           (MADV_WIPEONFORK, madvise(2)), however the child was made: `_Fork()` and clone(2) call no fork
+//!           handlers, and in PID namespaces two processes may have the same number.
+//! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected. If
+//!           the kernel cannot wipe memory (before Linux 4.14), only children of fork() are detected.
 
-use crate::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::atomic::{AtomicPtr, Ordering};
 use crate::sync::published::Published;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -16,10 +20,13 @@ use core::sync::atomic::AtomicU32;
 use kiban_rdma_runtime::verbs::{Engine, Features, RequestError};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
-static GENERATION: AtomicU32 = AtomicU32::new(0);
-static WATCHED: AtomicBool = AtomicBool::new(false);
+/// The number of this process's generation, in memory that is wiped in a child: 0 until the first call. Null
+/// until the first call of the first process.
+static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// The highest number that this process or a process above it has used.
+static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks between a process and the one that loaded the library.
+/// Identifies a process among the processes above it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generation(u32);
 
@@ -27,7 +34,21 @@ impl Generation {
     /// Returns the generation of this process.
     #[inline]
     pub(crate) fn now() -> Generation {
-        Generation(GENERATION.load(Ordering::Relaxed))
+        // SAFETY: `NUMBER` is null or points to memory that stays mapped.
+        match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed))
+        {
+            None | Some(0) => Generation::begin(),
+            Some(number) => Generation(number),
+        }
+    }
+
+    /// Starts the generation of this process, unless another thread has done so.
+    #[cold]
+    fn begin() -> Generation {
+        // `LAST` grows first, so that a child which another thread forks now gets a higher number.
+        let next = LAST.fetch_add(1, Ordering::SeqCst) + 1;
+        let started = number().compare_exchange(0, next, Ordering::SeqCst, Ordering::SeqCst);
+        Generation(started.map_or_else(|number| number, |_| next))
     }
 
     /// Returns whether this is the generation of this process.
@@ -37,9 +58,37 @@ impl Generation {
     }
 }
 
-/// Runs in a child after fork(2): only stores are allowed here.
-extern "C" fn on_fork() {
-    GENERATION.fetch_add(1, Ordering::Relaxed);
+/// Returns the number of this process's generation. Creates its memory on first use.
+fn number() -> &'static AtomicU32 {
+    let mut number = NUMBER.load(Ordering::Acquire);
+    if number.is_null() {
+        // If another thread does the same now, one of the two mappings is never used.
+        let made = wiped_memory();
+        let other = NUMBER.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
+        number = other.map_or_else(|other| other, |_| made);
+    }
+    // SAFETY: `NUMBER` points to memory that stays mapped.
+    unsafe { &*number }
+}
+
+/// Maps a number that is 0 in every child. It stays mapped.
+fn wiped_memory() -> *mut AtomicU32 {
+    static WIPED_BY_HANDLER: AtomicU32 = AtomicU32::new(0);
+    /// Runs in a child after fork(2): only stores are allowed here.
+    extern "C" fn on_fork() {
+        WIPED_BY_HANDLER.store(0, Ordering::Relaxed);
+    }
+    let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: this maps new memory, which nothing else uses.
+    let mapped = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), rights, flags, -1, 0) };
+    // SAFETY: `mapped` is the new mapping. If mmap(2) failed, it is no page, and the call fails.
+    if unsafe { libc::madvise(mapped, size_of::<AtomicU32>(), libc::MADV_WIPEONFORK) } == 0 {
+        return mapped.cast();
+    }
+    // SAFETY: `on_fork` makes only one store. The call fails if memory is short; in that case, forks go
+    // unnoticed.
+    unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
+    (&raw const WIPED_BY_HANDLER).cast_mut()
 }
 
 /// Returns the process's engine, or an errno.
@@ -48,11 +97,6 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
 }
 
 fn make() -> Result<(Generation, Engine), c_int> {
-    if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: `on_fork` only makes one store. The call fails if memory is short; in that case, forks go
-        // unnoticed.
-        unsafe { libc::pthread_atfork(None, None, Some(on_fork)) };
-    }
     let ways = Features {
         extensions: crate::device::transport() != crate::device::Transport::Iwarp,
         shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),

@@ -3,6 +3,7 @@
 use super::channel::{Channels, DeliveredEvent};
 use super::id::Id;
 use crate::atomic::AtomicPtr;
+use crate::engine::Generation;
 use crate::sync::published::Published;
 use core::convert::Infallible;
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ pub(super) struct Taken {
 
 /// The objects of this process, by the addresses of their C structs.
 pub(super) struct World {
-    pub(super) process: u32,
+    born: Generation,
     pub(super) ids: Mutex<HashMap<usize, Arc<Id>>>,
     pub(super) channels: Mutex<Channels>,
     /// Events that the program has not acknowledged.
@@ -34,14 +35,13 @@ pub(super) struct World {
 /// Returns the objects of this process.
 pub(super) fn world() -> &'static World {
     static WORLD: Published<World> = Published(AtomicPtr::new(core::ptr::null_mut()));
-    let process = std::process::id();
     // In a forked child, create a new set and leak the copy of the parent's: other threads in the parent may
     // have held its locks.
     let Ok(world) = WORLD.get_or_make(
-        |world| world.process == process,
+        |world| world.born.is_now(),
         || {
             Ok::<_, Infallible>(World {
-                process,
+                born: Generation::now(),
                 ids: Mutex::default(),
                 channels: Mutex::default(),
                 events: Mutex::default(),

@@ -272,14 +272,14 @@ static void forked(void) {
     int ends[2], own[2], status = -1;
     char byte;
     pair(ends);
-    for (int way = 0; way < 2; way++) {
-        /* The second child runs no fork handlers. */
-        pid_t child = way ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+    for (int way = 0; way < 3; way++) {
+        /* Only the first child runs fork handlers. The third one is unknown to libc, so it does little. */
+        pid_t child = way == 0 ? fork() : way == 1 ? _Fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
         if (child == 0) {
             CHECK(recv(ends[0], &byte, 1, MSG_DONTWAIT) == -1 && errno != EAGAIN);
             CHECK(send(ends[0], "y", 1, MSG_NOSIGNAL) == -1);
             CHECK(!is_rsocket(ends[0]) && !is_rsocket(ends[1]));
-            if (!way) {
+            if (way < 2) {
                 CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
                 for (int round = 0; round < 3; round++) {
                     pair(own);
@@ -292,6 +292,50 @@ static void forked(void) {
         CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
         exchange(ends);
     }
+}
+
+static int listens(void *unused) {
+    (void)unused;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    _exit(listen(listener, 8) || is_rsocket(listener) || close(listener));
+}
+
+static int replaces(void *ends) {
+    int null = open("/dev/null", O_RDWR);
+    _exit(dup2(null, ((int *)ends)[0]) < 0 || close(((int *)ends)[1]));
+}
+
+static int exits(void *unused) {
+    (void)unused;
+    exit(0);
+}
+
+/* Runs a child that shares this process's memory, but not its descriptors. */
+static void share(int (*work)(void *), int *ends, int flags) {
+    static char stack[1 << 18] __attribute__((aligned(64)));
+    int status = -1;
+    pid_t child = clone(work, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD | flags, ends);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
+}
+
+/* A child that shares the memory of its parent owns no rsockets and changes none, even if it is the first to open a
+ * socket, and if it has the process number of its parent, in another PID namespace. */
+static void shared(void) {
+    int ends[2], status = -1;
+    /* If namespaces are not allowed, the two numbers differ. */
+    bool is_allowed = unshare(CLONE_NEWPID) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0;
+    pid_t child = fork();
+    if (child == 0) {
+        CHECK((getpid() == 1) == is_allowed);
+        share(listens, NULL, 0);
+        pair(ends);
+        share(replaces, ends, is_allowed ? CLONE_NEWPID : 0);
+        exchange(ends);
+        share(exits, NULL, 0);
+        exchange(ends);
+        _exit(0);
+    }
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0);
 }
 
 static void on_signal(int number) {
@@ -514,7 +558,7 @@ static void protection(void) {
 int main(int count, char **words) {
     static const struct { const char *name; void (*test)(void); } tests[] = {
         { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
-        { "replaced", replaced }, { "sets", sets },
+        { "replaced", replaced }, { "sets", sets }, { "shared", shared },
         { "forked", forked }, { "handlers", handlers }, { "locks", locks },
         { "during", during }, { "connecting", connecting }, { "port", port },
         { "protection", protection },

@@ -323,23 +323,25 @@ static void killed(void)
     CHECK(rclose(rs) == 0);
 }
 
-/* A forked child does not inherit its parent's rsockets, but can create its own. */
+/* A forked child does not inherit its parent's rsockets, but can create its own, even if it runs no fork handlers. */
 static void forked(void)
 {
     int ends[2], status;
     char byte;
     pair(ends);
-    pid_t child = fork();
-    CHECK(child >= 0);
-    if (child == 0) {
-        FAILS(rsend(ends[0], "x", 1, 0), EBADF);
-        int own[2];
-        pair(own);
-        CHECK(rsend(own[0], "y", 1, 0) == 1 && rrecv(own[1], &byte, 1, 0) == 1 && byte == 'y');
-        CHECK(rclose(own[0]) == 0 && rclose(own[1]) == 0);
-        _exit(0);
+    for (int way = 0; way < 2; way++) {
+        pid_t child = way ? _Fork() : fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            FAILS(rsend(ends[0], "x", 1, 0), EBADF);
+            int own[2];
+            pair(own);
+            CHECK(rsend(own[0], "y", 1, 0) == 1 && rrecv(own[1], &byte, 1, 0) == 1 && byte == 'y');
+            CHECK(rclose(own[0]) == 0 && rclose(own[1]) == 0);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
     }
-    CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(rsend(ends[0], "z", 1, 0) == 1 && rrecv(ends[1], &byte, 1, 0) == 1 && byte == 'z');
     CHECK(rclose(ends[0]) == 0 && rclose(ends[1]) == 0);
 }
