@@ -92,13 +92,16 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
  * connected, so that calls which are not interposed, and those of a forked child, fail. An entry (rsockets.h)
  * is valid only while the descriptor still refers to the placeholder. */
 
-/* Returns an entry without an rsocket, or 0 if the descriptor is not a socket. Preserves errno. */
+#define UNKNOWN 1
+/* Returns an entry without an rsocket, 0 if the descriptor is not a socket, or UNKNOWN if the system cannot look at it,
+ * for example without memory (fstat(2)). Preserves errno. */
 uint64_t inode_of(int file) {
     int kept = errno;
     struct stat is;
-    bool is_socket = !fstat(file, &is) && S_ISSOCK(is.st_mode);
+    uint64_t inode = fstat(file, &is) ? (errno == EBADF ? 0 : UNKNOWN)
+                     : S_ISSOCK(is.st_mode) ? (uint64_t)is.st_ino << RSOCKET_BITS : 0;
     errno = kept;
-    return is_socket ? (uint64_t)is.st_ino << RSOCKET_BITS : 0;
+    return inode;
 }
 
 /* Returns whether this process may change the table. A child that shares its parent's memory, as after vfork(2), may
@@ -128,9 +131,10 @@ void release(uint64_t entry) {
  * replaced, removes its entry. Preserves errno. */
 uint64_t entry_of(int file) {
     uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
-    if (!entry || inode_of(file) >> RSOCKET_BITS == entry >> RSOCKET_BITS)
+    uint64_t inode = entry ? inode_of(file) : 0;
+    if (inode >> RSOCKET_BITS == entry >> RSOCKET_BITS)
         return entry;
-    if (is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0))
+    if (inode != UNKNOWN && is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0))
         release(entry);
     return 0;
 }
@@ -159,7 +163,7 @@ int placeholder(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | flags,
  * child has no table of its own. */
 bool name(int file, int rs) {
     uint64_t inode = inode_of(file);
-    if (!inode || !is_owner())
+    if (inode <= UNKNOWN || !is_owner())
         return false;
     atomic_fetch_add(&table.numbers_of[rs], 1);
     atomic_store(&table.edges_reported[file], 0);

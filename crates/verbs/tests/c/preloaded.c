@@ -20,6 +20,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -76,6 +77,17 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *before) {
     if (how == SIG_BLOCK && block_hook)
         block_hook();
     return result;
+}
+
+/* ---- fstat(), with which the library looks at descriptors ---- */
+
+static bool fstat_fails;
+
+int fstat(int file, struct stat *to) {
+    if (!fstat_fails)
+        return fstatat(file, "", to, AT_EMPTY_PATH);
+    errno = ENOMEM;
+    return -1;
 }
 
 /* ---- Connections ---- */
@@ -210,6 +222,16 @@ static void unseen(void) {
     int copy = dup(ends[0]);
     CHECK(syscall(SYS_close, copy) == 0);
     reuse(copy);
+    exchange(ends);
+}
+
+/* A call on a descriptor that the library cannot look at fails, but changes nothing. */
+static void unknown(void) {
+    int ends[2];
+    pair(ends);
+    fstat_fails = true;
+    FAILS(send(ends[0], "y", 1, MSG_NOSIGNAL), ENOTCONN);
+    fstat_fails = false;
     exchange(ends);
 }
 
@@ -557,7 +579,7 @@ static void protection(void) {
 
 int main(int count, char **words) {
     static const struct { const char *name; void (*test)(void); } tests[] = {
-        { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen },
+        { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen }, { "unknown", unknown },
         { "replaced", replaced }, { "sets", sets }, { "shared", shared },
         { "forked", forked }, { "handlers", handlers }, { "locks", locks },
         { "during", during }, { "connecting", connecting }, { "port", port },
