@@ -64,9 +64,10 @@ static uint64_t record_of(const struct known *what, uint64_t flags) {
     return generation << 32 | flags | (record + 1);
 }
 
-/* Reads the record in a slot. Returns whether it describes this file. */
+/* Reads the record in a slot. Returns whether it describes this file; otherwise leaves `found` unchanged. */
 static bool read_at(int at, const struct stat *is, struct found *found) {
     uint64_t words[WORDS], word = atomic_load(&slots[at]), now;
+    struct known known;
     for (;; word = atomic_load(&slots[at])) {
         if (!(word & INDEX))
             return false;
@@ -77,15 +78,15 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
         if (!((now ^ word) & ~FLAGS))
             break;
     }
-    memcpy(&found->known, words, sizeof words);
-    found->at = at;
-    found->word = now;
-    found->state = STATE_OF(now);
-    return found->known.inode == is->st_ino && found->known.device == is->st_dev;
+    memcpy(&known, words, sizeof words);
+    if (known.inode != is->st_ino || known.device != is->st_dev)
+        return false;
+    *found = (struct found){.at = at, .word = now, .state = STATE_OF(now), .known = known};
+    return true;
 }
 
-/* Looks up the record of a descriptor. If the descriptor now refers to another file, it has no record. A duplicate is
- * found by its file. */
+/* Looks up the record of a descriptor. If the descriptor now refers to another file, it has no record, and `found` is
+ * unchanged. A duplicate is found by its file. */
 bool find(int fd, struct found *found) {
     int kept = errno;
     struct stat is;

@@ -7,7 +7,7 @@ use crate::preload;
 use kiban_os::Clock;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -386,17 +386,28 @@ const FAST_OPEN: &str = include_str!("python/fast_open.py");
 /// The library's tables have room for 64 descriptors in this test.
 const HIGH_NUMBERS: &str = include_str!("python/high_numbers.py");
 
-/// Runs a program on the board, with a library in a folder. Asserts that all its connections to this host
-/// came from the board.
+/// Builds the library with other limits, in a folder of its own. Returns the folder.
+fn built_with(folder: &str, limit: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
+    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
+    let mut build = Command::new(build);
+    build.arg(&folder).arg("board").env("CFLAGS", limit);
+    let output = told(build);
+    assert!(output.status.success(), "{}", text(&output));
+    folder
+}
+
+/// Runs a program on the board. Asserts that all its connections to this host came from the board. `more`
+/// changes the command.
 #[track_caller]
-fn stays_on_board(name: &str, program: &str, library: &PathBuf) {
+fn stays_on_board(name: &str, program: &str, more: impl FnOnce(&mut Command)) {
     let dir = TestDir::new(name);
     run("ip", &["link", "set", "lo", "up"]);
     let _board = dir.up(&format!("{PORT}{SOCKETS}"));
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     listener.set_nonblocking(true).expect("a flag");
     let mut command = on_board(&dir, &["python3", "-c", &format!("{TOOLS}{program}")]);
-    command.env("KIBAN_VERBS_LIB", library);
+    more(&mut command);
     let output = told(command);
     assert_eq!(text(&output), "all is well\n", "{}", dir.log());
     let mut from = Vec::new();
@@ -409,7 +420,7 @@ fn stays_on_board(name: &str, program: &str, library: &PathBuf) {
 #[test]
 fn fast_open_does_not_connect_over_the_hosts_network() {
     if enter() {
-        stays_on_board("run-fast-open", FAST_OPEN, &LIBRARY);
+        stays_on_board("run-fast-open", FAST_OPEN, |_| {});
     }
 }
 
@@ -418,29 +429,52 @@ fn descriptors_beyond_the_table_do_not_use_the_hosts_network() {
     if !enter() {
         return;
     }
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("sockets-small");
-    let build = concat!(env!("CARGO_MANIFEST_DIR"), "/../../preload/build");
-    let mut build = Command::new(build);
-    build.arg(&folder).arg("board").env("CFLAGS", "-DFILES=64");
-    let output = told(build);
-    assert!(output.status.success(), "{}", text(&output));
-    stays_on_board("run-high", HIGH_NUMBERS, &folder);
+    let folder = built_with("sockets-small", "-DFILES=64");
+    stays_on_board("run-high", HIGH_NUMBERS, |command| {
+        command.env("KIBAN_VERBS_LIB", folder);
+    });
 }
 
 const RESETS: &str = include_str!("python/resets.py");
 
-#[test]
-fn every_read_reports_a_reset_and_options_for_protection_are_refused() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("run-resets");
+/// Runs a program on the board, with a library in a folder and with the peer [`FAR`].
+#[track_caller]
+fn succeeds_with_far(name: &str, program: &str, library: &Path) {
+    let dir = TestDir::new(name);
     let _board = dir.up(&format!("{PORT}{SOCKETS}"));
     let mut far = Command::new("python3");
     far.args(["-c", FAR]);
     let _far = Server::begin(far, || text(&run("ss", &["-Hltn", "sport", "=", ":5000"])).contains(":5000"));
-    let output = told(on_board(&dir, &["python3", "-c", &format!("{TOOLS}{RESETS}")]));
-    assert_eq!(text(&output), "all is well\n", "{}", dir.log());
+    let mut command = on_board(&dir, &["python3", "-c", &format!("{TOOLS}{program}")]);
+    command.env("KIBAN_VERBS_LIB", library);
+    assert_eq!(text(&told(command)), "all is well\n", "{}", dir.log());
+}
+
+#[test]
+fn every_read_reports_a_reset_and_options_for_protection_are_refused() {
+    if enter() {
+        succeeds_with_far("run-resets", RESETS, &LIBRARY);
+    }
+}
+
+/// Connects sockets that are not bound, beside one that is.
+const UNBOUND: &str = "\
+bound = socket.socket()
+bound.bind(('10.9.0.2', 7010))
+s = socket.create_connection(far)
+assert s.getsockname()[1] != 7010
+with socket.create_server(('127.0.0.1', 0)) as server:
+    socket.create_connection(server.getsockname())
+bound.listen()
+assert bound.getsockname() == ('10.9.0.2', 7010)
+print('all is well')
+";
+
+#[test]
+fn a_socket_does_not_take_the_address_of_another_one() {
+    if enter() {
+        stays_on_board("run-unbound", UNBOUND, |_| {});
+    }
 }
 
 /// Connects in a parent and in its child while the board's process is stopped, and makes calls that do not
