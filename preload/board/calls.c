@@ -20,6 +20,7 @@
  * End              reading from a stream that was reset returns ECONNRESET. The library recognises a reset because
  *                  the board has hung up before this side has finished. If this side has already finished, the
  *                  library queries the board.
+ * Duplicates       the state of a descriptor belongs to its file (records.c), so it is found on duplicates.
  * Ports            after bind() to port 0, listen() or connect() chooses the port. If the program calls
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
  * Not implemented  UDP; urgent data; SO_LINGER; TCP Fast Open; a reset in stdio and io_uring; socket names
@@ -146,14 +147,13 @@ static int connect_in_kernel(int fd, const struct found *found, const struct soc
     return libc.connect(fd, name, length);
 }
 
-/* Replaces the descriptor with a new kernel socket, as it was before the board was involved. Returns 0 or an error
- * number. */
+/* Replaces the descriptor with a new kernel socket, as it was before the board was involved. The record is kept, because
+ * duplicates still refer to the old socket. Returns 0 or an error number. */
 static int start_over(int fd, struct found *found) {
     int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0)
         return errno;
     bool is_bound = found->state == RESERVED || found->known.was_bound;
-    forget(found);
     int error = replace_file(fd, file);
     found->state = NOTHING;
     found->known.is_late = false;

@@ -3,10 +3,17 @@
  * A descriptor's state is an immutable record to which one atomic word refers. Readers copy the record and then check
  * that the word is unchanged; no thread waits for another. */
 #include "board.h"
+#include <stddef.h>
+#include <sys/resource.h>
 
-/* The number of records: one per descriptor, plus some for calls in progress. */
-#define RECORDS (FILES + 1024)
+/* The number of slots for records whose descriptor number has been reused (put_aside()); a test builds fewer. */
+#ifndef ASIDE
+#define ASIDE 256
+#endif
+/* The number of records: one per slot, plus some for calls in progress. */
+#define RECORDS (FILES + ASIDE + 1024)
 #define WORDS (sizeof(struct known) / sizeof(uint64_t))
+#define INODE (offsetof(struct known, inode) / sizeof(uint64_t))
 _Static_assert(sizeof(struct known) % sizeof(uint64_t) == 0, "copied word by word");
 static _Atomic uint64_t records[RECORDS][WORDS];
 static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
@@ -14,8 +21,9 @@ static _Atomic uint32_t generations[RECORDS], next_free[RECORDS];
  * index of the first record that has never been used. */
 static _Atomic uint64_t free_list;
 static _Atomic uint32_t fresh;
-/* By descriptor: the index of its record plus one, the state and flags, and the generation of the record. */
-static _Atomic uint64_t slots[FILES];
+/* The index of a record plus one, its state and flags, and its generation. The slots are those of the descriptors, by
+ * number, and those of put_aside(). */
+static _Atomic uint64_t slots[FILES + ASIDE];
 /* Descriptors with this number or a higher one have no record. */
 static _Atomic int beyond;
 /* Whether any descriptor has ever had a record; if not, a read costs only this check. */
@@ -71,12 +79,18 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     for (;; word = atomic_load(&slots[at])) {
         if (!(word & INDEX))
             return false;
-        for (unsigned part = 0; part < WORDS; part++)
-            words[part] = atomic_load_explicit(&records[(word & INDEX) - 1][part], memory_order_relaxed);
+        _Atomic uint64_t *record = records[(word & INDEX) - 1];
+        /* Most records that find() looks at are those of other files, so compare before copying. */
+        bool may_match = atomic_load_explicit(&record[INODE], memory_order_relaxed) == is->st_ino;
+        for (unsigned part = 0; may_match && part < WORDS; part++)
+            words[part] = atomic_load_explicit(&record[part], memory_order_relaxed);
         atomic_thread_fence(memory_order_acquire);
         now = atomic_load(&slots[at]);
-        if (!((now ^ word) & ~FLAGS))
+        if (!((now ^ word) & ~FLAGS)) {
+            if (!may_match)
+                return false;
             break;
+        }
     }
     memcpy(&known, words, sizeof words);
     if (known.inode != is->st_ino || known.device != is->st_dev)
@@ -85,24 +99,103 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     return true;
 }
 
+/* Returns whether a descriptor is a socket, and which. Preserves errno. */
+static bool is_socket(int fd, struct stat *is) {
+    int kept = errno;
+    bool result = fd >= 0 && !fstat(fd, is) && S_ISSOCK(is->st_mode);
+    errno = kept;
+    return result;
+}
+
 /* Looks up the record of a descriptor. If the descriptor now refers to another file, it has no record, and `found` is
  * unchanged. A duplicate is found by its file. */
 bool find(int fd, struct found *found) {
-    int kept = errno;
     struct stat is;
-    if (!board_path || !any)
+    if (!board_path || !any || !is_socket(fd, &is))
         return false;
-    if (fd < 0 || fstat(fd, &is) || !S_ISSOCK(is.st_mode)) {
-        errno = kept;
-        return false;
-    }
     if (fd < FILES && read_at(fd, &is, found))
         return true;
     int most = atomic_load(&beyond);
     for (int other = 0; other < most; other++)
         if (read_at(other, &is, found))
             return true;
+    for (int other = FILES; other < FILES + ASIDE; other++)
+        if (read_at(other, &is, found))
+            return true;
     return false;
+}
+
+/* ---- Records whose descriptor number has been reused ---- */
+
+/* Returns whether a record that is in no slot describes a file; also true if there is no record. */
+static bool is_of(uint64_t word, const struct stat *is) {
+    if (!(word & INDEX))
+        return true;
+    struct known known;
+    memcpy(&known, (void *)records[(word & INDEX) - 1], sizeof known);
+    return known.device == is->st_dev && known.inode == is->st_ino;
+}
+
+/* Gives a record to the slot of a descriptor, and returns the word that was there. */
+static uint64_t store(int fd, uint64_t word) {
+    int most = atomic_load(&beyond);
+    while (most <= fd && !atomic_compare_exchange_weak(&beyond, &most, fd + 1))
+        continue;
+    return atomic_exchange(&slots[fd], word);
+}
+
+/* Puts a record into an empty slot. Returns false if there is none. */
+static bool has_put_aside(uint64_t word) {
+    for (int at = FILES; at < FILES + ASIDE; at++) {
+        uint64_t none = atomic_load(&slots[at]);
+        if (!none && atomic_compare_exchange_strong(&slots[at], &none, word))
+            return true;
+    }
+    return false;
+}
+
+/* Goes through the open descriptors: a record put aside moves to the slot of a descriptor that refers to its file; if
+ * there is none, the record is freed. A record that is moved away for this purpose is put aside in turn. */
+static void sweep(void) {
+    struct rlimit files;
+    struct stat is;
+    struct found found;
+    uint64_t before[ASIDE];
+    for (int at = 0; at < ASIDE; at++)
+        before[at] = atomic_load(&slots[FILES + at]);
+    int most = getrlimit(RLIMIT_NOFILE, &files) || files.rlim_cur > FILES ? FILES : (int)files.rlim_cur;
+    for (int fd = 0; fd < most; fd++) {
+        /* Most numbers are not in use. */
+        if (libc.fcntl(fd, F_GETFD) < 0 || !is_socket(fd, &is) || read_at(fd, &is, &found))
+            continue;
+        for (int at = 0; at < ASIDE; at++) {
+            uint64_t word = before[at];
+            if (!word || !read_at(FILES + at, &is, &found) || found.word != word ||
+                !atomic_compare_exchange_strong(&slots[FILES + at], &word, 0))
+                continue;
+            before[at] = 0;
+            word = store(fd, word);
+            if ((word & INDEX) && !has_put_aside(word))
+                give_back(word);
+            break;
+        }
+    }
+    for (int at = 0; at < ASIDE; at++)
+        if (before[at] && atomic_compare_exchange_strong(&slots[FILES + at], &before[at], 0))
+            give_back(before[at]);
+}
+
+/* Keeps a record whose descriptor number now refers to another file: its own file may still be open as a duplicate. The
+ * system does not tell the library when a file is closed, so records accumulate until a sweep. The second sweep is for
+ * the records that the first one has put aside. */
+static void put_aside(uint64_t word) {
+    for (int sweeps = 0; !has_put_aside(word); sweeps++) {
+        if (sweeps == 2) {
+            give_back(word);
+            return;
+        }
+        sweep();
+    }
 }
 
 /* Records the state of a descriptor and its current file. Returns 0 or an error number. */
@@ -117,11 +210,13 @@ int note(int fd, struct known what, enum state state) {
     uint64_t word = record_of(&what, (uint64_t)state << 24);
     if (!word)
         return ENOBUFS;
-    int most = atomic_load(&beyond);
-    while (most <= fd && !atomic_compare_exchange_weak(&beyond, &most, fd + 1))
-        continue;
     any = true;
-    give_back(atomic_exchange(&slots[fd], word));
+    uint64_t before = store(fd, word);
+    /* A later record of the same file replaces an earlier one. */
+    if (is_of(before, &is))
+        give_back(before);
+    else
+        put_aside(before);
     return 0;
 }
 

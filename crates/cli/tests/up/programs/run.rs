@@ -457,6 +457,16 @@ fn every_read_reports_a_reset_and_options_for_protection_are_refused() {
     }
 }
 
+/// The library's table has room for four records whose descriptor numbers have been reused.
+const DUPLICATES: &str = include_str!("python/duplicates.py");
+
+#[test]
+fn a_duplicate_is_recognised_after_the_number_of_its_original_is_reused() {
+    if enter() {
+        succeeds_with_far("run-duplicates", DUPLICATES, &built_with("sockets-aside", "-DASIDE=4"));
+    }
+}
+
 /// Connects sockets that are not bound, beside one that is.
 const UNBOUND: &str = "\
 bound = socket.socket()
