@@ -84,6 +84,7 @@ int tell_name(const union name *name, struct sockaddr *target, socklen_t *length
 socklen_t length_of(int domain);
 int bind_at_last(int fd, const struct known *known);
 int error_of(uint8_t why);
+int outcome_of_hangup(int file);
 bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int begin_to_ask(int socket, const struct entry *entry);

@@ -41,19 +41,15 @@ static int outcome(int fd, struct found *found, int wait_ms) {
         return EINPROGRESS;
     if (found->known.is_late)
         return outcome_of_late_reply(fd, found, ready & POLLHUP);
-    if (ready & POLLHUP) {
-        uint8_t why = 0;
-        int gone = 0;
+    int error = ready & POLLHUP ? outcome_of_hangup(fd) : 0, gone = 0;
+    if (error) {
         socklen_t length = sizeof gone;
-        ssize_t count = libc.recv(fd, &why, 1, MSG_DONTWAIT | MSG_PEEK);
         /* Return the error only once; after that, the socket may connect again. */
-        if (change(found, CONNECTING, FAILED)) {
-            libc.recv(fd, &why, 1, MSG_DONTWAIT);
+        if (change(found, CONNECTING, FAILED))
             libc.getsockopt(fd, SOL_SOCKET, SO_ERROR, &gone, &length);
-        }
-        return count == 1 ? error_of(why) : ECONNREFUSED;
+        return error;
     }
-    if (!(ready & POLLOUT))
+    if (!(ready & (POLLOUT | POLLHUP)))
         return EINPROGRESS;
     change(found, CONNECTING, CONNECTED);
     found->state = CONNECTED;

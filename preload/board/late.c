@@ -128,10 +128,8 @@ static int connect_later(struct later *later, struct entry *reply) {
         put(reply, LOCAL, &local.any, length);
         return error ? -error : file;
     }
-    uint8_t why = 0;
-    if (polled[0].revents & POLLHUP)
-        return libc.recv(file, &why, 1, MSG_DONTWAIT) == 1 ? -error_of(why) : -ECONNREFUSED;
-    return file;
+    int error = polled[0].revents & POLLHUP ? outcome_of_hangup(file) : 0;
+    return error ? -error : file;
 }
 
 __attribute__((noreturn)) static void run_later(struct later *later) {

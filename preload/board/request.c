@@ -1,11 +1,14 @@
 /* Requests to the board, each on a separate connection, and the addresses in them. */
 #include "board.h"
 #include <limits.h>
+#include <stddef.h>
 #include <sys/un.h>
 
 /* How long the calls that do not block with the system's TCP, such as listen(), wait for the board's
  * reply. */
 #define PATIENCE_SECONDS 10
+/* The length of the abstract address that holds the reason: a zero, 16 random bytes and the reason. */
+#define REASON_BYTES 18
 /* The path of the board's socket. A path too long for a socket address is split into directory and name. */
 static char path_buffer[PATH_MAX];
 static const char *name_in_folder;
@@ -97,6 +100,20 @@ int error_of(uint8_t why) {
     static const int errors[] = {0,           EPIPE,       ECONNREFUSED,  ECONNRESET, ETIMEDOUT, ECONNABORTED,
                                  ENETUNREACH, EADDRNOTAVAIL, EADDRINUSE, ENOBUFS,    EHOSTUNREACH};
     return why < sizeof errors / sizeof *errors ? errors[why] : EPROTO;
+}
+
+/* Returns the outcome of a connect whose socket has hung up: 0 if the stream was open, or the error. If the board could
+ * not open a stream, it has bound its end of the socket pair to an abstract address (unix(7)) whose last byte is the
+ * reason. So the peer's data cannot be mistaken for it. */
+int outcome_of_hangup(int file) {
+    struct sockaddr_un name;
+    socklen_t length = sizeof name;
+    uint8_t byte;
+    if (!libc.getpeername(file, (struct sockaddr *)&name, &length) &&
+        length == offsetof(struct sockaddr_un, sun_path) + REASON_BYTES)
+        return error_of(name.sun_path[REASON_BYTES - 1]);
+    /* The stream was open if it has carried data. Otherwise the board has stopped, or the peer has reset the stream. */
+    return libc.recv(file, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 1 ? 0 : ECONNRESET;
 }
 
 /* Receives a packet and the file sent with it; sets `*file` to -1 if there is none. */

@@ -19,11 +19,13 @@ use kiban_board::{Completion, Host, Reason, StreamId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::Peer;
 use rustix::event::{PollFd, PollFlags};
-use socket2::{SockRef, Socket};
+use socket2::{SockAddr, SockRef, Socket};
 use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// The maximum number of pieces that one relay moves in one call, so that other relays get their turn.
@@ -83,7 +85,7 @@ pub(super) struct Begin {
     pub(super) is_open: bool,
     /// The number of bytes to skip at the start of the data from the socket.
     pub(super) skips: usize,
-    /// Whether the program is sent the reason, in one byte, if the stream cannot be opened.
+    /// Whether the program learns the reason if the stream cannot be opened.
     pub(super) tells_why: bool,
     /// The stream's addresses, if a program may later query how it ended.
     pub(super) ends: Option<Ends>,
@@ -320,10 +322,6 @@ impl Relays {
         }
         self.slots.set_now(now);
         let Some(relay) = self.remove(stream) else { return };
-        if relay.tells_why && !relay.is_open {
-            // The send fails if the program has closed its end.
-            let _ = relay.socket.calls().send_with_flags(&[why(reason) as u8], FLAGS);
-        }
         cut_off(&relay, why(reason), &mut self.fates, counters);
         let _ = host.close(stream);
     }
@@ -389,9 +387,21 @@ fn cut_off(
         }
         fates.push_back((ends, why));
     }
+    if relay.tells_why && !relay.is_open {
+        name_reason(&relay.socket, why);
+    }
     if let Line::Tcp(socket) = &relay.socket {
         reset(socket);
     }
+}
+
+/// Reports why a stream could not be opened: the program reads the last byte of the address of the board's
+/// end (`getpeername`). An abstract address needs no file; its random number makes it unique (unix(7)). If it
+/// cannot be bound, the program learns only that the stream has been reset.
+fn name_reason(socket: &Line, why: EndReason) {
+    let Ok(random) = kiban_os::random::bytes::<16>() else { return };
+    let name = [&[0][..], &random, &[why as u8]].concat();
+    let _ = SockAddr::unix(OsStr::from_bytes(&name)).and_then(|name| socket.calls().bind(&name));
 }
 
 impl Relay {

@@ -8,10 +8,10 @@
 //!                  connecting: its send buffer is filled with bytes that the relay later skips.
 //! Listeners        the descriptor is one end of a pair of SOCK_SEQPACKET sockets; each packet announces a
 //!                  connection and carries the socket for its stream.
-//! End              if a stream cannot be opened, the program receives the reason in one byte. A reset makes
-//!                  the program's socket report a hang-up, while a FIN ends one direction. To a program that
-//!                  has already sent its own FIN, the two look the same, so it queries the board
-//!                  ([`Request::QueryEnd`]).
+//! End              if a stream cannot be opened, the address of the board's end holds the reason, apart from
+//!                  the stream's data. A reset makes the program's socket report a hang-up, while a FIN ends
+//!                  one direction. To a program that has already sent its own FIN, the two look the same, so
+//!                  it queries the board ([`Request::QueryEnd`]).
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 

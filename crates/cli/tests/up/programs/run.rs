@@ -487,6 +487,15 @@ fn a_socket_does_not_take_the_address_of_another_one() {
     }
 }
 
+const PAYLOAD: &str = include_str!("python/payload.py");
+
+#[test]
+fn data_from_the_peer_is_not_taken_for_the_reason_of_a_failed_connect() {
+    if enter() {
+        succeeds_with_far("run-payload", PAYLOAD, &LIBRARY);
+    }
+}
+
 /// Connects in a parent and in its child while the board's process is stopped, and makes calls that do not
 /// block with the system's TCP.
 const STOPPED: &str = include_str!("python/stopped.py");
