@@ -76,7 +76,9 @@ bool may_listen(int fd);
 /* The path of the board's socket; NULL if the program uses no board. */
 extern const char *board_path;
 void read_board_path(void);
-bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length);
+int tcp_domain(int fd);
+int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t length);
+void put(struct entry *entry, int end, const union name *name);
 union name name_of(const struct entry *entry, int end, int domain);
 bool is_loopback(const struct entry *entry, int end);
 bool is_unspecified(const struct entry *entry, int end);

@@ -8,8 +8,10 @@
  *                  dup, fork, exec and threads work unchanged; the library handles only names, options, shutdown
  *                  and the end of a stream.
  * Addresses        the board is used for its own addresses and for all destinations to which it has a route.
- *                  127.0.0.0/8, ::1 and all other addresses are left to the kernel. A listener on an unspecified
- *                  address listens only on the board.
+ *                  127.0.0.0/8, ::1 and all other addresses are left to the kernel, and so is a connection from
+ *                  such an address. A listener on an unspecified address listens only on the board. read_name()
+ *                  refuses what Linux would refuse, and listen() asks the kernel for the address of a socket
+ *                  that has no record.
  * Connecting       connect() on a non-blocking socket returns EINPROGRESS; the socket becomes writable when the
  *                  stream is open. If the board has not replied after PROMPT_MS, a helper process waits for the
  *                  reply instead of the program (connect_by_helper()). The same happens if a signal or
@@ -26,7 +28,8 @@
  * Not implemented  UDP; urgent data; SO_LINGER; TCP Fast Open; a reset in stdio and io_uring; socket names
  *                  after exec; the local name of a stream before the board has replied; errors at bind(),
  *                  which listen() returns instead. If a descriptor was added to epoll or duplicated (dup)
- *                  before it connected, the copy still refers to the kernel's socket. */
+ *                  before it connected, the copy still refers to the kernel's socket. Connections that libc
+ *                  itself opens (rcmd(3), DNS over TCP) are the kernel's. */
 #include "board.h"
 
 /* ---- The outcome of a connect ---- */
@@ -88,8 +91,8 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         return fail(ECONNRESET);
     /* After shutdown(), the two look the same here, so query the board, once. */
     struct entry entry = {.what = ASK_FATE}, reply;
-    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
-    put(&entry, REMOTE, &found.known.name[REMOTE].any, sizeof found.known.name[REMOTE]);
+    put(&entry, LOCAL, &found.known.name[LOCAL]);
+    put(&entry, REMOTE, &found.known.name[REMOTE]);
     int file = -1, error, asker;
     if (is_blocking(fd) && !(flags & MSG_DONTWAIT)) {
         error = ask(&entry, &reply, &file);
@@ -121,15 +124,38 @@ static ssize_t ended_parts(int fd, ssize_t count, const struct iovec *parts, siz
 
 /* ---- The calls ---- */
 
-static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
-    int kept = errno;
+/* Reads the address to which a socket of the kernel is bound. Returns false if it is not bound. libc itself binds some
+ * sockets, in rresvport(); they have no record. */
+static bool bound_name(int fd, const struct found *found, union name *name) {
     struct entry entry = {0};
-    int domain = board_path && name ? stream_family(fd) : 0;
-    if (!domain || !put(&entry, LOCAL, name, length) || is_loopback(&entry, LOCAL))
-        return libc.bind(fd, name, length);
+    socklen_t length = sizeof *name;
+    *name = found->known.name[LOCAL];
+    if (found->state == BOUND)
+        return true;
+    if (libc.getsockname(fd, &name->any, &length))
+        return false;
+    put(&entry, LOCAL, name);
+    return entry.port[LOCAL] || !is_unspecified(&entry, LOCAL);
+}
+
+static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
+    int kept = errno, domain = tcp_domain(fd);
     struct known known = {.domain = domain, .was_bound = true};
-    memcpy(&known.name[LOCAL], name, length < sizeof known.name[LOCAL] ? length : sizeof known.name[LOCAL]);
-    int error = note(fd, known, BOUND);
+    struct found found = {0};
+    struct entry entry = {0};
+    union name bound;
+    if (!domain)
+        return libc.bind(fd, name, length);
+    int error = read_name(&known.name[LOCAL], domain, name, length);
+    if (error)
+        return fail(error);
+    find(fd, &found);
+    if (bound_name(fd, &found, &bound))
+        return fail(EINVAL);
+    put(&entry, LOCAL, &known.name[LOCAL]);
+    if (is_loopback(&entry, LOCAL))
+        return libc.bind(fd, name, length);
+    error = note(fd, known, BOUND);
     return error ? fail(error) : done(kept, 0);
 }
 
@@ -146,7 +172,7 @@ static int connect_in_kernel(int fd, const struct found *found, const struct soc
 /* Replaces the descriptor with a new kernel socket, as it was before the board was involved. The record is kept, because
  * duplicates still refer to the old socket. Returns 0 or an error number. */
 static int start_over(int fd, struct found *found) {
-    int file = socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int file = libc.socket(found->known.domain, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (file < 0)
         return errno;
     bool is_bound = found->state == RESERVED || found->known.was_bound;
@@ -159,18 +185,20 @@ static int start_over(int fd, struct found *found) {
 }
 
 /* Makes the board listen at the address to which a socket is bound; if its port is 0, the board chooses the port.
- * Returns 0 or an error number. If the address is not one of the board's, binds the kernel's socket and returns
- * ENOTCONN. */
+ * Returns 0 or an error number. If the address is a loopback address or not one of the board's, binds the kernel's
+ * socket and returns ENOTCONN. The unspecified address is never left to the kernel. */
 static int listen_on_board(int fd, struct found *found, enum state state) {
     struct entry entry = {.what = ASK_LISTEN}, reply;
     struct known *known = &found->known;
+    put(&entry, LOCAL, &known->name[LOCAL]);
+    if (is_loopback(&entry, LOCAL))
+        return ENOTCONN;
     if (fd >= FILES)
         return EMFILE;
-    put(&entry, LOCAL, &known->name[LOCAL].any, sizeof known->name[LOCAL]);
     int file = -1, error = ask(&entry, &reply, &file);
     if (error)
         return error;
-    if (reply.code == NO_ROUTE || reply.code == BAD_ADDRESS) {
+    if ((reply.code == NO_ROUTE || reply.code == BAD_ADDRESS) && !is_unspecified(&entry, LOCAL)) {
         if (file >= 0)
             close(file);
         forget(found);
@@ -225,6 +253,12 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     struct found found = {0};
     struct entry entry = {.what = ASK_CONNECT}, reply;
     bool is_known = find(fd, &found);
+    bool disconnects = name && length >= sizeof name->sa_family && name->sa_family == AF_UNSPEC;
+    if (is_known && disconnects) {
+        /* connect(2): AF_UNSPEC dissolves the association. A socket that the program has bound stays bound. */
+        int error = found.state == BOUND || found.state == RESERVED ? 0 : start_over(fd, &found);
+        return error ? fail(error) : done(kept, 0);
+    }
     if (is_known && found.state == CONNECTED)
         return fail(EISCONN);
     if (is_known && found.state == LISTENING)
@@ -238,23 +272,31 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         if (error)
             return fail(error);
     }
-    int domain = board_path && name ? stream_family(fd) : 0;
-    if (!domain || !put(&entry, REMOTE, name, length) || is_loopback(&entry, REMOTE))
+    int domain = tcp_domain(fd);
+    if (!domain || disconnects)
+        return libc.connect(fd, name, length);
+    struct known known = {.domain = domain};
+    union name remote;
+    int error = read_name(&remote, domain, name, length);
+    if (error)
+        return fail(error);
+    put(&entry, REMOTE, &remote);
+    if (is_loopback(&entry, REMOTE))
         return connect_in_kernel(fd, &found, name, length);
     if (fd >= FILES)
         return fail(EMFILE); /* The stream's state could not be recorded, and the kernel's TCP must not be used. */
-    struct known known = {.domain = domain, .was_bound = found.state == BOUND};
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
-    known.name[LOCAL] = found.known.name[LOCAL];
+    known.was_bound = bound_name(fd, &found, &known.name[LOCAL]);
     known.name[LOCAL].any.sa_family = domain;
     if (known.was_bound) {
-        put(&entry, LOCAL, &known.name[LOCAL].any, sizeof known.name[LOCAL]);
+        put(&entry, LOCAL, &known.name[LOCAL]);
         /* If no local address is set and no port either, let the board choose both. */
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
             entry.family[LOCAL] = 0;
     }
     bool waits = is_blocking(fd), has_asked;
-    int file = -1, asker, error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
+    int file = -1, asker;
+    error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
     if (error == EAGAIN || error == EINTR) {
         struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
         int other = connect_by_helper(fd, &later);
@@ -285,32 +327,25 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     return error ? fail(error) : done(kept, 0);
 }
 
-/* listen() binds a socket that has no port yet to the wildcard address (ip(7)), which belongs to the
- * board. Returns 0 or an error number; ENOTCONN for other sockets. */
-static int bind_to_wildcard(int fd, struct found *found) {
-    struct known known = {.domain = board_path ? stream_family(fd) : 0};
-    socklen_t length = sizeof known.name[LOCAL];
-    if (!known.domain || libc.getsockname(fd, &known.name[LOCAL].any, &length) || known.name[LOCAL].in.sin_port)
-        return ENOTCONN;
-    int error = note(fd, known, BOUND);
-    return error ? error : find(fd, found) ? 0 : EBADF;
-}
-
 static int board_listen(int fd, int backlog) {
     int kept = errno;
-    struct found found;
-    if (!find(fd, &found)) {
-        int error = bind_to_wildcard(fd, &found);
-        if (error)
-            return error == ENOTCONN ? done(kept, libc.listen(fd, backlog)) : fail(error);
+    struct found found = {0};
+    if (find(fd, &found)) {
+        if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
+            return done(kept, 0);
+        if (found.state != BOUND)
+            return fail(EINVAL);
+    } else {
+        /* The address at which the kernel would listen decides, however the socket was bound to it; that of a socket
+         * that is not bound is the wildcard address (ip(7)). */
+        found.known.domain = tcp_domain(fd);
+        if (!found.known.domain)
+            return libc.listen(fd, backlog);
+        found.known.was_bound = bound_name(fd, &found, &found.known.name[LOCAL]);
     }
-    if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
-        return done(kept, 0);
-    if (found.state != BOUND)
-        return fail(EINVAL);
     int error = listen_on_board(fd, &found, LISTENING);
     if (error == ENOTCONN)
-        return libc.listen(fd, backlog);
+        return done(kept, libc.listen(fd, backlog));
     return error ? fail(error) : done(kept, 0);
 }
 
@@ -370,7 +405,7 @@ static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     if (!find(fd, &found))
         return libc.getsockname(fd, name, length);
     struct entry entry = {0};
-    put(&entry, LOCAL, &found.known.name[LOCAL].any, sizeof found.known.name[LOCAL]);
+    put(&entry, LOCAL, &found.known.name[LOCAL]);
     if (found.state == BOUND && entry.port[LOCAL] == 0) {
         /* Make the board listen from now on, so that no other socket gets the port. */
         int error = listen_on_board(fd, &found, RESERVED);

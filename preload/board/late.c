@@ -125,7 +125,7 @@ static int connect_later(struct later *later, struct entry *reply) {
         socklen_t bytes = sizeof error;
         libc.getsockopt(file, SOL_SOCKET, SO_ERROR, &error, &bytes);
         libc.getsockname(file, &local.any, &length);
-        put(reply, LOCAL, &local.any, length);
+        put(reply, LOCAL, &local);
         return error ? -error : file;
     }
     int error = polled[0].revents & POLLHUP ? outcome_of_hangup(file) : 0;

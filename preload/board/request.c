@@ -34,24 +34,35 @@ void read_board_path(void) {
 
 static bool is_mapped(const struct in6_addr *address) { return IN6_IS_ADDR_V4MAPPED(address); }
 
+/* Returns the family of a kernel socket whose streams belong on the board, AF_INET or AF_INET6; 0 for any other file. */
+int tcp_domain(int fd) { return board_path ? stream_family(fd) : 0; }
+
+/* Copies the address that a program passes to bind() or connect(). It has the lengths and families that Linux accepts
+ * for a socket of `domain`. Returns 0, or the error with which Linux refuses the address. */
+int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t length) {
+    /* An IPv6 address may end before its scope identifier, which RFC 2133 3.3 does not have. */
+    socklen_t least = domain == AF_INET ? sizeof(struct sockaddr_in) : offsetof(struct sockaddr_in6, sin6_scope_id);
+    if (length < least || length > sizeof(struct sockaddr_storage))
+        return EINVAL;
+    if (!name)
+        return EFAULT;
+    memset(to, 0, sizeof *to);
+    memcpy(to, name, length < sizeof *to ? length : sizeof *to);
+    /* bind(2) takes the IPv4 wildcard address without a family, too, for old programs. */
+    if (domain == AF_INET && to->any.sa_family == AF_UNSPEC && to->in.sin_addr.s_addr == INADDR_ANY)
+        to->any.sa_family = AF_INET;
+    return to->any.sa_family == domain ? 0 : EAFNOSUPPORT;
+}
+
 /* Writes an address into an entry. An IPv4-mapped IPv6 address is encoded as IPv4, as the board does. */
-bool put(struct entry *entry, int end, const struct sockaddr *name, socklen_t length) {
-    if (name->sa_family == AF_INET && length >= sizeof(struct sockaddr_in)) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)name;
-        entry->family[end] = 4;
-        entry->port[end] = ntohs(in->sin_port);
-        memcpy(entry->address[end], &in->sin_addr, 4);
-        return true;
-    }
-    if (name->sa_family == AF_INET6 && length >= sizeof(struct sockaddr_in6)) {
-        const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)name;
-        bool mapped = is_mapped(&in->sin6_addr);
-        entry->family[end] = mapped ? 4 : 6;
-        entry->port[end] = ntohs(in->sin6_port);
-        memcpy(entry->address[end], (const uint8_t *)&in->sin6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
-        return true;
-    }
-    return false;
+void put(struct entry *entry, int end, const union name *name) {
+    bool is_v6 = name->any.sa_family == AF_INET6, mapped = is_v6 && is_mapped(&name->in6.sin6_addr);
+    entry->family[end] = is_v6 && !mapped ? 6 : 4;
+    entry->port[end] = ntohs(is_v6 ? name->in6.sin6_port : name->in.sin_port);
+    if (is_v6)
+        memcpy(entry->address[end], (const uint8_t *)&name->in6.sin6_addr + (mapped ? 12 : 0), mapped ? 4 : 16);
+    else
+        memcpy(entry->address[end], &name->in.sin_addr, 4);
 }
 
 union name name_of(const struct entry *entry, int end, int domain) {
@@ -192,7 +203,7 @@ int begin_to_ask(int socket, const struct entry *entry) {
     return 0;
 }
 
-int new_asker(int flags) { return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
+int new_asker(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
 /* Waits for the reply for up to `wait_ms`. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms) {
@@ -253,6 +264,11 @@ socklen_t length_of(int domain) {
     return domain == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
 }
 
+/* Binds a socket of the kernel to the address that the program chose, unless it is bound already (bound_name()). */
 int bind_at_last(int fd, const struct known *known) {
+    union name name;
+    socklen_t length = sizeof name;
+    if (!libc.getsockname(fd, &name.any, &length) && name.in.sin_port)
+        return 0;
     return libc.bind(fd, &known->name[LOCAL].any, length_of(known->domain));
 }

@@ -424,6 +424,74 @@ fn fast_open_does_not_connect_over_the_hosts_network() {
     }
 }
 
+/// Binds sockets to the wildcard address in all possible ways, and listens; connects to a short address.
+const ADDRESSES: &str = include_str!("python/addresses.py");
+
+#[test]
+fn no_form_of_an_address_leads_to_the_hosts_network() {
+    if enter() {
+        stays_on_board("run-addresses", ADDRESSES, |_| {});
+    }
+}
+
+/// Listens while a board, which this program plays, answers that no address is its own.
+const STRANGE_BOARD: &str = "\
+board = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+board.bind(os.environ['KIBAN_SOCKETS'])
+board.listen()
+def answer():
+    while True:
+        asker, _ = board.accept()
+        asker.send(bytes([1, reason]) + asker.recv(48)[2:])
+threading.Thread(target=answer, daemon=True).start()
+for reason, error in (6, errno.ENETUNREACH), (7, errno.EADDRNOTAVAIL):
+    for domain, name in (socket.AF_INET, '0.0.0.0'), (socket.AF_INET6, '::'), (socket.AF_INET6, '::ffff:0.0.0.0'):
+        s = socket.socket(domain)
+        s.bind((name, 7011))
+        assert caught(s.listen) == error, (reason, name)
+        s.close()
+    s = socket.socket()
+    s.bind(('10.9.0.1', 7012))
+    s.listen()
+    s.close()
+print('all is well')
+";
+
+#[test]
+fn the_wildcard_address_is_not_left_to_the_host_even_if_the_board_refuses_it() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-strange");
+    run("ip", &["link", "set", "lo", "up"]);
+    run("ip", &["addr", "add", "10.9.0.1/32", "dev", "lo"]);
+    let mut command = Command::new("timeout");
+    command.args(["60", "python3", "-c", &format!("{TOOLS}{STRANGE_BOARD}")]);
+    command.env("LD_PRELOAD", LIBRARY.join("libkiban_sockets.so")).env("KIBAN_SOCKETS", dir.0.join("board"));
+    assert_eq!(text(&told(command)), "all is well\n");
+}
+
+const FORMS: &str = include_str!("python/forms.py");
+
+#[test]
+fn addresses_of_all_lengths_and_families_have_the_same_results_as_with_the_system() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-forms");
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    silent_peer();
+    let program = format!("{TOOLS}{FORMS}");
+    let (wanted, output) =
+        (run("python3", &["-c", &program]), told(on_board(&dir, &["python3", "-c", &program])));
+    assert!(wanted.status.success() && output.status.success(), "{}{}", text(&wanted), text(&output));
+    let differs = |(wanted, got): &(&str, &str)| wanted != got;
+    let (wanted, got) = (text(&wanted), text(&output));
+    let differences: Vec<_> = wanted.lines().zip(got.lines()).filter(differs).collect();
+    assert!(differences.is_empty() && wanted == got, "the system, and the board: {differences:#?}");
+}
+
 #[test]
 fn descriptors_beyond_the_table_do_not_use_the_hosts_network() {
     if !enter() {
