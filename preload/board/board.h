@@ -76,6 +76,7 @@ bool may_listen(int fd);
 /* The path of the board's socket; NULL if the program uses no board. */
 extern const char *board_path;
 void read_board_path(void);
+bool is_tcp(int protocol);
 int tcp_domain(int fd);
 int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t length);
 void put(struct entry *entry, int end, const union name *name);

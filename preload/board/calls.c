@@ -7,6 +7,8 @@
  *                  program's descriptor; the board carries its bytes. Therefore poll, epoll, select, sendfile,
  *                  dup, fork, exec and threads work unchanged; the library handles only names, options, shutdown
  *                  and the end of a stream.
+ * Protocols        TCP, and MPTCP, which falls back to TCP. Sockets of other stream protocols of the Internet, such as
+ *                  SCTP, are refused (socket(), tcp_domain()).
  * Addresses        the board is used for its own addresses and for all destinations to which it has a route.
  *                  127.0.0.0/8, ::1 and all other addresses are left to the kernel, and so is a connection from
  *                  such an address. A listener on an unspecified address listens only on the board. read_name()
@@ -124,6 +126,17 @@ static ssize_t ended_parts(int fd, ssize_t count, const struct iovec *parts, siz
 
 /* ---- The calls ---- */
 
+/* The board's stream protocol is TCP. Any other would use the host's network, so it does not exist for the program.
+ * MPTCP is allowed because it falls back to TCP (RFC 8684 3.7). */
+OURS int socket(int domain, int type, int protocol) {
+    bool is_stream = !BYPASSED && board_path && (type & ~(SOCK_NONBLOCK | SOCK_CLOEXEC)) == SOCK_STREAM;
+    if (is_stream && domain == AF_SMC)
+        return fail(EAFNOSUPPORT);
+    if (is_stream && (domain == AF_INET || domain == AF_INET6) && protocol && !is_tcp(protocol))
+        return fail(EPROTONOSUPPORT);
+    return libc.socket(domain, type, protocol);
+}
+
 /* Reads the address to which a socket of the kernel is bound. Returns false if it is not bound. libc itself binds some
  * sockets, in rresvport(); they have no record. */
 static bool bound_name(int fd, const struct found *found, union name *name) {
@@ -144,8 +157,8 @@ static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
     struct found found = {0};
     struct entry entry = {0};
     union name bound;
-    if (!domain)
-        return libc.bind(fd, name, length);
+    if (domain <= 0)
+        return domain ? fail(EPROTONOSUPPORT) : libc.bind(fd, name, length);
     int error = read_name(&known.name[LOCAL], domain, name, length);
     if (error)
         return fail(error);
@@ -275,6 +288,8 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     int domain = tcp_domain(fd);
     if (!domain || disconnects)
         return libc.connect(fd, name, length);
+    if (domain < 0)
+        return fail(EPROTONOSUPPORT);
     struct known known = {.domain = domain};
     union name remote;
     int error = read_name(&remote, domain, name, length);
@@ -339,8 +354,8 @@ static int board_listen(int fd, int backlog) {
         /* The address at which the kernel would listen decides, however the socket was bound to it; that of a socket
          * that is not bound is the wildcard address (ip(7)). */
         found.known.domain = tcp_domain(fd);
-        if (!found.known.domain)
-            return libc.listen(fd, backlog);
+        if (found.known.domain <= 0)
+            return found.known.domain ? fail(EPROTONOSUPPORT) : libc.listen(fd, backlog);
         found.known.was_bound = bound_name(fd, &found, &found.known.name[LOCAL]);
     }
     int error = listen_on_board(fd, &found, LISTENING);

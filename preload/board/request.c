@@ -34,8 +34,18 @@ void read_board_path(void) {
 
 static bool is_mapped(const struct in6_addr *address) { return IN6_IS_ADDR_V4MAPPED(address); }
 
-/* Returns the family of a kernel socket whose streams belong on the board, AF_INET or AF_INET6; 0 for any other file. */
-int tcp_domain(int fd) { return board_path ? stream_family(fd) : 0; }
+bool is_tcp(int protocol) { return protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP; }
+
+/* Returns the family of a kernel socket whose streams belong on the board, AF_INET or AF_INET6; -1 if its protocol is not
+ * one of the board's; 0 for any other file, which is left to the kernel. */
+int tcp_domain(int fd) {
+    int kept = errno, domain = board_path ? stream_family(fd) : 0, protocol = 0;
+    socklen_t length = sizeof protocol;
+    if (domain && (libc.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) || !is_tcp(protocol)))
+        domain = -1;
+    errno = kept;
+    return domain;
+}
 
 /* Copies the address that a program passes to bind() or connect(). It has the lengths and families that Linux accepts
  * for a socket of `domain`. Returns 0, or the error with which Linux refuses the address. */

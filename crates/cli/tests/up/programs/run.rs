@@ -471,6 +471,24 @@ fn the_wildcard_address_is_not_left_to_the_host_even_if_the_board_refuses_it() {
     assert_eq!(text(&told(command)), "all is well\n");
 }
 
+const PROTOCOLS: &str = include_str!("python/protocols.py");
+
+#[test]
+fn stream_protocols_that_the_board_does_not_have_are_refused() {
+    if !enter() {
+        return;
+    }
+    let shim = LIBRARY.join("libsctp.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/sctp.c");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", source, "-o"]).arg(&shim);
+    let output = cc.arg("-ldl").output().expect("there is a C compiler");
+    assert!(output.status.success(), "{}", text(&output));
+    stays_on_board("run-protocols", PROTOCOLS, |command| {
+        command.env("LD_PRELOAD", &shim).env("SHIM", &shim);
+    });
+}
+
 const FORMS: &str = include_str!("python/forms.py");
 
 #[test]
