@@ -9,6 +9,7 @@
 //! | [`WaitSet`], [`turn`] | a set of files and bells to sleep on; one machine that several threads drive in turns |
 //! | [`channel`] | shared memory and doorbells between two processes |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
+//! | [`origin`] | which unauthenticated connection to close if there are too many |
 //! | [`unix`] | Unix sockets with untrusted peers |
 //! | [`lock`](lock()), [`Flag`] | locks whose holder may have panicked; a flag that is read without a lock |
 //! | [`random`], [`regular`] | random keys from the system; reading only regular files |
@@ -48,5 +49,5 @@ pub use clock::Clock;
 pub use files::{exposure, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
-pub use net::{interface, packet, udp};
+pub use net::{interface, origin, packet, udp};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

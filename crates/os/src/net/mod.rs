@@ -1,5 +1,6 @@
-//! Network interfaces, packet sockets and UDP sockets.
+//! Network interfaces, packet sockets, UDP sockets, and the origins of connections.
 
 pub mod interface;
+pub mod origin;
 pub mod packet;
 pub mod udp;

@@ -7,14 +7,14 @@
 //!            exists.
 //! Floods     sending many guesses at once does not get them verified faster. The delay is computed again
 //!            when a guess's turn comes, and includes the failures of earlier guesses. Addresses are grouped
-//!            as in `origin_of`.
+//!            as in [`origin_of`].
 //! Limits     [`VERIFICATIONS_MAX`] verifications at a time, since each needs as much memory as its hash
 //!            specifies.
 
-use super::unauthenticated::origin_of;
 use super::users::{Attempts, Memory, NAME_BYTES_MAX, Users};
 use kiban_os::Clock;
 use kiban_os::lines::LogLimiter;
+use kiban_os::origin::origin_of;
 use kiban_os::{ignore_poison, lock};
 use kiban_osi::ftam::filestore::{AuthRefusal, AuthResult, Authenticator, Credentials};
 use std::sync::{Arc, Mutex, RwLock};

@@ -5,10 +5,10 @@
 //! Threads    each association runs on one runtime of the [`RuntimePool`], which its number determines.
 //! Files      are read and written on the association's thread; the operations that may block are listed in
 //!            [`super::disk`].
-//! Admission  the number of unauthenticated connections is limited; at the limit, the oldest connection of
-//!            the origin that has the most of them is closed. The deadlines of the layers also apply to
-//!            unauthenticated connections, and they may use only little memory
-//!            ([`UNAUTHENTICATED_BYTES_MAX`]).
+//! Admission  the number of unauthenticated connections is limited; at the limit, a connection of the
+//!            provider, site and origin that have the most of them is closed ([`origin`](kiban_os::origin)).
+//!            The deadlines of the layers also apply to unauthenticated connections, and they may use only
+//!            little memory ([`UNAUTHENTICATED_BYTES_MAX`]).
 //! Idle       an association that has selected a file but transfers nothing for too long is disconnected, so
 //!            that others can use the file. This counts as a lost connection, so the transfer can be resumed.
 //! Log        one line for each refusal and each failure, up to a rate limit ([`LogLimiter`]).

@@ -8,9 +8,8 @@
 //! Limits      at most 2 × [`LINES_MAX`] + 1 lines per [`WINDOW`], whatever the clients do.
 
 use super::event::{Event, Refusal};
-use super::unproven::network_of;
-use ipnet::IpNet;
 use kiban_base::Instant;
+use kiban_os::origin::origin_of;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,7 +24,7 @@ const LINES_MAX: usize = 16;
 pub(super) struct RefusalLog {
     until: Option<Instant>,
     /// For each network and cause: the address refused last, and the number of refusals after the logged one.
-    lines: BTreeMap<(IpNet, Refusal), (IpAddr, u64)>,
+    lines: BTreeMap<(IpAddr, Refusal), (IpAddr, u64)>,
     others: u64,
 }
 
@@ -33,7 +32,7 @@ impl RefusalLog {
     /// Counts a refusal; returns whether to log it.
     pub(super) fn refused(&mut self, address: IpAddr, why: Refusal, now: Instant) -> Option<Event> {
         self.until.get_or_insert(now + WINDOW);
-        let key = (network_of(address), why);
+        let key = (origin_of(address), why);
         if let Some((last, more)) = self.lines.get_mut(&key) {
             (*last, *more) = (address, *more + 1);
         } else if self.lines.len() < LINES_MAX {

@@ -4,24 +4,21 @@
 //! Limits      [`Bounds`] limits the number of connections, in total and per network, and sets a timeout. A
 //!             network is an IPv4 address or an IPv6 /64, because even a single host may have a whole /64.
 //! Displacing  a new connection always gets a slot. If its own network has used up its share, it displaces
-//!             that network's oldest connection. If the table is full, it displaces the oldest connection of
-//!             the network that has the most connections; among networks that tie, of the site (/24 or /48)
-//!             and then of the provider (/16 or /32) that has the most, so that one site with many networks
-//!             displaces itself. An honest client sends its line within a round trip, so its connection is
-//!             not the oldest for long.
+//!             that network's oldest connection. If the table is full, it displaces a connection of the
+//!             provider, site and network that have the most ([`origin`](kiban_os::origin)), counting the
+//!             new one. An honest client sends its line within a round trip, so its connection is not the
+//!             oldest for long.
 //! Deferring   where the listener defers accepting until data arrive (TCP_DEFER_ACCEPT), an honest client's
 //!             line is read when its connection is accepted, and the connection needs no slot.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
-//! Weakness    hosts at more than `connections_max` providers that connect at the same time displace each
-//!             other, and a kernel whose queue of half-open connections is full sends SYN cookies and
-//!             defers no longer.
+//! Weakness    hosts at `connections_max` providers or more that connect at the same time displace each other,
+//!             as do hosts at many sites of one provider. A kernel whose queue of half-open connections is
+//!             full sends SYN cookies and defers no longer.
 
-use ipnet::IpNet;
 use kiban_base::Instant;
 use kiban_measure::pause::{pace, readable_among};
-use std::cmp::Reverse;
-use std::collections::HashMap;
+use kiban_os::origin::{most_crowded, origin_of};
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -41,20 +38,9 @@ pub(crate) struct Bounds {
     pub(crate) time: Duration,
 }
 
-/// Returns the network of an address: an IPv4 address itself, or an IPv6 /64 (RFC 6177: a site has at least a
-/// /64).
-pub(crate) fn network_of(address: IpAddr) -> IpNet {
-    within(address.to_canonical(), 32, 64)
-}
-
-/// Returns the network of an address with the prefix length for its family.
-fn within(address: IpAddr, bits_v4: u8, bits_v6: u8) -> IpNet {
-    let bits = if address.is_ipv4() { bits_v4 } else { bits_v6 };
-    IpNet::new(address, bits).map_or(IpNet::from(address), |network| network.trunc())
-}
-
 struct Entry<T> {
-    network: IpNet,
+    /// The IPv4 address or IPv6 /64.
+    network: IpAddr,
     until: Instant,
     item: T,
 }
@@ -71,33 +57,18 @@ impl<T> Unproven<T> {
     }
 
     /// Adds a connection; returns the one that it displaced, if the table was full.
-    pub(crate) fn insert(&mut self, network: IpNet, now: Instant, item: T) -> Option<T> {
-        let displaced = self.displaced_by(network).map(|at| self.entries.remove(at).item);
+    pub(crate) fn insert(&mut self, address: IpAddr, now: Instant, item: T) -> Option<T> {
+        let network = origin_of(address);
         self.entries.push(Entry { network, until: now + self.bounds.time, item });
-        displaced
-    }
-
-    fn displaced_by(&self, network: IpNet) -> Option<usize> {
-        let oldest = |network| self.entries.iter().position(|entry| entry.network == network);
-        let count = |network| self.entries.iter().filter(|entry| entry.network == network).count();
-        if count(network) >= self.bounds.per_network_max {
-            return oldest(network);
-        }
-        if self.entries.len() < self.bounds.connections_max {
-            return None;
-        }
-        // If several networks tie for the largest number of connections, compare the sites around them (RFC
-        // 6177: a /48 is a large site), then the providers; if these tie too, take the oldest connection.
-        let nets = |entry: &Entry<T>| {
-            let address = entry.network.addr();
-            [entry.network, within(address, 24, 48), within(address, 16, 32)]
+        let mut own = (0..self.entries.len()).filter(|at| self.entries[*at].network == network);
+        let displaced = if own.clone().count() > self.bounds.per_network_max {
+            own.next()
+        } else if self.entries.len() > self.bounds.connections_max {
+            most_crowded(self.entries.iter().map(|entry| entry.network))
+        } else {
+            None
         };
-        let mut sizes: HashMap<IpNet, usize> = HashMap::new();
-        for net in self.entries.iter().flat_map(nets) {
-            *sizes.entry(net).or_default() += 1;
-        }
-        let size = |at: &usize| (nets(&self.entries[*at]).map(|net| sizes[&net]), Reverse(*at));
-        (0..self.entries.len()).max_by_key(size)
+        displaced.map(|at| self.entries.remove(at).item)
     }
 
     /// Removes the connections that have timed out.
@@ -203,7 +174,7 @@ impl Handshakes {
                     // connections cannot displace it.
                     if hear(&mut half, self.length).is_break() {
                         steps.push(half.step(self.length));
-                    } else if let Some(half) = self.table.insert(network_of(address), now, half) {
+                    } else if let Some(half) = self.table.insert(address, now, half) {
                         steps.push(Step::Cut(half.stream, half.address, HandshakeError::Displaced));
                     }
                 }
@@ -262,21 +233,8 @@ mod tests {
         Instant::ZERO + Duration::from_secs(seconds)
     }
 
-    fn of(text: &str) -> IpNet {
-        network_of(text.parse().expect("an address"))
-    }
-
-    #[test]
-    fn a_network_is_an_ipv4_address_or_an_ipv6_slash_64() {
-        for (one, other, same) in [
-            ("192.0.2.1", "192.0.2.1", true),
-            ("192.0.2.1", "192.0.2.2", false),
-            ("::ffff:192.0.2.1", "192.0.2.1", true),
-            ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", true),
-            ("2001:db8:0:1::1", "2001:db8:0:2::1", false),
-        ] {
-            assert_eq!(of(one) == of(other), same, "{one} {other}");
-        }
+    fn of(text: &str) -> IpAddr {
+        text.parse().expect("an address")
     }
 
     #[test]
@@ -309,10 +267,25 @@ mod tests {
             ("192.0.2.1", "198.51.100.N"),
             ("192.0.2.1", "198.51.N.1"),
         ] {
+            // An honest site may have several connections in one network, and the flood one in each.
+            let mut table = Unproven::new(BOUNDS);
+            assert_eq!(table.insert(of(honest), at(0), 0), None);
+            assert_eq!(table.insert(of(honest), at(0), 1), None);
+            for number in 2..200 {
+                let displaced = table.insert(of(&flood.replace('N', &number.to_string())), at(0), number);
+                assert!(!matches!(displaced, Some(0 | 1)), "{honest} after {number} of {flood}");
+            }
+        }
+    }
+
+    #[test]
+    fn fewer_providers_than_slots_displace_only_themselves() {
+        for (honest, flood) in [("192.0.2.1", "10.N.0.1"), ("2001:db8::1", "2001:dN::1")] {
             let mut table = Unproven::new(BOUNDS);
             assert_eq!(table.insert(of(honest), at(0), 0), None);
             for number in 1..200 {
-                let displaced = table.insert(of(&flood.replace('N', &number.to_string())), at(0), number);
+                let provider = (number % (BOUNDS.connections_max - 1)).to_string();
+                let displaced = table.insert(of(&flood.replace('N', &provider)), at(0), number);
                 assert_ne!(displaced, Some(0), "{honest} after {number} of {flood}");
             }
         }
