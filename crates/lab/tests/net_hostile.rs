@@ -52,6 +52,12 @@ impl Running {
         Running { at, token, told, stop, thread: Some(thread) }
     }
 
+    /// Waits until a session ends; returns the reason.
+    fn end_of_session(&self) -> String {
+        let reason = |event| if let Event::Ended(_, _, how) = event { Some(how) } else { None };
+        std::iter::from_fn(|| self.told.recv_timeout(LONG).ok()).find_map(reason).expect("a session ends")
+    }
+
     fn client(&self) -> Result<Client, Failure> {
         Client::connect("127.0.0.1", self.at.port(), &self.token)
     }
@@ -59,6 +65,11 @@ impl Running {
     /// Returns a session with a client at 127.0.0.1.
     fn session(&self) -> Session {
         self.try_session().expect("a session is free")
+    }
+
+    /// Returns a session as soon as one is free.
+    fn next_session(&self) -> Session {
+        std::iter::repeat_with(|| self.try_session()).flatten().next().expect("it is repeated")
     }
 
     /// Returns a session, or `None` if the server is full.
@@ -89,6 +100,12 @@ struct Session {
 impl Session {
     fn say(&mut self, line: &impl serde::Serialize) {
         write_message(&mut self.writer, line).expect("the server is there");
+    }
+
+    /// Sends a message whose line is padded to `octets` with spaces.
+    fn say_padded(&mut self, line: &Value, octets: usize) -> std::io::Result<()> {
+        let text = format!("{line:<width$}\n", line = line.to_string(), width = octets - 1);
+        self.writer.write_all(text.as_bytes())
     }
 
     fn hear<T: serde::de::DeserializeOwned>(&mut self) -> T {
@@ -259,13 +276,14 @@ fn payload_of_a_trial_goes_only_to_the_sessions_address() {
     assert!(matches!(session.hear(), Reply::Outcome(outcome) if outcome.bytes >= 1000));
 }
 
-/// Returns a request for a mix of a constant flow and a TCP flow.
-fn mix(nonce: Nonce) -> Value {
-    let flow = |kind: &str, mbps: Option<f64>| {
+/// Returns a request for a mix with a flow of each kind.
+fn mix(nonce: Nonce, kinds: &[&str]) -> Value {
+    let flow = |kind: &&str| {
+        let mbps = (*kind == "constant").then_some(1.0);
         json!({"kind": kind, "copies": 1, "path": null, "mbps": mbps, "fec": "none", "block_octets": null,
             "stamps": false, "clock_ppm": 0.0, "frame_octets": 1000, "window_kib": 64})
     };
-    let flows = [flow("constant", Some(1.0)), flow("bulk", None)];
+    let flows: Vec<Value> = kinds.iter().map(flow).collect();
     let request = json!({"millis": 5000, "sample_ms": 1000, "flows": flows, "paths": []});
     json!({"Mix": {"nonce": nonce, "request": request}})
 }
@@ -275,7 +293,7 @@ fn a_mix_neither_accepts_from_nor_sends_to_other_addresses() {
     let server = Running::start(Limits::default());
     let mut session = server.session();
     let nonce = nonce();
-    session.say(&mix(nonce));
+    session.say(&mix(nonce, &["constant", "bulk"]));
     let ready: Value = session.hear();
     let ready = &ready["Ready"];
     let port = |name: &str| ready[name].as_u64().expect("a port") as u16;
@@ -486,11 +504,7 @@ fn the_rate_limits_replies_and_holds_across_trials_and_sessions() {
             let _: Value = session.hear();
             if reconnects {
                 drop(session);
-                session = loop {
-                    if let Some(session) = server.try_session() {
-                        break session;
-                    }
-                };
+                session = server.next_session();
             }
         }
         // A burst of a quarter of a second is permitted once.
@@ -515,6 +529,94 @@ fn the_connections_of_a_mix_share_the_rate() {
     let seconds = clock.now().since(begin).as_secs_f64() + 0.25 + CONNECTIONS as f64 / 16.0;
     let most = RATE as f64 * seconds;
     assert!(octets > 0 && octets as f64 <= most, "{octets} octets, {most} are permitted");
+}
+
+/// A rate at which a long control line takes seconds, octets per second.
+const SLOW: u64 = 20_000;
+
+#[test]
+fn a_mix_starts_once_and_its_control_lines_leave_no_debt() {
+    let server = Running::start(Limits { sessions: 1, bytes_per_second: SLOW, ..Limits::default() });
+    let mut session = server.session();
+    session.say(&mix(nonce(), &["constant"]));
+    assert!(matches!(session.hear(), Reply::Ready { .. }));
+    // At this rate, all of these take two minutes. The server closes the connection at the second one.
+    let _ = (0..40).try_for_each(|_| session.say_padded(&json!("Go"), 60_000));
+    assert_eq!(server.end_of_session(), "unexpected request during a measurement");
+    drop(session);
+    let mut session = server.next_session();
+    session.say(&json!("Go"));
+    assert!(matches!(session.hear(), Reply::Impossible(_)));
+}
+
+#[test]
+fn the_rate_limits_the_control_lines_of_a_mix() {
+    let server = Running::start(Limits { bytes_per_second: SLOW, ..Limits::default() });
+    let mut session = server.session();
+    let clock = Clock::new();
+    let begin = clock.now();
+    session.say_padded(&mix(nonce(), &["constant"]), SLOW as usize).expect("the server is there");
+    assert!(matches!(session.hear(), Reply::Ready { .. }));
+    session.say_padded(&json!("Go"), SLOW as usize).expect("the server is there");
+    session.say(&json!({"Ended": [0]}));
+    while !matches!(session.hear(), Reply::Total(_)) {}
+    // Two lines of a second each were read before the end.
+    let seconds = clock.now().since(begin).as_secs_f64();
+    assert!(seconds >= 2.0 - 0.25, "{seconds} s");
+}
+
+#[test]
+fn a_session_pays_for_its_last_line_before_its_slot_is_free() {
+    let server = Running::start(Limits { sessions: 1, bytes_per_second: SLOW, ..Limits::default() });
+    let clock = Clock::new();
+    let begin = clock.now();
+    let mut session = server.session();
+    // The server ends the session when it has read an invalid line.
+    session.say_padded(&json!("Nonsense"), 2 * SLOW as usize).expect("the server is there");
+    assert_eq!(server.end_of_session(), "the line is not of this protocol");
+    // Reconnecting neither refills the slot's bucket nor passes a debt on to the next client.
+    drop(server.next_session());
+    let seconds = clock.now().since(begin).as_secs_f64();
+    assert!(seconds >= 2.0 - 0.25, "{seconds} s");
+}
+
+#[test]
+fn a_measurement_ends_with_its_session() {
+    for is_mix in [true, false] {
+        let server = Running::start(Limits { session_seconds: 1, ..Limits::default() });
+        let mut session = server.session();
+        let _data = if is_mix {
+            session.say(&mix(nonce(), &["constant"]));
+            assert!(matches!(session.hear(), Reply::Ready { .. }));
+            session.say(&json!("Go"));
+            None
+        } else {
+            // By itself, this trial would take longer than the test waits.
+            Some(session.trial(server.at, Work::Read, LONG.as_millis() as u32))
+        };
+        assert_eq!(server.end_of_session(), "the session reached its maximum duration", "mix: {is_mix}");
+    }
+}
+
+#[test]
+fn the_rate_limits_data_that_arrives_while_a_trial_closes() {
+    // More than both sockets can buffer.
+    const BUFFERED: usize = 400_000;
+    let server = Running::start(Limits { bytes_per_second: SLOW, ..Limits::default() });
+    let mut session = server.session();
+    let mut data = session.trial(server.at, Work::Write { message_bytes: 1000 }, 1);
+    socket2::SockRef::from(&data).set_send_buffer_size(10_000).expect("a socket");
+    // The server has written everything, and waits for the end of the connection.
+    data.set_read_timeout(Some(LONG)).expect("a socket");
+    data.read_to_end(&mut Vec::new()).expect("the server closes its side");
+    data.set_write_timeout(Some(Duration::from_millis(100))).expect("a socket");
+    let clock = Clock::new();
+    let (begin, mut octets) = (clock.now(), 0);
+    while clock.now().since(begin) < Duration::from_secs(2) {
+        octets += data.write(&[0x5a; 10_000]).unwrap_or(0);
+    }
+    let most = SLOW as f64 * (clock.now().since(begin).as_secs_f64() + 0.25) + BUFFERED as f64;
+    assert!(octets as f64 <= most, "{octets} octets, {most} are permitted");
 }
 
 /// The number of tokens, of nonces and of cookies that are examined; each has 16 octets.

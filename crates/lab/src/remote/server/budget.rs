@@ -2,9 +2,10 @@
 //!
 //! Promise   in any interval, a session reads, and writes, no more than the rate permits, plus one [`BURST`].
 //! Slices    a writer pays for each slice before it writes it. A reader pays for what it has read before it
-//!           reads again, so each connection may be one slice ahead.
+//!           reads again, so each connection may be one slice ahead, and a control connection one line.
 //! Slots     the buckets belong to a session's slot and outlive the session, so that neither a new trial nor
-//!           a new session has another burst.
+//!           a new session has another burst. A session's debt is paid before its slot is free, so that the
+//!           next session has none.
 
 use super::limits::LOOK;
 use kiban_base::Instant;
@@ -25,6 +26,11 @@ pub(super) struct Rate {
 impl Rate {
     pub(super) fn new(per_second: u64) -> Rate {
         Rate { received: Bucket::new(per_second), sent: Bucket::new(per_second) }
+    }
+
+    /// Returns when everything charged so far conforms to the rate.
+    pub(super) fn conforms_at(&self, now: Instant) -> Instant {
+        self.received.charge(0, now).max(self.sent.charge(0, now))
     }
 }
 
@@ -60,10 +66,13 @@ impl Bucket {
         full.max(now) + Duration::from_secs_f64(bytes as f64 / self.per_second as f64)
     }
 
-    /// Charges bytes, whether or not they conform to the rate; [`Bucket::pay`] waits later.
-    pub(super) fn charge(&self, bytes: u64, now: Instant) {
+    /// Charges bytes, whether or not they conform to the rate; returns when they do. Bytes that other threads
+    /// charge later do not change that.
+    #[must_use = "nothing more may be read or written until then"]
+    pub(super) fn charge(&self, bytes: u64, now: Instant) -> Instant {
         let mut full = lock(&self.full);
         *full = self.refill(*full, bytes, now);
+        *full - BURST
     }
 
     /// Charges bytes if they conform to the rate; returns whether they do.
@@ -79,13 +88,11 @@ impl Bucket {
 
     /// Charges bytes and waits until they conform to the rate, or until `gives_up` returns true.
     pub(super) fn pay(&self, bytes: u64, clock: Clock, gives_up: impl Fn(Instant) -> bool) -> Payment {
-        self.charge(bytes, clock.now());
-        // Bytes that other threads charge from now on do not prolong this wait.
-        let full = *lock(&self.full);
+        let conforms_at = self.charge(bytes, clock.now());
         let mut payment = Payment::Immediate;
         loop {
             let now = clock.now();
-            let wait = full.since(now).saturating_sub(BURST);
+            let wait = conforms_at.since(now);
             if wait.is_zero() {
                 return payment;
             }
@@ -121,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(bucket.take(bytes, at(millis)), conforms, "{bytes} bytes at {millis} ms");
         }
-        bucket.charge(1000, at(9100));
+        assert_eq!(bucket.charge(1000, at(9100)), at(10_100));
         assert!(!bucket.take(1, at(10_100)) && bucket.take(1, at(10_101)), "the debt is paid first");
     }
 

@@ -30,7 +30,7 @@ pub struct Limits {
     pub sessions: usize,
     /// The longest trial, s.
     pub trial_seconds: u32,
-    /// The longest session, s.
+    /// The longest session, s. A measurement that is still running then is aborted.
     pub session_seconds: u32,
     /// The idle time after which a session ends, s.
     pub idle_seconds: u32,

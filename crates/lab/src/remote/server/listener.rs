@@ -50,7 +50,7 @@ struct Shared {
     on_event: Box<dyn Fn(Event) + Send + Sync>,
 }
 
-/// A session's slot, freed when it is dropped. Its rate limit passes to the next session.
+/// A session's slot, freed when it is dropped. Its rate limit passes to the next session, without debt.
 struct SessionSlot {
     shared: Arc<Shared>,
     number: usize,
@@ -208,7 +208,13 @@ impl SessionSlot {
             Ok(()) => "the client closed the session".to_owned(),
             Err(error) => error.to_string(),
         };
+        drop(session);
         (self.shared.on_event)(Event::Ended(address, trials, how));
+        // The next session in this slot must not have to wait for what this one was charged.
+        let state = &self.shared.state;
+        for bucket in [&rate.received, &rate.sent] {
+            bucket.pay(0, state.clock, |_| state.check().is_err());
+        }
     }
 }
 

@@ -7,6 +7,8 @@
 //! Bounds    the server's limits: duration of a trial, octets per second (excess datagrams are dropped and
 //!           counted, connections are read more slowly), size of a window. The protocol's limits: flows,
 //!           circuits, connections.
+//! Control   the client may send one start and one end. Both are read only once earlier lines conform to the
+//!           rate. The replies to cookies are no longer than the datagrams that caused them, which conform.
 //! End       when the client announces the end, the server waits until nothing has arrived for [`QUIET`],
 //!           because traffic may still be in transit. A mix also ends when the client is gone.
 
@@ -136,7 +138,7 @@ impl Mix<'_> {
         let length = Duration::from_millis(self.request.millis.into());
         let (mut start, mut sent, mut last) = (None, None, clock.now());
         let (mut refused, mut cookies) = (0, Vec::new());
-        let mut deadline = clock.now() + GRACE;
+        let (mut has_started, mut deadline) = (false, clock.now() + GRACE);
         loop {
             let arrived = port.as_mut().map(|port| port.turn(|| clock.now(), Duration::ZERO)).transpose()?;
             for (place, stream) in arrived.unwrap_or_default() {
@@ -144,19 +146,20 @@ impl Mix<'_> {
                     .name("mix".into())
                     .spawn_scoped(scope, move || self.connection(stream, place))?;
             }
-            if sent.is_none() && session.has_request(Duration::ZERO)? {
-                match session.read()? {
-                    Request::Go => {
-                        start.get_or_insert(clock.now());
-                        deadline = clock.now() + length + GRACE;
-                    }
-                    Request::Ended(datagrams) => {
-                        sent = Some(datagrams);
-                        last = clock.now();
-                        deadline = deadline.min(last + GRACE);
-                    }
-                    Request::Trial { .. } | Request::Mix { .. } => return Err(overlapping()),
+            let request = if sent.is_none() { session.poll(Duration::ZERO)? } else { None };
+            match request {
+                None => {}
+                Some(Request::Go) if !has_started => {
+                    has_started = true;
+                    start.get_or_insert(clock.now());
+                    deadline = clock.now() + length + GRACE;
                 }
+                Some(Request::Ended(datagrams)) => {
+                    sent = Some(datagrams);
+                    last = clock.now();
+                    deadline = deadline.min(last + GRACE);
+                }
+                Some(_) => return Err(overlapping()),
             }
             let waited = readable(datagrams, TURN)?;
             if waited {
@@ -174,7 +177,7 @@ impl Mix<'_> {
             for sample in receiver.samples() {
                 session.report(&Reply::Sample(sample))?;
             }
-            self.state.check()?;
+            session.check()?;
             if let Some(sent) = &sent {
                 let streams = self.tallies.iter().all(|tally| lock(tally).ended);
                 if (streams && (receiver.has_all(sent) || now >= last + QUIET)) || now >= deadline {

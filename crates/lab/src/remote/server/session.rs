@@ -6,7 +6,7 @@ use super::data_ports::DataPorts;
 use super::limits::{LOOK, Limits};
 use crate::remote::protocol::*;
 use kiban_base::Instant;
-use kiban_measure::pause::readable;
+use kiban_measure::pause::{pace, readable};
 use kiban_os::Clock;
 use serde::Serialize;
 use std::io::{self, BufReader};
@@ -37,7 +37,7 @@ pub(super) fn late(what: &str) -> io::Error {
 
 /// Returns the error for a request that is not valid while a measurement runs.
 pub(super) fn overlapping() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "a trial was requested during a trial")
+    io::Error::new(io::ErrorKind::InvalidData, "unexpected request during a measurement")
 }
 
 /// A session.
@@ -49,6 +49,8 @@ pub(super) struct Session<'a> {
     /// The server's address, as the client sees it.
     local: IpAddr,
     end: Instant,
+    /// When the lines so far conform to the rate, so that the next one may be read.
+    conforms_at: Instant,
     reader: Lines,
     writer: TcpStream,
 }
@@ -66,7 +68,7 @@ impl<'a> Session<'a> {
         let local = stream.local_addr()?.ip();
         let end = state.clock.now() + Duration::from_secs(state.limits.session_seconds.into());
         let reader = BufReader::new(DeadlineReader::new(stream.try_clone()?, LINE_TIME));
-        Ok(Session { state, rate, address, local, end, reader, writer: stream })
+        Ok(Session { state, rate, address, local, end, conforms_at: Instant::ZERO, reader, writer: stream })
     }
 
     /// Describes the server to the client.
@@ -88,48 +90,56 @@ impl<'a> Session<'a> {
         self.send(&Greeting::Welcome(welcome))
     }
 
+    /// Returns an error if the session is over or the server is shutting down.
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.state.check()?;
+        if self.state.clock.now() >= self.end {
+            return Err(late("the session reached its maximum duration"));
+        }
+        Ok(())
+    }
+
     /// Waits for a request; returns `None` if the client has closed the session.
     pub(super) fn next(&mut self) -> io::Result<Option<Request>> {
         let clock = self.state.clock;
         let idle = clock.now() + Duration::from_secs(self.state.limits.idle_seconds.into());
-        // Requests and replies conform to the rate, too.
-        let gives_up = |now| now >= self.end.min(idle) || self.state.check().is_err();
-        for bucket in [&self.rate.received, &self.rate.sent] {
-            bucket.pay(0, clock, gives_up);
-        }
-        while !self.has_request(LOOK)? {
-            let now = self.state.clock.now();
-            self.state.check()?;
-            if now >= self.end {
-                return Err(late("the session reached its maximum duration"));
+        // The data of a measurement is paid for before the next request, too.
+        self.conforms_at = self.rate.conforms_at(clock.now());
+        loop {
+            match self.poll(LOOK) {
+                Ok(None) if clock.now() >= idle => return Err(late("the client was silent for too long")),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+                done => return done,
             }
-            if now >= idle {
-                return Err(late("the client was silent for too long"));
-            }
-        }
-        match self.read() {
-            Ok(request) => Ok(Some(request)),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-            Err(error) => Err(error),
         }
     }
 
-    /// Returns whether a request or the end of the connection arrives within `timeout`.
-    pub(super) fn has_request(&self, timeout: Duration) -> io::Result<bool> {
-        Ok(!self.reader.buffer().is_empty() || readable(self.reader.get_ref(), timeout)?)
-    }
-
-    /// Reads a request that has begun to arrive.
-    pub(super) fn read(&mut self) -> io::Result<Request> {
+    /// Waits for a request for at most `timeout`. Requests are not read before earlier lines conform to the
+    /// rate.
+    ///
+    /// # Errors
+    /// The session is over, the server is shutting down, or the client is gone (`UnexpectedEof`).
+    pub(super) fn poll(&mut self, timeout: Duration) -> io::Result<Option<Request>> {
+        self.check()?;
+        let wait = self.conforms_at.since(self.state.clock.now());
+        if !wait.is_zero() {
+            pace(wait.min(timeout));
+            return Ok(None);
+        }
+        if self.reader.buffer().is_empty() && !readable(self.reader.get_ref(), timeout)? {
+            return Ok(None);
+        }
         let request = read_message_until(&mut self.reader, LINE_BYTES_MAX, LINE_TIME);
-        self.rate.received.charge(self.reader.get_mut().take_count(), self.state.clock.now());
-        request
+        let bytes = self.reader.get_mut().take_count();
+        self.conforms_at = self.conforms_at.max(self.rate.received.charge(bytes, self.state.clock.now()));
+        request.map(Some)
     }
 
     /// Sends a line, which delays the next request if it does not conform to the rate.
     pub(super) fn send(&mut self, line: &impl Serialize) -> io::Result<()> {
         let bytes = write_message(&mut self.writer, line)?;
-        self.rate.sent.charge(bytes as u64, self.state.clock.now());
+        self.conforms_at = self.conforms_at.max(self.rate.sent.charge(bytes as u64, self.state.clock.now()));
         Ok(())
     }
 

@@ -5,10 +5,10 @@
 //! Limits    duration, size of buffers and messages, bytes per second in each direction (above that rate, the
 //!           server pauses reading or writing, and reports this with the outcome).
 
-use super::budget::{Bucket, Payment, Rate};
+use super::budget::{Bucket, Payment};
 use super::data_ports::DataPort;
 use super::limits::{GRACE, LOOK, Limits, check_limits};
-use super::session::{Session, State, late, overlapping};
+use super::session::{Session, late, overlapping};
 use crate::remote::protocol::*;
 use kiban_base::Instant;
 use kiban_measure::socket::given;
@@ -40,12 +40,11 @@ pub(super) fn serve(
     };
     let streams = listener.local_addr()?.port();
     let before = Counters::read().unwrap_or_default();
-    let (state, rate) = (session.state, session.rate);
     session.send(&Reply::Ready { streams, datagrams: 0 })?;
-    let deadline = state.clock.now() + length + GRACE;
+    let deadline = session.state.clock.now() + length + GRACE;
     let mut port = DataPort::new(listener, session.address, vec![nonce.greeting()]);
-    let made = accept(state, &mut port).and_then(|stream| {
-        let mut trial = Trial::new(state, rate, stream, settings)?;
+    let made = accept(session, &mut port).and_then(|stream| {
+        let mut trial = Trial::new(session, stream, settings)?;
         match work {
             Work::Write { message_bytes } => trial.write(message_bytes, length)?,
             Work::Read | Work::Reply { .. } => trial.read(work, deadline)?,
@@ -89,10 +88,11 @@ fn validate(limits: &Limits, settings: &Settings, work: Work, length: Duration) 
 }
 
 /// Waits for the data connection.
-fn accept(state: &State, port: &mut DataPort) -> io::Result<TcpStream> {
-    let deadline = state.clock.now() + DATA_TIMEOUT;
-    while state.clock.now() < deadline && state.check().is_ok() {
-        if let Some((_, stream)) = port.turn(|| state.clock.now(), LOOK)?.pop() {
+fn accept(session: &Session<'_>, port: &mut DataPort) -> io::Result<TcpStream> {
+    let clock = session.state.clock;
+    let deadline = clock.now() + DATA_TIMEOUT;
+    while clock.now() < deadline && session.check().is_ok() {
+        if let Some((_, stream)) = port.turn(|| clock.now(), LOOK)?.pop() {
             return Ok(stream);
         }
     }
@@ -100,8 +100,7 @@ fn accept(state: &State, port: &mut DataPort) -> io::Result<TcpStream> {
 }
 
 struct Trial<'a> {
-    state: &'a State,
-    rate: &'a Rate,
+    session: &'a Session<'a>,
     stream: TcpStream,
     begin: Instant,
     /// When the last byte was read or written.
@@ -112,17 +111,16 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn new(
-        state: &'a State,
-        rate: &'a Rate,
-        stream: TcpStream,
-        settings: &Settings,
-    ) -> io::Result<Trial<'a>> {
+    fn new(session: &'a Session<'a>, stream: TcpStream, settings: &Settings) -> io::Result<Trial<'a>> {
         stream.set_nodelay(settings.no_delay)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
-        let begin = state.clock.now();
-        Ok(Trial { state, rate, stream, begin, last: begin, bytes: 0, rate_limited: false })
+        let begin = session.state.clock.now();
+        Ok(Trial { session, stream, begin, last: begin, bytes: 0, rate_limited: false })
+    }
+
+    fn now(&self) -> Instant {
+        self.session.state.clock.now()
     }
 
     /// Returns the outcome so far.
@@ -139,9 +137,9 @@ impl<'a> Trial<'a> {
 
     /// Charges bytes, and waits until they conform to the rate; returns whether they do before `deadline`.
     fn pay(&mut self, bucket: &Bucket, bytes: usize, deadline: Instant) -> io::Result<bool> {
-        let gives_up = |now| now >= deadline || self.state.check().is_err();
-        let payment = bucket.pay(bytes as u64, self.state.clock, gives_up);
-        self.state.check()?;
+        let gives_up = |now| now >= deadline || self.session.check().is_err();
+        let payment = bucket.pay(bytes as u64, self.session.state.clock, gives_up);
+        self.session.check()?;
         self.rate_limited |= payment != Payment::Immediate;
         Ok(payment != Payment::Abandoned)
     }
@@ -149,7 +147,7 @@ impl<'a> Trial<'a> {
     /// Writes `bytes` in slices, each as soon as it conforms to the rate; returns how many were written until
     /// the next slice would have to wait beyond `until`. A peer cannot extend `deadline` by reading slowly.
     fn put(&mut self, bytes: &[u8], until: Instant, deadline: Instant) -> io::Result<usize> {
-        let bucket = &self.rate.sent;
+        let bucket = &self.session.rate.sent;
         let mut written = 0;
         for mut slice in bytes.chunks(bucket.slice_bytes()) {
             if !self.pay(bucket, slice.len(), until)? {
@@ -157,8 +155,8 @@ impl<'a> Trial<'a> {
             }
             written += slice.len();
             while !slice.is_empty() {
-                self.state.check()?;
-                if self.state.clock.now() >= deadline {
+                self.session.check()?;
+                if self.now() >= deadline {
                     return Err(late("the client did not read what was sent"));
                 }
                 match self.stream.write(slice) {
@@ -178,7 +176,7 @@ impl<'a> Trial<'a> {
         let until = self.begin + length;
         while self.last < until {
             self.bytes += self.put(&message, until, until + GRACE)? as u64;
-            self.last = self.state.clock.now();
+            self.last = self.now();
         }
         Ok(())
     }
@@ -187,15 +185,17 @@ impl<'a> Trial<'a> {
     /// arrives.
     fn close(&mut self) -> io::Result<()> {
         self.stream.shutdown(Shutdown::Write)?;
-        let deadline = self.state.clock.now() + GRACE;
+        let deadline = self.now() + GRACE;
         loop {
             match self.stream.read(&mut [0; 1]) {
                 Ok(0) => return Ok(()),
-                Ok(_) => self.rate.received.charge(1, self.state.clock.now()),
+                Ok(length) => {
+                    self.pay(&self.session.rate.received, length, deadline)?;
+                }
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
-            if self.state.check().is_err() || self.state.clock.now() >= deadline {
+            if self.session.check().is_err() || self.now() >= deadline {
                 return Err(late("the client did not read what was sent"));
             }
         }
@@ -204,7 +204,7 @@ impl<'a> Trial<'a> {
     /// Reads until the client has closed the connection; replies to each message if the client requested
     /// replies.
     fn read(&mut self, work: Work, deadline: Instant) -> io::Result<()> {
-        let bucket = &self.rate.received;
+        let bucket = &self.session.rate.received;
         let (message, reply) = match work {
             Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
             Work::Reply { message_bytes, reply_bytes } => (message_bytes as usize, filled(reply_bytes)?),
@@ -216,7 +216,7 @@ impl<'a> Trial<'a> {
             match self.stream.read(&mut room[..part]) {
                 Ok(0) => return Ok(()),
                 Ok(length) => {
-                    self.last = self.state.clock.now();
+                    self.last = self.now();
                     self.bytes += length as u64;
                     // After the deadline, the check below ends the trial.
                     self.pay(bucket, length, deadline)?;
@@ -229,8 +229,8 @@ impl<'a> Trial<'a> {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) => return Err(error),
             }
-            self.state.check()?;
-            if self.state.clock.now() >= deadline {
+            self.session.check()?;
+            if self.now() >= deadline {
                 return match work {
                     // Do not wait for data in flight, because the rate is already known.
                     Work::Read | Work::Write { .. } => Ok(()),
