@@ -15,26 +15,14 @@
 
 mod frames;
 mod ledger;
+mod outlet;
 mod playout;
 mod programs;
 mod stream;
 
 pub use frames::{FrameSink, FrameSource, Units};
 pub use ledger::{CellLog, Shared, Tally};
+pub use outlet::Outlet;
 pub use playout::{Playout, Recovered};
 pub use programs::{Jpeg, JpegConfig, Periodic, Sporadic, Unit, line_octets};
 pub use stream::{StreamConfig, StreamSink, StreamSource};
-
-use kiban_atm::wire::atm::Vc;
-use kiban_atm::{Contract, Interval};
-
-/// How a source sends its cells.
-#[derive(Clone, Copy, Debug)]
-pub struct Outlet {
-    /// Their circuit.
-    pub vc: Vc,
-    /// Time that one cell takes on the line.
-    pub cell_time: Interval,
-    /// The traffic contract to which the cells are shaped.
-    pub contract: Option<Contract>,
-}

@@ -1,0 +1,25 @@
+//! The subcommands of `kiban lab` that measure real networks.
+
+use super::{delay, serve, sweep, trace};
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Subcommands that measure real networks.
+#[derive(Subcommand)]
+pub(in crate::lab) enum Net {
+    Serve(serve::Serve),
+    Sweep(sweep::SweepHost),
+    Delay(delay::Delay),
+    Trace(trace::TraceHost),
+}
+
+impl Net {
+    pub(in crate::lab) fn run(self) -> Result<ExitCode, String> {
+        match self {
+            Net::Serve(serve) => serve.run(),
+            Net::Sweep(sweep) => sweep.run(),
+            Net::Delay(delay) => delay.run(),
+            Net::Trace(trace) => trace.run(),
+        }
+    }
+}
