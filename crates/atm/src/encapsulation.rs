@@ -116,7 +116,7 @@ impl Encapsulation {
     fn pull_uncounted(self, pdu: &mut Pdu, copies: &mut Copies) -> Result<Carried, Malformed> {
         let carried = match self {
             Encapsulation::LlcSnap => {
-                // Enough for either header. If the PDU is shorter, the whole PDU.
+                // The bridged header is the longer one. A routed PDU can be shorter than that.
                 reach(pdu, BRIDGED_BYTES.min(pdu.len()), copies)?;
                 match Header::read(pdu.head())?.0 {
                     Header::Routed { ether_type: ether_type::IPV4 } => Carried::Ipv4,

@@ -1,4 +1,4 @@
-//! Connections: addresses in the program's memory, and connect requests.
+//! The calls that make connections, and the addresses that they take.
 //!
 //! Listening  after its first call of `VipConnectWait`, a server listens at the discriminator even between
 //!            calls, so that clients are queued in the meantime. It stops listening when a wait times out and
@@ -22,10 +22,11 @@ use std::time::Duration;
 
 const BYTES_AT: usize = offset_of!(VIP_NET_ADDRESS, HostAddress);
 
-/// Reads an address from the program's memory. Returns the host bytes and the discriminator.
+/// Copies the host address and the discriminator out of a `VIP_NET_ADDRESS`.
 ///
 /// # Safety
-/// If it is not null, `at` points to an address whose length fields are correct.
+/// `at` is null, or points to a `VIP_NET_ADDRESS` that has as many bytes after its two length fields as these
+/// fields say.
 unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8>)> {
     let at = NonNull::new(at.cast_mut().cast::<u8>()).ok_or(VIP_RETURN::INVALID_PARAMETER)?;
     // SAFETY: the caller guarantees an address, which starts with its two lengths. It may be unaligned,
@@ -41,7 +42,7 @@ unsafe fn read(nic: &Nic, at: *const VIP_NET_ADDRESS) -> Answer<(Vec<u8>, Vec<u8
     Ok((bytes, discriminator))
 }
 
-/// Reads the address of another NIC, and parses its host.
+/// Reads a `VIP_NET_ADDRESS` that names another NIC, and parses its host address.
 ///
 /// # Safety
 /// Same as for [`read`].

@@ -1,8 +1,8 @@
 //! The wait decisions for one queue.
 //!
-//! A wait begins when the waiter has polled and found nothing. Until [`Waiter::on_arrival`] or
-//! [`Waiter::on_timeout`] it passes through phases: spin, optionally nap and spin again, sleep until the bell
-//! rings.
+//! A wait begins when a poll finds the queue empty, and ends with [`Waiter::on_arrival`] or
+//! [`Waiter::on_timeout`]. In between, the waiter first spins, then possibly naps and spins again, and
+//! finally sleeps until the bell rings.
 
 use super::adaptive::{Adaptive, Outcome, Plan};
 use super::costs::{Costs, nanos};
@@ -15,12 +15,13 @@ use core::time::Duration;
 /// The waiter's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Poll until that time, then call [`Waiter::step`] again.
+    /// Poll the queue until `until`, then call [`Waiter::step`] again.
     Spin {
         /// When to call `step` again. With [`Instant::NEVER`], only an arrival ends the spin.
         until: Instant,
     },
-    /// Arm the bell, check once more, and sleep until the bell rings or that time is reached.
+    /// Arm the bell, poll the queue once more, and sleep until the bell rings, but at most until `until`. The
+    /// last poll finds what arrived before the bell was armed.
     Sleep {
         /// When to call `step` again. With [`Instant::NEVER`], only the bell ends the sleep.
         until: Instant,

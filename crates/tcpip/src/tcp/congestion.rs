@@ -60,11 +60,13 @@ pub(super) struct Congestion {
     ssthresh: u32,
     phase: Phase,
     rule: Rule,
-    /// Proportional rate reduction (RFC 6937): bytes outstanding when the loss was detected, and bytes
-    /// delivered and sent since.
+    /// Whether a recovery sends at the rate of proportional rate reduction (RFC 6937).
     reduces: bool,
+    /// Bytes outstanding when the recovery began (RecoverFS).
     out_before: u32,
+    /// Bytes delivered since the recovery began (prr_delivered).
     delivered: u32,
+    /// Bytes sent since the recovery began (prr_out).
     sent: u32,
     /// When the last acknowledgement arrived that could grow the window.
     grown_at: Instant,

@@ -1,12 +1,14 @@
-//! Timestamps (RFC 7323 §3 to §5): our clock in every segment, and the echo of the peer's.
+//! TCP timestamps (RFC 7323 §3 to §5): TSval, the sender's clock, and TSecr, the echo of the peer's TSval.
 //!
-//! Clock            milliseconds (§5.4 allows 1 ms to 1 s) from a secret offset per 4-tuple (§7.1): peers
-//!                  cannot learn the board's uptime, and a reused 4-tuple continues the clock.
-//! Echo             the newest value from a segment that held the next expected byte (§4.3). If one ACK
-//!                  covers several segments, it echoes the value of the first, so that the RTT measured by
-//!                  the peer includes the delay.
-//! PAWS             a segment whose value is older than the newest one is an old duplicate (§5), unless
-//!                  the connection was silent so long that the clock may have wrapped.
+//! TSval            counts milliseconds (§5.4 allows 1 ms to 1 s), plus a secret offset that depends on the
+//!                  4-tuple (§7.1). The offset hides the board's uptime; and because it stays the same, a
+//!                  later connection with the same 4-tuple begins with a larger TSval.
+//! TSecr            is TS.Recent: the TSval of the last acceptable segment that began at or before
+//!                  Last.ACK.sent, the acknowledgment number of the last ACK (§4.3). If one ACK covers
+//!                  several segments, it therefore echoes the TSval of the first, and the RTT that the peer
+//!                  measures includes the time for which the ACK was delayed.
+//! PAWS             a segment whose TSval is older than TS.Recent is an old duplicate (§5) and is dropped,
+//!                  unless TS.Recent is so old that the peer's clock may have wrapped since (§5.5).
 
 use crate::wire::tcp::{Sequence, Timestamps};
 use core::time::Duration;
@@ -20,11 +22,9 @@ const IDLE_MAX: Duration = Duration::from_secs(24 * 24 * 3600);
 #[derive(Debug)]
 pub(crate) struct TimestampState {
     offset: u32,
-    /// TS.Recent.
     ts_recent: u32,
-    /// When TS.Recent was set.
+    /// When `ts_recent` was set.
     ts_recent_at: Instant,
-    /// Last.ACK.sent.
     last_ack_sent: Sequence,
 }
 

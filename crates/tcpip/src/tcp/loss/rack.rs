@@ -1,11 +1,15 @@
 //! RACK-TLP: loss detection by time, and tail loss probes (RFC 8985).
 //!
-//! Theory           a segment is late if one sent after it has arrived; it is considered lost once it is late
-//!                  by more than the reordering window. The window is zero until reordering is seen, then a
-//!                  quarter of the minimum RTT, and more when the peer's DSACKs reveal spurious
-//!                  retransmissions.
-//! Tail probes      after two round trips without an acknowledgement one more segment is sent. Its SACK
-//!                  reveals the loss without a timeout, which would restart from one segment.
+//! Loss detection   if a segment was delivered, all segments sent before it should have been delivered too.
+//!                  Such an earlier segment counts as lost once it has been outstanding for one RTT plus the
+//!                  reordering window.
+//! Reordering       the window is zero until reordering is observed. It is then a quarter of the minimum RTT,
+//!                  and grows by another quarter, up to the smoothed RTT, whenever a DSACK reveals a
+//!                  spurious retransmission.
+//! Tail probes      if the last segments of a flight are lost, no later segment reveals it. Therefore, if no
+//!                  acknowledgement arrives for about two RTTs, one more segment is sent as a probe. The SACK
+//!                  for the probe reveals the loss before the retransmission timeout, after which sending
+//!                  would restart with a window of one segment.
 
 use super::scoreboard::{Delivery, Scoreboard};
 use crate::wire::tcp::Sequence;

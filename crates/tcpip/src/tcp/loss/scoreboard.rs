@@ -52,8 +52,9 @@ impl Record {
         !self.sacked && (!self.lost || self.retransmitted)
     }
 
-    /// Returns whether this record was sent before a segment that left at `moment` and ended at `end` (RFC
-    /// 8985 §6.2, step 2).
+    /// Returns whether this record was sent before the segment that ends at `end` and was sent at `moment`.
+    /// Of two segments sent at the same time, the one with the lower end was first (RFC 8985 §6.2, step 2:
+    /// RACK_sent_after).
     #[inline]
     fn sent_before(&self, moment: Instant, end: Sequence) -> bool {
         self.sent_at < moment || (self.sent_at == moment && self.end.lt(end))

@@ -53,7 +53,7 @@ impl Session {
             bytes_in: tally.bytes_in,
             bytes_acknowledged: tally.bytes_acknowledged,
             out_of_order_segments: tally.early,
-            duplicate_segments: tally.again,
+            duplicate_segments: tally.duplicates,
             duplicate_sacks: tally.duplicate_sacks,
             peer_segment_bytes: self.rcv_mss,
             receive_window_bytes: self.rcv_nxt.distance(self.rcv_adv),

@@ -230,9 +230,9 @@ impl Session {
             if length == 0 || flags.has(Flags::SYN) {
                 self.challenge(ctx);
             } else {
-                // The bytes are duplicates or beyond the window: the peer needs an ACK.
+                // RFC 9293 §3.10.7.4, first: a segment outside the window is answered with an ACK.
                 if end.le(self.rcv_nxt) {
-                    self.tally.again += 1;
+                    self.tally.duplicates += 1;
                     self.out_of_order.on_duplicate(begin, end - u32::from(flags.has(Flags::FIN)));
                 }
                 self.pending_ack = PendingAck::Immediate;
@@ -241,7 +241,8 @@ impl Session {
                 // RFC 9293 §3.10.7.4, eighth: a retransmitted FIN restarts TIME-WAIT.
                 self.rto_deadline = ctx.cx.now + ctx.config.time_wait;
             }
-            // RFC 9293 §3.10.7.4: a closed window still accepts ACKs (zero-window probes carry them too).
+            // RFC 9293 §3.10.7.4: while the receive window is zero, the ACK field is still processed. The
+            // data of a zero-window probe is dropped.
             if begin == self.rcv_nxt && flags.has(Flags::ACK) && !flags.has(Flags::SYN) {
                 pdu.truncate_body(0);
                 flags = flags.without(Flags::FIN);

@@ -2,10 +2,12 @@
 //! 1122 §4.2.3.4).
 //!
 //! Windows          the peer's window and the congestion window bound the outstanding data.
-//! Nagle            a short segment waits while certain data is outstanding; [`Nagle`] defines which.
-//! Silly window     a full segment is always sent. Less than the queued data is sent only if it fills half of
-//!                  the largest window ever offered, so that a window that opens in small steps is not filled
-//!                  in small steps.
+//! Nagle            a short segment waits while earlier data is unacknowledged. The variants of the algorithm
+//!                  ([`Nagle`]) differ in the data that counts, and in what is short.
+//! Silly window     if the windows admit only part of the queued data, and less than a full segment, that
+//!                  part is sent only if it is at least half of the largest window that the peer has offered
+//!                  (`silly_window_percent`). Otherwise, a reader that frees a few bytes at a time would
+//!                  cause a stream of tiny segments.
 
 use crate::tcp::config::{Config, Nagle};
 use crate::tcp::session::tcb::Session;

@@ -15,7 +15,7 @@ pub(in crate::tcp::session) struct Tally {
     pub(in crate::tcp::session) received_at: Instant,
     /// Numbers of segments that arrived out of order, and of segments whose bytes had all arrived before.
     pub(in crate::tcp::session) early: u32,
-    pub(in crate::tcp::session) again: u32,
+    pub(in crate::tcp::session) duplicates: u32,
     /// D-SACKs received (RFC 2883).
     pub(in crate::tcp::session) duplicate_sacks: u32,
     pub(in crate::tcp::session) spent: Spent,
@@ -30,7 +30,7 @@ impl Default for Tally {
             bytes_acknowledged: 0,
             received_at: Instant::ZERO,
             early: 0,
-            again: 0,
+            duplicates: 0,
             duplicate_sacks: 0,
             spent: Spent { limit: Limit::Idle, since: Instant::ZERO, times: [Duration::ZERO; 3] },
         }
