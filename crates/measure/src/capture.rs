@@ -15,6 +15,7 @@
 
 use kiban_capture as pcap;
 use kiban_os::clock::machine_nanos;
+use kiban_tcpip::wire::{ip, tcp};
 use rustix::time::{ClockId, clock_gettime};
 use std::io;
 use std::net::SocketAddr;
@@ -112,10 +113,8 @@ impl Capture {
     /// Reads the packets that have been captured. During a long capture, call it repeatedly, before the
     /// socket's buffer is full.
     pub fn drain(&mut self) {
-        while let Some((frame, interface, outgoing)) = self.next() {
+        while let Some((frame, interface, is_copy)) = self.next() {
             let interface_kept = *self.interface.get_or_insert(interface);
-            // On loopback, a packet is captured twice: when it leaves the sender's port, and when it arrives.
-            let is_copy = outgoing && is_loopback(&frame.kept);
             self.drop_unstamped(frame.nanoseconds);
             if interface == interface_kept && !is_copy && self.frames.len() < FRAMES_MAX {
                 self.frames.push(frame);
@@ -143,6 +142,7 @@ impl Capture {
         clock_offset().abs_diff(self.clock_offset_nanos) > STEP_NANOS
     }
 
+    /// Returns the next packet, its interface, and whether it is the copy of another packet.
     fn next(&self) -> Option<(Frame, i32, bool)> {
         let mut kept = vec![0u8; KEPT_BYTES];
         // Space for one timestamp, aligned as control messages require.
@@ -173,10 +173,12 @@ impl Capture {
         };
         kept.truncate(length);
         let nanoseconds = stamp(&message)?;
-        let source_port = source_port(&kept)?;
+        let (source_port, is_loopback) = source(&kept)?;
         let direction = if source_port == self.local_port { Direction::Sent } else { Direction::Received };
         let frame = Frame { nanoseconds, direction, kept, wire_bytes: length as u32 };
-        Some((frame, from.sll_ifindex, from.sll_pkttype == OUTGOING))
+        // On loopback, a packet is captured twice: when it leaves the sender's port, and when it arrives.
+        let is_copy = is_loopback && from.sll_pkttype == OUTGOING;
+        Some((frame, from.sll_ifindex, is_copy))
     }
 }
 
@@ -269,26 +271,11 @@ fn between(one: u16, other: u16) -> [libc::sock_filter; 21] {
     ]
 }
 
-fn ip_header_bytes(packet: &[u8]) -> Option<usize> {
-    match packet.first()? >> 4 {
-        4 => Some(usize::from(packet[0] & 15) * 4),
-        6 => Some(40),
-        _ => None,
-    }
-}
-
-fn source_port(packet: &[u8]) -> Option<u16> {
-    let at = ip_header_bytes(packet)?;
-    Some(u16::from_be_bytes(*packet.get(at..at + 2)?.first_chunk()?))
-}
-
-/// Returns whether a packet is sent from a host to itself. Such packets are captured twice.
-fn is_loopback(packet: &[u8]) -> bool {
-    match packet.first().map(|byte| byte >> 4) {
-        Some(4) => packet.get(12..16) == packet.get(16..20) || packet.get(12) == Some(&127),
-        Some(6) => packet.get(8..24) == packet.get(24..40),
-        _ => false,
-    }
+/// Returns the source port of a packet, and whether the host sent the packet to itself.
+fn source(packet: &[u8]) -> Option<(u16, bool)> {
+    let front = ip::Front::read(packet).ok()?;
+    let quoted = tcp::Quoted::read(packet.get(front.header_bytes..)?).ok()?;
+    Some((quoted.source_port, front.source == front.target || front.source.is_loopback()))
 }
 
 /// Returns a capture file of packets (libpcap, nanoseconds).

@@ -11,7 +11,7 @@
 //! Limits           a merged packet is at most as long as the longest IPv4 packet; it is passed on at the end
 //!                  of the burst.
 
-use crate::wire::tcp::Flags;
+use crate::wire::tcp::{Flags, Sequence};
 use crate::wire::{ipv4, tcp};
 use kiban_base::Pdu;
 use kiban_base::checksum;
@@ -27,7 +27,7 @@ const STAMPED_BYTES: usize = HEAD_BYTES + tcp::TIMESTAMPS_BYTES;
 pub struct Merge {
     collected: Option<Pdu>,
     /// Sequence number following the last byte.
-    next: u32,
+    next: Sequence,
     packets: usize,
 }
 
@@ -38,22 +38,23 @@ impl Merge {
             self.flush(&mut up);
             return up(pdu);
         }
-        let (sequence, payload) = (word(pdu.head(), 24), pdu.body_len());
+        let transport = &pdu.head()[ipv4::HEADER_BYTES..];
+        let (sequence, flags) = (tcp::sequence(transport), tcp::flags(transport));
+        let payload = pdu.body_len();
         if let Some(collected) = &mut self.collected
             && self.next == sequence
             && collected.len() + payload <= ipv4::PACKET_BYTES_MAX
             && follows(collected.head(), pdu.head())
+            && collected.adopt_body(&mut pdu)
         {
-            let psh = pdu.head()[33] & Flags::PSH.0;
-            if collected.adopt_body(&mut pdu) {
-                collected.head_mut()[33] |= psh;
-                self.next = sequence.wrapping_add(payload as u32);
-                self.packets += 1;
-                return;
-            }
+            let transport = &mut collected.head_mut()[ipv4::HEADER_BYTES..];
+            tcp::set_flags(transport, tcp::flags(transport) | flags);
+            self.next = sequence + payload as u32;
+            self.packets += 1;
+            return;
         }
         self.flush(&mut up);
-        self.next = sequence.wrapping_add(payload as u32);
+        self.next = sequence + payload as u32;
         self.packets = 1;
         self.collected = Some(pdu);
     }
@@ -73,26 +74,22 @@ impl Merge {
     }
 }
 
-fn word(head: &[u8], at: usize) -> u32 {
-    u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])
-}
-
 /// Returns whether a packet may be merged: it has a common header layout and correct checksums. Headers of a
 /// known length are summed and compared without a loop.
 #[inline]
 fn may_merge(pdu: &Pdu) -> bool {
     let head = pdu.head();
     if let Ok(head) = <&[u8; HEAD_BYTES]>::try_from(head) {
-        is_plain(head, 0x50, pdu)
+        is_plain(head, pdu)
     } else if let Ok(head) = <&[u8; STAMPED_BYTES]>::try_from(head) {
-        head[HEAD_BYTES..HEAD_BYTES + 4] == tcp::TIMESTAMPS_ALONE && is_plain(head, 0x80, pdu)
+        head[HEAD_BYTES..HEAD_BYTES + 4] == tcp::TIMESTAMPS_ALONE && is_plain(head, pdu)
     } else {
         false
     }
 }
 
 #[inline]
-fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
+fn is_plain<const N: usize>(head: &[u8; N], pdu: &Pdu) -> bool {
     let (network, transport) = head.split_at(ipv4::HEADER_BYTES);
     // With IP options the header would be longer than this.
     let Ok((ip, _)) = ipv4::Header::read_quoted(network) else { return false };
@@ -100,8 +97,8 @@ fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     // the packet's length.
     if ip.protocol != protocol::TCP
         || ip.is_fragment()
-        || head[32] != words
-        || head[33] & !Flags::PSH.0 != Flags::ACK.0
+        || tcp::header_bytes(transport) != transport.len()
+        || tcp::flags(transport).without(Flags::PSH) != Flags::ACK
         || pdu.body_len() == 0
         || usize::from(ip.total_bytes) != pdu.len()
     {
@@ -112,12 +109,12 @@ fn is_plain<const N: usize>(head: &[u8; N], words: u8, pdu: &Pdu) -> bool {
     ipv4::verify(network).is_ok() && tcp::verify(transport, pseudo.plus(pdu.body_sum())).is_ok()
 }
 
-/// Returns whether two headers are equal except for length, identification, checksums, sequence number and
-/// PSH.
+/// Returns whether the headers of two packets that may be merged are equal except for length, identification,
+/// checksums, sequence number and PSH.
 #[inline]
 fn follows(one: &[u8], other: &[u8]) -> bool {
-    let (Some((one, stamps)), Some((other, other_stamps))) =
-        (one.split_first_chunk::<HEAD_BYTES>(), other.split_first_chunk::<HEAD_BYTES>())
+    let (Some((network, transport, stamps)), Some((other_network, other_transport, other_stamps))) =
+        (split(one), split(other))
     else {
         return false;
     };
@@ -128,10 +125,14 @@ fn follows(one: &[u8], other: &[u8]) -> bool {
         (one, other) => one.is_none() && other.is_none(),
     };
     same_stamps
-        && one[1] == other[1]
-        && one[6] == other[6]
-        && one[8] == other[8]
-        && one[12..24] == other[12..24]
-        && one[28..32] == other[28..32]
-        && one[34..36] == other[34..36]
+        && ipv4::may_be_joined(network, other_network)
+        && tcp::may_be_joined(transport, other_transport)
+}
+
+/// Splits the headers of a packet: IPv4 without options, the fixed part of TCP, and TCP's options.
+#[inline]
+fn split(head: &[u8]) -> Option<(&[u8; ipv4::HEADER_BYTES], &[u8; tcp::HEADER_BYTES], &[u8])> {
+    let (network, rest) = head.split_first_chunk()?;
+    let (transport, options) = rest.split_first_chunk()?;
+    Some((network, transport, options))
 }

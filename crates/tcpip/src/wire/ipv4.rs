@@ -196,6 +196,13 @@ pub fn header_bytes(packet: &[u8]) -> usize {
     usize::from(packet[0] & 0x0f) * 4
 }
 
+/// Returns whether two headers without options differ at most in total length, identification and checksum,
+/// so that the packets may be parts of one larger packet.
+#[inline]
+pub fn may_be_joined(one: &[u8; HEADER_BYTES], other: &[u8; HEADER_BYTES]) -> bool {
+    one[..2] == other[..2] && one[6..10] == other[6..10] && one[12..] == other[12..]
+}
+
 /// Overwrites the total length of a header. The caller must call [`fill`] afterwards to correct the checksum.
 ///
 /// # Panics

@@ -565,6 +565,52 @@ impl Quoted {
     }
 }
 
+/// Returns SEG.SEQ of a header, without validating anything.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn sequence(header: &[u8]) -> Sequence {
+    Sequence(u32::from_be_bytes([header[4], header[5], header[6], header[7]]))
+}
+
+/// Returns the length of a header with its options, in bytes, as its data offset states.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn header_bytes(header: &[u8]) -> usize {
+    usize::from(header[12] >> 4) * 4
+}
+
+/// Returns the flags of a header.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn flags(header: &[u8]) -> Flags {
+    Flags(header[13])
+}
+
+/// Overwrites the flags of a header. [`fill`] must correct the checksum afterwards.
+///
+/// # Panics
+/// If `header` is shorter than 20 bytes.
+#[inline]
+pub fn set_flags(header: &mut [u8], flags: Flags) {
+    header[13] = flags.0;
+}
+
+/// Returns whether the fixed parts of two headers differ at most in SEG.SEQ, flags and checksum, so that the
+/// segments may be parts of one larger segment.
+#[inline]
+pub fn may_be_joined(one: &[u8; HEADER_BYTES], other: &[u8; HEADER_BYTES]) -> bool {
+    one[..4] == other[..4]
+        && one[8..13] == other[8..13]
+        && one[14..16] == other[14..16]
+        && one[18..] == other[18..]
+}
+
 /// Computes and stores the checksum of a segment; `rest` is the sum of pseudo-header and payload.
 ///
 /// # Panics
