@@ -368,8 +368,8 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
     }
 }
 
-/// Starts a server that prints where it listens and a hint, and closes the pipe from which it was read.
-/// Returns the server, its port and the hint.
+/// Starts a server that prints where it listens, its token and a hint, and closes the pipe from which they
+/// were read. Returns the server, its port and the hint.
 fn server_with_hint() -> (Child, u16, String) {
     let mut server = kiban(None)
         .args(["lab", "serve", "--listen", "127.0.0.1:0"])
@@ -377,8 +377,10 @@ fn server_with_hint() -> (Child, u16, String) {
         .spawn()
         .expect("it was built");
     let said = BufReader::new(server.stderr.take().expect("a pipe"));
-    let lines: Vec<String> = said.lines().take(2).map_while(Result::ok).collect();
-    let [at, hint] = &lines[..] else { panic!("{lines:?}") };
+    let lines: Vec<String> = said.lines().take(3).map_while(Result::ok).collect();
+    let [at, token, hint] = &lines[..] else { panic!("{lines:?}") };
+    let token = token.strip_prefix("token: ").unwrap_or_else(|| panic!("{lines:?}"));
+    assert!(hint.contains(&format!("KIBAN_LAB_TOKEN={token} ")), "{lines:?}");
     let port = at.strip_prefix("listening on 127.0.0.1:").and_then(|rest| rest.split(';').next());
     let port = port.and_then(|port| port.parse().ok()).unwrap_or_else(|| panic!("{at}"));
     (server, port, hint.clone())
@@ -390,7 +392,7 @@ fn end(mut server: Child) {
 }
 
 #[test]
-fn the_hint_for_the_other_host_contains_the_port() {
+fn the_token_is_printed_with_a_hint_that_contains_it_and_the_port() {
     let (server, port, hint) = server_with_hint();
     end(server);
     assert!(hint.ends_with(&format!(" kiban lab sweep HOST:{port}")), "{hint}");

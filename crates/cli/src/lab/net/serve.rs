@@ -90,8 +90,9 @@ impl Serve {
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         note!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
-            // Print the token once, so that it can be used on the other host.
+            // Print the token at the start only, so that it can be used on the other host.
             let port = if at.port() == PORT { String::new() } else { format!(":{}", at.port()) };
+            note!("token: {}", token.reveal());
             note!("on the other host: KIBAN_LAB_TOKEN={} kiban lab sweep HOST{port}", token.reveal());
         }
         if !self.no_sandbox {
