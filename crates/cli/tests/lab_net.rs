@@ -368,6 +368,26 @@ fn round_trips_are_shown_with_percentiles_and_propagation_delay() {
     }
 }
 
+#[test]
+fn the_rate_of_a_rate_limiter_is_found_although_small_messages_pass_in_a_burst() {
+    let Some(network) = Network::new('b', 1500) else { return };
+    if ![&network.near, &network.far].into_iter().all(|side| Network::bucket(side, "135mbit")) {
+        println!("skipped: this kernel has no tbf");
+        return;
+    }
+    let folder = Folder::new("bucket");
+    let server = Server::start(Some(&network.far), &folder, &format!("{FAR}:0"), &[]);
+    let arguments = ["delay", &server.at, "--json", "--quiet", "--count", "50"];
+    let output = lab(Some(&network.near), &folder, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let host = &report["hosts"][0];
+    // Load can lower the rate, or make it impossible to determine, but cannot raise it above the limit.
+    assert!(host["rate_mbps"].as_f64().is_none_or(|mbps| mbps < 150.0), "{report:#}");
+    let small = host["rows"].as_array().expect("a list").iter();
+    assert!(small.map(|row| row["rest_us"].as_f64()).all(|rest| rest > Some(0.0)), "{report:#}");
+}
+
 /// Starts a server that prints where it listens, its token and a hint, and closes the pipe from which they
 /// were read. Returns the server, its port and the hint.
 fn server_with_hint() -> (Child, u16, String) {

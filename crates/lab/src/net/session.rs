@@ -1,8 +1,9 @@
 //! A session that connects on demand, and reconnects after its connection was lost.
 //!
 //! Path      after connecting, round trips of one byte without Nagle's algorithm measure the path's RTT and
-//!           MSS, and a burst of 256 KiB measures its approximate rate. Trials are compared with these
-//!           figures, and the boundary of slow cells is predicted from them.
+//!           MSS. The second half of a burst of 256 KiB measures its approximate rate; the first half empties
+//!           the token bucket of a rate limiter, which passes at the rate of the underlying link. Trials are
+//!           compared with these figures, and the boundary of slow cells is predicted from them.
 
 use crate::engine::Failure;
 use crate::net::trial::evidence::Pattern;
@@ -14,16 +15,17 @@ use crate::remote::client::Client;
 use crate::remote::protocol::{Welcome, Work};
 use kiban_os::Clock;
 use kiban_os::lock;
-use std::io::Write;
-use std::net::Shutdown;
+use std::io::{self, Read, Write};
 use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 /// The number of round trips that measure the path.
 const ROUND_TRIPS: u64 = 20;
 
-/// The number of bytes that measure the rate.
-const PROBE_BYTES: usize = 256 << 10;
+/// The burst that measures the rate: bytes of a message, and the number of messages, each of which the server
+/// acknowledges with a reply.
+const PROBE: (u32, usize) = (32 << 10, 8);
 
 /// A session with a host.
 pub struct Session {
@@ -110,10 +112,66 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
     // The first two round trips include wake-ups, so they are not counted.
     let round_trip_us = crate::stats::median(&times[2..]).expect("there are some");
 
-    let mut data = client.begin(&setup.settings(), Work::Read, Duration::from_secs(5))?;
-    data.stream.write_all(&[0x5a; PROBE_BYTES]).map_err(|error| transactions::broken(&error))?;
-    data.stream.shutdown(Shutdown::Write).map_err(|error| transactions::broken(&error))?;
-    let outcome = client.end()?;
-    let rate_mbps = outcome.bytes as f64 * 8e-6 / outcome.seconds.max(1e-6);
+    let rate_mbps = rate_mbps(&burst(client, &setup, clock)?);
     Ok(Path { round_trip_us, mss_bytes: info.snd_mss, rate_mbps })
+}
+
+/// Sends the messages of [`PROBE`] back to back, and returns after how many seconds each reply arrived.
+fn burst(client: &mut Client, setup: &Setup, clock: Clock) -> Result<Vec<f64>, Failure> {
+    let (message_bytes, messages) = PROBE;
+    let longest = Duration::from_secs(client.welcome().trial_seconds_max.into());
+    let work = Work::Reply { message_bytes, reply_bytes: 1 };
+    let data = client.begin(&setup.settings(), work, longest)?;
+    let mut stream = &data.stream;
+    let begin = clock.now();
+    // Replies must be read as they arrive, but writing waits for room in the socket's buffer.
+    let replies: io::Result<Vec<f64>> = thread::scope(|scope| {
+        let write = move || stream.write_all(&vec![0x5a; message_bytes as usize * messages]);
+        let writer = thread::Builder::new().spawn_scoped(scope, write)?;
+        let mut replies = Vec::new();
+        while replies.len() < messages {
+            stream.read_exact(&mut [0])?;
+            replies.push(clock.now().since(begin).as_secs_f64());
+        }
+        writer.join().expect("writing does not panic")?;
+        Ok(replies)
+    });
+    let replies = replies.map_err(|error| transactions::broken(&error))?;
+    drop(data);
+    client.end()?;
+    Ok(replies)
+}
+
+/// Returns the rate in Mbit/s from the times of the replies to a burst.
+///
+/// A reply that this host notices late would make the rest of the burst look fast. Therefore the rate is the
+/// lowest of those from several replies of the second half to the last one. It is at most twice the average
+/// rate, in case all replies were noticed at the same time.
+fn rate_mbps(replies: &[f64]) -> f64 {
+    let (message_bytes, messages) = PROBE;
+    let rate =
+        |count: usize, seconds: f64| count as f64 * f64::from(message_bytes) * 8e-6 / seconds.max(1e-6);
+    let last = replies[messages - 1];
+    let later = (messages / 2..messages - 1).map(|count| rate(messages - count, last - replies[count - 1]));
+    later.fold(2.0 * rate(messages, last), f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_excludes_the_bucket_of_a_rate_limiter() {
+        // A bucket of 32 KiB passes at once; the rest follows at 135 Mbit/s.
+        let reply = |number: usize| (number as f64 * 262_144.0 / 135e6).max(1e-5);
+        let replies: Vec<f64> = (0..PROBE.1).map(reply).collect();
+        assert!((rate_mbps(&replies) - 135.0).abs() < 0.1, "{}", rate_mbps(&replies));
+        // One reply was noticed 3 ms late.
+        let mut late = replies.clone();
+        late[3] += 3e-3;
+        assert!((rate_mbps(&late) - 135.0).abs() < 0.1, "{}", rate_mbps(&late));
+        // All replies were noticed together.
+        let together = vec![replies[7]; 8];
+        assert!(rate_mbps(&together) < 2.0 * 160.0, "{}", rate_mbps(&together));
+    }
 }

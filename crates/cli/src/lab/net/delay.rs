@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 /// Measure TCP round trips with percentiles, and compare them with the propagation delay.
 ///
-/// A message of N bytes over L metres of fibre at B bit/s takes L/c + 8N/B one way, with c = 2.1e8 m/s.
+/// A message of N bytes over L metres of fibre at B bit/s takes L/c + 8N/B one way, with c = 2.1e8 m/s. If B
+/// is not given, it is fitted to round trips of up to 1 MiB.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\
@@ -30,10 +31,10 @@ pub(crate) struct Delay {
     /// Number of round trips of each size.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     count: u32,
-    /// Length of the fibre in kilometres.
+    /// L, the length of the fibre in kilometres.
     #[arg(long, value_name = "KM", value_parser = positive)]
     distance: Option<f64>,
-    /// Rate of the slowest link in Mbit/s [default: fitted to the measurements].
+    /// B, the rate of the slowest link in Mbit/s [default: fitted to the measurements].
     #[arg(long, value_name = "MBPS", value_parser = positive)]
     rate: Option<f64>,
     /// Print one JSON object instead of the tables.

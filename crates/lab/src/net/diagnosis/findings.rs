@@ -329,7 +329,7 @@ impl Findings {
     /// Describes the path in one line.
     fn path_line(&self) -> String {
         format!(
-            "{}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, at least {} Mbit/s",
+            "{}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
             self.host,
             self.server.kernel,
             self.server.kiban,

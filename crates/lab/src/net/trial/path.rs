@@ -9,7 +9,7 @@ pub struct Path {
     pub round_trip_us: f64,
     /// The largest segment with ample buffers, bytes.
     pub mss_bytes: u32,
-    /// A lower bound of the path's rate, Mbit/s: the measurement includes slow start, so the path may be
-    /// faster.
+    /// The approximate rate of the path, Mbit/s. The measurement may include slow start, so a long path may
+    /// be faster.
     pub rate_mbps: f64,
 }
