@@ -104,7 +104,7 @@ impl Serve {
             let file = self.users.display();
             return Err(format!("{file} has no users: add one with kiban ftam passwd {file} NAME"));
         }
-        let auth = Arc::new(AuthService::new(users, Attempts::new(BackoffConfig::default())));
+        let auth = Arc::new(AuthService::new(users.clone(), Attempts::new(BackoffConfig::default())));
         let mut config = ServiceConfig::new(self.root.clone());
         config.protected = protected.clone();
         config.disk.durability = match self.fsync {
@@ -128,6 +128,7 @@ impl Serve {
             config.tls = Some(acceptor.map_err(|error| error.to_string())?);
         }
         let service = Service::new(config, auth.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
+        service.check_homes(&users);
         let listener = TcpListener::bind(&self.listen).await;
         let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
         let address = listener.local_addr().map_err(|error| error.to_string())?;
@@ -151,6 +152,7 @@ impl Serve {
                     _ = hangup.recv() => match self.read_users(&protected) {
                         Ok(users) => {
                             tracing::info!(users = users.count(), "users file reloaded");
+                            service.check_homes(&users);
                             auth.set_users(users);
                         }
                         Err(error) => {
@@ -212,7 +214,10 @@ pub(super) struct Passwd {
 impl Passwd {
     pub(super) fn run(self) -> Result<ExitCode, String> {
         let password = match std::env::var(PASSWORD_VARIABLE) {
-            Ok(password) => password,
+            Ok(password) => {
+                note!("kiban: taking the password from {PASSWORD_VARIABLE}");
+                password
+            }
             Err(_) => {
                 let ask = |prompt: String| rpassword::prompt_password(prompt);
                 let failed =

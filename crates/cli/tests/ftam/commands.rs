@@ -12,10 +12,28 @@ fn a_users_file_is_private_and_contains_no_password() {
     let users = dir.at("new.toml");
     let made = kiban().arg("passwd").arg(&users).arg("eve").output().expect("it was built");
     assert!(made.status.success(), "{made:?}");
+    let told = String::from_utf8_lossy(&made.stderr);
+    assert!(told.contains("taking the password from KIBAN_FTAM_PASSWORD"), "{told}");
     let mode = fs::metadata(&users).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let text = fs::read_to_string(&users).expect("text");
     assert!(text.contains("$argon2id$") && !text.contains("secret") && text.contains("rights"));
+}
+
+#[test]
+fn a_missing_home_directory_is_reported_at_the_start() {
+    let dir = TestDir::new();
+    let users = fs::read_to_string(dir.at("users.toml")).expect("text");
+    fs::write(dir.at("users.toml"), users.replacen("rights", "home = \"calls\"\nrights", 1))
+        .expect("written");
+    let server = dir.serve(&[], &[]);
+    let user = |line: &Value| line["home"] == "/calls" && line["user"].is_string();
+    server.log.wait("that the home directory is missing", user);
+    drop(server);
+    fs::create_dir(dir.at("root/calls")).expect("made");
+    let server = dir.serve(&[], &[]);
+    let lines = server.log.lines();
+    assert!(!lines.iter().any(|line| user(&line["fields"])), "{lines:#?}");
 }
 
 #[test]

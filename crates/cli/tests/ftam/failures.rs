@@ -55,6 +55,10 @@ fn a_full_disk_is_reported_and_the_old_file_is_kept() {
         same(&inside.join("there"), b"old");
         let line = server.log.refused(5029, "there");
         assert_eq!((line["user"].as_str(), line["said"].as_str()), (Some("eve"), Some("F-CANCEL request")));
+        assert_eq!(
+            line["words"], "local failure, file space exhausted, later perhaps",
+            "without the number, which it has too"
+        );
         assert_eq!(fs::read_dir(inside.join(".kiban-ftam/new")).expect("there").count(), 0);
     }
     // The disk has room for the file, but not for a second copy.

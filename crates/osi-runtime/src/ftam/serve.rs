@@ -21,6 +21,7 @@ use super::disk::{DirectoryDisk, Protected, Settings};
 use super::end::{FileEnd, User};
 use super::timing::Stopwatch;
 use super::unauthenticated::Unauthenticated;
+use super::users::Users;
 use crate::pump::pump;
 use crate::runtimes::{RuntimePool, into_runtime};
 use crate::socket;
@@ -121,6 +122,20 @@ impl Service {
         let (runtimes, clock) = (RuntimePool::new()?, Clock::new());
         let lines = Arc::new(Mutex::new(LogLimiter::new(clock.now())));
         Ok(Service { config, auth, locks, unauthenticated: Arc::default(), lines, runtimes, clock })
+    }
+
+    /// Logs a warning for each user whose home directory cannot be opened: the user could log in, but every
+    /// request would be refused.
+    pub fn check_homes(&self, users: &Users) {
+        let disk = match DirectoryDisk::open(&self.config.root, self.config.disk) {
+            Ok(disk) => disk,
+            Err(error) => return tracing::warn!(%error, "cannot check the home directories"),
+        };
+        for (user, home) in users.homes() {
+            if let Err(error) = disk.below(home) {
+                tracing::warn!(user, %home, %error, "home directory not usable: create it below the root");
+            }
+        }
     }
 
     /// Serves connections until `stop` is ready; then waits for the associations to end.
@@ -376,7 +391,7 @@ impl Served {
                 file,
                 said = kind.words(),
                 diagnostic = item.error_identifier,
-                words = %item,
+                words = item.words(),
                 untold = (untold > 0).then_some(untold),
                 "{}",
                 if matches!(kind, FpduKind::UserAbort | FpduKind::ProviderAbort) { "aborted" } else { "refused" }

@@ -33,6 +33,11 @@ impl Users {
         self.users.len()
     }
 
+    /// Returns each user's name and home directory.
+    pub fn homes(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.users.iter().map(|(name, user)| (name.as_str(), &user.home))
+    }
+
     /// Verifies a user's password and account. This takes as long as a password verification even if the user
     /// is unknown, so call it on a thread that may block.
     ///

@@ -3,6 +3,9 @@
 use super::ErrorIdentifier;
 use crate::asn1;
 use crate::wire::ber::{External, GraphicString, Integer, OctetString, Oid};
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::String;
 
 asn1! {
     /// Whether the state changed as requested.
@@ -295,18 +298,32 @@ impl FaduIdentity {
 /// Formats a diagnostic on one line: the standard's wording, then any further details.
 impl core::fmt::Display for DiagnosticItem {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        ErrorIdentifier(self.error_identifier).fmt(f)?;
-        if let Some(details) = self.further_details.as_ref().filter(|details| !details.text().is_empty()) {
-            write!(f, " ({})", details.text().escape_debug())?;
-        }
-        if self.diagnostic_type == DiagnosticType::TRANSIENT {
-            f.write_str(", later perhaps")?;
-        }
-        Ok(())
+        write!(f, "{}{}", self.error_identifier, self.suffix())
     }
 }
 
 impl DiagnosticItem {
+    /// Returns what [`Display`](core::fmt::Display) writes, without the number.
+    pub fn words(&self) -> String {
+        self.suffix().trim_start_matches([' ', ',']).to_owned()
+    }
+
+    /// Returns the text that follows the number.
+    fn suffix(&self) -> String {
+        let mut suffix = String::new();
+        if let Some(words) = ErrorIdentifier(self.error_identifier).words() {
+            suffix += " ";
+            suffix += words;
+        }
+        if let Some(details) = self.further_details.as_ref().filter(|details| !details.text().is_empty()) {
+            suffix += &format!(" ({})", details.text().escape_debug());
+        }
+        if self.diagnostic_type == DiagnosticType::TRANSIENT {
+            suffix += ", later perhaps";
+        }
+        suffix
+    }
+
     /// Builds a diagnostic without details.
     pub fn new(
         diagnostic_type: DiagnosticType,
