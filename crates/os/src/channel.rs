@@ -26,7 +26,7 @@
 //! Limits           a peer that keeps sending bytes keeps waking this side.
 
 use crate::text::printable;
-use crate::unix::{Listener, Peer, is_plain_memory, names};
+use crate::unix::{Listener, Peer, is_plain_memory, names, remove_stale};
 use kiban_base::{Bell, Region};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -39,7 +39,7 @@ use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 /// Maximum length of a name and of a refusal reason, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -133,7 +133,8 @@ pub struct ChannelListener {
 }
 
 impl ChannelListener {
-    /// Listens under a name in the directory of this user.
+    /// Listens under a name in the directory of this user. The first call in a process also removes what
+    /// ended processes have left in that directory.
     ///
     /// # Errors
     /// Another process uses that name, or there is no directory for it.
@@ -143,7 +144,13 @@ impl ChannelListener {
             let name = String::from_utf8_lossy(name);
             io::Error::new(error.kind(), format!("cannot use the shared-memory name {name:?}: {error}"))
         };
-        let open = || ChannelListener::open_at(&names::own_folder()?.join(names::file(name)?));
+        let open = || {
+            let folder = names::own_folder()?;
+            let listener = ChannelListener::open_at(&folder.join(names::file(name)?))?;
+            static CLEANED: Once = Once::new();
+            CLEANED.call_once(|| remove_stale(&folder));
+            Ok(listener)
+        };
         open().map_err(say)
     }
 

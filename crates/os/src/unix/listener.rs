@@ -9,11 +9,15 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 /// Maximum number of attempts to take a lock file that other processes keep removing.
 const LOCKS_MAX: usize = 16;
+/// Age from which a lock file that nobody holds is stale. A process that is about to lock its new file would
+/// otherwise find it locked by [`remove_stale`].
+const STALE_AGE: Duration = Duration::from_secs(60);
 
 /// A listening socket at a path, accessible to this user and root.
 #[derive(Debug)]
@@ -147,6 +151,28 @@ impl AsFd for Listener {
 impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
         self.as_fd().as_raw_fd()
+    }
+}
+
+/// Removes the sockets and lock files of shared-memory names (`*.shm`) whose processes have ended without
+/// closing their listeners: processes that were killed, and programs that called exit(3) before they
+/// destroyed their queue pairs. Most such names are never used again, so nothing else would remove their
+/// files.
+///
+/// A process holds its lock as long as its socket exists. While the lock is held here, no other process can
+/// listen at the name.
+pub(crate) fn remove_stale(folder: &Path) {
+    // On an error, files remain until the next process removes them.
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let lock = entry.path();
+        let age = || entry.metadata().ok()?.modified().ok()?.elapsed().ok();
+        if lock.to_string_lossy().ends_with(".shm.lock")
+            && age().is_some_and(|age| age >= STALE_AGE)
+            && let Ok(_locked) = take_lock(&lock)
+        {
+            let _ = std::fs::remove_file(lock.with_extension(""));
+            let _ = std::fs::remove_file(&lock);
+        }
     }
 }
 

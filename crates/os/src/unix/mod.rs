@@ -15,7 +15,8 @@
 //!                  sendmsg(2) then fails at the peer.
 //! Memory           memfds of shmem ([`is_plain_memory`]) are the only files accepted, and only by callers.
 //! Names            paths in directories of one user ([`names`]); a listener holds a lock file beside its
-//!                  path.
+//!                  path. The first listener of a process at a shared-memory name removes the files that
+//!                  ended processes have left there.
 //! Access           the user of this process, and root (SO_PEERCRED).
 //! Limits           before Linux 6.10, if sockets were sent over each other in a cycle, the next thread that
 //!                  closes any socket also closes their files.
@@ -29,4 +30,5 @@ mod peer;
 mod tests;
 
 pub use listener::Listener;
+pub(crate) use listener::remove_stale;
 pub use peer::{Peer, is_plain_memory};

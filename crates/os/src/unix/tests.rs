@@ -296,6 +296,31 @@ fn a_path_has_one_listener_and_a_killed_one_is_replaced() {
 }
 
 #[test]
+fn the_files_of_ended_processes_are_removed_and_those_of_listeners_are_kept() {
+    let folder = place("stale");
+    std::fs::create_dir_all(&folder).expect("temporary files can be created");
+    let lock = |path: &Path| PathBuf::from(format!("{}.lock", path.display()));
+    let age = |path: &Path| {
+        let file = std::fs::File::options().write(true).open(lock(path)).expect("it is there");
+        file.set_modified(std::time::UNIX_EPOCH).expect("it is ours");
+    };
+    let [alive, dead, new, board] =
+        ["alive.1.shm", "dead.1.shm", "new.1.shm", "lab.sock"].map(|name| folder.join(name));
+    let listener = Listener::open(&alive, SocketType::STREAM).expect("there is no listener");
+    for path in [&dead, &new, &board] {
+        // An ended process leaves its socket, and a lock file without a lock.
+        drop(std::os::unix::net::UnixListener::bind(path).expect("a socket"));
+        std::fs::write(lock(path), "").expect("a file");
+    }
+    [&alive, &dead, &board].into_iter().for_each(|path| age(path));
+    super::listener::remove_stale(&folder);
+    let there = [&alive, &dead, &new, &board].map(|path| (path.exists(), lock(path).exists()));
+    assert_eq!(there, [(true, true), (false, false), (true, true), (true, true)]);
+    drop(listener);
+    let _ = std::fs::remove_dir_all(&folder);
+}
+
+#[test]
 fn paths_longer_than_a_socket_address_work() {
     let folder = place(&"long-".repeat(30));
     std::fs::create_dir_all(&folder).expect("temporary files can be created");
