@@ -126,7 +126,7 @@ fn a_caller_reset_while_waiting_is_rejected() {
             rustix::net::sockopt::set_socket_linger(&caller, Some(Duration::ZERO)).expect("an option");
             drop(caller);
             board.ready_to_receive(qp, Some(named), now).expect("a port").expect("it is ready");
-            board.ready_to_send(qp, 11, 16, None, now).expect("it is ready to receive");
+            board.ready_to_send(qp, sending(11, 16, None), now).expect("it is ready to receive");
         });
         let met = agreed(call(), right(qpn));
         assert!(met.is_some(), "{from}: the place was taken");
