@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A packet of a capture: addresses, IPv4 identification, UDP payload.
-struct Captured {
-    source: SocketAddr,
+pub(crate) struct Captured {
+    pub(crate) source: SocketAddr,
     target: SocketAddr,
     identification: u16,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Returns the RoCEv2 packets of a capture.
-fn packets(file: &[u8]) -> Vec<Captured> {
+pub(crate) fn packets(file: &[u8]) -> Vec<Captured> {
     let (header, _) = capture::FileHeader::read(file).expect("a capture");
     let mut packets = Vec::new();
     for record in header.records(file) {

@@ -1,6 +1,7 @@
 //! RoCEv2: captures of Linux's rdma_rxe, damaged packets, and pairs of NICs over a wire that loses packets.
 
 mod captures;
+mod cm;
 mod impaired;
 mod operations;
 mod pair;

@@ -1,0 +1,3 @@
+//! Communication management: its messages, and the state machine.
+
+mod messages;
