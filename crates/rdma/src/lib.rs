@@ -13,8 +13,8 @@
 //!
 //! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its
 //! connections. Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA),
-//! [`efe`] over Ethernet frames, which may be lost. [`roce`] carries the packets of RoCEv2 queue pairs in UDP
-//! datagrams. [`wire`] has the packet formats.
+//! [`efe`] over Ethernet frames, which may be lost. RoCEv2's transport is part of the core; [`roce`] carries
+//! its packets in UDP datagrams and sets up its connections. [`wire`] has the packet formats.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,12 +1,14 @@
-//! RoCEv2: packets of queue pairs in UDP datagrams (IBTA Annex A17).
+//! RoCEv2: packets of queue pairs in UDP datagrams (IBTA Annex A17), and their connections.
 //!
 //! ```text
 //! queue pairs   requester, responder: the core     rnic/executor/roce, rnic/control/roce.rs
 //! datagrams     addresses, ICRC, trains, timers    endpoint.rs
 //! GRH           in front of received datagrams     grh.rs
-//! octets        headers, ICRC                      wire/roce
+//! connections   communication management (CM)      cm
+//! octets        headers, ICRC, MADs                wire/roce
 //! ```
 
+pub mod cm;
 mod endpoint;
 mod grh;
 
