@@ -31,7 +31,7 @@ pub use tcpip::streams;
 
 use atm::{aal1, atm_board};
 use osi::{circuits, ftam, lower, upper, x25};
-use rdma::{efe_endpoint, iwarp, rnic, roce};
+use rdma::{efe_endpoint, iwarp, rnic, roce, roce_cm};
 use tcpip::{ethernet_board, ip_board, oracle, session};
 
 /// Returns every target.
@@ -52,6 +52,8 @@ pub fn targets() -> Vec<Target> {
         Target { name: "oob_setup", run: iwarp::oob_setup, seeds: iwarp::oob_setup_seeds },
         Target { name: "rdmap", run: iwarp::rdmap, seeds: iwarp::rdmap_seeds },
         Target { name: "roce", run: roce::packet, seeds: roce::seeds },
+        Target { name: "roce_cm", run: roce_cm::decoder, seeds: roce_cm::decoder_seeds },
+        Target { name: "roce_cm_machine", run: roce_cm::machine, seeds: roce_cm::machine_seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
         Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
         Target { name: "lapb", run: x25::lapb, seeds: x25::lapb_seeds },

@@ -17,7 +17,7 @@ fn attempts(target: &Target) -> usize {
         "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
         "rnic" => 15_000,
         "aal1_receiver" => 4000,
-        "ftam_machine" => 10_000,
+        "ftam_machine" | "roce_cm_machine" => 10_000,
         _ => 20_000,
     }
 }
@@ -105,6 +105,11 @@ fn a_board_behind_an_atm_port_upholds_its_invariants() {
 #[test]
 fn an_ftam_machine_upholds_its_invariants_against_any_peer_and_user() {
     assert!(search(&named("ftam_machine")).kept.len() > 60);
+}
+
+#[test]
+fn communication_management_upholds_its_invariants_against_any_peer_and_consumer() {
+    assert!(search(&named("roce_cm_machine")).kept.len() > 40);
 }
 
 #[test]

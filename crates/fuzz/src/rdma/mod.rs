@@ -4,3 +4,4 @@ pub(crate) mod efe_endpoint;
 pub(crate) mod iwarp;
 pub(crate) mod rnic;
 pub(crate) mod roce;
+pub(crate) mod roce_cm;
