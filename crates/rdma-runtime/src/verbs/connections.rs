@@ -32,12 +32,22 @@ fn manager_config(extensions: bool) -> mpa::Config {
 }
 
 impl Engine {
-    /// Accepts connections from a listening socket. Returns the listener's number.
+    /// Accepts connections from a listening socket. Returns the listener's number. For RoCEv2, whose
+    /// connections do not come through the socket, `addresses` are those of the devices at which it listens.
     ///
     /// # Errors
-    /// There is no memory to watch the socket.
-    pub fn listen(&self, socket: TcpListenSocket, listens: Arc<dyn CmEventHandler>) -> io::Result<u32> {
+    /// There is no memory to watch the socket. RoCEv2: the UDP port is in use, or another user or the kernel
+    /// uses RoCEv2 at an address.
+    pub fn listen(
+        &self,
+        socket: TcpListenSocket,
+        addresses: Vec<IpAddr>,
+        listens: Arc<dyn CmEventHandler>,
+    ) -> io::Result<u32> {
         self.turn.work(|board, _| {
+            if board.roce.is_some() {
+                return board.roce_listen(socket, addresses, listens);
+            }
             let listener = board.core.listen_at(socket, manager_config(board.offers))?;
             board.listeners.of.insert(listener, listens);
             Ok(listener)
@@ -47,6 +57,9 @@ impl Engine {
     /// Stops listening. Unanswered requests are refused.
     pub fn unlisten(&self, listener: u32) {
         self.turn.work(|board, now| {
+            if board.roce.is_some() {
+                return board.roce_unlisten(listener);
+            }
             board.core.unlisten(listener, now);
             board.listeners.of.remove(&listener);
         });
@@ -66,6 +79,9 @@ impl Engine {
         listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<Result<u32, OpenError>> {
         self.turn.work(|board, now| {
+            if board.roce.is_some() {
+                return board.roce_connect(qp, (from, to), depths, private_data, listens, now);
+            }
             let config = manager_config(board.offers);
             let route = Route { to: to.into(), from };
             let opened = board.core.connect(route, &config, qp, depths, private_data, now)?;
@@ -97,7 +113,10 @@ impl Engine {
         depths: (u16, u16),
         private_data: &[u8],
     ) -> Result<(), OpenError> {
-        self.turn.work(|board, now| board.core.accept(end, qp, depths, private_data, now))
+        self.turn.work(|board, now| match board.roce {
+            Some(_) => board.roce_accept(end, qp, depths, private_data, now),
+            None => board.core.accept(end, qp, depths, private_data, now),
+        })
     }
 
     /// Rejects a request with private data. Its end is then no longer valid.
@@ -105,12 +124,18 @@ impl Engine {
     /// # Errors
     /// The request is no longer valid; the private data is too long.
     pub fn reject(&self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
-        self.turn.work(|board, now| board.refuse_request(end, private_data, now))
+        self.turn.work(|board, now| match board.roce {
+            Some(_) => board.roce_reject(end, private_data, now),
+            None => board.refuse_request(end, private_data, now),
+        })
     }
 
     /// Begins an orderly close: posted work is still sent, then the connection ends.
     pub fn disconnect(&self, end: u32) {
-        self.turn.work(|board, _| {
+        self.turn.work(|board, now| {
+            if board.roce.is_some() {
+                return board.roce_disconnect(end, now);
+            }
             let Some(qp) = board.core.nic.qp_of(end) else { return };
             // This fails if the connection has ended. If the peer has already closed, do not wait for its
             // remaining messages.
@@ -124,6 +149,9 @@ impl Engine {
     /// Releases an end from its owner. If the end is still open, it closes after posted work has been sent.
     pub fn release(&self, end: u32) {
         self.turn.work(|board, now| {
+            if board.roce.is_some() {
+                return board.roce_release(end, now);
+            }
             if matches!(board.ends.of.get(&end), Some(EndUse::Manager(..))) {
                 board.ends.of.remove(&end);
                 board.core.release(end, now);
@@ -133,12 +161,18 @@ impl Engine {
 
     /// Returns the local address of an end, which is known before the peer has answered.
     pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
-        self.turn.read(|board| board.core.local_address(end))
+        self.turn.read(|board| match board.roce {
+            Some(_) => board.roce_addresses(end).map(|(local, _)| local),
+            None => board.core.local_address(end),
+        })
     }
 
     /// Returns the addresses of a connected end, ours first.
     pub fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
-        self.turn.read(|board| board.core.addresses(end))
+        self.turn.read(|board| match board.roce {
+            Some(_) => board.roce_addresses(end),
+            None => board.core.addresses(end),
+        })
     }
 }
 
@@ -151,7 +185,7 @@ impl EngineState {
 
     /// Delivers connection events. Returns whether there were any.
     pub(super) fn hear_connections(&mut self, now: Instant) -> bool {
-        let mut progressed = false;
+        let mut progressed = self.hear_roce_connections(now);
         while let Some(request) = self.core.next_request() {
             self.has_events = true;
             progressed = true;

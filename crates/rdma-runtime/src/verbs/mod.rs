@@ -27,6 +27,7 @@ mod pairs;
 mod ports;
 mod queue_pairs;
 mod roce;
+mod roce_cm;
 
 pub use self::channel::Channel;
 pub use self::datagrams::gid;

@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Relay      a process that receives a packet for a queue pair of another sends it on to the port in the
-//!            queue pair's number, with the sender's address in front. Every process can therefore end without
-//!            disturbing the others.
+//!            queue pair's number, with the addresses in front. A message of the connection manager goes to the
+//!            port of the service or, later, to the port in the communication id ([`super::roce_cm`]). Every
+//!            process can therefore end without disturbing the others.
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
@@ -18,12 +19,13 @@
 
 use super::pairs::{Peer, QueuePairs, Sending, Service};
 use super::ports::{Port, Ports, port_of};
+use super::roce_cm::RoceCm;
 use crate::linked_nic::LinkedNic;
 use kiban_base::Instant;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
 use kiban_rdma::rnic::{RequestError, RoceSending, RoceTraits};
 use kiban_rdma::roce::{Departure, Endpoint, Path};
-use kiban_rdma::wire::roce::PORT;
+use kiban_rdma::wire::roce::{GSI_QPN, PORT};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::io;
@@ -38,8 +40,9 @@ const WINDOW_BYTES: usize = 256 << 10;
 const TURN_TRAINS: usize = 16;
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;
-/// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port and address.
-const RELAY_BYTES: usize = 20;
+/// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port, its address, and the
+/// address that it sent to.
+const RELAY_BYTES: usize = 36;
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
 
@@ -54,6 +57,7 @@ struct Shared {
 pub(super) struct RoceLinks {
     epoll: OwnedFd,
     endpoint: Endpoint,
+    pub(super) cm: RoceCm,
     shared: BTreeMap<IpAddr, Shared>,
     /// The number of queue pairs per port.
     open: BTreeMap<(IpAddr, u16), u32>,
@@ -67,9 +71,10 @@ pub(super) struct RoceLinks {
 
 impl RoceLinks {
     pub(super) fn open(outer: &OwnedFd) -> io::Result<RoceLinks> {
-        Ok(RoceLinks {
+        let links = RoceLinks {
             epoll: outer.try_clone()?,
             endpoint: Endpoint::default(),
+            cm: RoceCm::open()?,
             shared: BTreeMap::new(),
             open: BTreeMap::new(),
             room: vec![0; 1 << 16],
@@ -77,14 +82,26 @@ impl RoceLinks {
             unsent: None,
             relayed: Vec::new(),
             more: false,
-        })
+        };
+        links.prepare(links.cm.port())?;
+        Ok(links)
     }
 
     // ---- queue pairs
 
     /// Counts another queue pair at a port.
     pub(super) fn open_port(&mut self, port: &Port) -> io::Result<()> {
-        let address = port.address;
+        let place = (port.address, port.udp.local().port());
+        if !self.open.contains_key(&place) {
+            self.prepare(&port.udp)?;
+        }
+        self.open_address(port.address)?;
+        *self.open.entry(place).or_insert(0) += 1;
+        Ok(())
+    }
+
+    /// Counts another user of an address: a queue pair, a listener, or a connection.
+    pub(super) fn open_address(&mut self, address: IpAddr) -> io::Result<()> {
         if !self.shared.contains_key(&address) {
             let socket = UdpLink::bind_shared(SocketAddr::new(address, PORT)).map_err(|error| {
                 let kind = error.kind();
@@ -100,19 +117,26 @@ impl RoceLinks {
             self.prepare(&socket)?;
             self.shared.insert(address, Shared { socket, users: 0 });
         }
-        let place = (address, port.udp.local().port());
-        if !self.open.contains_key(&place) {
-            self.prepare(&port.udp)?;
-        }
-        *self.open.entry(place).or_insert(0) += 1;
         if let Some(shared) = self.shared.get_mut(&address) {
             shared.users += 1;
         }
         Ok(())
     }
 
+    /// Releases an address. Its last user closes the socket.
+    pub(super) fn close_address(&mut self, address: IpAddr) {
+        if let Some(shared) = self.shared.get_mut(&address) {
+            shared.users -= 1;
+            if shared.users == 0 {
+                // This fails only if the socket is not watched.
+                let _ = epoll::delete(&self.epoll, &shared.socket);
+                self.shared.remove(&address);
+            }
+        }
+    }
+
     /// Sets a socket's options and watches it until it is closed.
-    fn prepare(&self, socket: &UdpLink) -> io::Result<()> {
+    pub(super) fn prepare(&self, socket: &UdpLink) -> io::Result<()> {
         socket.request_receive_buffer(QUEUE_BYTES);
         socket.request_trains();
         socket.forbid_fragments();
@@ -134,13 +158,7 @@ impl RoceLinks {
                 }
             }
         }
-        if let Some(shared) = self.shared.get_mut(&address) {
-            shared.users -= 1;
-            if shared.users == 0 {
-                let _ = epoll::delete(&self.epoll, &shared.socket);
-                self.shared.remove(&address);
-            }
-        }
+        self.close_address(address);
     }
 
     /// Connects a queue pair at a port with its peer: it receives from now on.
@@ -181,37 +199,45 @@ impl RoceLinks {
     pub(super) fn take(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
         self.more = false;
         self.endpoint.advance(&mut core.nic.core, now);
+        self.cm.advance(now);
         let mut room = std::mem::take(&mut self.room);
-        for &(address, number) in self.open.keys() {
-            let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
-            let local = port.udp.local();
-            self.more |= each(&port.udp, &mut room, |bytes, from| {
-                let (bytes, path) = match bytes.split_first() {
-                    // Other hosts cannot send from an address of this one.
-                    Some((&RELAYED, _)) if from.ip() == address => match relayed(bytes) {
-                        Some((sender, packet)) => {
-                            (packet, Path { local: SocketAddr::new(address, PORT), remote: sender })
-                        }
-                        None => return,
-                    },
-                    _ => (bytes, Path { local, remote: from }),
-                };
-                let find = |qpn| qps.named(address, qpn);
-                self.endpoint.take(&mut core.nic.core, find, path, bytes, now);
+        let RoceLinks { endpoint, cm, shared, open, relayed: front, more, .. } = self;
+        let core = &mut core.nic.core;
+        for socket in cm.sockets() {
+            *more |= each(&socket, &mut room, |bytes, from| {
+                if let Some((path, packet)) = relayed(bytes, from, shared) {
+                    let find = |qpn| qps.named(path.local.ip(), qpn);
+                    if let Some(mad) = endpoint.take(core, find, path, packet, now) {
+                        cm.take(&path, mad, now);
+                    }
+                }
             });
         }
-        for (&address, shared) in &self.shared {
-            let local = shared.socket.local();
-            self.more |= each(&shared.socket, &mut room, |bytes, from| {
-                let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-                match destination(bytes) {
-                    Some(qpn) if qps.named(address, qpn).is_none() && port_of(qpn) != 0 => {
-                        relay(&shared.socket, bytes, from, port_of(qpn), &mut self.relayed);
-                    }
-                    _ => {
-                        let find = |qpn| qps.named(address, qpn);
-                        let path = Path { local, remote: from };
-                        self.endpoint.take(&mut core.nic.core, find, path, bytes, now);
+        for &(address, number) in open.keys() {
+            let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
+            let local = port.udp.local();
+            *more |= each(&port.udp, &mut room, |bytes, from| {
+                let direct = (Path { local, remote: from }, bytes);
+                let (path, packet) = relayed(bytes, from, shared).unwrap_or(direct);
+                // The connection manager has no port of a queue pair.
+                endpoint.take(core, |qpn| qps.named(address, qpn), path, packet, now);
+            });
+        }
+        for (&address, Shared { socket, .. }) in shared.iter() {
+            let local = socket.local();
+            *more |= each(socket, &mut room, |bytes, from| {
+                let owner = match destination(bytes) {
+                    Some(GSI_QPN) => cm.owner(bytes),
+                    Some(qpn) if qps.named(address, qpn).is_none() => Some(port_of(qpn)),
+                    _ => None,
+                };
+                match owner.filter(|port| *port != 0) {
+                    Some(port) => relay(socket, bytes, from, port, front),
+                    None => {
+                        let (find, path) = (|qpn| qps.named(address, qpn), Path { local, remote: from });
+                        if let Some(mad) = endpoint.take(core, find, path, bytes, now) {
+                            cm.take(&path, mad, now);
+                        }
                     }
                 }
             });
@@ -221,6 +247,13 @@ impl RoceLinks {
 
     /// Sends what queue pairs have to send.
     pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
+        while let Some((path, mad)) = self.cm.next_mad() {
+            if let Some(Shared { socket, .. }) = self.shared.get(&path.local.ip()) {
+                self.endpoint.management(&path, &mad, &mut self.relayed);
+                // What the system does not take now is sent again later.
+                socket.send(&self.relayed, path.remote);
+            }
+        }
         loop {
             let departure = match self.unsent.take() {
                 Some(departure) => departure,
@@ -261,7 +294,7 @@ impl RoceLinks {
     }
 
     pub(super) fn deadline(&self) -> Instant {
-        self.endpoint.deadline()
+        self.endpoint.deadline().min(self.cm.deadline())
     }
 }
 
@@ -309,15 +342,27 @@ fn relay(socket: &UdpLink, packet: &[u8], from: SocketAddr, port: u16, room: &mu
     room.extend_from_slice(&[RELAYED, 0]);
     room.extend_from_slice(&from.port().to_be_bytes());
     room.extend_from_slice(&super::gid(from.ip()));
+    room.extend_from_slice(&super::gid(socket.local().ip()));
     room.extend_from_slice(packet);
     // If the process has ended, the packet is lost.
     socket.send(room, SocketAddr::new(socket.local().ip(), port));
 }
 
-/// Takes a relayed packet apart: its sender, and the packet.
-fn relayed(bytes: &[u8]) -> Option<(SocketAddr, &[u8])> {
+/// Takes a relayed packet apart: the path on which it came, and the packet. Only a process of this host can
+/// send from an address of this host.
+fn relayed<'a>(
+    bytes: &'a [u8],
+    from: SocketAddr,
+    shared: &BTreeMap<IpAddr, Shared>,
+) -> Option<(Path, &'a [u8])> {
     let (front, packet) = bytes.split_first_chunk::<RELAY_BYTES>()?;
-    let address: [u8; 16] = front[4..].try_into().ok()?;
-    let address = Ipv6Addr::from(address).to_canonical();
-    Some((SocketAddr::new(address, u16::from_be_bytes([front[2], front[3]])), packet))
+    let address = |at: usize| {
+        let octets: [u8; 16] = front[at..at + 16].try_into().ok()?;
+        Some(Ipv6Addr::from(octets).to_canonical())
+    };
+    let local = SocketAddr::new(address(20)?, PORT);
+    let remote = SocketAddr::new(address(4)?, u16::from_be_bytes([front[2], front[3]]));
+    let is_relayed =
+        front[0] == RELAYED && shared.contains_key(&from.ip()) && local.is_ipv4() == remote.is_ipv4();
+    is_relayed.then_some((Path { local, remote }, packet))
 }

@@ -15,7 +15,9 @@ use super::grh::grh;
 use crate::rnic::Rnic;
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
-use crate::wire::roce::{BTH_BYTES, Bth, Deth, ICRC_BYTES, Opcode, Operation, PSN_MASK, Packet, Service};
+use crate::wire::roce::{
+    BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PSN_MASK, Packet, Service,
+};
 use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -103,34 +105,40 @@ impl Endpoint {
     }
 
     /// Takes a datagram. `find` returns the NIC's number of the queue pair that has a number on the wire.
-    pub fn take(
+    /// Returns the MAD if it is one for the connection manager, which is not a queue pair of the NIC.
+    pub fn take<'a>(
         &mut self,
         core: &mut Rnic,
         find: impl FnOnce(u32) -> Option<u32>,
         path: Path,
-        bytes: &[u8],
+        bytes: &'a [u8],
         now: Instant,
-    ) {
+    ) -> Option<&'a [u8]> {
         let Ok((packet, payload)) = Packet::read(bytes) else {
             self.counters.malformed += 1;
-            return;
+            return None;
         };
         if !self.is_intact(&path, bytes) {
             self.counters.bad_icrc += 1;
-            return;
+            return None;
         }
         self.counters.datagrams_in += 1;
         let payload = &bytes[payload];
         let Opcode::Transport(service, _) = packet.bth.opcode else {
             self.counters.congestion_notifications += 1;
-            return;
+            return None;
         };
+        if packet.bth.destination == GSI_QPN {
+            let is_management =
+                packet.deth.is_some_and(|deth| (deth.qkey, deth.source) == (GSI_QKEY, GSI_QPN));
+            return is_management.then_some(payload);
+        }
         let Some(qp) = find(packet.bth.destination) else {
             self.counters.unknown_queue_pair += 1;
-            return;
+            return None;
         };
         if service == Service::Ud {
-            let Some(deth) = packet.deth else { return };
+            let deth = packet.deth?;
             let header = datagram::Header {
                 destination: packet.bth.destination,
                 source: deth.source,
@@ -139,7 +147,8 @@ impl Endpoint {
                 immediate: packet.immediate,
             };
             let grh = grh(path.remote, path.local, bytes.len());
-            return core.datagram(qp, &grh, &header, payload);
+            core.datagram(qp, &grh, &header, payload);
+            return None;
         }
         match self.connections.get(&qp) {
             Some(connection) if connection.path.remote.ip() == path.remote.ip() => {
@@ -148,6 +157,7 @@ impl Endpoint {
             }
             _ => self.counters.wrong_sender += 1,
         }
+        None
     }
 
     /// Verifies the ICRC of a datagram that arrived on this path.
@@ -228,35 +238,52 @@ impl Endpoint {
             let to = Ipv6Addr::from(outgoing.gid).to_canonical();
             let found = path(outgoing.from, to, header.destination);
             let Some(path) = found.filter(|path| path.local.is_ipv4() == to.is_ipv4()) else { continue };
-            let payload = &self.packet[at..];
-            let operation =
-                if header.immediate.is_some() { Operation::SendOnlyImmediate } else { Operation::SendOnly };
-            let mut packet = Packet::new(Bth {
-                opcode: Opcode::Transport(Service::Ud, operation),
-                solicited: header.solicited,
-                migrated: true,
-                pad: (payload.len().wrapping_neg() % 4) as u8,
-                pkey: PKEY,
-                fecn: false,
-                becn: false,
-                destination: header.destination,
-                ack_request: false,
-                psn: self.datagram_psn & PSN_MASK,
-            });
-            packet.deth = Some(Deth { qkey: header.qkey, source: header.source });
-            packet.immediate = header.immediate;
-            self.datagram_psn = self.datagram_psn.wrapping_add(1);
-            let mut whole = Vec::with_capacity(packet.length() + payload.len() + 3);
-            whole.resize(packet.length(), 0);
-            packet.write(&mut whole);
-            whole.extend_from_slice(payload);
-            whole.resize(whole.len() + usize::from(packet.bth.pad), 0);
-            room.clear();
-            seal(&path, 0, &whole, room);
-            self.counters.datagrams_out += 1;
+            let payload = mem::take(&mut self.packet);
+            self.datagram(&path, &header, &payload[at..], room);
+            self.packet = payload;
             return Some(Departure { path, each: room.len() });
         }
         None
+    }
+
+    /// Writes a MAD of the connection manager into `room` (its old contents are lost), as one datagram.
+    pub fn management(&mut self, path: &Path, mad: &[u8], room: &mut Vec<u8>) {
+        let header = datagram::Header {
+            destination: GSI_QPN,
+            source: GSI_QPN,
+            qkey: GSI_QKEY,
+            solicited: false,
+            immediate: None,
+        };
+        self.datagram(path, &header, mad, room);
+    }
+
+    /// Writes a datagram into `room`.
+    fn datagram(&mut self, path: &Path, header: &datagram::Header, payload: &[u8], room: &mut Vec<u8>) {
+        let operation =
+            if header.immediate.is_some() { Operation::SendOnlyImmediate } else { Operation::SendOnly };
+        let mut packet = Packet::new(Bth {
+            opcode: Opcode::Transport(Service::Ud, operation),
+            solicited: header.solicited,
+            migrated: true,
+            pad: (payload.len().wrapping_neg() % 4) as u8,
+            pkey: PKEY,
+            fecn: false,
+            becn: false,
+            destination: header.destination,
+            ack_request: false,
+            psn: self.datagram_psn & PSN_MASK,
+        });
+        packet.deth = Some(Deth { qkey: header.qkey, source: header.source });
+        packet.immediate = header.immediate;
+        self.datagram_psn = self.datagram_psn.wrapping_add(1);
+        let mut whole = alloc::vec![0; packet.length()];
+        packet.write(&mut whole);
+        whole.extend_from_slice(payload);
+        whole.resize(whole.len() + usize::from(packet.bth.pad), 0);
+        room.clear();
+        seal(path, 0, &whole, room);
+        self.counters.datagrams_out += 1;
     }
 
     // ---- time

@@ -15,14 +15,12 @@ use super::id::{Id, Phase};
 use super::world::world;
 use super::{address, below, device, queues};
 use crate::abi::*;
-use crate::device::{Transport, transport};
 use crate::ffi::{catch_panics, fail_with_errno, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::lock;
 use kiban_rdma_runtime::verbs::Channel;
 use std::collections::{HashMap, VecDeque};
-use std::io::{Write, stderr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -100,15 +98,6 @@ unsafe impl Send for DeliveredEvent {}
 
 /// Creates a channel, adds it to the list, and returns it with its C struct.
 pub(super) fn open() -> Result<(*mut rdma_event_channel, Arc<Chan>), c_int> {
-    if transport() == Transport::Roce {
-        // If the message cannot be written, continue.
-        let _ = writeln!(
-            stderr(),
-            "kiban: rdma_cm is not available with KIBAN_TRANSPORT=roce yet: connect queue pairs out of band \
-             (without -R), or use KIBAN_TRANSPORT=ib"
-        );
-        return Err(libc::EOPNOTSUPP);
-    }
     let channel = Chan::new().map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     let channel = Arc::new(channel);
     let place = Box::into_raw(Box::new(rdma_event_channel { fd: channel.number() }));

@@ -17,6 +17,7 @@ use super::id::{Id, Phase, with};
 use super::world::{Taken, world};
 use super::{address, below, device};
 use crate::abi::*;
+use crate::device::Device;
 use crate::ffi::{catch_panics, errno_of};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
@@ -356,8 +357,10 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
             u32::try_from(backlog).ok().filter(|most| (1..BACKLOG_MAX).contains(most)).unwrap_or(BACKLOG_MAX);
         socket
     };
-    let listening = below::engine()
-        .and_then(|engine| engine.listen(socket, id.listens()).map_err(|error| errno_of(&error)));
+    let listening = below::engine().and_then(|engine| {
+        let addresses = Device::that_listen_at(socket.address().map_err(|error| errno_of(&error))?.ip())?;
+        engine.listen(socket, addresses, id.listens()).map_err(|error| errno_of(&error))
+    });
     let mut state = id.state();
     match listening {
         Ok(listener) => {

@@ -132,6 +132,18 @@ impl Device {
         all.iter().find(is_same).or(all.first()).copied().ok_or(libc::ENODEV)
     }
 
+    /// Returns the addresses of the devices that receive what is sent to a local address.
+    pub(crate) fn that_listen_at(address: IpAddr) -> Result<Vec<IpAddr>, c_int> {
+        match address.to_canonical() {
+            any if any.is_unspecified() => {
+                let all = Device::all()?.into_iter().map(|device| device.address);
+                Ok(all.filter(|device| device.is_ipv4() || any.is_ipv6()).collect())
+            }
+            loopback if loopback.is_loopback() => Ok(vec![Device::for_loopback(loopback)?.address]),
+            address => Ok(vec![address]),
+        }
+    }
+
     /// Returns the GID, which is the address.
     pub(crate) fn gid(&self) -> ibv_gid {
         ibv_gid { raw: gid(self.address) }

@@ -18,6 +18,7 @@ use super::sleepers::Waiters;
 use super::stream::{EndReason, Sizes, Stream};
 use super::wire::{Connect, Control};
 use super::world::{Registry, world};
+use crate::device::Device;
 use crate::ffi::errno_of;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicI32, Ordering};
@@ -399,8 +400,10 @@ impl Socket {
             jobs,
         ));
         let Phase::Bound(reserved) = &inner.phase else { return Err(libc::EINVAL) };
+        let local = reserved.address().map_err(|error| errno_of(&error))?;
+        let addresses = Device::that_listen_at(local.ip())?;
         let listener = reserved.listen(backlog as u32).and_then(|socket| {
-            self.world.engine.listen(socket, Arc::new(AcceptHandler(accept_queue.clone())))
+            self.world.engine.listen(socket, addresses, Arc::new(AcceptHandler(accept_queue.clone())))
         });
         let number = listener.map_err(|error| errno_of(&error))?;
         inner.phase = Phase::Listening { accept_queue, number };

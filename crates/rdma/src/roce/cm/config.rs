@@ -7,6 +7,9 @@ use core::time::Duration;
 pub struct CmConfig {
     /// The GUID of this channel adapter: unique, and the same for all its queue pairs.
     pub ca_guid: u64,
+    /// The upper half of all communication ids, for a host that tells several managers apart by it; `None`:
+    /// random.
+    pub id_prefix: Option<u16>,
     /// The code of the time within which a peer should answer, 5 bits
     /// ([`timeout`](crate::wire::roce::cm::timeout)).
     pub response_timeout: u8,
@@ -37,6 +40,7 @@ impl Default for CmConfig {
     fn default() -> CmConfig {
         CmConfig {
             ca_guid: 0,
+            id_prefix: None,
             // 1.07 s: a busy peer sends an MRA.
             response_timeout: 18,
             max_cm_retries: 15,

@@ -292,7 +292,8 @@ impl Cm {
     /// Draws an id that is free and not zero, because zero means "unknown" in a REJ.
     pub(super) fn draw_id(&mut self) -> u32 {
         loop {
-            let id = self.rng.draw_u32();
+            let drawn = self.rng.draw_u32();
+            let id = self.config.id_prefix.map_or(drawn, |prefix| u32::from(prefix) << 16 | drawn & 0xffff);
             if id != 0 && !self.connections.contains_key(&id) {
                 return id;
             }
