@@ -405,6 +405,12 @@ impl EngineState {
                 self.tell_roce(connection.0, |end, _| CmEvent::Failed { end, error });
             }
             cm::CmEvent::Disconnected { connection, .. } => {
+                // Programs wait for their flushed work, as over a stream that the peer has closed.
+                let ends = self.roce.as_ref().map(|roce| &roce.cm.ends);
+                if let Some(qp) = ends.and_then(|ends| ends.get(&connection.0)).and_then(|end| end.qp) {
+                    // This fails if the queue pair is gone.
+                    let _ = self.set_error(qp, now);
+                }
                 self.tell_roce(connection.0, |end, _| CmEvent::Disconnected { end });
             }
             // The queue pair's number is not reused soon. Services of datagrams are not offered.
