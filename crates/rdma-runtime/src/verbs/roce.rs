@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Relay      a process that receives a packet for a queue pair of another sends it on to the port in the
-//!            queue pair's number, with the addresses in front. A message of the connection manager goes to the
-//!            port of the service or, later, to the port in the communication id ([`super::roce_cm`]). Every
-//!            process can therefore end without disturbing the others.
+//!            queue pair's number, with the addresses in front. A message of the connection manager goes to
+//!            the port of the service or, later, to the port in the communication id ([`super::roce_cm`]).
+//!            Every process can therefore end without disturbing the others.
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
@@ -298,8 +298,8 @@ impl RoceLinks {
     }
 }
 
-/// Returns where packets to a queue pair go. Where this process shares port 4791, no other implementation uses
-/// it: a queue pair at such an address belongs to kiban, and its number contains its own port.
+/// Returns where packets to a queue pair go. Where this process shares port 4791, no other implementation
+/// uses it: a queue pair at such an address belongs to kiban, and its number contains its own port.
 fn remote(shared: &BTreeMap<IpAddr, Shared>, address: IpAddr, qpn: u32) -> SocketAddr {
     SocketAddr::new(address, if shared.contains_key(&address) { port_of(qpn) } else { PORT })
 }

@@ -9,12 +9,13 @@
 //! rdma_disconnect  queue pair to Error                                  DREQ, DREP
 //! ```
 //!
-//! Owners     all processes of one user share port 4791, and so do their connection managers. A request belongs
-//!            to the process that holds the UDP port of the service; any other message to the process whose own
-//!            port is the upper half of the communication id to which it is addressed. A process relays what
-//!            belongs to another ([`super::roce`]).
-//! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A queue
-//!            pair's packets come from the address of its peer's message, whatever these addresses say.
+//! Owners     all processes of one user share port 4791, and so do their connection managers. A request
+//!            belongs to the process that holds the UDP port of the service; any other message to the process
+//!            whose own port is the upper half of the communication id to which it is addressed. A process
+//!            relays what belongs to another ([`super::roce`]).
+//! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A
+//!            queue pair accepts packets from the address that its peer's message came from, whatever these
+//!            addresses say.
 
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
 use super::engine_state::EngineState;
@@ -45,7 +46,8 @@ const MAD_AT: usize = BTH_BYTES + Deth::BYTES;
 struct Listener {
     /// Holds the port for TCP, in which programs look for it.
     _tcp: TcpListenSocket,
-    udp: Arc<UdpLink>,
+    /// Receive what other processes relay, one at each address.
+    udp: Vec<Arc<UdpLink>>,
     service_id: u64,
     addresses: Vec<IpAddr>,
     owner: Arc<dyn CmEventHandler>,
@@ -98,8 +100,8 @@ impl RoceCm {
 
     /// Returns all sockets that receive what other processes relay.
     pub(super) fn sockets(&self) -> Vec<Arc<UdpLink>> {
-        let listeners = self.listeners.values().map(|listener| listener.udp.clone());
-        listeners.chain([self.port.clone()]).collect()
+        let listeners = self.listeners.values().flat_map(|listener| &listener.udp);
+        listeners.cloned().chain([self.port.clone()]).collect()
     }
 
     /// Returns the port of another process to which a datagram for the connection manager belongs.
@@ -168,11 +170,15 @@ impl EngineState {
         addresses: Vec<IpAddr>,
         owner: Arc<dyn CmEventHandler>,
     ) -> io::Result<u32> {
-        let at = tcp.address()?;
+        let port = tcp.address()?.port();
         let Some(roce) = &mut self.roce else { return Err(io::ErrorKind::Unsupported.into()) };
-        let udp = UdpLink::bind(at)?;
-        roce.prepare(&udp)?;
-        let service_id = PortSpace::Tcp.service_id(at.port());
+        let mut udp = Vec::new();
+        for &address in &addresses {
+            let socket = UdpLink::bind(SocketAddr::new(address, port))?;
+            roce.prepare(&socket)?;
+            udp.push(Arc::new(socket));
+        }
+        let service_id = PortSpace::Tcp.service_id(port);
         roce.cm.cm.listen(service_id).map_err(io::Error::other)?;
         let mut opened = Vec::new();
         for address in addresses {
@@ -187,7 +193,7 @@ impl EngineState {
         }
         let number = roce.cm.next_listener;
         roce.cm.next_listener += 1;
-        let listener = Listener { _tcp: tcp, udp: Arc::new(udp), service_id, addresses: opened, owner };
+        let listener = Listener { _tcp: tcp, udp, service_id, addresses: opened, owner };
         roce.cm.listeners.insert(number, listener);
         Ok(number)
     }

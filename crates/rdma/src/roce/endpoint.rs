@@ -1,6 +1,7 @@
 //! An endpoint: the UDP datagrams to and from the queue pairs of one NIC.
 //!
-//! Purpose    builds the datagrams of queue pairs and verifies those that arrive; runs the queue pairs' timers.
+//! Purpose    builds the datagrams of queue pairs, verifies those that arrive, and runs the timers of queue
+//!            pairs.
 //! Path       every connected queue pair has one: its own address and port, and its peer's. Packets from
 //!            other addresses are dropped. Datagram queue pairs have none: each datagram says where it goes.
 //! Trains     packets of one queue pair that have the same length form a train, which a driver sends with one

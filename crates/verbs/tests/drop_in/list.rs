@@ -29,11 +29,6 @@ impl Case {
         [self.clone(), self.iwarp()]
     }
 
-    /// The case on a device that presents itself in the same way, and on one that speaks RoCEv2.
-    fn with_roce(self) -> [Case; 2] {
-        [self.clone(), Case { transport: Transport::Roce, ..self }]
-    }
-
     fn within(self, seconds: u64) -> Case {
         Case { seconds, ..self }
     }
@@ -70,7 +65,14 @@ pub(crate) fn cases() -> Vec<Case> {
     ucx(&mut all);
     all.extend(pyverbs::cases());
     further(&mut all);
-    all
+    // A device that speaks RoCEv2 presents itself in the same way, so the same programs use it.
+    all.into_iter()
+        .flat_map(|case| {
+            let speaks_roce = case.transport == Transport::Ib && case.group != pyverbs::GROUP;
+            let roce = speaks_roce.then(|| Case { transport: Transport::Roce, ..case.clone() });
+            [case].into_iter().chain(roce)
+        })
+        .collect()
 }
 
 fn devices(all: &mut Vec<Case>) {
@@ -217,40 +219,35 @@ fn perftest(all: &mut Vec<Case>) {
             if manager {
                 all.extend(run(one).case().both());
             } else {
-                all.extend(run(one).case().with_roce());
+                all.push(run(one).case());
             }
-            // RoCEv2 has no connection manager yet.
-            let mut add = |case: Case| match manager {
-                true => all.push(case),
-                false => all.extend(case.with_roce()),
-            };
             // perftest measures latency with one queue pair only.
             if !is_latency {
-                add(Run { queues: 4, ..run(four) }.case());
+                all.push(Run { queues: 4, ..run(four) }.case());
             }
             // perftest does not support events for Writes.
             if !program.starts_with("ib_write") {
-                add(run(events).case());
+                all.push(run(events).case());
             }
-            add(Run { sizes: (1, 23), iterations: 5, ..run(sizes) }.case().within(60));
+            all.push(Run { sizes: (1, 23), iterations: 5, ..run(sizes) }.case().within(60));
             if program.starts_with("ib_send") {
-                add(run(shared).case());
+                all.push(run(shared).case());
             }
         }
     }
     for program in ["ib_atomic_bw", "ib_atomic_lat"] {
         let run = |options| Run { program, options, iterations: 500, queues: 1, sizes: (3, 3) }.case();
         for options in ["", " -A CMP_AND_SWAP", " -A FETCH_AND_ADD"] {
-            all.extend(run(options).with_roce());
+            all.push(run(options));
         }
         all.push(run(" -R"));
     }
     for options in [" -c UD", " -c UC"] {
         let run = Run { program: "ib_send_lat", options, iterations: 500, queues: 1, sizes: (6, 6) };
-        all.extend(run.case().with_roce());
+        all.push(run.case());
     }
     let run = |options, program| Run { program, options, iterations: 500, queues: 1, sizes: (12, 12) };
-    all.extend(run(" -b", "ib_write_bw").case().with_roce());
+    all.push(run(" -b", "ib_write_bw").case());
     all.push(run(" -R -b", "ib_send_bw").case());
     all.push(run(" -l 4", "ib_write_bw").case());
     all.push(Run { sizes: (6, 6), ..run(" -I 64", "ib_write_lat") }.case());
@@ -268,7 +265,7 @@ fn pingpongs(all: &mut Vec<Case>) {
         )
     };
     for options in ["", " -e", " -c", " -N", " -s 1048576 -n 50", " -t"] {
-        all.extend(case("ibv_rc_pingpong", options).with_roce());
+        all.push(case("ibv_rc_pingpong", options));
     }
     all.push(
         case("ibv_rc_pingpong", "")
@@ -276,14 +273,14 @@ fn pingpongs(all: &mut Vec<Case>) {
             .missing("an iWARP device connects only through the connection manager"),
     );
     for options in ["", " -e", " -c"] {
-        all.extend(case("ibv_ud_pingpong", options).with_roce());
+        all.push(case("ibv_ud_pingpong", options));
     }
     // Do not use -c: the program would then check a buffer to which several receives write at once.
     for options in ["", " -e"] {
-        all.extend(case("ibv_srq_pingpong", options).with_roce());
+        all.push(case("ibv_srq_pingpong", options));
     }
     for options in ["", " -e", " -c"] {
-        all.extend(case("ibv_uc_pingpong", options).with_roce());
+        all.push(case("ibv_uc_pingpong", options));
     }
     all.push(
         case("ibv_xsrq_pingpong", "").missing("extended reliable connections (XRC) are not implemented"),
@@ -306,7 +303,7 @@ fn qperf(all: &mut Vec<Case>) {
     ] {
         let client = format!("qperf 127.0.0.1 -lp {{port}} -t 1 {test}");
         let case = Case::new("qperf", "qperf", server("qperf -lp {port}", &client), Proof::Check(check));
-        all.extend(case.with_roce());
+        all.push(case);
     }
     all.push(Case::new(
         "qperf",

@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+/// The heading on the page.
+pub(crate) const GROUP: &str = "pyverbs";
 /// The directory and the package in Debian.
 const TESTS: &str = "/usr/share/doc/rdma-core/tests";
 /// The minimum number of tests that pass: fewer on an iWARP device, because most tests connect out of band.
@@ -40,7 +42,7 @@ pub(crate) fn missing() -> Option<&'static str> {
 pub(crate) fn cases() -> Vec<Case> {
     ENOUGH
         .map(|(transport, enough)| Case {
-            group: "pyverbs",
+            group: GROUP,
             package: "python3-pyverbs",
             transport,
             // Use the system's own Python, because pyverbs is not available for other versions.

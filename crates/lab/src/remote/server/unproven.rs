@@ -12,9 +12,9 @@
 //!             line is read when its connection is accepted, and the connection needs no slot.
 //! Handshake   [`Handshakes`] reads a line, or a fixed number of octets, from each connection without
 //!             blocking, and not one octet more.
-//! Weakness    hosts at `connections_max` providers or more that connect at the same time displace each other,
-//!             as do hosts at many sites of one provider. A kernel whose queue of half-open connections is
-//!             full sends SYN cookies and defers no longer.
+//! Weakness    hosts at `connections_max` providers or more that connect at the same time displace each
+//!             other, as do hosts at many sites of one provider. A kernel whose queue of half-open
+//!             connections is full sends SYN cookies and defers no longer.
 
 use kiban_base::Instant;
 use kiban_measure::pause::{pace, readable_among};

@@ -1,7 +1,7 @@
 //! The requester (IBTA volume 1 §9.7.2 to §9.7.8).
 //!
-//! Packets         are made from their WQE whenever they are sent, also again: nothing is kept but the WQE. The
-//!                 host's memory stays in use until the WQE completes.
+//! Packets         are made from their WQE whenever they are sent, also again: nothing is kept but the WQE.
+//!                 The host's memory stays in use until the WQE completes.
 //! Acknowledged    by a later acknowledgement too, and by the response to a later read. Reads and atomics are
 //!                 done only when their own response is here: an acknowledgement of what follows them says
 //!                 that it was lost (§9.7.5.1.3).

@@ -9,10 +9,10 @@
 //!
 //! Duplicates    Sends and Writes are only acknowledged. Reads are executed again. The result of an atomic
 //!               operation is kept, and repeated.
-//! Order         responses leave in the order of their PSNs. A NAK, or an acknowledgement of everything before
-//!               the expected PSN, follows them; one acknowledgement stands for many.
-//! No receive    the request is refused with an RNR NAK and stays the expected one. On an unreliable queue pair
-//!               it is dropped.
+//! Order         responses leave in the order of their PSNs. A NAK, or an acknowledgement of everything
+//!               before the expected PSN, follows them; one acknowledgement stands for many.
+//! No receive    the request is refused with an RNR NAK and stays the expected one. On an unreliable queue
+//!               pair it is dropped.
 //! Faults        a request that breaks a rule is refused with a NAK, after which the queue pair fails. On an
 //!               unreliable queue pair it is dropped, with the rest of its message (§9.8.3.2.1).
 
