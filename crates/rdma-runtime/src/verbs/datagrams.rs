@@ -97,7 +97,7 @@ impl Datagrams {
                 }
                 if let Some(qp) = qps.named(address, header.destination) {
                     let payload = &self.room[at..length];
-                    let route = route_header(from.ip().to_canonical(), address, payload.len());
+                    let route = grh(from.ip().to_canonical(), address, payload.len());
                     core.nic.core.datagram(qp, &route, &header, payload);
                 }
             }
@@ -129,9 +129,9 @@ pub fn gid(address: IpAddr) -> [u8; 16] {
     }
 }
 
-/// Builds a global route header (IBTA 8.3) with version 6, the payload length, IBA's next-header value, and
-/// a hop limit of 1.
-fn route_header(from: IpAddr, to: IpAddr, payload_bytes: usize) -> [u8; 40] {
+/// Builds a global route header (GRH, IBTA 8.3) with version 6, the payload length, IBA's next-header value,
+/// and a hop limit of 1.
+fn grh(from: IpAddr, to: IpAddr, payload_bytes: usize) -> [u8; 40] {
     let mut header = [0; 40];
     header[0] = 6 << 4;
     header[4..6].copy_from_slice(&(payload_bytes as u16).to_be_bytes());
