@@ -1,8 +1,8 @@
 /* The backend of libkiban_sockets.so: declarations shared by its files (calls.c says what the library does).
  *
- *     calls.c     the interposed calls
+ *     calls.c     the interposed calls; board_connect() and listen_on_board() choose between board and kernel
  *     records.c   the state of each descriptor
- *     request.c   requests to the board, and addresses
+ *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
  *     late.c      the helper process that waits for a late reply */
 #ifndef KIBAN_BOARD_H
 #define KIBAN_BOARD_H
