@@ -234,7 +234,7 @@ impl Passwd {
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
         let (file, user) = (self.file.display(), &self.user);
         if is_new {
-            note!("kiban: created {file}: {user} may read; edit the file to grant more rights");
+            note!("kiban: created {file}: {user} may read; edit `rights` in the file to grant more");
         } else {
             note!(
                 "kiban: {file}: password of {user} set; send SIGHUP to a running server to reload the file"
