@@ -44,14 +44,14 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|roce|iwarp  the same as --transport, which takes precedence\
-        \n  KIBAN_SHARED_MEMORY=0       use TCP even between processes on one host\
-        \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if they are not next to this program\
+        \n  KIBAN_SHARED_MEMORY=0          use TCP even between processes on one host\
+        \n  KIBAN_VERBS_LIB=FOLDER         the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
 pub(crate) struct Verbs {
     /// Print the environment as shell commands instead of running a program.
     #[arg(long, conflicts_with = "program")]
     env: bool,
-    /// Transport that the NIC reports [default: KIBAN_TRANSPORT, else ib].
+    /// Transport of the NIC [default: KIBAN_TRANSPORT, else ib].
     #[arg(long, value_enum)]
     transport: Option<Transport>,
     /// The program and its arguments.
@@ -59,14 +59,14 @@ pub(crate) struct Verbs {
     program: Vec<OsString>,
 }
 
-/// The transport that the emulated device reports.
+/// What the emulated devices report, and speak on the wire.
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
     /// An iWARP NIC, which matches the wire protocol: for peers with siw or an iWARP card.
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,
-    /// The same adapter, which speaks RoCEv2: for peers with the kernel's rdma_rxe or a RoCE card.
+    /// The same adapter, but RoCEv2 on the wire, without rdma_cm: for peers with rdma_rxe or a RoCE card.
     Roce,
 }
 
