@@ -69,7 +69,7 @@ kiban_base::counters! {
         packets_out,
         /// RoCEv2 packets accepted.
         packets_in,
-        /// RoCEv2 requests sent again.
+        /// RoCEv2 request packets retransmitted.
         packets_retransmitted,
         /// Times that a RoCEv2 requester's acknowledgement timer expired.
         ack_timeouts,
@@ -79,13 +79,13 @@ kiban_base::counters! {
         packets_out_of_order,
         /// RoCEv2 packets dropped because they break a rule, or answer nothing that was sent.
         packets_malformed,
-        /// Negative acknowledgements sent because a RoCEv2 packet was missing.
+        /// NAKs sent with a PSN sequence error: a RoCEv2 packet was missing.
         sequence_naks_out,
-        /// Negative acknowledgements received because a RoCEv2 packet was missing.
+        /// NAKs received with a PSN sequence error.
         sequence_naks_in,
-        /// Negative acknowledgements sent because no receive was posted.
+        /// RNR NAKs sent: no receive was posted for a RoCEv2 message.
         rnr_naks_out,
-        /// Negative acknowledgements received because the peer had no receive posted.
+        /// RNR NAKs received: the peer had no receive posted.
         rnr_naks_in,
         /// Datagrams sent.
         datagrams_out,
