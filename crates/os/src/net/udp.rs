@@ -28,15 +28,15 @@ pub const PACKET_BYTES_MAX: usize = 65_535;
 pub const TRAIN_MAX: usize = 64;
 /// The longest payload of one datagram, and of a train (IPv4).
 pub const TRAIN_BYTES_MAX: usize = 65_507;
-/// Room for two control messages that hold an int each, in words.
+/// Room, in words, for two control messages of one int each.
 const CONTROL_WORDS: usize = 6;
 
 /// Datagrams that were received with one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Train {
-    /// The length of all together in bytes.
+    /// Total length in bytes.
     pub bytes: usize,
-    /// The length of each but the last, which may be shorter; at least 1.
+    /// Length of each datagram in bytes, at least 1; the last datagram may be shorter.
     pub each: usize,
     /// The sender.
     pub from: SocketAddr,
@@ -50,9 +50,9 @@ pub struct Train {
 pub enum SendResult {
     /// All datagrams were sent.
     All,
-    /// So many datagrams were sent; there is no room for the rest now.
+    /// This number of datagrams was sent; the socket has no room for the rest now.
     Some(usize),
-    /// The system rejects them.
+    /// The system rejected the train.
     None,
 }
 
@@ -94,15 +94,15 @@ impl UdpLink {
             socket.bind(&local.into())?;
             Ok::<_, io::Error>(UdpSocket::from(socket))
         };
+        // The caller's protocol fixes the port, so `bind_remedy`, which suggests another one, does not apply.
         let socket = open().map_err(|error| {
-            let remedy = bind_remedy(local, &error);
-            io::Error::new(error.kind(), format!("cannot share UDP address {local}: {error}{remedy}"))
+            io::Error::new(error.kind(), format!("cannot share UDP address {local}: {error}"))
         })?;
         let local = socket.local_addr()?;
         Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
     }
 
-    /// Requests that packets are never fragmented, whatever the system believes of the path's MTU
+    /// Requests that packets are never fragmented, even if they exceed the path MTU in the system's cache
     /// (IP_PMTUDISC_PROBE, ip(7)). IPv4 packets then have the DF bit and, unless the system cuts a train,
     /// identification 0.
     pub fn forbid_fragments(&self) {
@@ -178,7 +178,7 @@ impl UdpLink {
     /// Makes one receive call. Returns `None` if nothing has arrived.
     ///
     /// # Errors
-    /// The socket's.
+    /// An error of the socket.
     pub fn receive_train(&self, room: &mut [u8]) -> io::Result<Option<Train>> {
         let mut from = socket2::SockAddrStorage::zeroed();
         let mut control = [0u64; CONTROL_WORDS];
@@ -320,6 +320,9 @@ mod tests {
         // On loopback, a datagram has arrived when send(2) returns.
         assert_eq!(two.receive(&mut room), Some((6, one.local())));
         assert_eq!(&room[..6], b"packet");
+        let shared = UdpLink::bind_shared(two.local()).expect_err("its owner does not share it");
+        assert_eq!(shared.kind(), io::ErrorKind::AddrInUse);
+        assert!(!shared.to_string().contains("choose another"), "{shared}");
         let taken = UdpLink::bind(two.local()).expect_err("it is in use");
         assert!(taken.to_string().contains("cannot use UDP address"), "{taken}");
     }
