@@ -99,7 +99,7 @@ static bool read_at(int at, const struct stat *is, struct found *found) {
     return true;
 }
 
-/* Returns whether a descriptor is a socket, and which. Preserves errno. */
+/* Returns whether a descriptor is a socket; if so, `is` identifies it. Preserves errno. */
 static bool is_socket(int fd, struct stat *is) {
     int kept = errno;
     bool result = fd >= 0 && !fstat(fd, is) && S_ISSOCK(is->st_mode);

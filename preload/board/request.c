@@ -1,4 +1,5 @@
-/* Requests to the board, each on a separate connection, and the addresses in them. */
+/* Requests to the board, each on a separate connection, and the addresses in them: read_name() validates what the
+ * program passes, is_loopback() and is_unspecified() classify it. calls.c chooses between board and kernel. */
 #include "board.h"
 #include <limits.h>
 #include <stddef.h>
@@ -50,7 +51,7 @@ int tcp_domain(int fd) {
 /* Copies the address that a program passes to bind() or connect(). It has the lengths and families that Linux accepts
  * for a socket of `domain`. Returns 0, or the error with which Linux refuses the address. */
 int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t length) {
-    /* An IPv6 address may end before its scope identifier, which RFC 2133 3.3 does not have. */
+    /* An IPv6 address may lack the scope identifier, as in RFC 2133 3.3 (24 bytes). */
     socklen_t least = domain == AF_INET ? sizeof(struct sockaddr_in) : offsetof(struct sockaddr_in6, sin6_scope_id);
     if (length < least || length > sizeof(struct sockaddr_storage))
         return EINVAL;
@@ -58,7 +59,7 @@ int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t
         return EFAULT;
     memset(to, 0, sizeof *to);
     memcpy(to, name, length < sizeof *to ? length : sizeof *to);
-    /* bind(2) takes the IPv4 wildcard address without a family, too, for old programs. */
+    /* For old programs, bind(2) also accepts AF_UNSPEC with the IPv4 wildcard address. */
     if (domain == AF_INET && to->any.sa_family == AF_UNSPEC && to->in.sin_addr.s_addr == INADDR_ANY)
         to->any.sa_family = AF_INET;
     return to->any.sa_family == domain ? 0 : EAFNOSUPPORT;

@@ -98,7 +98,7 @@ int rs_listen(int file, int backlog) {
         return libc.listen(file, backlog);
     int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = libc.fcntl(file, F_GETFL), reuses = 0, on = 1;
     socklen_t bytes = sizeof reuses;
-    /* The rsocket gets the port while the system's socket still has it, so that nobody else can. */
+    /* The rsocket gets the port while the system's socket still has it, so that no other socket can take it. */
     libc.getsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, &bytes);
     libc.setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     bool is_listening = rs >= 0 && rs < FILES && !SIGNALS_BLOCKED(rbind(rs, (struct sockaddr *)&own, length)) &&

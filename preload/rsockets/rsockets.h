@@ -89,7 +89,7 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
     })
 
 /* Makes a call on the rsocket `rs` that a descriptor had at the beginning of the program's call. Fails with EBADF if
- * the descriptor no longer means that rsocket, because a signal handler or another thread closed it: the number `rs`
+ * the descriptor no longer refers to that rsocket, because a signal handler or another thread closed it: the number `rs`
  * may already belong to another connection. The rsocket stays open until `call` returns. */
 #define HELD(file, entry, call)                        \
     ({                                                 \

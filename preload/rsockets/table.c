@@ -93,8 +93,8 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
  * is valid only while the descriptor still refers to the placeholder. */
 
 #define UNKNOWN 1
-/* Returns an entry without an rsocket, 0 if the descriptor is not a socket, or UNKNOWN if the system cannot look at it,
- * for example without memory (fstat(2)). Preserves errno. */
+/* Returns the entry of a descriptor without the rsocket's number; 0 if it is not a socket; UNKNOWN if fstat(2) fails, for
+ * example for lack of memory. Preserves errno. */
 uint64_t inode_of(int file) {
     int kept = errno;
     struct stat is;
@@ -106,8 +106,8 @@ uint64_t inode_of(int file) {
 
 /* Returns whether this process may change the table. A child that shares its parent's memory, as after vfork(2), may
  * not, because its descriptors are its own. It has no robust list (get_robust_list(2)): libc registers one for each
- * thread and for the child of fork(), and clone(2) gives none to a child. Process numbers would not do: in another PID
- * namespace, a child may have its parent's. Preserves errno. */
+ * thread and for the child of fork(), and clone(2) gives none to a child. Process IDs do not suffice: a child in
+ * another PID namespace may have the same ID as its parent. Preserves errno. */
 bool is_owner(void) {
     void *list = NULL;
     size_t length;
@@ -117,7 +117,7 @@ bool is_owner(void) {
     return list;
 }
 
-/* Counts one descriptor or call less, and closes the rsocket with the last one. Preserves errno. */
+/* Releases the reference of a descriptor or a call; the last one closes the rsocket. Preserves errno. */
 void release(uint64_t entry) {
     int rs = RSOCKET_OF(entry);
     if (rs < 0 || atomic_fetch_sub(&table.numbers_of[rs], 1) != 1)

@@ -157,7 +157,7 @@ static int control_mark(int epoll, int operation, uint64_t entry) {
     return libc.epoll_ctl(epoll, operation, RSOCKET_OF(entry), &none);
 }
 
-/* Returns whether the descriptor of a watch still means the rsocket, and its epoll descriptor the set. */
+/* Returns whether the descriptor of a watch still refers to its rsocket, and its epoll descriptor to its set. */
 static bool is_current(const struct watch *watch) {
     return atomic_load(&table.entries[watch->file]) == watch->entry &&
            !control_mark(watch->epoll, EPOLL_CTL_MOD, watch->entry);

@@ -5,9 +5,9 @@
 //!           parent held stay locked. Each object therefore stores the [`Generation`] in which it was
 //!           created; in a child, calls on that object return EIO. The child's first other call creates an
 //!           engine of its own. The parent is not affected.
-//! Detection the number of the current generation is in memory that the kernel fills with zeros in a child
-//!           (MADV_WIPEONFORK, madvise(2)), however the child was made: `_Fork()` and clone(2) call no fork
-//!           handlers, and in PID namespaces two processes may have the same number.
+//! Detection the generation number is in memory that the kernel fills with zeros in a child (MADV_WIPEONFORK,
+//!           madvise(2)). Fork handlers and process IDs are not enough: `_Fork()` and clone(2) call no
+//!           handlers, and processes in two PID namespaces may have the same ID.
 //! Limits    a child that shares its parent's memory (vfork(2), clone(2) with CLONE_VM) is not detected. If
 //!           the kernel cannot wipe memory (before Linux 4.14), only children of fork() are detected.
 
@@ -20,13 +20,13 @@ use core::sync::atomic::AtomicU32;
 use kiban_rdma_runtime::verbs::{Engine, Features, RequestError};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
-/// The number of this process's generation, in memory that is wiped in a child: 0 until the first call. Null
-/// until the first call of the first process.
+/// Points to the generation number of this process, which is 0 until its first call; the kernel sets it to 0
+/// in a child. The pointer is null until the first call in the first process.
 static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// The highest number that this process or a process above it has used.
+/// The highest number that this process or an ancestor has used.
 static LAST: AtomicU32 = AtomicU32::new(0);
 
-/// Identifies a process among the processes above it.
+/// Distinguishes a process from its ancestors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Generation(u32);
 
@@ -58,11 +58,11 @@ impl Generation {
     }
 }
 
-/// Returns the number of this process's generation. Creates its memory on first use.
+/// Returns the generation number of this process. Maps its memory on first use.
 fn number() -> &'static AtomicU32 {
     let mut number = NUMBER.load(Ordering::Acquire);
     if number.is_null() {
-        // If another thread does the same now, one of the two mappings is never used.
+        // If another thread does the same now, the mapping of one of them is never used.
         let made = wiped_memory();
         let other = NUMBER.compare_exchange(null_mut(), made, Ordering::AcqRel, Ordering::Acquire);
         number = other.map_or_else(|other| other, |_| made);
@@ -81,7 +81,7 @@ fn wiped_memory() -> *mut AtomicU32 {
     let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: this maps new memory, which nothing else uses.
     let mapped = unsafe { libc::mmap(null_mut(), size_of::<AtomicU32>(), rights, flags, -1, 0) };
-    // SAFETY: `mapped` is the new mapping. If mmap(2) failed, it is no page, and the call fails.
+    // SAFETY: `mapped` is the new mapping, or MAP_FAILED, for which madvise(2) fails.
     if unsafe { libc::madvise(mapped, size_of::<AtomicU32>(), libc::MADV_WIPEONFORK) } == 0 {
         return mapped.cast();
     }

@@ -77,11 +77,11 @@ pub struct Sending {
     pub reads: u16,
     /// How long sends wait for a peer that does not connect; `None`: without limit.
     pub connect_timeout: Option<Duration>,
-    /// How long RoCEv2 waits for an acknowledgement; `None`: without limit.
+    /// RoCEv2: how long to wait for an acknowledgement; `None`: without limit.
     pub ack_timeout: Option<Duration>,
-    /// How often RoCEv2 sends a message again for lack of an acknowledgement.
+    /// RoCEv2: maximum number of consecutive retransmissions without an acknowledgement.
     pub retries: u8,
-    /// How often RoCEv2 sends a message again for lack of a receive at the peer; 7: without limit.
+    /// RoCEv2: maximum number of consecutive retransmissions after an RNR NAK; 7: without limit.
     pub rnr_retries: u8,
 }
 

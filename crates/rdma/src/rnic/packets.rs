@@ -100,8 +100,8 @@ impl Rnic {
         made
     }
 
-    /// Takes a packet that arrived for a queue pair, and whose ICRC is right. A packet that breaks a rule in
-    /// a way that is not to be answered is dropped and counted.
+    /// Takes a packet that arrived for a queue pair, with a valid ICRC. A packet that breaks a rule for which
+    /// there is no NAK is dropped and counted.
     pub fn packet(&mut self, qp: u32, packet: &Packet, payload: &[u8], now: Instant) {
         let Rnic { qps, smt, srqs, outputs, .. } = self;
         let Some(qp) = qps.get_mut(qp) else { return };

@@ -177,13 +177,13 @@ impl Pair {
         TaggedAddress { stag: self.hosts[host].stag, offset: BASE + offset }
     }
 
-    /// Lets a packet arrive at a host.
+    /// Delivers a packet to a host.
     pub(crate) fn deliver(&mut self, host: usize, packet: &Packet, payload: &[u8]) {
         let Host { nic, qp, .. } = &mut self.hosts[host];
         nic.packet(*qp, packet, payload, self.now);
     }
 
-    /// Takes all packets that the hosts can send now; `fate` decides what becomes of each.
+    /// Takes all packets that the hosts can send now; `fate` decides when each arrives, if it does.
     pub(crate) fn send(&mut self, fate: &mut impl FnMut(usize, &Packet) -> Fate) {
         for (sender, host) in self.hosts.iter_mut().enumerate() {
             let mut room = Vec::new();
@@ -221,7 +221,7 @@ impl Pair {
         true
     }
 
-    /// Runs until nothing flies and no timer runs.
+    /// Runs until no packet is in flight and no timer is running.
     pub(crate) fn run(&mut self, mut fate: impl FnMut(usize, &Packet) -> Fate) {
         for _ in 0..1_000_000 {
             self.send(&mut fate);
@@ -245,7 +245,7 @@ pub(crate) fn parsed(octets: &[u8]) -> Parsed {
     (packet, whole[payload].to_vec())
 }
 
-/// Returns bytes in which no two neighbourhoods are alike.
+/// Returns bytes without repetitions, so that misplaced data is noticed.
 pub(crate) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
         .map(|at| ((at.wrapping_mul(2_654_435_761) ^ seed.wrapping_mul(97)) >> 11) as u8)

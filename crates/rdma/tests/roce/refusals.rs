@@ -9,7 +9,7 @@ use kiban_rdma::wire::roce::{
 
 const GUARD: u8 = 0x77;
 
-/// Returns a pair of which host 1's memory is filled with [`GUARD`].
+/// Returns a pair in which host 1's memory is filled with [`GUARD`].
 fn pair(access: Access) -> Pair {
     let pair = Pair::with_access(traits(), access);
     pair.hosts[1].fill(0, &vec![GUARD; BYTES]);
@@ -253,7 +253,7 @@ fn a_packet_for_another_service_or_partition_is_dropped() {
     assert_eq!(answers(&mut pair), []);
     assert_untouched(&pair, "dropped");
     assert_eq!(pair.hosts[1].nic.counters().packets_malformed, 2);
-    // A limited member of the same partition is heard.
+    // A packet from a limited member of the same partition is accepted.
     let mut packet = forged(Op::WriteOnly, traits().first_psn_out);
     packet.bth.pkey = 0x7fff;
     packet.reth = Some(Reth { address: BASE, rkey, length: 4 });

@@ -60,7 +60,7 @@ fn the_last_packet_and_a_lost_acknowledgement_wait_for_the_timer() {
         pair.run(loses(sender, nth));
         assert_eq!(pair.hosts[0].results(), [(1, Status::Success)]);
         assert_eq!(pair.hosts[0].nic.counters().ack_timeouts, 1);
-        // Nothing tells the requester that the first of the two packets has arrived.
+        // No acknowledgement says that the first of the two packets has arrived.
         let expected = if sender == 0 { vec![0, 1, 0, 1] } else { sent };
         assert_eq!(psns(&pair, 0, traits().first_psn_out), expected);
         assert_eq!(pair.hosts[1].nic.counters().writes_in, 1, "no Write is executed twice");

@@ -45,11 +45,11 @@ pub struct RoceSending {
     pub ord: u16,
     /// How long the requester waits for an acknowledgement before it retransmits; `None`: without limit.
     pub ack_timeout: Option<Duration>,
-    /// How often a request is sent again for lack of an acknowledgement.
+    /// Maximum number of consecutive retransmissions without an acknowledgement (`retry_cnt`).
     pub retries: u8,
-    /// How often a request is sent again for lack of a receive at the peer; 7: without limit.
+    /// Maximum number of consecutive retransmissions after an RNR NAK (`rnr_retry`); 7: without limit.
     pub rnr_retries: u8,
-    /// Maximum number of packets on the way: requests without acknowledgement and expected responses. At
+    /// Maximum number of packets in flight: requests without acknowledgement and expected responses. At
     /// least one message is always sent. The requester begins with this window, halves it when a packet is
     /// lost, and lets it grow again.
     pub window: u32,
@@ -89,7 +89,7 @@ pub(in super::super) struct Requester {
     pub(in super::super) messages: VecDeque<Message>,
     /// How many of them await a response with data.
     pub(in super::super) unanswered: usize,
-    /// All packets before this position are acknowledged, and all responses before it are here.
+    /// All packets before this position are acknowledged, and all responses before it have arrived.
     pub(in super::super) acked: u64,
     /// The next packet to be sent.
     pub(in super::super) next: u64,
@@ -97,14 +97,14 @@ pub(in super::super) struct Requester {
     pub(in super::super) sent: u64,
     /// The position after the last started message.
     pub(in super::super) end: u64,
-    /// How many packets may be on the way now, and how many were acknowledged since it changed.
+    /// How many packets may be in flight now, and how many were acknowledged since that number changed.
     pub(in super::super) window: u32,
     pub(in super::super) acked_in_window: u32,
     /// Packets sent since the last that asked for an acknowledgement.
     pub(in super::super) unrequested: u32,
-    /// Where the data of a packet begins in its WQE's elements, for the packet that is probably next.
+    /// A cache: a position, and where the data of its packet begins in the WQE's scatter/gather list.
     pub(in super::super) cursor: (u64, Cursor),
-    /// The same for the data of the response that is probably next.
+    /// The same cache for the data of responses.
     pub(in super::super) response_cursor: (u64, Cursor),
     /// The position to which the requester went back last, until it is acknowledged.
     pub(in super::super) went_back_to: Option<u64>,
@@ -236,7 +236,7 @@ impl Requester {
         self.next == self.acked || self.next - self.acked < u64::from(self.window)
     }
 
-    /// Halves the window, because a packet was lost.
+    /// Halves the window after a loss.
     pub(in super::super) fn shrink_window(&mut self, most: u32) {
         (self.window, self.acked_in_window) = ((self.window / 2).max(WINDOW_MIN).min(most), 0);
     }
