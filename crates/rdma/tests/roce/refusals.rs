@@ -1,7 +1,11 @@
 //! Requests that a responder must refuse: its memory stays as it is, and both queue pairs fail.
 
-use crate::pair::{BASE, BYTES, Pair, RoceTraits, parsed, pattern, traits};
-use kiban_rdma::rnic::{Access, Data, Event, Operation, QpState, SendWork, Status, TaggedAddress};
+use crate::pair::{BASE, BYTES, Host, Pair, RoceTraits, attributes, parsed, pattern, traits};
+use kiban_base::{Instant, Region};
+use kiban_rdma::rnic::{
+    self, Access, Data, Event, Operation, QpAttributes, QpState, ReceiveWork, SendWork, Sge, Status,
+    TaggedAddress,
+};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{
     AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome,
@@ -298,4 +302,39 @@ fn a_response_of_the_wrong_length_places_nothing() {
     }
     assert!(pair.hosts[0].bytes(0, 4096).iter().all(|octet| *octet == GUARD));
     assert_eq!(pair.hosts[0].nic.counters().packets_malformed, 3);
+}
+
+/// IBTA volume 1 §9.7.6: a message has at most 2^31 octets, however long the receive is.
+#[test]
+fn a_send_that_never_ends_is_refused() {
+    const ELEMENT_BYTES: u32 = 128 << 20;
+    const PATH_MTU: usize = 4096;
+    let mut pair = Pair::new(RoceTraits { path_mtu: PATH_MTU, ..traits() });
+    let Host { nic, pd, cq, .. } = &mut pair.hosts[1];
+    let qp = nic.create_qp(QpAttributes { receive_sges_max: 32, ..attributes(*pd, *cq) }).expect("room");
+    let stag = nic.register(*pd, Region::new(BASE, ELEMENT_BYTES as usize), Access::ALL).expect("room");
+    let receiving = rnic::RoceTraits {
+        is_reliable: true,
+        peer: 7,
+        pkey: 0xffff,
+        path_mtu: PATH_MTU,
+        first_psn: 0,
+        ird: 1,
+        rnr_timer: 1,
+    };
+    nic.set_qpn(qp, 0x2000).expect("a queue pair");
+    nic.connect_roce(qp, receiving).expect("an idle queue pair");
+    // The elements share the memory: together they have 2^32 octets.
+    let sges = [Sge { stag, address: BASE, length: ELEMENT_BYTES }; 32];
+    nic.post_receive(qp, ReceiveWork { id: 1, sges: sges.into_iter().collect() }).expect("room");
+    let payload = [1; PATH_MTU];
+    let mut take = |psn| {
+        let operation = if psn == 0 { Op::SendFirst } else { Op::SendMiddle };
+        let packet = forged(operation, psn);
+        nic.packet(qp, &packet, &payload, Instant::ZERO);
+        nic.poll(*cq).expect("there").map(|done| done.status)
+    };
+    let packets = (1 << 31) / PATH_MTU as u32;
+    assert!((0..packets).all(|psn| take(psn).is_none()), "it fits");
+    assert_eq!(take(packets), Some(Status::LocalLength));
 }

@@ -1,7 +1,7 @@
 //! Unreliable connections: nothing is acknowledged, and a message with a gap is dropped whole.
 
 use crate::pair::{Pair, RoceTraits, arrives, is_lost, pattern, traits};
-use kiban_rdma::rnic::{Operation, Status};
+use kiban_rdma::rnic::{Data, Operation, RequestError, SendWork, Status};
 
 fn pair() -> Pair {
     Pair::new(RoceTraits { is_reliable: false, ..traits() })
@@ -77,4 +77,13 @@ fn reads_and_atomics_fail_at_the_requester() {
     pair.run_cleanly();
     assert_eq!(pair.hosts[0].results(), [(1, Status::LocalOperation)]);
     assert!(pair.sent.is_empty());
+}
+
+#[test]
+fn a_send_that_invalidates_is_refused() {
+    let mut pair = pair();
+    let sge = pair.hosts[0].element(0, 8);
+    let (nic, qp) = (&mut pair.hosts[0].nic, pair.hosts[0].qp);
+    let work = SendWork::new(1, Operation::Send { invalidate: Some(7) }, Data::one(sge));
+    assert_eq!(nic.post_send(qp, work), Err(RequestError::NotAgreed));
 }

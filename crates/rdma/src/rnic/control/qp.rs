@@ -157,7 +157,7 @@ impl Qp {
         !(operation.has_response() && self.traits.ord == 0
             || operation.needs_extensions() && !self.traits.extensions
             || operation.needs_kiban_peer() && !self.traits.kiban
-            || self.roce.is_some() && !Roce::has(operation))
+            || self.roce.as_ref().is_some_and(|roce| !roce.has(operation)))
     }
 
     /// Decides what happens to work that is posted now.

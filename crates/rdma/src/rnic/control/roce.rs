@@ -193,9 +193,11 @@ impl Roce {
     }
 
     /// Returns whether RoCEv2 has an operation. RFC 7306's immediate data without a Write, its masked
-    /// atomics, and a read that invalidates are iWARP's alone.
-    pub(in super::super) fn has(operation: &Operation) -> bool {
+    /// atomics, and a read that invalidates are iWARP's alone. Unreliable queue pairs have no Send that
+    /// invalidates (IBTA volume 1 §9.2, table 38).
+    pub(in super::super) fn has(&self, operation: &Operation) -> bool {
         match operation {
+            Operation::Send { invalidate: Some(_) } => self.traits.is_reliable,
             Operation::Immediate { .. } | Operation::Read { invalidate: true, .. } => false,
             Operation::Atomic { atomic: Atomic::FetchAdd { mask, .. }, .. } => *mask == 0,
             Operation::Atomic { atomic: Atomic::CompareSwap { swap_mask, compare_mask, .. }, .. } => {

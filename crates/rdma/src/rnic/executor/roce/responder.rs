@@ -196,7 +196,8 @@ fn refused(outputs: &mut Outputs, violation: Violation) -> Fault {
 fn open(qp: &mut Qp, tables: &mut Tables<'_>) -> Result<(), Fault> {
     if qp.rq.incoming.is_none() {
         let work = qp.take_receive(tables.srqs, tables.outputs).ok_or(Fault::NotReady)?;
-        let room = work.sges.iter().map(|sge| u64::from(sge.length)).sum();
+        let room: u64 = work.sges.iter().map(|sge| u64::from(sge.length)).sum();
+        let room = room.min(MESSAGE_BYTES_MAX.into());
         let opcode = rdmap::Opcode::Send;
         qp.rq.incoming = Some(Incoming { work, cursor: Cursor::default(), bytes: 0, room, opcode });
     }
