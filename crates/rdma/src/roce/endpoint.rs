@@ -3,7 +3,8 @@
 //! Purpose    builds the datagrams of queue pairs, verifies those that arrive, and runs the timers of queue
 //!            pairs.
 //! Path       every connected queue pair has one: its own address and port, and its peer's. Packets from
-//!            other addresses are dropped. Datagram queue pairs have none: each datagram says where it goes.
+//!            other addresses are dropped, and so are those from other ports if the peer has its own port.
+//!            Datagram queue pairs have none: each datagram says where it goes.
 //! Trains     packets of one queue pair that have the same length form a train, which a driver sends with one
 //!            system call. An IPv4 sender numbers them from zero in their identifications, as Linux does for
 //!            UDP_SEGMENT; a single packet has identification 0 on a socket that is not connected and does
@@ -17,11 +18,10 @@ use crate::rnic::Rnic;
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
 use crate::wire::roce::{
-    BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PSN_MASK, Packet, Service,
+    BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PORT, PSN_MASK, Packet, Service,
 };
-use alloc::collections::{BTreeMap, BinaryHeap};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 use core::mem;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use kiban_base::Instant;
@@ -60,7 +60,8 @@ kiban_base::counters! {
         bad_icrc,
         /// Packets dropped because no queue pair has the number.
         unknown_queue_pair,
-        /// Packets dropped because they come from another address than that of the queue pair's peer.
+        /// Packets dropped because they come from another address than that of the queue pair's peer, or
+        /// from another port.
         wrong_sender,
         /// Congestion notifications received.
         congestion_notifications,
@@ -74,11 +75,22 @@ struct Connection {
     armed: Instant,
 }
 
+impl Connection {
+    /// Returns whether a packet from `sender` is from the peer. If the peer receives at RoCEv2's port, it may
+    /// send from any (IBTA §A17.3.1). Otherwise, it is of this implementation and sends from the port at
+    /// which it receives, which no other program can have.
+    fn is_from_peer(&self, sender: SocketAddr) -> bool {
+        let peer = self.path.remote;
+        sender.ip() == peer.ip() && (peer.port() == PORT || sender.port() == peer.port())
+    }
+}
+
 /// The datagrams of a NIC.
 #[derive(Debug, Default)]
 pub struct Endpoint {
     connections: BTreeMap<u32, Connection>,
-    timers: BinaryHeap<Reverse<(Instant, u32)>>,
+    /// One for each queue pair that is armed.
+    timers: BTreeSet<(Instant, u32)>,
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
     packet: Vec<u8>,
@@ -96,12 +108,15 @@ impl Endpoint {
 
     /// Sets the path of a connected queue pair.
     pub fn attach(&mut self, qp: u32, path: Path) {
+        self.detach(qp);
         self.connections.insert(qp, Connection { path, armed: Instant::NEVER });
     }
 
     /// Forgets a queue pair.
     pub fn detach(&mut self, qp: u32) {
-        self.connections.remove(&qp);
+        if let Some(connection) = self.connections.remove(&qp) {
+            self.timers.remove(&(connection.armed, qp));
+        }
         self.held.take_if(|(held, _)| *held == qp);
     }
 
@@ -151,12 +166,11 @@ impl Endpoint {
             core.datagram(qp, &grh, &header, payload);
             return None;
         }
-        match self.connections.get(&qp) {
-            Some(connection) if connection.path.remote.ip() == path.remote.ip() => {
-                core.packet(qp, &packet, payload, now);
-                self.arm(core, qp);
-            }
-            _ => self.counters.wrong_sender += 1,
+        if self.connections.get(&qp).is_some_and(|connection| connection.is_from_peer(path.remote)) {
+            core.packet(qp, &packet, payload, now);
+            self.arm(core, qp);
+        } else {
+            self.counters.wrong_sender += 1;
         }
         None
     }
@@ -291,18 +305,16 @@ impl Endpoint {
 
     /// Returns the time of the next [`Endpoint::advance`].
     pub fn deadline(&self) -> Instant {
-        self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at)
+        self.timers.first().map_or(Instant::NEVER, |(at, _)| *at)
     }
 
     /// Runs the timers that have expired.
     pub fn advance(&mut self, core: &mut Rnic, now: Instant) {
-        while let Some(&Reverse((at, qp))) = self.timers.peek()
+        while let Some(&(at, qp)) = self.timers.first()
             && at <= now
         {
-            self.timers.pop();
-            let Some(connection) = self.connections.get_mut(&qp).filter(|known| known.armed == at) else {
-                continue;
-            };
+            self.timers.pop_first();
+            let Some(connection) = self.connections.get_mut(&qp) else { continue };
             connection.armed = Instant::NEVER;
             if core.packet_deadline(qp).is_some_and(|deadline| deadline <= now) {
                 core.on_packet_timer(qp, now);
@@ -318,8 +330,9 @@ impl Endpoint {
             && let Some(connection) = self.connections.get_mut(&qp)
             && deadline < connection.armed
         {
+            self.timers.remove(&(connection.armed, qp));
             connection.armed = deadline;
-            self.timers.push(Reverse((deadline, qp)));
+            self.timers.insert((deadline, qp));
         }
     }
 }
@@ -331,4 +344,87 @@ fn seal(path: &Path, number: u16, packet: &[u8], train: &mut Vec<u8>) {
     icrc.headers(packet);
     train.extend_from_slice(packet);
     train.extend_from_slice(&icrc.octets());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rnic::{Config, Data, Operation as Work, QpAttributes, RoceSending, RoceTraits, SendWork};
+    use crate::wire::roce::{Aeth, Syndrome};
+    use alloc::vec;
+    use core::net::Ipv4Addr;
+    use core::time::Duration;
+    use kiban_base::RngKey;
+
+    #[test]
+    fn a_peer_that_never_has_a_receive_leaves_one_timer() {
+        const OWN: u32 = 16;
+        const PEER: u32 = 17;
+        let mut nic = Rnic::new(Config::default(), RngKey::for_simulation(1));
+        let pd = nic.create_pd().expect("room");
+        let cq = nic.create_cq(16).expect("room");
+        let attributes = QpAttributes {
+            pd,
+            send_cq: cq,
+            receive_cq: cq,
+            srq: None,
+            send_work_max: 1,
+            receive_work_max: 1,
+            send_sges_max: 1,
+            receive_sges_max: 1,
+            inline_bytes_max: 8,
+            signal_all: true,
+            waits_for_receives: false,
+        };
+        let qp = nic.create_qp(attributes).expect("room");
+        let traits = RoceTraits {
+            is_reliable: true,
+            peer: PEER,
+            pkey: PKEY,
+            path_mtu: 256,
+            first_psn: 0,
+            ird: 1,
+            rnr_timer: 1,
+        };
+        let sending = RoceSending {
+            ack_timeout: Some(Duration::from_secs(8000)),
+            rnr_retries: 7,
+            window: 8,
+            ..RoceSending::default()
+        };
+        nic.set_qpn(qp, OWN).expect("there");
+        nic.connect_roce(qp, traits).expect("idle");
+        nic.start_roce(qp, sending).expect("it receives");
+        let data = Data::Inline([1].into_iter().collect());
+        nic.post_send(qp, SendWork::new(1, Work::SEND, data)).expect("room");
+        let end = |octet| SocketAddr::from((Ipv4Addr::new(192, 0, 2, octet), 4791));
+        let path = Path { local: end(1), remote: end(2) };
+        let mut endpoint = Endpoint::default();
+        endpoint.attach(qp, path);
+        let mut packet = Packet::new(Bth {
+            opcode: Opcode::Transport(Service::Rc, Operation::Acknowledge),
+            solicited: false,
+            migrated: true,
+            pad: 0,
+            pkey: PKEY,
+            fecn: false,
+            becn: false,
+            destination: OWN,
+            ack_request: false,
+            psn: 0,
+        });
+        packet.aeth = Some(Aeth { syndrome: Syndrome::RnrNak(1), msn: 0 });
+        let (mut headers, mut nak) = (vec![0; packet.length()], Vec::new());
+        packet.write(&mut headers);
+        seal(&Path { local: path.remote, remote: path.local }, 0, &headers, &mut nak);
+        let (mut now, mut train) = (Instant::ZERO, Vec::new());
+        for _ in 0..50 {
+            let sent = endpoint.next_train(&mut nic, now, (1, 4096), &mut train);
+            assert!(sent.is_some(), "it tries again");
+            endpoint.take(&mut nic, |_| Some(qp), path, &nak, now);
+            now = endpoint.deadline();
+            endpoint.advance(&mut nic, now);
+            assert!(endpoint.timers.len() <= 1);
+        }
+    }
 }
