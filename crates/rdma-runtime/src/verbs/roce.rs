@@ -10,7 +10,8 @@
 //! Relay      a process that receives a packet for a queue pair of another sends it on to the port in the
 //!            queue pair's number, with the addresses in front. A message of the connection manager goes to
 //!            the port of the service or, later, to the port in the communication id ([`super::roce_cm`]).
-//!            Every process can therefore end without disturbing the others.
+//!            Every process can therefore end without disturbing the others. The source port 4791 shows that
+//!            a process of the same user relayed a packet.
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
@@ -25,7 +26,7 @@ use kiban_base::Instant;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
 use kiban_rdma::rnic::{RequestError, RoceSending, RoceTraits};
 use kiban_rdma::roce::{Departure, Endpoint, Path};
-use kiban_rdma::wire::roce::{GSI_QPN, PORT};
+use kiban_rdma::wire::roce::{GSI_QPN, PORT, Packet};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
 use std::io;
@@ -43,6 +44,9 @@ const RELAYED: u8 = 0xff;
 /// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port, its address, and the
 /// address that it sent to.
 const RELAY_BYTES: usize = 36;
+/// The first port that the system assigns, whatever its settings: lower ones are privileged
+/// (ip_local_port_range, ip(7)).
+const UNPRIVILEGED_PORT: u16 = 1024;
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
 
@@ -226,12 +230,11 @@ impl RoceLinks {
         for (&address, Shared { socket, .. }) in shared.iter() {
             let local = socket.local();
             *more |= each(socket, &mut room, |bytes, from| {
-                let owner = match destination(bytes) {
-                    Some(GSI_QPN) => cm.owner(bytes),
-                    Some(qpn) if qps.named(address, qpn).is_none() => Some(port_of(qpn)),
-                    _ => None,
+                let owner = |qpn| match qpn {
+                    GSI_QPN => cm.owner(bytes),
+                    _ => qps.named(address, qpn).is_none().then_some(port_of(qpn)),
                 };
-                match owner.filter(|port| *port != 0) {
+                match relay_port(bytes, owner) {
                     Some(port) => relay(socket, bytes, from, port, front),
                     None => {
                         let (find, path) = (|qpn| qps.named(address, qpn), Path { local, remote: from });
@@ -330,12 +333,6 @@ fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAdd
     true
 }
 
-/// Returns the destination queue pair of a packet.
-fn destination(packet: &[u8]) -> Option<u32> {
-    let &[_, _, _, _, _, high, middle, low, ..] = packet else { return None };
-    Some(u32::from_be_bytes([0, high, middle, low]))
-}
-
 /// Sends a packet on to the process that owns a port.
 fn relay(socket: &UdpLink, packet: &[u8], from: SocketAddr, port: u16, room: &mut Vec<u8>) {
     room.clear();
@@ -348,8 +345,18 @@ fn relay(socket: &UdpLink, packet: &[u8], from: SocketAddr, port: u16, room: &mu
     socket.send(room, SocketAddr::new(socket.local().ip(), port));
 }
 
-/// Takes a relayed packet apart: the path on which it came, and the packet. Only a process of this host can
-/// send from an address of this host.
+/// Returns the port of the process to which a packet is relayed. `owner` returns that of the process that has
+/// a queue pair, unless it is this process. Anyone can send to port 4791, so this accepts only packets of
+/// RoCEv2, which a relayed packet is not, and only ports that the system may have assigned: not those of
+/// services, nor port 4791 itself.
+pub(super) fn relay_port(packet: &[u8], owner: impl FnOnce(u32) -> Option<u16>) -> Option<u16> {
+    let (packet, _) = Packet::read(packet).ok()?;
+    owner(packet.bth.destination).filter(|port| *port >= UNPRIVILEGED_PORT && *port != PORT)
+}
+
+/// Takes a relayed packet apart: the path on which it came, and the packet. Only sockets of the same user can
+/// send from port 4791 of an address that this process shares (SO_REUSEPORT, socket(7)). They relay packets
+/// of the address's own family.
 fn relayed<'a>(
     bytes: &'a [u8],
     from: SocketAddr,
@@ -362,7 +369,9 @@ fn relayed<'a>(
     };
     let local = SocketAddr::new(address(20)?, PORT);
     let remote = SocketAddr::new(address(4)?, u16::from_be_bytes([front[2], front[3]]));
-    let is_relayed =
-        front[0] == RELAYED && shared.contains_key(&from.ip()) && local.is_ipv4() == remote.is_ipv4();
-    is_relayed.then_some((Path { local, remote }, packet))
+    let is_trusted = front[0] == RELAYED
+        && from == local
+        && shared.contains_key(&local.ip())
+        && local.is_ipv4() == remote.is_ipv4();
+    is_trusted.then_some((Path { local, remote }, packet))
 }

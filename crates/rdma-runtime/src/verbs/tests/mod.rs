@@ -1,6 +1,7 @@
 //! Out-of-band connections between queue pairs of one process: matching pairs connect, others do not.
 
 mod hostile;
+mod roce;
 
 use super::engine::config;
 use super::*;
@@ -50,6 +51,10 @@ impl Side {
     }
 
     fn qp_for(&self, service: Service) -> (u32, u32) {
+        self.qp_at(HOME, service)
+    }
+
+    fn qp_at(&self, address: IpAddr, service: Service) -> (u32, u32) {
         let attributes = QpAttributes {
             pd: self.pd,
             send_cq: self.cq,
@@ -64,7 +69,7 @@ impl Side {
             waits_for_receives: true,
         };
         let async_events = Arc::new(Channel::new().expect("file descriptors are available"));
-        let made = QueuePair { address: HOME, service, attributes, async_events, cookie: 1 };
+        let made = QueuePair { address, service, attributes, async_events, cookie: 1 };
         let made = self.engine.create_qp(made).expect("the loopback is there").expect("there is room");
         self.engine.modify_to_init(made.0, QKEY).expect("it is new");
         made
