@@ -15,7 +15,7 @@ fn attempts(target: &Target) -> usize {
         "ip_board" | "atm_board" | "ethernet_board" => 1000,
         "vi_nic" | "efe_endpoint" => 5000,
         "lapb_link" | "x25_layer" | "xot_connection" => 19_000,
-        "rnic" => 15_000,
+        "rnic" | "roce_endpoint" => 15_000,
         "aal1_receiver" => 4000,
         "ftam_machine" | "roce_cm_machine" => 10_000,
         _ => 20_000,
@@ -64,6 +64,11 @@ fn a_vi_nic_upholds_its_invariants_against_any_peer() {
 #[test]
 fn an_rdma_nic_upholds_its_invariants_against_any_peers() {
     assert!(search(&named("rnic")).kept.len() > 50);
+}
+
+#[test]
+fn a_roce_endpoint_upholds_its_invariants_against_any_peers() {
+    assert!(search(&named("roce_endpoint")).kept.len() > 50);
 }
 
 #[test]

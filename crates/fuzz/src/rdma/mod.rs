@@ -1,7 +1,8 @@
-//! RDMA: iWARP, RoCEv2, the RNIC, the EFE endpoint.
+//! RDMA: iWARP, RoCEv2, the RNIC and its RoCEv2 endpoint, the EFE endpoint.
 
 pub(crate) mod efe_endpoint;
 pub(crate) mod iwarp;
 pub(crate) mod rnic;
 pub(crate) mod roce;
 pub(crate) mod roce_cm;
+pub(crate) mod roce_endpoint;
