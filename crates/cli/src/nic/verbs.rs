@@ -66,7 +66,7 @@ enum Transport {
     Iwarp,
     /// An InfiniBand adapter on Ethernet, as most programs expect.
     Ib,
-    /// The same adapter, but RoCEv2 on the wire, without rdma_cm: for peers with rdma_rxe or a RoCE card.
+    /// The same adapter, but RoCEv2 on the wire: for peers with rdma_rxe or a RoCE card.
     Roce,
 }
 
