@@ -62,7 +62,7 @@ pub enum Output {
     Completions,
     /// There is nothing to do before the deadline, unless input arrives.
     Idle {
-        /// The deadline. It may be early, but is never late.
+        /// The deadline. It may be early, or reached already, but is never late.
         deadline: Instant,
     },
 }
