@@ -9,7 +9,8 @@
 //! Size      a search benefits from many tries, so the traffic in a world is limited to `SEGMENTS`, and the
 //!           work to [`Size::work_max`], whatever the input. Worlds at their full drawn size have a separate
 //!           test.
-//! Checks    every connection that is not aborted ends completely in both directions, and aborted ones end.
+//! Checks    every connection that is not aborted, by an application or because memory is short, ends
+//!           completely in both directions, and aborted ones end.
 //!           No session is left, memory is freed, and no program is idle while there is work.
 
 use crate::features::Features;
@@ -169,6 +170,8 @@ struct World {
     apps: Vec<[App; 2]>,
     now: Instant,
     work: usize,
+    /// The number of sessions that each board has aborted because they were stuck.
+    stuck: [u64; 2],
 }
 
 fn address(side: usize) -> IpAddr {
@@ -221,7 +224,7 @@ impl World {
         let cables = [Cable::new(&mut rng.fork(10)), Cable::new(&mut rng.fork(11))];
         let stands = configs.each_ref().map(|(config, seed)| Stand::with_key(config, crate::key::key(*seed)));
         let now = stands[0].now;
-        let mut world = World { stands, cables, apps: Vec::new(), now, work: 0 };
+        let mut world = World { stands, cables, apps: Vec::new(), now, work: 0, stuck: [0; 2] };
         let count = rng.below(CONVERSATIONS_MAX as u64) as usize + 1;
         let mss = usize::from(configs[0].0.tcp.mss.min(configs[1].0.tcp.mss));
         for number in 0..count {
@@ -406,6 +409,13 @@ impl World {
             }
             Completion::Ended { stream, reason } => {
                 if let Some(number) = find(&mut self.apps, stream) {
+                    let board_aborts = self.stands[side].board.tcp_counters().persist_sessions_aborted;
+                    if reason == Reason::TimedOut && self.stuck[side] < board_aborts {
+                        // RFC 6429: memory is short, and the peer has acknowledged little. The application
+                        // aborts, too.
+                        self.stuck[side] += 1;
+                        self.apps[number][side].role.abort_at = 0;
+                    }
                     let is_aborted = self.is_aborted(number);
                     let app = &mut self.apps[number][side];
                     assert!(app.ended.is_none(), "a stream ends twice");
