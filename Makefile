@@ -7,6 +7,7 @@
 #     make properties         CASES=20000 for each property, SEED= for the generator (make test uses a fixed seed)
 #     make soak               SEEDS=10000, or TIME=600 seconds per test, half of it for the n-th calls; SEED=17 repeats one
 #     make test-siw SIW=...   one case, or --if-available: skip the test if QEMU cannot run a guest (docs/siw.md)
+#     make test-rxe RXE=...   likewise; --quick for the most important cases (docs/roce.md)
 #     make bench BENCH=...    arguments for the benchmarks; KIBAN_BENCH_QUICK=1 makes the run short
 #     make fuzz FUZZ=...      the targets to run (CONTRIBUTING.md lists them); TIME=600 seconds for each
 #     make sanitize SANITIZE=asan   one step (scripts/sanitize lists them)
@@ -20,6 +21,7 @@ SEED ?= 1
 CASES ?= 20000
 SEEDS ?= 10000
 SIW ?=
+RXE ?=
 BENCH ?=
 FUZZ ?= all
 TIME ?= 60
@@ -33,7 +35,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb test properties soak test-siw bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -111,7 +113,11 @@ soak: ## Inject failing, short and stalled system calls: SEEDS=10000, or TIME=60
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directions (docs/siw.md)
 	@scripts/need cargo gcc
-	@scripts/siw/test $(SIW)
+	@scripts/guest/test siw $(SIW)
+
+test-rxe: ## Speak RoCEv2 with rdma_rxe of a Linux kernel in QEMU, in both directions (docs/roce.md)
+	@scripts/need cargo gcc
+	@scripts/guest/test rxe $(RXE)
 
 bench: verbs ## Measure against targets and other stacks; records go to target/bench
 	@scripts/need cargo gcc iproute2
