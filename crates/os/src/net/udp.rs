@@ -141,6 +141,11 @@ impl UdpLink {
         self.request(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     }
 
+    /// Requests that packets over IPv6 are received even if their sender left out UDP's checksum (RFC 6936).
+    pub fn allow_missing_checksums(&self) {
+        self.request(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
+    }
+
     /// Sets an option that holds an int. If the system refuses, the socket works without it.
     fn request(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
         // SAFETY: the options that this file sets take an int, and `value` outlives the call.
@@ -342,6 +347,20 @@ mod tests {
         }
         assert_eq!(received, bytes.chunks(1000).map(<[u8]>::to_vec).collect::<Vec<_>>());
         assert_eq!(one.send_train(&[0; 70_000], 70_000, two.local()), SendResult::None, "longer than UDP");
+    }
+
+    #[test]
+    fn ipv6_packets_without_a_checksum_arrive_if_allowed() {
+        let any = SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0));
+        let (one, two) =
+            (UdpLink::bind(any).expect("a port is free"), UdpLink::bind(any).expect("a port is free"));
+        one.request(libc::SOL_UDP, libc::UDP_NO_CHECK6_TX, 1);
+        let mut room = [0; 64];
+        assert!(one.send(b"early", two.local()));
+        assert_eq!(two.receive(&mut room), None);
+        two.allow_missing_checksums();
+        assert!(one.send(b"packet", two.local()));
+        assert_eq!(two.receive(&mut room), Some((6, one.local())));
     }
 
     #[test]
