@@ -220,3 +220,28 @@ fn one_acknowledgement_stands_for_many_requests() {
     let acknowledgements = pair.sent.iter().filter(|(from, ..)| *from == 1).count();
     assert!(acknowledgements < 3, "{acknowledgements} acknowledgements of requests that came together");
 }
+
+#[test]
+fn only_responses_acknowledge_reads_and_atomics() {
+    // If a response is lost, an acknowledgement with its PSN takes its place. rdma_rxe fails the queue pair then.
+    let fetch_add = |remote| Operation::Atomic { remote, atomic: Atomic::FetchAdd { add: 1, mask: 0 } };
+    for (read, length) in [(true, 3000), (false, 8)] {
+        let mut pair = Pair::new(traits());
+        let (remote, sge) = (pair.at(1, 0), pair.hosts[0].element(0, length));
+        pair.hosts[0].post(1, Operation::write(remote), sge);
+        pair.hosts[0].post(2, if read { Operation::read(remote) } else { fetch_add(remote) }, sge);
+        // Whatever the requester asks for: rdma_rxe asks for an acknowledgement of its reads.
+        pair.send(&mut |_, _| is_lost());
+        let requests: Vec<_> =
+            pair.sent.iter().map(|(_, packet, payload)| (*packet, payload.clone())).collect();
+        for (mut packet, payload) in requests {
+            packet.bth.ack_request = true;
+            pair.deliver(1, &packet, &payload);
+        }
+        pair.run_cleanly();
+        assert_eq!(pair.hosts[0].results(), [(1, Status::Success), (2, Status::Success)]);
+        let acknowledged =
+            pair.sent.iter().any(|(from, packet, _)| *from == 1 && operation(packet) == Op::Acknowledge);
+        assert!(!acknowledged, "the response acknowledges the Write, too");
+    }
+}

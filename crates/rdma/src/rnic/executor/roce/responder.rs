@@ -96,7 +96,11 @@ pub(in super::super::super) fn take(
             tables.outputs.counters.packets_in += 1;
             responder.expected = psn.wrapping_add(psns) & PSN_MASK;
             responder.has_refused = false;
-            if packet.bth.ack_request {
+            if matches!(operation, Op::ReadRequest | Op::CompareSwap | Op::FetchAdd) {
+                // The response acknowledges the request and everything before it. Without it, an
+                // acknowledgement of the same PSN would contradict what the peer has received.
+                responder.ack_pending = false;
+            } else if packet.bth.ack_request {
                 responder.ack_pending = true;
                 qp.schedule(tables.outputs);
             }
