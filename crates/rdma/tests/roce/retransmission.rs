@@ -223,7 +223,8 @@ fn one_acknowledgement_stands_for_many_requests() {
 
 #[test]
 fn only_responses_acknowledge_reads_and_atomics() {
-    // If a response is lost, an acknowledgement with its PSN takes its place. rdma_rxe fails the queue pair then.
+    // If a response is lost, an acknowledgement with its PSN takes its place. rdma_rxe then fails the queue
+    // pair.
     let fetch_add = |remote| Operation::Atomic { remote, atomic: Atomic::FetchAdd { add: 1, mask: 0 } };
     for (read, length) in [(true, 3000), (false, 8)] {
         let mut pair = Pair::new(traits());
