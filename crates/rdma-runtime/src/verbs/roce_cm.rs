@@ -3,7 +3,7 @@
 //! ```text
 //! program       here                                                    on the wire
 //! rdma_listen   TCP and UDP port of the service reserved
-//! rdma_connect  initial PSN drawn                                       REQ
+//! rdma_connect  the peer's initial PSN drawn                            REQ
 //! rdma_accept   queue pair to RTR and RTS with the peer's parameters    REP
 //!               the same at the other end, when the REP arrives         RTU
 //! rdma_disconnect  queue pair to Error                                  DREQ, DREP
@@ -63,7 +63,7 @@ struct End {
     address: IpAddr,
     /// Our maximum numbers of outstanding reads from the peer and to the peer.
     depths: (u16, u16),
-    /// Our initial PSN.
+    /// The PSN of the first packet that we expect.
     psn: u32,
     /// The peer's request, until it is answered.
     request: Option<Box<Req>>,
@@ -287,13 +287,13 @@ impl EngineState {
         let peer = Peer {
             address: end.peer.ip(),
             qpn: request.qpn,
-            initial_psn: request.psn,
+            initial_psn: psn,
             reads: ird,
             path_mtu: mtu_bytes(request.mtu).unwrap_or(1024),
             rnr_timer: RNR_TIMER,
         };
         let sending = Sending {
-            initial_psn: psn,
+            initial_psn: request.psn,
             reads: ord,
             connect_timeout: None,
             ack_timeout: Some(timeout(request.path.ack_timeout)),
@@ -504,13 +504,13 @@ impl EngineState {
         let peer = Peer {
             address: peer,
             qpn: reply.qpn,
-            initial_psn: reply.psn,
+            initial_psn: psn,
             reads: ird,
             path_mtu: mtu_bytes(MTU).unwrap_or(1024),
             rnr_timer: RNR_TIMER,
         };
         let sending = Sending {
-            initial_psn: psn,
+            initial_psn: reply.psn,
             reads: ord,
             connect_timeout: None,
             ack_timeout: Some(timeout(defaults.ack_timeout)),

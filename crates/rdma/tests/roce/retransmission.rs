@@ -246,3 +246,21 @@ fn only_responses_acknowledge_reads_and_atomics() {
         assert!(!acknowledged, "the response acknowledges the Write, too");
     }
 }
+
+#[test]
+fn a_duplicate_is_not_acknowledged_with_the_psn_of_a_later_read() {
+    let mut pair = Pair::new(traits());
+    let (remote, sge) = (pair.at(1, 0), pair.hosts[0].element(0, 3000));
+    pair.hosts[0].post(1, Operation::write(remote), sge);
+    pair.hosts[0].post(2, Operation::read(remote), sge);
+    pair.run_cleanly();
+    assert_eq!(pair.hosts[0].results(), [(1, Status::Success), (2, Status::Success)]);
+    // The last packet of the Write comes again.
+    let (_, packet, payload) = pair.sent[2].clone();
+    assert_eq!(operation(&packet), Op::WriteLast);
+    let sent = pair.sent.len();
+    pair.deliver(1, &packet, &payload);
+    pair.send(&mut |_, _| is_lost());
+    let [(1, answer, _)] = &pair.sent[sent..] else { panic!("one answer") };
+    assert_eq!((operation(answer), answer.bth.psn), (Op::Acknowledge, packet.bth.psn));
+}

@@ -168,8 +168,9 @@ pub(in super::super) struct Responder {
     pub(in super::super) responses: VecDeque<Response>,
     /// A negative acknowledgement to be sent after them.
     pub(in super::super) refusal: Option<Refusal>,
-    /// Whether to acknowledge all requests before `expected`, after the responses.
-    pub(in super::super) ack_pending: bool,
+    /// The PSN to acknowledge after the responses, with all requests before it: that of a Send or Write. A
+    /// read or an atomic operation is acknowledged by its response alone.
+    pub(in super::super) ack: Option<u32>,
     /// The PSNs and original values of the last atomic operations, to answer duplicates.
     pub(in super::super) atomics: VecDeque<(u32, u64)>,
 }
@@ -213,7 +214,7 @@ impl Roce {
         self.requester = Requester { acked, sent, next: sent, end: sent, window, ..Requester::default() };
         self.responder.responses.clear();
         self.responder.receiving = Receiving::Nothing;
-        self.responder.ack_pending = false;
+        self.responder.ack = None;
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Connect {
     pub service_id: u64,
     /// The local queue pair, 24 bits.
     pub qpn: u32,
-    /// The PSN of the first packet that it sends, 24 bits.
+    /// The PSN of the first packet that it expects: the peer begins with it. 24 bits.
     pub psn: u32,
     /// The transport service: [`ServiceType::Rc`] or [`ServiceType::Uc`].
     pub service: ServiceType,
@@ -91,7 +91,7 @@ impl Default for Connect {
 pub struct Accept {
     /// The local queue pair, 24 bits.
     pub qpn: u32,
-    /// The PSN of the first packet that it sends, 24 bits.
+    /// The PSN of the first packet that it expects: the peer begins with it. 24 bits.
     pub psn: u32,
     /// Maximum number of the peer's reads and atomics at a time.
     pub responder_resources: u8,

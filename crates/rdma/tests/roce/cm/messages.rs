@@ -6,7 +6,7 @@ use kiban_rdma::wire::roce::cm::{
     Dreq, IpCm, Message, Mra, PortSpace, PrimaryPath, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu,
     ServiceType, SidrRep, SidrReq, SidrStatus, gid, mtu_bytes, timeout,
 };
-use kiban_rdma::wire::roce::{GSI_QKEY, GSI_QPN, MAD_BYTES, Packet};
+use kiban_rdma::wire::roce::{Bth, GSI_QKEY, GSI_QPN, MAD_BYTES, Opcode, Packet, Service};
 use proptest::prelude::*;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -52,6 +52,25 @@ fn every_mad_of_rxe_is_read_and_written_byte_for_byte() {
 
 const ACTIVE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
 const PASSIVE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
+
+/// Each end begins with the PSN that the other end's message names.
+#[test]
+fn a_starting_psn_is_that_of_the_receivers_first_packet() {
+    let mads = mads(RPING);
+    let (Message::Req(req), Message::Rep(rep)) = (message(&mads[0].1), message(&mads[1].1)) else {
+        panic!("a REQ and a REP")
+    };
+    let first_request_of = |host: Ipv4Addr| {
+        let own = packets(RPING).into_iter().filter(|captured| captured.source.ip() == host);
+        let read = own.map(|captured| Packet::read(&captured.bytes).expect("a packet").0.bth);
+        let is_request = |bth: &Bth| match bth.opcode {
+            Opcode::Transport(Service::Rc, operation) => !operation.is_response(),
+            _ => false,
+        };
+        read.filter(is_request).map(|bth| bth.psn).next()
+    };
+    assert_eq!((first_request_of(ACTIVE), first_request_of(PASSIVE)), (Some(rep.psn), Some(req.psn)));
+}
 
 /// The values are those that tshark 4 prints for frames 1, 2, 3 and 52 of the capture, except for the flow
 /// label and the packet rate: tshark takes their 26 bits from three octets.

@@ -99,9 +99,9 @@ pub(in super::super::super) fn take(
             if matches!(operation, Op::ReadRequest | Op::CompareSwap | Op::FetchAdd) {
                 // The response acknowledges the request and everything before it. Without it, an
                 // acknowledgement of the same PSN would contradict what the peer has received.
-                responder.ack_pending = false;
+                responder.ack = None;
             } else if packet.bth.ack_request {
-                responder.ack_pending = true;
+                responder.ack = Some(psn);
                 qp.schedule(tables.outputs);
             }
         }
@@ -430,7 +430,9 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
         }
         _ => {
             if let Some(roce) = &mut qp.roce {
-                roce.responder.ack_pending = true;
+                // A later request may be a read, whose response has been sent.
+                let ack = &mut roce.responder.ack;
+                *ack = ack.filter(|pending| distance(*pending, psn) < 0).or(Some(psn));
             }
             return qp.schedule(tables.outputs);
         }
@@ -452,8 +454,8 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
 /// Returns whether the responder has a packet to send.
 pub(in super::super::super) fn has_packet(qp: &Qp) -> bool {
     qp.roce.as_ref().is_some_and(|roce| {
-        let Responder { responses, refusal, ack_pending, .. } = &roce.responder;
-        !responses.is_empty() || refusal.is_some() || *ack_pending
+        let Responder { responses, refusal, ack, .. } = &roce.responder;
+        !responses.is_empty() || refusal.is_some() || ack.is_some()
     })
 }
 
@@ -522,7 +524,7 @@ pub(in super::super::super) fn next_packet(
             let (psn, aeth) = match responder.refusal.take() {
                 Some(Refusal { psn, syndrome, is_fatal }) => {
                     let aeth = Some(Aeth { syndrome, msn: responder.msn });
-                    responder.ack_pending = false;
+                    responder.ack = None;
                     if is_fatal {
                         let mut packet = Packet::new(bth(Op::Acknowledge, psn));
                         packet.aeth = aeth;
@@ -533,10 +535,10 @@ pub(in super::super::super) fn next_packet(
                     }
                     (psn, aeth)
                 }
-                None if core::mem::take(&mut responder.ack_pending) => {
-                    (responder.expected.wrapping_sub(1) & PSN_MASK, positive(responder.msn))
-                }
-                None => return false,
+                None => match responder.ack.take() {
+                    Some(psn) => (psn, positive(responder.msn)),
+                    None => return false,
+                },
             };
             let mut packet = Packet::new(bth(Op::Acknowledge, psn));
             packet.aeth = aeth;

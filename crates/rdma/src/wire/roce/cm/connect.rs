@@ -104,7 +104,7 @@ pub struct Req {
     pub service: ServiceType,
     /// Whether the sender counts credits.
     pub flow_control: bool,
-    /// The PSN of the sender's first packet, 24 bits.
+    /// The PSN of the first packet that the receiver of this message sends, 24 bits (IBTA volume 1 §12.7).
     pub psn: u32,
     /// The code of the time within which the sender of REQ answers, 5 bits.
     pub local_response_timeout: u8,
@@ -141,7 +141,7 @@ pub struct Rep {
     pub qkey: u32,
     /// The sender's queue pair, 24 bits.
     pub qpn: u32,
-    /// The PSN of the sender's first packet, 24 bits.
+    /// The PSN of the first packet that the receiver of this message sends, 24 bits (IBTA volume 1 §12.7).
     pub psn: u32,
     /// Maximum number of reads and atomics that the sender can respond to at a time.
     pub responder_resources: u8,
