@@ -233,3 +233,32 @@ fn an_operation_that_rocev2_does_not_have_is_refused_at_the_post() {
         assert_eq!(pair.hosts[0].nic.post_send(qp, work), Err(RequestError::NotAgreed));
     }
 }
+
+#[test]
+fn a_long_read_is_requested_in_pieces_that_fit_into_the_window() {
+    for (ord, window) in [(1, 8), (4, 8), (4, 1), (2, 64)] {
+        let mut pair = Pair::new(RoceTraits { ord, window, ..traits() });
+        let data = pattern(7, 70_001);
+        pair.hosts[1].fill(5, &data);
+        let (remote, sge) = (pair.at(1, 5), pair.hosts[0].element(100, 70_001));
+        pair.hosts[0].post(1, Operation::read(remote), sge);
+        pair.hosts[0].post(2, Operation::write(pair.at(1, 200_000)), pair.hosts[0].element(0, 10));
+        let mut outstanding = 0;
+        pair.run(|_, packet| {
+            match packet.bth.opcode {
+                Opcode::Transport(_, Op::ReadRequest) => outstanding += 1,
+                Opcode::Transport(_, Op::ReadResponseLast | Op::ReadResponseOnly) => outstanding -= 1,
+                _ => {}
+            }
+            assert!(outstanding <= ord, "more reads than the agreed maximum");
+            crate::pair::arrives()
+        });
+        let done = pair.hosts[0].completions();
+        assert_eq!(done.iter().map(|done| (done.id, done.bytes)).collect::<Vec<_>>(), [(1, 70_001), (2, 0)]);
+        assert_eq!(pair.hosts[0].bytes(100, data.len()), data);
+        let requests: Vec<_> = pair.sent.iter().filter_map(|(_, packet, _)| packet.reth).collect();
+        let reads = &requests[..requests.len() - 1];
+        assert!(reads.iter().all(|read| read.length <= 1024 * (window / 2).max(1)), "{reads:?}");
+        assert_eq!(reads.iter().map(|read| read.length).sum::<u32>(), 70_001);
+    }
+}

@@ -68,7 +68,8 @@ pub(in super::super) const fn distance(from: u32, to: u32) -> i32 {
     ((to.wrapping_sub(from) << 8) as i32) >> 8
 }
 
-/// A message of the requester that is not completely acknowledged.
+/// A message of the requester that is not completely acknowledged. A WQE is one message, but for a long read,
+/// which is several.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Message {
     pub(in super::super) wqe: u64,
@@ -78,8 +79,19 @@ pub(in super::super) struct Message {
     pub(in super::super) first: u64,
     /// The position after its last packet.
     pub(in super::super) end: u64,
+    /// The bytes of the WQE before it.
+    pub(in super::super) offset: u32,
     /// Length in bytes.
     pub(in super::super) length: u32,
+}
+
+impl Message {
+    /// Returns how many bytes of the WQE precede a position in it, and how many bytes of the message remain.
+    #[inline]
+    pub(in super::super) fn bytes_at(&self, position: u64, path_mtu: usize) -> (u32, u32) {
+        let before = (position - self.first) as u32 * path_mtu as u32;
+        (self.offset + before, self.length - before)
+    }
 }
 
 /// The requester: sends the messages of the send queue, and goes back when packets are lost.
@@ -231,6 +243,12 @@ impl Requester {
     pub(in super::super) fn message_at(&self, position: u64) -> Option<&Message> {
         let index = self.messages.partition_point(|message| message.end <= position);
         self.messages.get(index).filter(|message| message.first <= position)
+    }
+
+    /// Returns how many reads and atomics before a position await a response with data.
+    pub(in super::super) fn outstanding_before(&self, position: u64) -> usize {
+        let earlier = self.messages.iter().take_while(|message| message.first < position);
+        earlier.filter(|message| message.has_response).count()
     }
 
     /// Returns whether the window allows another packet.

@@ -8,6 +8,8 @@
 //! Going back      after a NAK with a sequence error, a gap in a response, or the acknowledgement timer, the
 //!                 requester sends everything again from the first packet that is missing. A read is
 //!                 requested again from its first missing byte.
+//! Long reads      are requested in pieces of half a window, each a message of its own, so that their
+//!                 responses fit into the window.
 //! RNR             the peer had no receive: the requester waits as long as the peer says, then goes back.
 //! UC              sends without acknowledgements: a message is done when it is sent.
 
@@ -58,6 +60,8 @@ pub(in super::super::super) fn next_packet(
                 Start::Nothing => return false,
                 Start::Again => continue,
             }
+        } else if !may_request(qp) {
+            return false;
         }
         match build(qp, smt, outputs, now, room) {
             Ok(()) => return true,
@@ -75,10 +79,17 @@ fn can_send(qp: &Qp, now: Instant) -> bool {
         && roce.requester.has_room()
 }
 
+/// Returns whether the agreed depth of reads allows the packet at the requester's next position.
+fn may_request(qp: &Qp) -> bool {
+    let Some(requester) = qp.roce.as_ref().map(|roce| &roce.requester) else { return false };
+    let request = requester.message_at(requester.next).filter(|message| message.has_response);
+    request.is_none_or(|message| requester.outstanding_before(message.first) < usize::from(qp.traits.ord))
+}
+
 /// Returns whether the requester has a packet to send now.
 pub(in super::super::super) fn has_packet(qp: &Qp, now: Instant) -> bool {
     let has_more = qp.roce.as_ref().is_some_and(|roce| roce.requester.next < roce.requester.end);
-    can_send(qp, now) && (has_more || send::may_start(qp).is_some())
+    can_send(qp, now) && if has_more { may_request(qp) } else { send::may_start(qp).is_some() }
 }
 
 /// Fails the queue pair because of a WQE.
@@ -104,18 +115,37 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
     };
     match checked {
         Ok(true) => {
-            let length = match wqe.work.operation {
+            let total = match wqe.work.operation {
                 Operation::Atomic { .. } => 8,
                 _ => wqe.work.data.length() as u32,
             };
-            let requester = &mut roce.requester;
-            let is_atomic = matches!(wqe.work.operation, Operation::Atomic { .. });
-            let packets =
-                if is_atomic { 1 } else { u64::from(length).div_ceil(roce.traits.path_mtu as u64).max(1) };
-            let (first, end) = (requester.end, requester.end + packets);
-            requester.messages.push_back(Message { wqe: number, has_response, first, end, length });
-            requester.unanswered += usize::from(has_response);
-            requester.end = end;
+            let (requester, mtu) = (&mut roce.requester, roce.traits.path_mtu as u32);
+            let piece = match wqe.work.operation {
+                Operation::Read { .. } => (requester.window / 2).max(1).saturating_mul(mtu),
+                _ => u32::MAX,
+            };
+            let mut offset = 0;
+            loop {
+                let length = piece.min(total - offset);
+                let first = requester.end;
+                // An atomic operation is a single packet, too.
+                requester.end += u64::from(length.div_ceil(mtu).max(1));
+                let end = requester.end;
+                requester.messages.push_back(Message {
+                    wqe: number,
+                    has_response,
+                    first,
+                    end,
+                    offset,
+                    length,
+                });
+                requester.unanswered += usize::from(has_response);
+                offset += length;
+                if offset == total {
+                    break;
+                }
+            }
+            let end = requester.end;
             wqe.progress = Progress::Sent { unanswered: 0, last_segment: end };
             Start::Message
         }
@@ -145,9 +175,7 @@ fn build(
     let at = requester.next;
     let message = *requester.message_at(at).expect("`next` lies in a started message");
     let work = &qp.sq.get(message.wqe).expect("its WQE is not complete").work;
-    // An atomic operation is a single packet: `at` is its first position.
-    let before = (at - message.first) as u32 * traits.path_mtu as u32;
-    let rest = message.length - before;
+    let (before, rest) = message.bytes_at(at, traits.path_mtu);
     let carries_payload = !message.has_response;
     let payload_bytes = if carries_payload { (rest as usize).min(traits.path_mtu) } else { 0 };
     let next = if carries_payload { at + 1 } else { message.end };
@@ -236,8 +264,8 @@ fn operation(of: &Operation, is_first: bool, is_last: bool) -> Op {
     }
 }
 
-/// Fills in the extended headers that the opcode asks for. `before` bytes of the message precede the packet,
-/// and `rest` bytes remain.
+/// Fills in the extended headers that the opcode asks for. `before` bytes of the WQE precede the packet, and
+/// `rest` bytes of the message remain.
 fn extend(packet: &mut Packet, work: &SendWork, before: u32, rest: u32) {
     let headers = packet.bth.opcode.headers();
     match work.operation {
@@ -408,8 +436,8 @@ fn take_data(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, at: u64, bytes
     }
     let Some(work) = qp.sq.get(message.wqe).map(|wqe| &wqe.work) else { return };
     let is_atomic = matches!(work.operation, Operation::Atomic { .. });
-    let before = (at - message.first) as u32 * traits.path_mtu as u32;
-    let expected = (message.length - before).min(traits.path_mtu as u32) as usize;
+    let (before, rest) = message.bytes_at(at, traits.path_mtu);
+    let expected = rest.min(traits.path_mtu as u32) as usize;
     let fits = message.has_response
         && is_atomic == (operation == Op::AtomicAcknowledge)
         && bytes.len() == expected
