@@ -139,7 +139,11 @@ impl Device {
                 let all = Device::all()?.into_iter().map(|device| device.address);
                 Ok(all.filter(|device| device.is_ipv4() || any.is_ipv6()).collect())
             }
-            loopback if loopback.is_loopback() => Ok(vec![Device::for_loopback(loopback)?.address]),
+            // The connection manager uses another device for loopback addresses than rsockets do.
+            loopback if loopback.is_loopback() => {
+                let manager = Device::for_loopback(loopback)?.address;
+                Ok([manager].into_iter().chain((manager != loopback).then_some(loopback)).collect())
+            }
             address => Ok(vec![address]),
         }
     }
