@@ -44,13 +44,24 @@ static int made_like(int file, int family) {
     return rs;
 }
 
+/* Returns whether a descriptor no longer refers to the socket with this inode, or cannot be looked at. If so, sets
+ * errno. */
+static bool is_replaced(int file, uint64_t inode) {
+    uint64_t found = inode_of(file);
+    if (found != inode)
+        errno = LOOK_ERROR(found) ? LOOK_ERROR(found) : EBADF;
+    return found != inode;
+}
+
 int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
-    if (entry_of(file))
-        return fail(EISCONN);
-    uint64_t inode = inode_of(file);
+    uint64_t entry = entry_of(file), inode = inode_of(file);
+    if (entry)
+        return fail(LOOK_ERROR(entry) ? LOOK_ERROR(entry) : EISCONN);
     int kept = errno, family = family_of(file);
     if (!family || !to || to->sa_family != family)
         return libc.connect(file, to, length);
+    if (LOOK_ERROR(inode))
+        return fail(LOOK_ERROR(inode));
     struct sockaddr_storage own;
     socklen_t own_length = sizeof own;
     int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = libc.fcntl(file, F_GETFL);
@@ -81,8 +92,8 @@ int rs_connect(int file, const struct sockaddr *to, socklen_t length) {
     if (rs >= 0)
         SIGNALS_BLOCKED(rclose(rs));
     /* A signal handler or another thread may have closed the descriptor. Do not connect its successor. */
-    if (inode_of(file) != inode)
-        return fail(EBADF);
+    if (is_replaced(file, inode))
+        return -1;
     errno = kept;
     return libc.connect(file, to, length);
 }
@@ -96,6 +107,8 @@ int rs_listen(int file, int backlog) {
     socklen_t length = sizeof own;
     if (!family || libc.getsockname(file, (struct sockaddr *)&own, &length))
         return libc.listen(file, backlog);
+    if (LOOK_ERROR(inode))
+        return fail(LOOK_ERROR(inode));
     int rs = SIGNALS_BLOCKED(made_like(file, family)), flags = libc.fcntl(file, F_GETFL), reuses = 0, on = 1;
     socklen_t bytes = sizeof reuses;
     /* The rsocket gets the port while the system's socket still has it, so that no other socket can take it. */
@@ -113,8 +126,8 @@ int rs_listen(int file, int backlog) {
     }
     if (rs >= 0)
         SIGNALS_BLOCKED(rclose(rs));
-    if (inode_of(file) != inode)
-        return fail(EBADF);
+    if (is_replaced(file, inode))
+        return -1;
     libc.setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &reuses, sizeof reuses);
     errno = kept;
     return libc.listen(file, backlog);
@@ -138,12 +151,13 @@ int rs_accept4(int file, struct sockaddr *from, socklen_t *length, int flags) {
     if (made < FILES)
         atomic_store(&table.waits[made], !(flags & SOCK_NONBLOCK));
     int number = made < FILES ? placeholder(flags & SOCK_CLOEXEC) : -1;
-    if (number >= 0 && number < FILES && name(number, made))
+    uint64_t inode = number >= 0 ? inode_of(number) : 0;
+    if (number >= 0 && number < FILES && !LOOK_ERROR(inode) && name(number, inode, made))
         return number;
     SIGNALS_BLOCKED(rclose(made));
     if (number >= 0)
         libc.close(number);
-    return fail(EMFILE);
+    return fail(LOOK_ERROR(inode) ? LOOK_ERROR(inode) : EMFILE);
 }
 
 int rs_shutdown(int file, int how) {
@@ -151,11 +165,14 @@ int rs_shutdown(int file, int how) {
     return !entry ? libc.shutdown(file, how) : ONCE(file, entry, rshutdown(rs, how));
 }
 
-/* ---- closing: entry_of() notices that a descriptor has been closed, by whatever call */
+/* ---- closing: the entry is removed without a look, which could fail. entry_of() notices what these calls do not see.
+ * The entry is read first, because afterwards another thread may open a descriptor with this number. */
 
 int rs_close(int file) {
+    uint64_t entry = known_entry(file);
     int result = libc.close(file);
-    entry_of(file);
+    /* Linux closes the descriptor even if close(2) fails. */
+    forget(file, entry);
     return result;
 }
 
@@ -163,49 +180,62 @@ int rs_close(int file) {
 int rs_fclose(FILE *stream) {
     int kept = errno, file = fileno(stream);
     errno = kept;
+    uint64_t entry = known_entry(file);
     int result = libc.fclose(stream);
-    entry_of(file);
+    forget(file, entry);
     return result;
 }
 
-static void notice_closed(unsigned first, unsigned last) {
+/* Closes the rsockets in a range of descriptors. */
+static void close_rsockets(unsigned first, unsigned last) {
     for (unsigned file = first; file <= last && file < FILES; file++)
-        entry_of((int)file);
+        if (known_entry((int)file))
+            rs_close((int)file);
 }
 
 int rs_close_range(unsigned first, unsigned last, int flags) {
+    if (!flags)
+        close_rsockets(first, last);
     int result = libc.close_range(first, last, flags);
-    notice_closed(first, last);
+    /* With flags, the call may close nothing (CLOSE_RANGE_CLOEXEC), or fail. */
+    for (unsigned file = first; flags && file <= last && file < FILES; file++)
+        entry_of((int)file);
     return result;
 }
 
 void rs_closefrom(int first) {
+    close_rsockets(first < 0 ? 0 : first, ~0u);
     libc.closefrom(first);
-    notice_closed(first < 0 ? 0 : first, ~0u);
 }
 
 /* ---- copies */
 
-static int copied(int from, int to) {
-    if (to < 0 || name_copy(from, to))
-        return to;
-    libc.close(to);
-    return fail(EMFILE);
+/* Makes a copy of a descriptor that has this entry refer to the same rsocket. Returns the copy, or closes it and fails.
+ * The copy needs no look: if it is of another file, because the descriptor has been replaced, the next look notices. */
+static int copied(int file, uint64_t entry, int copy) {
+    if (copy < 0 || !entry || !is_owner())
+        return copy;
+    int named = copy >= FILES ? fail(EMFILE) : ONCE(file, entry, (name(copy, INODE_OF(entry), rs), 0));
+    if (!named)
+        return copy;
+    int kept = errno;
+    libc.close(copy);
+    return fail(kept);
 }
 
 int rs_dup(int file) {
-    return copied(file, libc.dup(file));
+    uint64_t entry = entry_of(file);
+    return copied(file, entry, libc.dup(file));
 }
 
 int rs_dup3(int from, int to, int flags) {
-    if (to >= FILES && entry_of(from))
-        return fail(EMFILE);
+    uint64_t entry = entry_of(from), replaced = known_entry(to);
+    if (LOOK_ERROR(entry) || (entry && to >= FILES))
+        return fail(LOOK_ERROR(entry) ? LOOK_ERROR(entry) : EMFILE);
     int made = libc.dup3(from, to, flags);
-    if (made >= 0) {
-        entry_of(to);
-        name_copy(from, to);
-    }
-    return made;
+    if (made >= 0)
+        forget(to, replaced);
+    return copied(from, entry, made);
 }
 
 int rs_dup2(int from, int to) {
@@ -228,7 +258,7 @@ static int control(int file, int command, void *argument) {
                                   rfcntl(rs, F_SETFL, status | O_NONBLOCK)));
     case F_DUPFD:
     case F_DUPFD_CLOEXEC:
-        return copied(file, libc.fcntl(file, command, argument));
+        return copied(file, entry, libc.fcntl(file, command, argument));
     default:
         return libc.fcntl(file, command, argument);
     }
@@ -252,9 +282,8 @@ OURS int ioctl(int file, unsigned long request, ...) {
     uint64_t entry = entry_of(file);
     if (BYPASSED || !entry || request == FIOCLEX || request == FIONCLEX)
         return libc.ioctl(file, request, argument);
-    if (request != FIONBIO)
-        return fail(ENOTTY);
-    return ONCE(file, entry, (atomic_store(&table.waits[rs], !*(int *)argument), 0));
+    return ONCE(file, entry, request != FIONBIO ? fail(ENOTTY)
+                                                : (atomic_store(&table.waits[rs], !*(int *)argument), 0));
 }
 
 /* ---- names and options */
@@ -273,7 +302,7 @@ int rs_getsockopt(int file, int level, int option, void *value, socklen_t *lengt
     uint64_t entry = entry_of(file);
     if (!entry)
         return libc.getsockopt(file, level, option, value, length);
-    if (level == IPPROTO_TCP && option == TCP_CONGESTION && value && length && *length > 0) {
+    if (level == IPPROTO_TCP && option == TCP_CONGESTION && value && length && *length > 0 && !LOOK_ERROR(entry)) {
         strncpy(value, "rsocket", *length);
         *length = *length < 8 ? *length : 8;
         return 0;

@@ -7,8 +7,7 @@ static ssize_t receive(int file, uint64_t entry, void *at, size_t length, int fl
     for (;;) {
         ssize_t count = UNTIL(file, entry, flags, rrecv(rs, (char *)at + got, length - got, flags));
         got += count > 0 ? count : 0;
-        bool wants_more = (flags & MSG_WAITALL) && !(flags & MSG_PEEK) && blocks(entry, flags);
-        if (count <= 0 || !wants_more || got == length)
+        if (count <= 0 || got == length || !(flags & MSG_WAITALL) || (flags & MSG_PEEK) || !blocks(entry, flags))
             return got ? (ssize_t)got : count;
     }
 }

@@ -61,15 +61,20 @@ SOCKET_CALLS(DECLARE) DESCRIPTOR_CALLS(DECLARE)
 #define RSOCKET_BITS 17
 _Static_assert(FILES < 1 << RSOCKET_BITS, "an entry has room for the number plus one");
 #define RSOCKET_OF(entry) ((int)((entry) & ((1 << RSOCKET_BITS) - 1)) - 1)
+#define INODE_OF(entry) ((entry) >> RSOCKET_BITS << RSOCKET_BITS)
+/* If fstat(2) fails, for example for lack of memory, the result of entry_of() and inode_of() is its error number, which
+ * no entry equals, because inode numbers are not 0. hold() fails with it, and so does every call on an rsocket. */
+#define LOOK_ERROR(entry) ((entry) >> RSOCKET_BITS ? 0 : (int)(entry))
 
 bool is_owner(void);
 uint64_t inode_of(int file);
+uint64_t known_entry(int file);
 uint64_t entry_of(int file);
+void forget(int file, uint64_t entry);
 int hold(int file, uint64_t entry);
 void release(uint64_t entry);
 int placeholder(int flags);
-bool name(int file, int rs);
-bool name_copy(int file, int copy);
+bool name(int file, uint64_t inode, int rs);
 bool adopt(int file, uint64_t inode, int rs);
 ssize_t reset_edge(int file, unsigned edge, ssize_t done, size_t wanted);
 bool becomes_connected(int rs);
@@ -90,7 +95,8 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
 
 /* Makes a call on the rsocket `rs` that a descriptor had at the beginning of the program's call. Fails with EBADF if
  * the descriptor no longer refers to that rsocket, because a signal handler or another thread closed it: the number `rs`
- * may already belong to another connection. The rsocket stays open until `call` returns. */
+ * may already belong to another connection. Fails with LOOK_ERROR(entry), if there is one. The rsocket stays open until
+ * `call` returns. */
 #define HELD(file, entry, call)                        \
     ({                                                 \
         int rs = hold(file, entry);                    \

@@ -82,8 +82,9 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
     struct pollfd polled = { .fd = RSOCKET_OF(entry), .events = POLLIN };
     struct timespec nap = { 0, SLEEP_NANOS };
     bool is_ended = libc.ppoll(&polled, 1, &nap, before) < 0 && errno == EINTR && ends_calls(before);
-    errno = is_ended ? EINTR : EBADF;
-    return !is_ended && entry_of(file) == entry;
+    uint64_t found = is_ended ? EINTR : entry_of(file);
+    errno = LOOK_ERROR(found) ? LOOK_ERROR(found) : EBADF;
+    return found == entry;
 }
 
 /* ---- descriptors */
@@ -92,13 +93,12 @@ bool sleeps(int file, uint64_t entry, int flags, int64_t *started, const sigset_
  * connected, so that calls which are not interposed, and those of a forked child, fail. An entry (rsockets.h)
  * is valid only while the descriptor still refers to the placeholder. */
 
-#define UNKNOWN 1
-/* Returns the entry of a descriptor without the rsocket's number; 0 if it is not a socket; UNKNOWN if fstat(2) fails, for
- * example for lack of memory. Preserves errno. */
+/* Returns the entry of a descriptor without the rsocket's number; 0 if it is not a socket, or closed; or an error
+ * number (LOOK_ERROR). Preserves errno. */
 uint64_t inode_of(int file) {
     int kept = errno;
     struct stat is;
-    uint64_t inode = fstat(file, &is) ? (errno == EBADF ? 0 : UNKNOWN)
+    uint64_t inode = fstat(file, &is) ? (errno == EBADF ? 0 : (uint64_t)errno)
                      : S_ISSOCK(is.st_mode) ? (uint64_t)is.st_ino << RSOCKET_BITS : 0;
     errno = kept;
     return inode;
@@ -127,25 +127,37 @@ void release(uint64_t entry) {
     errno = kept;
 }
 
-/* Returns the entry of a descriptor, or 0 if it is not an rsocket. If the descriptor has been closed or
- * replaced, removes its entry. Preserves errno. */
+/* Returns the entry of a descriptor, or 0. The descriptor may have been closed or replaced since. */
+uint64_t known_entry(int file) { return file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0; }
+
+/* Removes the entry of a descriptor that has been closed or replaced, unless it has another one by now. Preserves
+ * errno. */
+void forget(int file, uint64_t entry) {
+    if (entry && is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0))
+        release(entry);
+}
+
+/* Returns the entry of a descriptor; 0 if it is not an rsocket; or an error number (LOOK_ERROR). If the descriptor has
+ * been closed or replaced, removes its entry. Preserves errno. */
 uint64_t entry_of(int file) {
-    uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
-    uint64_t inode = entry ? inode_of(file) : 0;
+    uint64_t entry = known_entry(file), inode = entry ? inode_of(file) : 0;
+    if (LOOK_ERROR(inode))
+        return inode;
     if (inode >> RSOCKET_BITS == entry >> RSOCKET_BITS)
         return entry;
-    if (inode != UNKNOWN && is_owner() && atomic_compare_exchange_strong(&table.entries[file], &entry, 0))
-        release(entry);
+    forget(file, entry);
     return 0;
 }
 
 /* Keeps the rsocket of a descriptor open until release(). Returns its number; fails with EBADF if the
- * descriptor no longer has this entry. Signals must be blocked until release().
+ * descriptor no longer has this entry, or with LOOK_ERROR(entry). Signals must be blocked until release().
  *
  * An rsocket is counted before its entry is stored, and its entry is removed before the count decreases. So
  * if the entry is still there after the increment, the increment counts for this rsocket, not for a later
  * one with its number. */
 int hold(int file, uint64_t entry) {
+    if (LOOK_ERROR(entry))
+        return fail(LOOK_ERROR(entry));
     int rs = RSOCKET_OF(entry), count = atomic_load(&table.numbers_of[rs]);
     while (count > 0 && !atomic_compare_exchange_weak(&table.numbers_of[rs], &count, count + 1))
         ;
@@ -159,11 +171,10 @@ int hold(int file, uint64_t entry) {
 /* Returns a new descriptor that refers to a new placeholder, or -1. */
 int placeholder(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | flags, 0); }
 
-/* Makes a descriptor that refers to a placeholder mean an rsocket. Returns whether it does: a vfork()
- * child has no table of its own. */
-bool name(int file, int rs) {
-    uint64_t inode = inode_of(file);
-    if (inode <= UNKNOWN || !is_owner())
+/* Makes a descriptor that refers to a placeholder mean an rsocket. `inode` is the placeholder's (inode_of()). Returns
+ * whether it does: a vfork() child has no table of its own. */
+bool name(int file, uint64_t inode, int rs) {
+    if (!is_owner())
         return false;
     atomic_fetch_add(&table.numbers_of[rs], 1);
     atomic_store(&table.edges_reported[file], 0);
@@ -171,23 +182,14 @@ bool name(int file, int rs) {
     return true;
 }
 
-/* Makes a copy of a descriptor mean the same rsocket, if the descriptor is an rsocket. Returns false if it
- * should, but the copy's number is too high. */
-bool name_copy(int file, int copy) {
-    uint64_t entry = file >= 0 && file < FILES ? atomic_load(&table.entries[file]) : 0;
-    if (!entry || inode_of(copy) >> RSOCKET_BITS != entry >> RSOCKET_BITS)
-        return true;
-    if (copy < FILES)
-        name(copy, RSOCKET_OF(entry));
-    return copy < FILES;
-}
-
 /* Makes the program's descriptor refer to an rsocket, if it still refers to the socket with this inode. */
 bool adopt(int file, uint64_t inode, int rs) {
     int other = file < FILES && rs < FILES ? placeholder(SOCK_CLOEXEC) : -1;
     if (other < 0)
         return false;
-    bool is_named = SIGNALS_BLOCKED(inode_of(file) == inode && !replace_by_copy(file, other) && name(file, rs));
+    uint64_t named = inode_of(other);
+    bool is_named = !LOOK_ERROR(named) && SIGNALS_BLOCKED(inode_of(file) == inode && !replace_by_copy(file, other) &&
+                                                          name(file, named, rs));
     libc.close(other);
     return is_named;
 }

@@ -8,14 +8,18 @@ static bool has_rsocket(const struct pollfd *files, nfds_t count) {
     return false;
 }
 
-/* Copies what the program polls to `asked` and `asleep`, in which rsockets have their own numbers. */
-static void look_up(const struct pollfd *files, struct pollfd *asked, struct pollfd *asleep, nfds_t count) {
+/* Copies what the program polls to `asked` and `asleep`, in which rsockets have their own numbers. Returns 0, or fails
+ * with LOOK_ERROR(). */
+static int look_up(const struct pollfd *files, struct pollfd *asked, struct pollfd *asleep, nfds_t count) {
     for (nfds_t i = 0; i < count; i++) {
         uint64_t entry = entry_of(files[i].fd);
+        if (LOOK_ERROR(entry))
+            return fail(LOOK_ERROR(entry));
         int number = entry ? RSOCKET_OF(entry) : files[i].fd;
         asked[i] = (struct pollfd){ .fd = number, .events = files[i].events };
         asleep[i] = (struct pollfd){ .fd = number, .events = entry ? POLLIN : files[i].events };
     }
+    return 0;
 }
 
 /* Waits for `asked`. rpoll() checks the rsockets and arms their notifications; the thread then sleeps in the
@@ -27,8 +31,8 @@ static int poll_both(const struct pollfd *files, struct pollfd *asked, struct po
 {
     int64_t end = timeout < 0 ? INT64_MAX : microseconds() + (int64_t)timeout * 1000;
     for (;;) {
-        if (files)
-            look_up(files, asked, asleep, count);
+        if (files && look_up(files, asked, asleep, count))
+            return -1;
         int64_t left = end == INT64_MAX ? INT64_MAX : end - microseconds();
         int ready = rpoll(asked, count, left > 1000);
         if (ready || left <= 0)
@@ -270,8 +274,10 @@ static int wait_once(int epoll, struct epoll_event *events, int most, int timeou
             if (wanted & EPOLLET)
                 wanted &= ~atomic_load(&table.edges_reported[own[i].file]);
             /* Skip rsockets that have reported all their edges or their one-shot event: at the end of the
-             * stream they would be ready forever. */
-            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && entry_of(own[i].file) == own[i].entry;
+             * stream they would be ready forever. poll_blocked() fails if an entry cannot be looked up. */
+            uint64_t entry = entry_of(own[i].file);
+            bool is_same = entry == own[i].entry || LOOK_ERROR(entry);
+            bool asks = (wanted & (EPOLLIN | EPOLLOUT | EPOLLRDHUP)) && is_same;
             files[i] = (struct pollfd){ .fd = asks ? own[i].file : -1, .events = (short)wanted };
         }
         files[used] = (struct pollfd){ .fd = epoll, .events = POLLIN };

@@ -88,6 +88,8 @@ preloaded_tests! {
     a_number_closed_by_close_range_or_closefrom_no_longer_means_the_rsocket "ranges"
     a_number_closed_by_a_system_call_no_longer_means_the_rsocket "unseen"
     a_descriptor_that_cannot_be_looked_at_keeps_its_rsocket "unknown"
+    a_call_ends_when_its_descriptor_cannot_be_looked_at "unknown_later"
+    an_rsocket_is_closed_even_if_its_descriptor_cannot_be_looked_at "unknown_closed"
     a_watch_ends_when_dup2_replaces_its_descriptor "replaced"
     a_child_that_shares_the_memory_changes_no_rsocket_of_its_parent "shared"
     an_epoll_set_has_no_rsockets_of_a_closed_set_with_its_number "sets"

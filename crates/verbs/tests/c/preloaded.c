@@ -18,7 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -225,14 +227,113 @@ static void unseen(void) {
     exchange(ends);
 }
 
-/* A call on a descriptor that the library cannot look at fails, but changes nothing. */
+/* Calls on descriptors that the library cannot look at fail with the error of fstat(), and change nothing. */
 static void unknown(void) {
-    int ends[2];
+    int ends[2], value = 1, null = open("/dev/null", O_RDWR), data = memfd_create("file", MFD_CLOEXEC);
+    struct sockaddr_in at;
+    socklen_t length = sizeof at, short_length = sizeof value;
+    struct sockaddr *address = (struct sockaddr *)&at;
+    char byte = 'y';
+    struct iovec part = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1 };
+    struct timeval now = { 0, 0 };
+    struct epoll_event event = { .events = EPOLLOUT, .data.u32 = 7 };
+    fd_set set;
     pair(ends);
+    int listener = listen_at(&at), later = socket(AF_INET, SOCK_STREAM, 0), rs = ends[0];
+    int epoll = epoll_create1(0), other = epoll_create1(0);
+    struct pollfd polled = { .fd = rs, .events = POLLOUT };
+    CHECK(write(data, "y", 1) == 1 && lseek(data, 0, SEEK_SET) == 0);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, rs, &event) == 0);
+    FD_ZERO(&set);
+    FD_SET(rs, &set);
     fstat_fails = true;
-    FAILS(send(ends[0], "y", 1, MSG_NOSIGNAL), ENOTCONN);
+    FAILS(connect(rs, address, length), ENOMEM);
+    FAILS(connect(later, address, length), ENOMEM);
+    FAILS(listen(later, 8), ENOMEM);
+    FAILS(listen(listener, 8), ENOMEM);
+    FAILS(accept(listener, NULL, NULL), ENOMEM);
+    FAILS(accept4(listener, NULL, NULL, SOCK_CLOEXEC), ENOMEM);
+    FAILS(shutdown(rs, SHUT_RDWR), ENOMEM);
+    FAILS(getsockname(rs, address, &length), ENOMEM);
+    FAILS(getpeername(rs, address, &length), ENOMEM);
+    FAILS(getsockopt(rs, SOL_SOCKET, SO_ERROR, &value, &short_length), ENOMEM);
+    FAILS(getsockopt(rs, IPPROTO_TCP, TCP_CONGESTION, &value, &short_length), ENOMEM);
+    FAILS(setsockopt(rs, IPPROTO_TCP, TCP_NODELAY, &value, sizeof value), ENOMEM);
+    FAILS(fcntl(rs, F_GETFL), ENOMEM);
+    FAILS(fcntl(rs, F_SETFL, O_NONBLOCK), ENOMEM);
+    FAILS(fcntl(rs, F_DUPFD, 0), ENOMEM);
+    FAILS(ioctl(rs, FIONBIO, &value), ENOMEM);
+    FAILS(ioctl(rs, FIONREAD, &value), ENOMEM);
+    FAILS(dup(rs), ENOMEM);
+    FAILS(dup2(rs, null), ENOMEM);
+    FAILS(dup3(rs, null, O_CLOEXEC), ENOMEM);
+    FAILS(read(rs, &byte, 1), ENOMEM);
+    FAILS(readv(rs, &part, 1), ENOMEM);
+    FAILS(recv(rs, &byte, 1, MSG_WAITALL), ENOMEM);
+    FAILS(recvfrom(rs, &byte, 1, 0, NULL, NULL), ENOMEM);
+    FAILS(recvmsg(rs, &message, 0), ENOMEM);
+    FAILS(write(rs, "y", 1), ENOMEM);
+    FAILS(writev(rs, &part, 1), ENOMEM);
+    FAILS(send(rs, "y", 1, 0), ENOMEM);
+    FAILS(sendto(rs, "y", 1, 0, NULL, 0), ENOMEM);
+    FAILS(sendmsg(rs, &message, 0), ENOMEM);
+    FAILS(sendfile(rs, data, NULL, 1), ENOMEM);
+    FAILS(poll(&polled, 1, 0), ENOMEM);
+    FAILS(ppoll(&polled, 1, NULL, NULL), ENOMEM);
+    FAILS(select(rs + 1, NULL, &set, NULL, &now), ENOMEM);
+    FAILS(epoll_ctl(other, EPOLL_CTL_ADD, rs, &event), ENOMEM);
+    FAILS(epoll_wait(epoll, &event, 1, 0), ENOMEM);
+    fstat_fails = false;
+    /* Descriptors, the listener and the socket are as before. */
+    CHECK(write(null, "x", 1) == 1 && !is_rsocket(later) && is_rsocket(listener));
+    CHECK(epoll_wait(epoll, &event, 1, 10000) == 1 && event.data.u32 == 7);
+    exchange(ends);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, dial, &at) == 0 && accept(listener, NULL, NULL) >= 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
+static void fail_looks(void) {
+    block_hook = NULL;
+    fstat_fails = true;
+}
+
+/* A look that fails during a call ends the call. */
+static void unknown_later(void) {
+    int ends[2], later = socket(AF_INET, SOCK_STREAM, 0);
+    char byte;
+    pair(ends);
+    block_hook = fail_looks;
+    FAILS(recv(ends[0], &byte, 1, 0), ENOMEM);
     fstat_fails = false;
     exchange(ends);
+    block_hook = fail_looks;
+    FAILS(listen(later, 8), ENOMEM);
+    fstat_fails = false;
+    CHECK(!is_rsocket(later) && listen(later, 8) == 0 && is_rsocket(later));
+}
+
+static void by_close(int file) { CHECK(close(file) == 0); }
+
+static void by_dup2(int file) {
+    int null = open("/dev/null", O_RDWR);
+    CHECK(null >= 0 && dup2(null, file) == file && close(null) == 0);
+}
+
+/* An rsocket is closed with its last descriptor, even if the library cannot look at it. */
+static void unknown_closed(void) {
+    static void (*const ways[])(int) = { by_close, by_fclose, by_close_range, by_dup2, by_closefrom };
+    for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
+        int ends[2];
+        char byte;
+        pair(ends);
+        CHECK(dup2(ends[0], 300) == 300 && close(ends[0]) == 0);
+        fstat_fails = true;
+        ways[way](300);
+        fstat_fails = false;
+        CHECK(recv(ends[1], &byte, 1, 0) == 0 && close(ends[1]) == 0);
+    }
 }
 
 static void replaced(void) {
@@ -580,6 +681,7 @@ static void protection(void) {
 int main(int count, char **words) {
     static const struct { const char *name; void (*test)(void); } tests[] = {
         { "vforked", vforked }, { "fclosed", fclosed }, { "ranges", ranges }, { "unseen", unseen }, { "unknown", unknown },
+        { "unknown_later", unknown_later }, { "unknown_closed", unknown_closed },
         { "replaced", replaced }, { "sets", sets }, { "shared", shared },
         { "forked", forked }, { "handlers", handlers }, { "locks", locks },
         { "during", during }, { "connecting", connecting }, { "port", port },
