@@ -34,6 +34,13 @@ static void serve_one(int file) {
     }
 }
 
+// Returns whether accept() may succeed later (accept(2)). After any other error, the listener is of no use, and a
+// server that went on would fill the disk with messages.
+static int is_temporary(int error) {
+    return error == EINTR || error == ECONNABORTED || error == EMFILE || error == ENFILE || error == ENOBUFS ||
+           error == ENOMEM;
+}
+
 static int serve(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof at;
@@ -50,8 +57,10 @@ static int serve(void) {
     for (;;) {
         int file = accept(listener, 0, 0);
         if (file < 0) {
+            int error = errno;
             failed("accept");
-            continue;
+            if (is_temporary(error)) continue;
+            return 1;
         }
         serve_one(file);
         close(file);
