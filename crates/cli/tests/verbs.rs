@@ -100,7 +100,7 @@ fn usage_errors_name_a_remedy() {
         (&good, &["--", "/"], 126, "cannot start /: "),
         (&good, &[], 2, "PROGRAM"),
         (&good, &["--env", "true"], 2, "--env"),
-        (&good, &["--transport", "roce", "true"], 2, "iwarp"),
+        (&good, &["--transport", "infiniband", "true"], 2, "iwarp"),
     ] {
         let output = kiban(Some(folder), arguments);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", told(&output));
