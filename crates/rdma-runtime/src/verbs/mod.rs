@@ -28,6 +28,7 @@ mod ports;
 mod queue_pairs;
 mod roce;
 mod roce_cm;
+mod roce_connections;
 
 pub use self::channel::Channel;
 pub use self::datagrams::gid;

@@ -1,83 +1,62 @@
-//! InfiniBand's connection manager over RoCEv2, for the programs of `rdma_cm`.
-//!
-//! ```text
-//! program       here                                                    on the wire
-//! rdma_listen   TCP and UDP port of the service reserved
-//! rdma_connect  the peer's initial PSN drawn                            REQ
-//! rdma_accept   queue pair to RTR and RTS with the peer's parameters    REP
-//!               the same at the other end, when the REP arrives         RTU
-//! rdma_disconnect  queue pair to Error                                  DREQ, DREP
-//! ```
+//! The connection manager of a process over RoCEv2: its MADs, its listeners, and its ends.
 //!
 //! Owners     all processes of one user share port 4791, and so do their connection managers. A request
 //!            belongs to the process that holds the UDP port of the service; any other message to the process
 //!            whose own port is the upper half of the communication id to which it is addressed. A process
 //!            relays what belongs to another ([`super::roce`]).
-//! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A
-//!            queue pair accepts packets from the address that its peer's message came from, whatever these
-//!            addresses say.
 
-use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
-use super::engine_state::EngineState;
-use super::pairs::{Peer, Sending, Service};
+use super::ends::CmEventHandler;
 use crate::tcp::TcpListenSocket;
 use kiban_base::{Instant, RngKey, SecureRng};
 use kiban_os::udp::UdpLink;
-use kiban_rdma::nic::{ConnectError, OpenError};
 use kiban_rdma::roce::Path;
-use kiban_rdma::roce::cm::{self, Accept, Cm, CmConfig, CmError, Connect, ConnectionId};
-use kiban_rdma::wire::roce::cm::{
-    IpCm, Message, PortSpace, RejectReason, Rep, Req, ServiceType, mtu_bytes, timeout,
-};
+use kiban_rdma::roce::cm::{self, Cm, CmConfig};
+use kiban_rdma::wire::roce::cm::{Message, PortSpace, Req};
 use kiban_rdma::wire::roce::{BTH_BYTES, Deth, MAD_BYTES, PORT, PSN_MASK};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The code of the time for which a peer may ask in an RNR NAK: 0.64 ms, as Linux's RDMA-CM sets it.
-const RNR_TIMER: u8 = 12;
-/// The code of the path MTU of connections: 1024 bytes, which fit an Ethernet frame.
-const MTU: u8 = 3;
 /// Where a MAD begins in a datagram: after BTH and DETH.
 const MAD_AT: usize = BTH_BYTES + Deth::BYTES;
 
 /// A listener.
-struct Listener {
+pub(super) struct Listener {
     /// Holds the port for TCP, in which programs look for it.
-    _tcp: TcpListenSocket,
+    pub(super) _tcp: TcpListenSocket,
     /// Receive what other processes relay, one at each address.
-    udp: Vec<Arc<UdpLink>>,
-    service_id: u64,
-    addresses: Vec<IpAddr>,
-    owner: Arc<dyn CmEventHandler>,
+    pub(super) udp: Vec<Arc<UdpLink>>,
+    pub(super) service_id: u64,
+    pub(super) addresses: Vec<IpAddr>,
+    pub(super) owner: Arc<dyn CmEventHandler>,
 }
 
 /// A connection, from its request on.
-struct End {
-    owner: Option<Arc<dyn CmEventHandler>>,
-    qp: Option<u32>,
-    local: SocketAddr,
-    peer: SocketAddr,
+pub(super) struct End {
+    pub(super) owner: Option<Arc<dyn CmEventHandler>>,
+    pub(super) qp: Option<u32>,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
     /// The address whose socket it uses.
-    address: IpAddr,
+    pub(super) address: IpAddr,
     /// Our maximum numbers of outstanding reads from the peer and to the peer.
-    depths: (u16, u16),
+    pub(super) depths: (u16, u16),
     /// The PSN of the first packet that we expect.
-    psn: u32,
+    pub(super) psn: u32,
     /// The peer's request, until it is answered.
-    request: Option<Box<Req>>,
+    pub(super) request: Option<Box<Req>>,
 }
 
 /// The connection manager of a process.
 pub(super) struct RoceCm {
-    cm: Cm,
+    pub(super) cm: Cm,
     /// Receives what other processes relay; its number is in our communication ids.
-    port: Arc<UdpLink>,
-    rng: SecureRng,
-    listeners: BTreeMap<u32, Listener>,
-    next_listener: u32,
-    ends: BTreeMap<u32, End>,
+    pub(super) port: Arc<UdpLink>,
+    pub(super) rng: SecureRng,
+    pub(super) listeners: BTreeMap<u32, Listener>,
+    pub(super) next_listener: u32,
+    pub(super) ends: BTreeMap<u32, End>,
 }
 
 impl RoceCm {
@@ -148,391 +127,7 @@ impl RoceCm {
         self.cm.deadline().unwrap_or(Instant::NEVER)
     }
 
-    fn draw_psn(&mut self) -> u32 {
+    pub(super) fn draw_psn(&mut self) -> u32 {
         self.rng.draw_u32() & PSN_MASK
-    }
-}
-
-/// Returns the error of a call on the connection manager.
-fn open_error(error: CmError) -> OpenError {
-    match error {
-        CmError::TooMany => OpenError::TooMany,
-        CmError::UnknownConnection | CmError::WrongState => OpenError::Gone,
-        _ => OpenError::InUse,
-    }
-}
-
-impl EngineState {
-    /// Listens for the service of a port. The addresses are those of the devices for which it is.
-    pub(super) fn roce_listen(
-        &mut self,
-        tcp: TcpListenSocket,
-        addresses: Vec<IpAddr>,
-        owner: Arc<dyn CmEventHandler>,
-    ) -> io::Result<u32> {
-        let port = tcp.address()?.port();
-        let Some(roce) = &mut self.roce else { return Err(io::ErrorKind::Unsupported.into()) };
-        let mut udp = Vec::new();
-        for &address in &addresses {
-            let socket = UdpLink::bind(SocketAddr::new(address, port))?;
-            roce.prepare(&socket)?;
-            udp.push(Arc::new(socket));
-        }
-        let service_id = PortSpace::Tcp.service_id(port);
-        roce.cm.cm.listen(service_id).map_err(io::Error::other)?;
-        let mut opened = Vec::new();
-        for address in addresses {
-            match roce.open_address(address) {
-                Ok(()) => opened.push(address),
-                Err(error) => {
-                    opened.into_iter().for_each(|address| roce.close_address(address));
-                    roce.cm.cm.unlisten(service_id);
-                    return Err(error);
-                }
-            }
-        }
-        let number = roce.cm.next_listener;
-        roce.cm.next_listener += 1;
-        let listener = Listener { _tcp: tcp, udp, service_id, addresses: opened, owner };
-        roce.cm.listeners.insert(number, listener);
-        Ok(number)
-    }
-
-    /// Stops listening. Unanswered requests are refused by their owners.
-    pub(super) fn roce_unlisten(&mut self, listener: u32) {
-        let Some(roce) = &mut self.roce else { return };
-        if let Some(listener) = roce.cm.listeners.remove(&listener) {
-            roce.cm.cm.unlisten(listener.service_id);
-            listener.addresses.into_iter().for_each(|address| roce.close_address(address));
-        }
-    }
-
-    /// Begins to connect a queue pair. Returns the end.
-    pub(super) fn roce_connect(
-        &mut self,
-        qp: u32,
-        (from, to): (Option<IpAddr>, SocketAddr),
-        (ird, ord): (u16, u16),
-        private_data: &[u8],
-        owner: Arc<dyn CmEventHandler>,
-        now: Instant,
-    ) -> io::Result<Result<u32, OpenError>> {
-        let (Some(roce), Some(entry)) = (&mut self.roce, self.qps.get(qp)) else {
-            return Ok(Err(OpenError::InUse));
-        };
-        let address = entry.address;
-        // A peer at a loopback address is on this host, and its queue pair is at the address of a device.
-        let peer = if to.ip().is_loopback() { SocketAddr::new(address, to.port()) } else { to };
-        if peer.is_ipv4() != address.is_ipv4() {
-            return Err(io::ErrorKind::AddrNotAvailable.into());
-        }
-        let psn = roce.cm.draw_psn();
-        let source = from.filter(|from| from.is_ipv4() == to.is_ipv4()).unwrap_or(address);
-        let source_port = entry.qpn as u16;
-        let mut data = vec![0; IpCm::BYTES];
-        IpCm { source_port, source, destination: to.ip() }.write(&mut data);
-        data.extend_from_slice(private_data);
-        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
-        let connect = Connect {
-            service_id: PortSpace::Tcp.service_id(to.port()),
-            qpn: entry.qpn,
-            psn,
-            service: if entry.service == Service::Unreliable { ServiceType::Uc } else { ServiceType::Rc },
-            responder_resources: depth(ird),
-            initiator_depth: depth(ord),
-            srq: entry.attributes.srq.is_some(),
-            mtu: MTU,
-            private_data: data,
-            ..Connect::default()
-        };
-        roce.open_address(address)?;
-        match roce.cm.cm.connect(address, SocketAddr::new(peer.ip(), PORT), &connect, now) {
-            Ok(ConnectionId(number)) => {
-                let local = SocketAddr::new(source, source_port);
-                let end = End {
-                    owner: Some(owner),
-                    qp: Some(qp),
-                    local,
-                    peer: to,
-                    address,
-                    depths: (ird, ord),
-                    psn,
-                    request: None,
-                };
-                roce.cm.ends.insert(number, end);
-                Ok(Ok(number))
-            }
-            Err(error) => {
-                roce.close_address(address);
-                Ok(Err(open_error(error)))
-            }
-        }
-    }
-
-    /// Accepts a request on a queue pair that is not connected.
-    pub(super) fn roce_accept(
-        &mut self,
-        number: u32,
-        qp: u32,
-        (ird, ord): (u16, u16),
-        private_data: &[u8],
-        now: Instant,
-    ) -> Result<(), OpenError> {
-        let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
-        let psn = roce.cm.draw_psn();
-        let end = roce.cm.ends.get_mut(&number).ok_or(OpenError::Gone)?;
-        let request = end.request.take().ok_or(OpenError::Gone)?;
-        (end.qp, end.depths, end.psn) = (Some(qp), (ird, ord), psn);
-        let address = end.address;
-        let peer = Peer {
-            address: end.peer.ip(),
-            qpn: request.qpn,
-            initial_psn: psn,
-            reads: ird,
-            path_mtu: mtu_bytes(request.mtu).unwrap_or(1024),
-            rnr_timer: RNR_TIMER,
-        };
-        let sending = Sending {
-            initial_psn: request.psn,
-            reads: ord,
-            connect_timeout: None,
-            ack_timeout: Some(timeout(request.path.ack_timeout)),
-            retries: request.retry_count,
-            rnr_retries: request.rnr_retry_count,
-        };
-        let entry = self.qps.get(qp).filter(|entry| entry.address == address);
-        let (qpn, srq) =
-            entry.map(|entry| (entry.qpn, entry.attributes.srq.is_some())).ok_or(OpenError::InUse)?;
-        self.roce_establish(qp, peer, sending, now)?;
-        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
-        let accept = Accept {
-            qpn,
-            psn,
-            responder_resources: depth(ird),
-            initiator_depth: depth(ord),
-            rnr_retry_count: 7,
-            srq,
-            private_data: private_data.to_vec(),
-            ..Accept::default()
-        };
-        let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
-        roce.cm.cm.accept(ConnectionId(number), &accept, now).map_err(open_error)
-    }
-
-    /// Moves a queue pair to RTS with its peer's parameters.
-    fn roce_establish(
-        &mut self,
-        qp: u32,
-        peer: Peer,
-        sending: Sending,
-        now: Instant,
-    ) -> Result<(), OpenError> {
-        let ready = self.ready_to_receive(qp, Some(peer), now);
-        ready.map_err(|_| OpenError::InUse)?.map_err(|_| OpenError::InUse)?;
-        self.ready_to_send(qp, sending, now).map_err(|_| OpenError::InUse)
-    }
-
-    /// Rejects a request.
-    pub(super) fn roce_reject(&mut self, number: u32, data: &[u8], now: Instant) -> Result<(), OpenError> {
-        let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
-        let reason = RejectReason::CONSUMER;
-        let rejected = roce.cm.cm.reject(ConnectionId(number), reason, data, now);
-        self.roce_forget(number);
-        rejected.map_err(open_error)
-    }
-
-    /// Ends a connection: its queue pair fails.
-    pub(super) fn roce_disconnect(&mut self, number: u32, now: Instant) {
-        let Some(roce) = &mut self.roce else { return };
-        let qp = roce.cm.ends.get(&number).and_then(|end| end.qp);
-        // This fails if the connection has ended, or never began.
-        let _ = roce.cm.cm.disconnect(ConnectionId(number), &[], now);
-        if let Some(qp) = qp {
-            let _ = self.set_error(qp, now);
-        }
-    }
-
-    /// Releases an end from its owner.
-    pub(super) fn roce_release(&mut self, number: u32, now: Instant) {
-        let Some(roce) = &mut self.roce else { return };
-        // This fails if the connection has ended.
-        let _ = roce.cm.cm.abort(ConnectionId(number), now);
-        self.roce_forget(number);
-    }
-
-    fn roce_forget(&mut self, number: u32) {
-        let Some(roce) = &mut self.roce else { return };
-        if let Some(end) = roce.cm.ends.remove(&number) {
-            roce.close_address(end.address);
-        }
-    }
-
-    /// Returns the addresses of an end, ours first.
-    pub(super) fn roce_addresses(&self, number: u32) -> Option<(SocketAddr, SocketAddr)> {
-        let end = self.roce.as_ref()?.cm.ends.get(&number)?;
-        Some((end.local, end.peer))
-    }
-
-    /// Delivers the connection manager's events. Returns whether there were any.
-    pub(super) fn hear_roce_connections(&mut self, now: Instant) -> bool {
-        let mut progressed = false;
-        while let Some(event) = self.roce.as_mut().and_then(|roce| roce.cm.cm.poll_event()) {
-            progressed = true;
-            self.has_events = true;
-            self.on_roce_event(event, now);
-        }
-        progressed
-    }
-
-    fn on_roce_event(&mut self, event: cm::CmEvent, now: Instant) {
-        match event {
-            cm::CmEvent::ConnectRequest { connection, peer, local, request } => {
-                self.on_roce_request(connection.0, peer, local, request, now);
-            }
-            cm::CmEvent::Connected { connection, reply } => self.on_roce_reply(connection.0, &reply, now),
-            cm::CmEvent::Established { connection, .. } => {
-                self.tell_roce(connection.0, |end, depths| CmEvent::Connected {
-                    end,
-                    private_data: Vec::new(),
-                    depths,
-                });
-            }
-            cm::CmEvent::Rejected { connection, reason, private_data } => {
-                let error = match reason {
-                    RejectReason::CONSUMER => ConnectError::Rejected(private_data),
-                    RejectReason::INVALID_SERVICE_ID => ConnectError::Unreachable,
-                    RejectReason::TIMEOUT => ConnectError::Timeout,
-                    _ => ConnectError::Lost,
-                };
-                self.tell_roce(connection.0, |end, _| CmEvent::Failed { end, error });
-            }
-            cm::CmEvent::TimedOut { connection } => {
-                let error = ConnectError::Timeout;
-                self.tell_roce(connection.0, |end, _| CmEvent::Failed { end, error });
-            }
-            cm::CmEvent::Disconnected { connection, .. } => {
-                // Programs wait for their flushed work, as over a stream that the peer has closed.
-                let ends = self.roce.as_ref().map(|roce| &roce.cm.ends);
-                if let Some(qp) = ends.and_then(|ends| ends.get(&connection.0)).and_then(|end| end.qp) {
-                    // This fails if the queue pair is gone.
-                    let _ = self.set_error(qp, now);
-                }
-                self.tell_roce(connection.0, |end, _| CmEvent::Disconnected { end });
-            }
-            // The queue pair's number is not reused soon. Services of datagrams are not offered.
-            cm::CmEvent::TimeWaitExit { .. }
-            | cm::CmEvent::ServiceRequest { .. }
-            | cm::CmEvent::ServiceReply { .. } => {}
-        }
-    }
-
-    /// Tells the owner of an end, if it has one.
-    fn tell_roce(&self, number: u32, event: impl FnOnce(u32, (u16, u16)) -> CmEvent) {
-        let end = self.roce.as_ref().and_then(|roce| roce.cm.ends.get(&number));
-        if let Some(End { owner: Some(owner), depths, .. }) = end {
-            owner.on_event(event(number, *depths));
-        }
-    }
-
-    fn on_roce_request(
-        &mut self,
-        number: u32,
-        peer: SocketAddr,
-        local: IpAddr,
-        request: Box<Req>,
-        now: Instant,
-    ) {
-        let Some(roce) = &mut self.roce else { return };
-        let listener =
-            roce.cm.listeners.iter().find(|(_, listener)| listener.service_id == request.service_id);
-        let (Some((&listener, Listener { owner, .. })), Some((_, port))) =
-            (listener, PortSpace::of_service(request.service_id))
-        else {
-            let reason = RejectReason::INVALID_SERVICE_ID;
-            let _ = roce.cm.cm.reject(ConnectionId(number), reason, &[], now);
-            return;
-        };
-        let (addresses, at) = match IpCm::read(&request.private_data) {
-            Ok((addresses, at)) => (Some(addresses), at),
-            Err(_) => (None, 0),
-        };
-        let owner = owner.clone();
-        let asked = ConnectRequest {
-            listener,
-            end: number,
-            local: SocketAddr::new(addresses.map_or(local, |addresses| addresses.destination), port),
-            peer: SocketAddr::new(peer.ip(), addresses.map_or(0, |addresses| addresses.source_port)),
-            private_data: request.private_data[at..].to_vec(),
-            depths: (request.initiator_depth.into(), request.responder_resources.into()),
-        };
-        let end = End {
-            owner: None,
-            qp: None,
-            local: asked.local,
-            peer: asked.peer,
-            address: local,
-            depths: (0, 0),
-            psn: 0,
-            request: Some(request),
-        };
-        if roce.open_address(local).is_err() {
-            return;
-        }
-        roce.cm.ends.insert(number, end);
-        let accepts = owner.on_event(CmEvent::ConnectRequest(asked));
-        let Some(roce) = &mut self.roce else { return };
-        match accepts {
-            Some(owner) => {
-                if let Some(end) = roce.cm.ends.get_mut(&number) {
-                    end.owner = Some(owner);
-                }
-            }
-            None => drop(self.roce_reject(number, &[], now)),
-        }
-    }
-
-    /// Establishes a connection that the peer has accepted.
-    fn on_roce_reply(&mut self, number: u32, reply: &Rep, now: Instant) {
-        let Some(roce) = &mut self.roce else { return };
-        let Some(End { qp: Some(qp), depths, psn, peer, address, .. }) = roce.cm.ends.get(&number) else {
-            return;
-        };
-        let peer = if peer.ip().is_loopback() { *address } else { peer.ip() };
-        let (qp, (ird, ord), psn) = (*qp, *depths, *psn);
-        let (ird, ord) = (ird.min(reply.initiator_depth.into()), ord.min(reply.responder_resources.into()));
-        let defaults = Connect::default();
-        let peer = Peer {
-            address: peer,
-            qpn: reply.qpn,
-            initial_psn: psn,
-            reads: ird,
-            path_mtu: mtu_bytes(MTU).unwrap_or(1024),
-            rnr_timer: RNR_TIMER,
-        };
-        let sending = Sending {
-            initial_psn: reply.psn,
-            reads: ord,
-            connect_timeout: None,
-            ack_timeout: Some(timeout(defaults.ack_timeout)),
-            retries: defaults.retry_count,
-            rnr_retries: reply.rnr_retry_count,
-        };
-        let established = self.roce_establish(qp, peer, sending, now);
-        let Some(roce) = &mut self.roce else { return };
-        match established {
-            Ok(()) => {
-                // This fails if the peer has given up in the meantime; an event says so.
-                let _ = roce.cm.cm.confirm(ConnectionId(number), &[]);
-                if let Some(end) = roce.cm.ends.get_mut(&number) {
-                    end.depths = (ird, ord);
-                }
-                let private_data = reply.private_data.to_vec();
-                self.tell_roce(number, |end, depths| CmEvent::Connected { end, private_data, depths });
-            }
-            Err(_) => {
-                let _ = roce.cm.cm.reject(ConnectionId(number), RejectReason::CONSUMER, &[], now);
-                self.tell_roce(number, |end, _| CmEvent::Failed { end, error: ConnectError::Lost });
-            }
-        }
     }
 }
