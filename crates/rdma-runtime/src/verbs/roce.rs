@@ -253,10 +253,14 @@ impl RoceLinks {
     /// Sends what queue pairs have to send.
     pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
         while let Some((path, mad)) = self.cm.next_mad() {
-            if let Some(Shared { socket, .. }) = self.shared.get(&path.local.ip()) {
-                self.endpoint.management(&path, &mad, &mut self.relayed);
-                // What the system does not take now is sent again later.
-                socket.send(&self.relayed, path.remote);
+            let mut datagram = Vec::new();
+            self.endpoint.management(&path, &mad, &mut datagram);
+            let shared = |address| self.shared.get(&address).map(|shared| &shared.socket);
+            // What the system does not take now is sent again later.
+            match (shared(path.remote.ip()), self.cm.owner(&datagram)) {
+                // A process of this host gets it at once: port 4791 might give it to one that is about to end.
+                (Some(socket), Some(port)) => relay(socket, &datagram, path.local, port, &mut self.relayed),
+                _ => drop(shared(path.local.ip()).map(|socket| socket.send(&datagram, path.remote))),
             }
         }
         loop {
