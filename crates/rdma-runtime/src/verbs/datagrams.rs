@@ -10,6 +10,7 @@
 use super::pairs::QueuePairs;
 use super::ports::{Port, Ports, port_of};
 use crate::linked_nic::LinkedNic;
+use kiban_rdma::roce::grh;
 use kiban_rdma::wire::datagram::Header;
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -119,27 +120,6 @@ impl Datagrams {
     pub(super) fn has_more(&self) -> bool {
         self.more
     }
-}
-
-/// Returns the GID of an address. IPv4 addresses are in mapped form (RFC 4291 §2.5.5.2).
-pub fn gid(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-/// Builds a global route header (GRH, IBTA 8.3) with version 6, the payload length, IBA's next-header value,
-/// and a hop limit of 1.
-fn grh(from: IpAddr, to: IpAddr, payload_bytes: usize) -> [u8; 40] {
-    let mut header = [0; 40];
-    header[0] = 6 << 4;
-    header[4..6].copy_from_slice(&(payload_bytes as u16).to_be_bytes());
-    header[6] = 0x1b;
-    header[7] = 1;
-    header[8..24].copy_from_slice(&gid(from));
-    header[24..40].copy_from_slice(&gid(to));
-    header
 }
 
 /// Watches a file on the engine's epoll until the file is closed.

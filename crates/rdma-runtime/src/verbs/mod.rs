@@ -31,7 +31,6 @@ mod roce_cm;
 mod roce_connections;
 
 pub use self::channel::Channel;
-pub use self::datagrams::gid;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
 pub use self::engine::{Engine, InUse};
 pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
@@ -42,6 +41,7 @@ pub use kiban_rdma::rnic::{
     Access, Binding, Completion, Data, Kind, Notify, Operation, QpAttributes, ReceiveWork, RequestError,
     SendWork, Sge, Sges, Status, TaggedAddress,
 };
+pub use kiban_rdma::roce::gid;
 pub use kiban_rdma::wire::rdmap::Atomic;
 
 #[cfg(test)]

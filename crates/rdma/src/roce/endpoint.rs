@@ -162,7 +162,7 @@ impl Endpoint {
                 solicited: packet.bth.solicited,
                 immediate: packet.immediate,
             };
-            let grh = grh(path.remote, path.local, bytes.len());
+            let grh = grh(path.remote.ip(), path.local.ip(), payload.len());
             core.datagram(qp, &grh, &header, payload);
             return None;
         }

@@ -13,3 +13,4 @@ mod endpoint;
 mod grh;
 
 pub use endpoint::{Departure, Endpoint, EndpointCounters, Path};
+pub use grh::{gid, grh};

@@ -77,7 +77,7 @@ fn relayed_packets_of_another_program_are_dropped() {
     attacker.send_to(&good, own_port(qpn)).expect("the loopback takes it");
     let got = side.next();
     assert_eq!((got.status, got.id, got.bytes), (Status::Success, 100, GRH_BYTES + 4));
-    let sender = &side.memory[4096 + 32..][..4];
+    let sender = &side.memory[4096 + 20..][..4];
     assert_eq!(sender, [127, 0, 0, 77], "the forged packet was delivered");
 }
 
