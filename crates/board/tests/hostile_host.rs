@@ -587,7 +587,7 @@ fn a_reading_stream_is_served_even_if_others_hold_all_memory() {
     assert!((15..21).contains(&stays), "{stays}");
 }
 
-/// A stream that waits for a page and is then finished does not get one.
+/// A stream that is closed while it waits for a page does not get one.
 #[test]
 fn finishing_while_waiting_for_a_page_cancels_the_wait() {
     let mut configs = [config(0), config(1)];

@@ -258,7 +258,8 @@ impl RoceLinks {
             let shared = |address| self.shared.get(&address).map(|shared| &shared.socket);
             // What the system does not take now is sent again later.
             match (shared(path.remote.ip()), self.cm.owner(&datagram)) {
-                // A process of this host gets it at once: port 4791 might give it to one that is about to end.
+                // A process of this host gets it at once: port 4791 might give it to one that is about to
+                // end.
                 (Some(socket), Some(port)) => relay(socket, &datagram, path.local, port, &mut self.relayed),
                 _ => drop(shared(path.local.ip()).map(|socket| socket.send(&datagram, path.remote))),
             }

@@ -1,8 +1,9 @@
-//! The global route header (GRH): the 40 bytes in front of a received datagram's payload (IBTA volume 1 §8.3).
+//! The global route header (GRH): the 40 bytes in front of a received datagram's payload (IBTA volume 1
+//! §8.3).
 //!
 //! Content  an IPv6 header with the GIDs of both ends, also if the packet came over IPv4: programs find the
-//!          sender in it. Other fields than the GIDs have plausible values, because a UDP socket does not show
-//!          the packet's header.
+//!          sender in it. Other fields than the GIDs have plausible values, because a UDP socket does not
+//!          show the packet's header.
 //! IPv4     hardware puts the IPv4 header into the last 20 bytes (IBTA §A17.4.5.1). Programs that expect it
 //!          there look in sysfs for the device's GID type; without such an entry, UCX looks for the GID.
 

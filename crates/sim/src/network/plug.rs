@@ -16,7 +16,7 @@ pub struct SwitchNumber(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TerminalNumber(pub(crate) usize);
 
-/// One direction of a line in a world.
+/// One direction of a simulated link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LineNumber(pub(crate) usize);
 

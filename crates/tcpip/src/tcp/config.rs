@@ -324,7 +324,7 @@ impl Config {
         round(buffer, mss, self.send_round_to_mss)
     }
 
-    /// Returns the receive window that a session with this buffer size and MSS may offer and hold.
+    /// Returns the receive window that a session with this buffer size and MSS may advertise and buffer.
     pub(super) fn window_bytes(&self, buffer: u32, mss: u32) -> u32 {
         round(buffer, mss, self.window_round_to_mss).max(self.window_segments_min.saturating_mul(mss))
     }

@@ -206,7 +206,7 @@ fn a_killed_host_leaves_nothing_behind() {
         assert!(matches!(indication, Ok(Indication::Lost { vi: its, .. }) if its == vi), "{indication:?}");
         assert!(board.now().since(before) < Duration::from_secs(1));
     }
-    // Everything that the ended hosts owned was released. The tag, VIs, memory and name are available again.
+    // Everything that the departed hosts owned was released. Tag, VIs, memory and name are available.
     let (vis, memories, hosts) = board.in_use();
     assert!(vis <= 1 && memories <= 1 && hosts <= 1, "{vis} VIs, {memories} memories, {hosts} hosts");
 }

@@ -11,7 +11,7 @@ fn calls(to: SocketAddr, words: &[u8]) -> (Events, Ident, Queues) {
     (events, active, queues)
 }
 
-/// Accepts a TCP connection as a peer that is not kiban. Returns the connection and the MPA request.
+/// Accepts a TCP connection, acting as a peer other than kiban. Returns the connection and the MPA request.
 fn next_request(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
     let (mut stream, _) = listener.accept().expect("a peer connects");
     stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time");
