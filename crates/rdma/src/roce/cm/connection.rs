@@ -76,6 +76,35 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// Returns a connection of which nothing is known yet but the two ends.
+    pub(super) fn new(
+        state: State,
+        peer: SocketAddr,
+        local: IpAddr,
+        transaction: u64,
+        patience: Patience,
+    ) -> Connection {
+        Connection {
+            state,
+            is_passive: false,
+            peer,
+            local,
+            remote_id: None,
+            request: None,
+            remote_qp: None,
+            qpn: 0,
+            service_id: 0,
+            transaction,
+            sent: None,
+            patience,
+            retries_left: 0,
+            is_extended: false,
+            deadline: None,
+            was_connected: false,
+            is_aborted: false,
+        }
+    }
+
     /// Enters a state in which `sent` is retransmitted until the peer answers.
     pub(super) fn await_answer(&mut self, state: State, now: Instant) {
         self.state = state;

@@ -128,25 +128,9 @@ impl Cm {
 
     /// Returns a connection that a peer's request begins.
     fn passive(&self, envelope: Envelope, state: State, remote_id: u32, patience: Patience) -> Connection {
-        Connection {
-            state,
-            is_passive: true,
-            peer: envelope.peer,
-            local: envelope.local,
-            remote_id: Some(remote_id),
-            request: None,
-            remote_qp: None,
-            qpn: 0,
-            service_id: 0,
-            transaction: envelope.transaction,
-            sent: None,
-            patience,
-            retries_left: 0,
-            is_extended: false,
-            deadline: None,
-            was_connected: false,
-            is_aborted: false,
-        }
+        let Envelope { peer, local, transaction, .. } = envelope;
+        let connection = Connection::new(state, peer, local, transaction, patience);
+        Connection { is_passive: true, remote_id: Some(remote_id), ..connection }
     }
 
     fn on_duplicate_req(&mut self, envelope: Envelope, id: u32, req: &Req) {

@@ -133,25 +133,8 @@ impl Cm {
             retries: self.config.max_cm_retries & 0xf,
             time_wait: self.time_wait(ack_timeout),
         };
-        let mut connection = Connection {
-            state,
-            is_passive: false,
-            peer: normal(peer),
-            local,
-            remote_id: None,
-            request: None,
-            remote_qp: None,
-            qpn,
-            service_id: 0,
-            transaction,
-            sent: None,
-            patience,
-            retries_left: 0,
-            is_extended: false,
-            deadline: None,
-            was_connected: false,
-            is_aborted: false,
-        };
+        let connection = Connection::new(state, normal(peer), local, transaction, patience);
+        let mut connection = Connection { qpn, ..connection };
         connection.await_answer(state, now);
         self.insert(id, connection);
         Ok(id)
