@@ -24,6 +24,8 @@ pub struct Outgoing {
     pub from: u32,
     /// The destination address.
     pub gid: [u8; 16],
+    /// The header that precedes the payload.
+    pub header: DatagramHeader,
 }
 
 impl Rnic {
@@ -38,8 +40,8 @@ impl Rnic {
         {
             let Some(qp) = self.qps.get_mut(from) else { continue };
             qp.in_tx_queue = false;
-            outgoing =
-                datagram::gather(qp, &self.smt, &mut self.outputs, room).map(|gid| Outgoing { from, gid });
+            outgoing = datagram::gather(qp, &self.smt, &mut self.outputs, room)
+                .map(|(gid, header)| Outgoing { from, gid, header });
             if outgoing.is_some() && !qp.sq.is_empty() {
                 qp.schedule(&mut self.outputs);
             }

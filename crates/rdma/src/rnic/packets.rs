@@ -80,8 +80,8 @@ impl Rnic {
         Some(number)
     }
 
-    /// Writes a queue pair's next packet into `room` (its old contents are lost): headers, payload and pad,
-    /// without the ICRC. Returns whether there was one. Responses and requests take turns.
+    /// Appends a queue pair's next packet to `room`: headers, payload and pad, without the ICRC. Returns
+    /// whether there was one. Responses and requests take turns.
     pub fn next_packet(&mut self, qp: u32, now: Instant, room: &mut Vec<u8>) -> bool {
         let Rnic { qps, smt, outputs, .. } = self;
         let Some(qp) = qps.get_mut(qp) else { return false };

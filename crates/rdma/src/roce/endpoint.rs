@@ -14,11 +14,12 @@
 //! Time       [`Endpoint::deadline`], [`Endpoint::advance`].
 
 use super::grh::grh;
-use crate::rnic::Rnic;
+use crate::rnic::{Outgoing, Rnic};
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
 use crate::wire::roce::{
     BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PORT, PSN_MASK, Packet, Service,
+    pad,
 };
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -93,7 +94,8 @@ pub struct Endpoint {
     timers: BTreeSet<(Instant, u32)>,
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
-    packet: Vec<u8>,
+    /// Room for the payload of a datagram.
+    payload: Vec<u8>,
     identifications: Identifications,
     /// The PSN of the next datagram of a datagram queue pair, which receivers ignore.
     datagram_psn: u32,
@@ -197,30 +199,28 @@ impl Endpoint {
         train.clear();
         let qp = match self.held.take() {
             Some((qp, packet)) => {
-                self.packet = packet;
+                train.extend_from_slice(&packet);
                 qp
             }
-            None => self.next_sender(core, now)?,
+            None => self.next_sender(core, now, train)?,
         };
         let path = self.connections.get(&qp)?.path;
-        let each = self.packet.len() + ICRC_BYTES;
-        let mut datagrams = 0;
+        let each = train.len() + ICRC_BYTES;
+        let (mut datagrams, mut start) = (0, 0);
         loop {
-            let datagram_bytes = self.packet.len() + ICRC_BYTES;
+            // A packet without its ICRC stands at the end of the train.
+            let datagram_bytes = train.len() - start + ICRC_BYTES;
             if datagrams > 0 && datagram_bytes > each {
-                self.held = Some((qp, mem::take(&mut self.packet)));
+                self.held = Some((qp, train.split_off(start)));
                 break;
             }
-            seal(&path, datagrams, &self.packet, train);
-            datagrams += 1;
-            if usize::from(datagrams) >= datagrams_max
-                || train.len() + each > bytes_max
-                || datagram_bytes < each
-            {
+            seal(&path, datagrams, train, start);
+            (datagrams, start) = (datagrams + 1, train.len());
+            if usize::from(datagrams) >= datagrams_max || start + each > bytes_max || datagram_bytes < each {
                 core.requeue(qp);
                 break;
             }
-            if !core.next_packet(qp, now, &mut self.packet) {
+            if !core.next_packet(qp, now, train) {
                 break;
             }
         }
@@ -229,10 +229,10 @@ impl Endpoint {
         Some(Departure { path, each })
     }
 
-    /// Takes the next packet of any connected queue pair, and returns the queue pair.
-    fn next_sender(&mut self, core: &mut Rnic, now: Instant) -> Option<u32> {
+    /// Appends the next packet of any connected queue pair to `train`, and returns the queue pair.
+    fn next_sender(&mut self, core: &mut Rnic, now: Instant, train: &mut Vec<u8>) -> Option<u32> {
         while let Some(qp) = core.pop_packet_tx_queue() {
-            if self.connections.contains_key(&qp) && core.next_packet(qp, now, &mut self.packet) {
+            if self.connections.contains_key(&qp) && core.next_packet(qp, now, train) {
                 return Some(qp);
             }
         }
@@ -248,17 +248,20 @@ impl Endpoint {
         path: impl Fn(u32, IpAddr, u32) -> Option<Path>,
         room: &mut Vec<u8>,
     ) -> Option<Departure> {
-        while let Some(outgoing) = core.next_datagram(&mut self.packet) {
-            let Ok((header, at)) = datagram::Header::read(&self.packet) else { continue };
-            let to = Ipv6Addr::from(outgoing.gid).to_canonical();
-            let found = path(outgoing.from, to, header.destination);
-            let Some(path) = found.filter(|path| path.local.is_ipv4() == to.is_ipv4()) else { continue };
-            let payload = mem::take(&mut self.packet);
-            self.datagram(&path, &header, &payload[at..], room);
-            self.packet = payload;
-            return Some(Departure { path, each: room.len() });
+        let mut payload = mem::take(&mut self.payload);
+        let mut departure = None;
+        while departure.is_none()
+            && let Some(Outgoing { from, gid, header }) = core.next_datagram(&mut payload)
+        {
+            let to = Ipv6Addr::from(gid).to_canonical();
+            let found = path(from, to, header.destination);
+            departure = found.filter(|path| path.local.is_ipv4() == to.is_ipv4()).map(|path| {
+                self.datagram(&path, &header, &payload[datagram::HEADER_BYTES..], room);
+                Departure { path, each: room.len() }
+            });
         }
-        None
+        self.payload = payload;
+        departure
     }
 
     /// Writes a MAD of the connection manager into `room` (its old contents are lost), as one datagram.
@@ -277,27 +280,20 @@ impl Endpoint {
     fn datagram(&mut self, path: &Path, header: &datagram::Header, payload: &[u8], room: &mut Vec<u8>) {
         let operation =
             if header.immediate.is_some() { Operation::SendOnlyImmediate } else { Operation::SendOnly };
+        let opcode = Opcode::Transport(Service::Ud, operation);
         let mut packet = Packet::new(Bth {
-            opcode: Opcode::Transport(Service::Ud, operation),
             solicited: header.solicited,
-            migrated: true,
-            pad: (payload.len().wrapping_neg() % 4) as u8,
-            pkey: PKEY,
-            fecn: false,
-            becn: false,
-            destination: header.destination,
-            ack_request: false,
-            psn: self.datagram_psn & PSN_MASK,
+            pad: pad(payload.len()),
+            ..Bth::new(opcode, PKEY, header.destination, self.datagram_psn & PSN_MASK)
         });
         packet.deth = Some(Deth { qkey: header.qkey, source: header.source });
         packet.immediate = header.immediate;
         self.datagram_psn = self.datagram_psn.wrapping_add(1);
-        let mut whole = alloc::vec![0; packet.length()];
-        packet.write(&mut whole);
-        whole.extend_from_slice(payload);
-        whole.resize(whole.len() + usize::from(packet.bth.pad), 0);
         room.clear();
-        seal(path, 0, &whole, room);
+        packet.append_to(room);
+        room.extend_from_slice(payload);
+        room.resize(room.len() + usize::from(packet.bth.pad), 0);
+        seal(path, 0, room, 0);
         self.counters.datagrams_out += 1;
     }
 
@@ -337,12 +333,13 @@ impl Endpoint {
     }
 }
 
-/// Appends a packet and its ICRC to a train. `number` counts the train's packets from zero.
-fn seal(path: &Path, number: u16, packet: &[u8], train: &mut Vec<u8>) {
+/// Appends its ICRC to a packet, which begins at `start` of a train and ends it. `number` counts the train's
+/// packets from zero.
+fn seal(path: &Path, number: u16, train: &mut Vec<u8>, start: usize) {
+    let packet = &train[start..];
     debug_assert!(packet.len() >= BTH_BYTES, "a packet begins with a BTH");
     let mut icrc = Icrc::new(path.local, path.remote, packet.len() + ICRC_BYTES, number);
     icrc.headers(packet);
-    train.extend_from_slice(packet);
     train.extend_from_slice(&icrc.octets());
 }
 
@@ -351,7 +348,6 @@ mod tests {
     use super::*;
     use crate::rnic::{Config, Data, Operation as Work, QpAttributes, RoceSending, RoceTraits, SendWork};
     use crate::wire::roce::{Aeth, Syndrome};
-    use alloc::vec;
     use core::net::Ipv4Addr;
     use core::time::Duration;
     use kiban_base::RngKey;
@@ -401,22 +397,12 @@ mod tests {
         let path = Path { local: end(1), remote: end(2) };
         let mut endpoint = Endpoint::default();
         endpoint.attach(qp, path);
-        let mut packet = Packet::new(Bth {
-            opcode: Opcode::Transport(Service::Rc, Operation::Acknowledge),
-            solicited: false,
-            migrated: true,
-            pad: 0,
-            pkey: PKEY,
-            fecn: false,
-            becn: false,
-            destination: OWN,
-            ack_request: false,
-            psn: 0,
-        });
+        let opcode = Opcode::Transport(Service::Rc, Operation::Acknowledge);
+        let mut packet = Packet::new(Bth::new(opcode, PKEY, OWN, 0));
         packet.aeth = Some(Aeth { syndrome: Syndrome::RnrNak(1), msn: 0 });
-        let (mut headers, mut nak) = (vec![0; packet.length()], Vec::new());
-        packet.write(&mut headers);
-        seal(&Path { local: path.remote, remote: path.local }, 0, &headers, &mut nak);
+        let mut nak = Vec::new();
+        packet.append_to(&mut nak);
+        seal(&Path { local: path.remote, remote: path.local }, 0, &mut nak, 0);
         let (mut now, mut train) = (Instant::ZERO, Vec::new());
         for _ in 0..50 {
             let sent = endpoint.next_train(&mut nic, now, (1, 4096), &mut train);

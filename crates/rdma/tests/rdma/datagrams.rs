@@ -96,7 +96,8 @@ fn one_way((from, source): (&mut Side, u32), (into, destination): (&mut Side, u3
             let work = SendWork::new(1, operation, Data::Elements(halves.into_iter().collect()));
             from.nic.post_send(from.qp, SendWork { solicited, ..work }).expect("it sends");
             let (bytes, outgoing) = next(from).expect("one");
-            assert_eq!(outgoing, Outgoing { from: from.qp, gid: gid(9) });
+            let (header, _) = Header::read(&bytes).expect("a datagram");
+            assert_eq!(outgoing, Outgoing { from: from.qp, gid: gid(9), header });
             let payload = &memory.bytes()[..length as usize];
             let words = front(flags, destination, source, QKEY, immediate.unwrap_or(0));
             assert!(bytes == [&words, payload].concat(), "{immediate:?}, {length} bytes");

@@ -186,8 +186,8 @@ impl Pair {
     /// Takes all packets that the hosts can send now; `fate` decides when each arrives, if it does.
     pub(crate) fn send(&mut self, fate: &mut impl FnMut(usize, &Packet) -> Fate) {
         for (sender, host) in self.hosts.iter_mut().enumerate() {
-            let mut room = Vec::new();
             while let Some(qp) = host.nic.pop_packet_tx_queue() {
+                let mut room = Vec::new();
                 while host.nic.next_packet(qp, self.now, &mut room) {
                     let (packet, payload) = parsed(&room);
                     for delay in fate(sender, &packet) {
@@ -195,6 +195,7 @@ impl Pair {
                         self.flying.push(Reverse((self.now + delay, self.made, 1 - sender, room.clone())));
                     }
                     self.sent.push((sender, packet, payload));
+                    room.clear();
                 }
             }
         }

@@ -175,6 +175,7 @@ fn answers(pair: &mut Pair) -> Vec<Syndrome> {
     let mut answers = Vec::new();
     while pair.hosts[1].nic.next_packet(qp, pair.now, &mut room) {
         answers.extend(parsed(&room).0.aeth.map(|aeth| aeth.syndrome));
+        room.clear();
     }
     answers
 }

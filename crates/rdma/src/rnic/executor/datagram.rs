@@ -30,22 +30,22 @@ pub const GRH_BYTES: usize = 40;
 /// privileged: programs cannot choose it.
 const PRIVILEGED: u32 = 1 << 31;
 
-/// Writes the oldest posted datagram of a queue pair into `room`, and returns its destination.
+/// Writes the oldest posted datagram of a queue pair into `room`, and returns its destination and its header.
 pub(in super::super) fn gather(
     qp: &mut Qp,
     smt: &StagTable,
     outputs: &mut Outputs,
     room: &mut Vec<u8>,
-) -> Option<[u8; 16]> {
+) -> Option<([u8; 16], Header)> {
     qp.datagram.filter(|state| state.goes() && qp.state == QpState::Idle)?;
     let (number, wqe) = qp.sq.front()?;
     match fill(qp, &wqe.work, smt, room) {
-        Ok(gid) => {
+        Ok(to) => {
             outputs.counters.datagrams_out += 1;
             outputs.counters.payload_out_bytes += (room.len() - HEADER_BYTES) as u64;
             qp.sq.done(number, Status::Success);
             qp.complete_finished(outputs);
-            Some(gid)
+            Some(to)
         }
         Err(status) => {
             outputs.counters.local_errors += 1;
@@ -60,7 +60,7 @@ pub(in super::super) fn gather(
     }
 }
 
-fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result<[u8; 16], Status> {
+fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result<([u8; 16], Header), Status> {
     let Operation::Datagram { gid, qp: destination, qkey, immediate } = work.operation else {
         return Err(Status::LocalOperation);
     };
@@ -83,7 +83,7 @@ fn fill(qp: &Qp, work: &SendWork, smt: &StagTable, room: &mut Vec<u8>) -> Result
             dmac::copy(smt, owner, sges, &mut cursor, length, room).map_err(|_| Status::LocalProtection)?;
         }
     }
-    Ok(gid)
+    Ok((gid, header))
 }
 
 /// Takes a datagram that arrived for a queue pair.

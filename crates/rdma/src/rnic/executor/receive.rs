@@ -433,11 +433,7 @@ fn on_atomic_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Resu
         .smt
         .check(target.stag, qp.owner(), AccessKind::RemoteAtomic, target.offset, 8)
         .map_err(|violation| fault(remote(violation)))?;
-    let mut value = [0; 8];
-    list.read(target.offset, &mut value).ok_or(fault(Reason::REMOTE_BOUNDS))?;
-    let original = u64::from_ne_bytes(value);
-    let changed = atomic.apply(original).to_ne_bytes();
-    list.write(target.offset, SharedBytes::from(&changed[..])).ok_or(fault(Reason::REMOTE_BOUNDS))?;
+    let original = dmac::modify(list, target.offset, atomic).ok_or(fault(Reason::REMOTE_BOUNDS))?;
     qp.irrq.entries.push_back(IrrqEntry::Atomic { identifier, original });
     tables.outputs.counters.atomics_in += 1;
     qp.schedule(tables.outputs);

@@ -7,7 +7,9 @@
 //! Checks   every element is checked again for every segment, so an invalidated tag transfers nothing more.
 
 use super::super::work::{Data, Sge};
+use super::pblmt::BufferList;
 use super::smt::{AccessKind, StagTable, Violation};
+use crate::wire::rdmap::Atomic;
 use alloc::vec::Vec;
 use arrayvec::ArrayVec;
 use kiban_base::{Region, SharedBytes};
@@ -176,6 +178,37 @@ pub(in super::super) fn gather_place<'a>(
         (address, taken) = (address + length as u64, taken + length);
     }
     Ok(taken)
+}
+
+/// Appends bytes of one memory range that a peer reads to `target`.
+pub(in super::super) fn copy_place(
+    smt: &StagTable,
+    owner: (u32, u32),
+    stag: u32,
+    mut address: u64,
+    length: usize,
+    target: &mut Vec<u8>,
+) -> Result<(), Violation> {
+    let end = target.len() + length;
+    while target.len() < end {
+        let missing = end - target.len();
+        let mut pieces = ArrayVec::new();
+        let taken = gather_place(smt, owner, stag, (address, missing as u64), missing, &mut pieces)?;
+        Payload::Pieces(&pieces).append_to(target);
+        address = address.wrapping_add(taken as u64);
+    }
+    Ok(())
+}
+
+/// Executes an atomic operation on eight bytes, and returns their previous value. Returns `None` if they are
+/// not in the list.
+pub(in super::super) fn modify(list: &BufferList, address: u64, atomic: Atomic) -> Option<u64> {
+    let mut value = [0; 8];
+    list.read(address, &mut value)?;
+    let original = u64::from_ne_bytes(value);
+    let changed = atomic.apply(original).to_ne_bytes();
+    list.write(address, SharedBytes::from(&changed[..]))?;
+    Some(original)
 }
 
 /// Copies bytes to the elements and advances the cursor. Returns the number of bytes copied.

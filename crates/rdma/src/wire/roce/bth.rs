@@ -22,6 +22,11 @@ const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUEST: u8 = 0x80;
 
+/// Returns the number of bytes that fill a payload up to a multiple of four.
+pub const fn pad(payload_bytes: usize) -> u8 {
+    (payload_bytes.wrapping_neg() % 4) as u8
+}
+
 /// The base transport header, at the front of every packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
@@ -48,6 +53,22 @@ pub struct Bth {
 }
 
 impl Bth {
+    /// Returns a header without flags and pad.
+    pub const fn new(opcode: Opcode, pkey: u16, destination: u32, psn: u32) -> Bth {
+        Bth {
+            opcode,
+            solicited: false,
+            migrated: true,
+            pad: 0,
+            pkey,
+            fecn: false,
+            becn: false,
+            destination,
+            ack_request: false,
+            psn,
+        }
+    }
+
     /// Decodes the header.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 use super::bth::{Bth, QPN_MASK};
 use super::extended::{Aeth, AtomicAckEth, AtomicEth, Deth, Reth};
 use super::opcode::Opcode;
+use alloc::vec::Vec;
 use core::ops::Range;
 use kiban_base::Malformed;
 
@@ -116,6 +117,16 @@ impl Packet {
             + headers.ack as usize * Aeth::BYTES
             + headers.atomic_ack as usize * AtomicAckEth::BYTES
             + reserved
+    }
+
+    /// Appends the headers to `octets`. The payload, the pad and the ICRC follow.
+    ///
+    /// # Panics
+    /// Same as for [`Packet::write`].
+    pub fn append_to(&self, octets: &mut Vec<u8>) {
+        let start = octets.len();
+        octets.resize(start + self.length(), 0);
+        self.write(&mut octets[start..]);
     }
 
     /// Writes the headers. The payload, the pad and the ICRC follow.

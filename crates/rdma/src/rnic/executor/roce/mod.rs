@@ -14,19 +14,7 @@ use alloc::vec::Vec;
 /// Maximum length of a message in bytes (IBTA volume 1 §9.7.6).
 const MESSAGE_BYTES_MAX: u32 = 1 << 31;
 
-/// Writes the headers of a packet and makes room for its payload of `payload_bytes`.
-fn begin(packet: &Packet, room: &mut Vec<u8>) {
-    room.clear();
-    room.resize(packet.length(), 0);
-    packet.write(room);
-}
-
-/// Returns the number of bytes that fill a payload up to a multiple of four.
-const fn pad(payload_bytes: usize) -> u8 {
-    (payload_bytes.wrapping_neg() % 4) as u8
-}
-
-/// Fills the payload up to a multiple of four.
+/// Appends the pad, which fills the payload up to a multiple of four.
 fn finish(packet: &Packet, room: &mut Vec<u8>) {
     room.resize(room.len() + usize::from(packet.bth.pad), 0);
 }

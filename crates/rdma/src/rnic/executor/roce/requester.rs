@@ -22,10 +22,10 @@ use super::super::super::outbox::Outputs;
 use super::super::super::work::{Data, Operation, SendWork, Sge, Status};
 use super::super::receive::Tables;
 use super::super::send;
-use super::{MESSAGE_BYTES_MAX, begin, finish, pad};
+use super::{MESSAGE_BYTES_MAX, finish};
 use crate::wire::rdmap::Atomic;
 use crate::wire::roce::{
-    AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, rnr_timer,
+    AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, pad, rnr_timer,
 };
 use alloc::vec::Vec;
 use kiban_base::{Instant, SharedBytes};
@@ -41,7 +41,7 @@ enum Start {
     Again,
 }
 
-/// Writes the next packet into `room`. Returns whether there was one.
+/// Appends the next packet to `room`. Returns whether there was one.
 pub(in super::super::super) fn next_packet(
     qp: &mut Qp,
     smt: &mut StagTable,
@@ -63,9 +63,13 @@ pub(in super::super::super) fn next_packet(
         } else if !may_request(qp) {
             return false;
         }
+        let start = room.len();
         match build(qp, smt, outputs, now, room) {
             Ok(()) => return true,
-            Err((wqe, status)) => fail(qp, wqe, status, outputs),
+            Err((wqe, status)) => {
+                room.truncate(start);
+                fail(qp, wqe, status, outputs);
+            }
         }
     }
 }
@@ -189,20 +193,16 @@ fn build(
     }
     let service = if traits.is_reliable { Service::Rc } else { Service::Uc };
     let operation = operation(&work.operation, at == message.first, is_last);
+    let opcode = Opcode::Transport(service, operation);
+    let psn = psn_of(roce.sending.first_psn, at);
     let mut packet = Packet::new(Bth {
-        opcode: Opcode::Transport(service, operation),
         solicited: work.solicited && is_last,
-        migrated: true,
         pad: pad(payload_bytes),
-        pkey: traits.pkey,
-        fecn: false,
-        becn: false,
-        destination: traits.peer,
         ack_request: ack_request && traits.is_reliable && carries_payload,
-        psn: psn_of(roce.sending.first_psn, at),
+        ..Bth::new(opcode, traits.pkey, traits.peer, psn)
     });
     extend(&mut packet, work, before, rest);
-    begin(&packet, room);
+    packet.append_to(room);
     match &work.data {
         Data::Elements(sges) if payload_bytes > 0 => {
             let mut cursor = cursor_at(requester.cursor, at, sges, before);

@@ -20,19 +20,18 @@ use super::super::super::control::completion;
 use super::super::super::control::qp::Qp;
 use super::super::super::control::receive_queue::Incoming;
 use super::super::super::control::roce::{Receiving, Refusal, Responder, Response, distance};
-use super::super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
+use super::super::super::host::dmac::{self, Cursor};
 use super::super::super::host::smt::{AccessKind, StagTable, Violation};
 use super::super::super::outbox::Outputs;
 use super::super::super::work::{Completion, Kind, Status};
 use super::super::receive::{self, Tables};
-use super::{MESSAGE_BYTES_MAX, begin, finish, pad};
+use super::{MESSAGE_BYTES_MAX, finish};
 use crate::wire::rdmap::{self, Atomic};
 use crate::wire::roce::{
     Aeth, AtomicAckEth, Bth, NakCode, Opcode, Operation as Op, PSN_MASK, Packet, Reth, Service, Syndrome,
-    credits,
+    credits, pad,
 };
 use alloc::vec::Vec;
-use arrayvec::ArrayVec;
 use kiban_base::SharedBytes;
 
 /// The credit code of a responder that does not count credits.
@@ -385,11 +384,7 @@ fn atomic(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &Packet) 
             compare_mask: u64::MAX,
         },
     };
-    let mut value = [0; 8];
-    list.read(request.address, &mut value).ok_or(Fault::Nak(NakCode::RemoteAccess))?;
-    let original = u64::from_ne_bytes(value);
-    let changed = atomic.apply(original).to_ne_bytes();
-    list.write(request.address, SharedBytes::from(&changed[..])).ok_or(Fault::Nak(NakCode::RemoteAccess))?;
+    let original = dmac::modify(list, request.address, atomic).ok_or(Fault::Nak(NakCode::RemoteAccess))?;
     tables.outputs.counters.atomics_in += 1;
     let Some(roce) = &mut qp.roce else { return Ok(()) };
     let (psn, responder) = (packet.bth.psn, &mut roce.responder);
@@ -459,29 +454,19 @@ pub(in super::super::super) fn has_packet(qp: &Qp) -> bool {
     })
 }
 
-/// Writes the next response or acknowledgement into `room`. Returns whether there was one.
+/// Appends the next response or acknowledgement to `room`. Returns whether there was one.
 pub(in super::super::super) fn next_packet(
     qp: &mut Qp,
     smt: &StagTable,
     outputs: &mut Outputs,
     room: &mut Vec<u8>,
 ) -> bool {
-    let owner = qp.owner();
+    let (owner, start) = (qp.owner(), room.len());
     let free = qp.attributes.srq.is_none().then_some(qp.rq.wqes.len() as u32);
     let Some(roce) = &mut qp.roce else { return false };
     let (traits, responder) = (&roce.traits, &mut roce.responder);
-    let bth = |operation, psn| Bth {
-        opcode: Opcode::Transport(Service::Rc, operation),
-        solicited: false,
-        migrated: true,
-        pad: 0,
-        pkey: traits.pkey,
-        fecn: false,
-        becn: false,
-        destination: traits.peer,
-        ack_request: false,
-        psn,
-    };
+    let bth =
+        |operation, psn| Bth::new(Opcode::Transport(Service::Rc, operation), traits.pkey, traits.peer, psn);
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
         Some(Response::Read { psn, rkey, address, length, sent, msn }) => {
@@ -495,9 +480,11 @@ pub(in super::super::super) fn next_packet(
             };
             let mut packet = Packet::new(Bth { pad: pad(bytes), ..bth(operation, psn) });
             packet.aeth = positive(msn);
-            begin(&packet, room);
-            if copy_for_peer(smt, owner, rkey, address.wrapping_add(sent.into()), bytes, room).is_err() {
+            packet.append_to(room);
+            let from = address.wrapping_add(sent.into());
+            if dmac::copy_place(smt, owner, rkey, from, bytes, room).is_err() {
                 // The memory was valid when the peer asked for it, but no longer is.
+                room.truncate(start);
                 outputs.counters.reads_withdrawn += 1;
                 responder.responses.clear();
                 let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
@@ -517,32 +504,21 @@ pub(in super::super::super) fn next_packet(
             let mut packet = Packet::new(bth(Op::AtomicAcknowledge, psn));
             packet.aeth = positive(msn);
             packet.atomic_ack = Some(AtomicAckEth { original });
-            begin(&packet, room);
+            packet.append_to(room);
             responder.responses.pop_front();
         }
         None => {
-            let (psn, aeth) = match responder.refusal.take() {
-                Some(Refusal { psn, syndrome, is_fatal }) => {
-                    let aeth = Some(Aeth { syndrome, msn: responder.msn });
-                    responder.ack = None;
-                    if is_fatal {
-                        let mut packet = Packet::new(bth(Op::Acknowledge, psn));
-                        packet.aeth = aeth;
-                        begin(&packet, room);
-                        outputs.counters.packets_out += 1;
-                        qp.fail(None, None, outputs);
-                        return true;
-                    }
-                    (psn, aeth)
-                }
-                None => match responder.ack.take() {
-                    Some(psn) => (psn, positive(responder.msn)),
-                    None => return false,
-                },
+            let (psn, syndrome, is_fatal) = match (responder.refusal.take(), responder.ack.take()) {
+                (Some(Refusal { psn, syndrome, is_fatal }), _) => (psn, syndrome, is_fatal),
+                (None, Some(psn)) => (psn, Syndrome::Ack(credit_code(free)), false),
+                (None, None) => return false,
             };
             let mut packet = Packet::new(bth(Op::Acknowledge, psn));
-            packet.aeth = aeth;
-            begin(&packet, room);
+            packet.aeth = Some(Aeth { syndrome, msn: responder.msn });
+            packet.append_to(room);
+            if is_fatal {
+                qp.fail(None, None, outputs);
+            }
         }
     }
     outputs.counters.packets_out += 1;
@@ -554,24 +530,4 @@ pub(in super::super::super) fn next_packet(
 fn credit_code(receives: Option<u32>) -> u8 {
     let Some(receives) = receives else { return NO_CREDITS };
     (0..NO_CREDITS).rev().find(|&code| credits(code).is_some_and(|most| most <= receives)).unwrap_or(0)
-}
-
-/// Appends bytes of memory that the peer reads.
-fn copy_for_peer(
-    smt: &StagTable,
-    owner: (u32, u32),
-    rkey: u32,
-    mut address: u64,
-    bytes: usize,
-    room: &mut Vec<u8>,
-) -> Result<(), Violation> {
-    let end = room.len() + bytes;
-    while room.len() < end {
-        let missing = end - room.len();
-        let mut pieces: ArrayVec<Piece<'_>, PIECES_MAX> = ArrayVec::new();
-        let taken = dmac::gather_place(smt, owner, rkey, (address, missing as u64), missing, &mut pieces)?;
-        Payload::Pieces(&pieces).append_to(room);
-        address = address.wrapping_add(taken as u64);
-    }
-    Ok(())
 }
