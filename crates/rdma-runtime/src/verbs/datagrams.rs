@@ -110,10 +110,9 @@ impl Datagrams {
         while let Some(outgoing) = core.nic.core.next_datagram(&mut self.leaving) {
             let Some(entry) = qps.get(outgoing.from) else { continue };
             let Some(port) = ports.port(entry.address, entry.qpn) else { continue };
-            let Ok((header, _)) = Header::read(&self.leaving) else { continue };
             let to = Ipv6Addr::from(outgoing.gid).to_canonical();
             // If the socket cannot take the datagram, it is lost, as on any network.
-            port.udp.send(&self.leaving, SocketAddr::new(to, port_of(header.destination)));
+            port.udp.send(&self.leaving, SocketAddr::new(to, port_of(outgoing.header.destination)));
         }
     }
 

@@ -165,5 +165,8 @@ impl Machine for EngineState {
 
     fn after_sleep(&mut self) {
         self.core.after_sleep();
+        if let Some(roce) = &mut self.roce {
+            roce.after_sleep();
+        }
     }
 }

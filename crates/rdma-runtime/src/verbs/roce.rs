@@ -39,6 +39,9 @@ const QUEUE_BYTES: usize = 8 << 20;
 const WINDOW_BYTES: usize = 256 << 10;
 /// Maximum number of trains received from one socket before it is the next one's turn.
 const TURN_TRAINS: usize = 16;
+/// Number of calls of [`RoceLinks::take`] after which the connection manager's sockets are read, while no
+/// thread sleeps: they receive only what sets up and ends connections.
+const ASK_MANAGER_EVERY: u32 = 32;
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;
 /// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port, its address, and the
@@ -71,6 +74,8 @@ pub(super) struct RoceLinks {
     unsent: Option<Departure>,
     relayed: Vec<u8>,
     more: bool,
+    /// Number of calls of [`RoceLinks::take`] until the connection manager's sockets are read.
+    until_manager: u32,
 }
 
 impl RoceLinks {
@@ -86,6 +91,7 @@ impl RoceLinks {
             unsent: None,
             relayed: Vec::new(),
             more: false,
+            until_manager: 0,
         };
         links.prepare(links.cm.port())?;
         Ok(links)
@@ -207,9 +213,12 @@ impl RoceLinks {
         self.endpoint.advance(&mut core.nic.core, now);
         self.cm.advance(now);
         let mut room = std::mem::take(&mut self.room);
+        let manager_is_due = self.until_manager == 0;
+        self.until_manager = if manager_is_due { ASK_MANAGER_EVERY } else { self.until_manager - 1 };
         let RoceLinks { endpoint, cm, shared, open, relayed: front, more, .. } = self;
         let core = &mut core.nic.core;
-        for socket in cm.sockets() {
+        let manager_sockets = if manager_is_due { cm.sockets() } else { Vec::new() };
+        for socket in manager_sockets {
             *more |= each(&socket, &mut room, |bytes, from| {
                 if let Some((path, packet)) = relayed(bytes, from, shared) {
                     let find = |qpn| qps.named(path.local.ip(), qpn);
@@ -299,8 +308,14 @@ impl RoceLinks {
         }
     }
 
+    /// Returns whether a socket may hold more.
     pub(super) fn has_more(&self) -> bool {
         self.more
+    }
+
+    /// Makes the next [`RoceLinks::take`] read all sockets, because any of them may have ended the sleep.
+    pub(super) fn after_sleep(&mut self) {
+        self.until_manager = 0;
     }
 
     pub(super) fn deadline(&self) -> Instant {

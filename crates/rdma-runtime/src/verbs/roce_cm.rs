@@ -38,8 +38,9 @@ pub(super) struct End {
     pub(super) qp: Option<u32>,
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
-    /// The address whose socket it uses.
+    /// The address whose socket it uses, and that from which the peer's packets come.
     pub(super) address: IpAddr,
+    pub(super) remote: IpAddr,
     /// Our maximum numbers of outstanding reads from the peer and to the peer.
     pub(super) depths: (u16, u16),
     /// The PSN of the first packet that we expect.

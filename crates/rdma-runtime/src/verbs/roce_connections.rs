@@ -41,6 +41,26 @@ fn open_error(error: CmError) -> OpenError {
     }
 }
 
+/// Returns a depth of reads as the connection manager's messages carry it.
+fn depth(depth: u16) -> u8 {
+    u8::try_from(depth).unwrap_or(u8::MAX)
+}
+
+/// What a connection's messages say of its queue pair.
+struct Agreed {
+    /// The peer's queue pair.
+    qpn: u32,
+    /// The PSN of our first packet.
+    first_psn_out: u32,
+    /// The maximum numbers of outstanding reads from the peer and to the peer.
+    depths: (u16, u16),
+    /// The codes of the path MTU and of the acknowledgement timeout.
+    mtu: u8,
+    ack_timeout: u8,
+    retries: u8,
+    rnr_retries: u8,
+}
+
 impl EngineState {
     /// Listens for the service of a port. The addresses are those of the devices for which it is.
     pub(super) fn roce_listen(
@@ -111,7 +131,6 @@ impl EngineState {
         let mut data = vec![0; IpCm::BYTES];
         IpCm { source_port, source, destination: to.ip() }.write(&mut data);
         data.extend_from_slice(private_data);
-        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
         let connect = Connect {
             service_id: PortSpace::Tcp.service_id(to.port()),
             qpn: entry.qpn,
@@ -134,6 +153,7 @@ impl EngineState {
                     local,
                     peer: to,
                     address,
+                    remote: peer.ip(),
                     depths: (ird, ord),
                     psn,
                     request: None,
@@ -161,29 +181,21 @@ impl EngineState {
         let psn = roce.cm.draw_psn();
         let end = roce.cm.ends.get_mut(&number).ok_or(OpenError::Gone)?;
         let request = end.request.take().ok_or(OpenError::Gone)?;
-        (end.qp, end.depths, end.psn) = (Some(qp), (ird, ord), psn);
+        (end.qp, end.psn) = (Some(qp), psn);
         let address = end.address;
-        let peer = Peer {
-            address: end.peer.ip(),
-            qpn: request.qpn,
-            initial_psn: psn,
-            reads: ird,
-            path_mtu: mtu_bytes(request.mtu).unwrap_or(1024),
-            rnr_timer: RNR_TIMER,
-        };
-        let sending = Sending {
-            initial_psn: request.psn,
-            reads: ord,
-            connect_timeout: None,
-            ack_timeout: Some(timeout(request.path.ack_timeout)),
-            retries: request.retry_count,
-            rnr_retries: request.rnr_retry_count,
-        };
         let entry = self.qps.get(qp).filter(|entry| entry.address == address);
         let (qpn, srq) =
             entry.map(|entry| (entry.qpn, entry.attributes.srq.is_some())).ok_or(OpenError::InUse)?;
-        self.roce_establish(qp, peer, sending, now)?;
-        let depth = |depth: u16| u8::try_from(depth).unwrap_or(u8::MAX);
+        let agreed = Agreed {
+            qpn: request.qpn,
+            first_psn_out: request.psn,
+            depths: (ird, ord),
+            mtu: request.mtu,
+            ack_timeout: request.path.ack_timeout,
+            retries: request.retry_count,
+            rnr_retries: request.rnr_retry_count,
+        };
+        self.roce_establish(number, agreed, now)?;
         let accept = Accept {
             qpn,
             psn,
@@ -198,14 +210,27 @@ impl EngineState {
         roce.cm.cm.accept(ConnectionId(number), &accept, now).map_err(open_error)
     }
 
-    /// Moves a queue pair to RTS with its peer's parameters.
-    fn roce_establish(
-        &mut self,
-        qp: u32,
-        peer: Peer,
-        sending: Sending,
-        now: Instant,
-    ) -> Result<(), OpenError> {
+    /// Moves an end's queue pair to RTS.
+    fn roce_establish(&mut self, number: u32, agreed: Agreed, now: Instant) -> Result<(), OpenError> {
+        let end = self.roce.as_mut().and_then(|roce| roce.cm.ends.get_mut(&number)).ok_or(OpenError::Gone)?;
+        end.depths = agreed.depths;
+        let qp = end.qp.ok_or(OpenError::Gone)?;
+        let peer = Peer {
+            address: end.remote,
+            qpn: agreed.qpn,
+            initial_psn: end.psn,
+            reads: agreed.depths.0,
+            path_mtu: mtu_bytes(agreed.mtu).unwrap_or(1024),
+            rnr_timer: RNR_TIMER,
+        };
+        let sending = Sending {
+            initial_psn: agreed.first_psn_out,
+            reads: agreed.depths.1,
+            connect_timeout: None,
+            ack_timeout: Some(timeout(agreed.ack_timeout)),
+            retries: agreed.retries,
+            rnr_retries: agreed.rnr_retries,
+        };
         let ready = self.ready_to_receive(qp, Some(peer), now);
         ready.map_err(|_| OpenError::InUse)?.map_err(|_| OpenError::InUse)?;
         self.ready_to_send(qp, sending, now).map_err(|_| OpenError::InUse)
@@ -350,6 +375,7 @@ impl EngineState {
             local: asked.local,
             peer: asked.peer,
             address: local,
+            remote: peer.ip(),
             depths: (0, 0),
             psn: 0,
             request: Some(request),
@@ -373,38 +399,23 @@ impl EngineState {
     /// Establishes a connection that the peer has accepted.
     fn on_roce_reply(&mut self, number: u32, reply: &Rep, now: Instant) {
         let Some(roce) = &mut self.roce else { return };
-        let Some(End { qp: Some(qp), depths, psn, peer, address, .. }) = roce.cm.ends.get(&number) else {
-            return;
-        };
-        let peer = if peer.ip().is_loopback() { *address } else { peer.ip() };
-        let (qp, (ird, ord), psn) = (*qp, *depths, *psn);
-        let (ird, ord) = (ird.min(reply.initiator_depth.into()), ord.min(reply.responder_resources.into()));
+        let Some(End { depths: (ird, ord), .. }) = roce.cm.ends.get(&number) else { return };
         let defaults = Connect::default();
-        let peer = Peer {
-            address: peer,
+        let agreed = Agreed {
             qpn: reply.qpn,
-            initial_psn: psn,
-            reads: ird,
-            path_mtu: mtu_bytes(MTU).unwrap_or(1024),
-            rnr_timer: RNR_TIMER,
-        };
-        let sending = Sending {
-            initial_psn: reply.psn,
-            reads: ord,
-            connect_timeout: None,
-            ack_timeout: Some(timeout(defaults.ack_timeout)),
+            first_psn_out: reply.psn,
+            depths: ((*ird).min(reply.initiator_depth.into()), (*ord).min(reply.responder_resources.into())),
+            mtu: MTU,
+            ack_timeout: defaults.ack_timeout,
             retries: defaults.retry_count,
             rnr_retries: reply.rnr_retry_count,
         };
-        let established = self.roce_establish(qp, peer, sending, now);
+        let established = self.roce_establish(number, agreed, now);
         let Some(roce) = &mut self.roce else { return };
         match established {
             Ok(()) => {
                 // This fails if the peer has given up in the meantime; an event says so.
                 let _ = roce.cm.cm.confirm(ConnectionId(number), &[]);
-                if let Some(end) = roce.cm.ends.get_mut(&number) {
-                    end.depths = (ird, ord);
-                }
                 let private_data = reply.private_data.to_vec();
                 self.tell_roce(number, |end, depths| CmEvent::Connected { end, private_data, depths });
             }
