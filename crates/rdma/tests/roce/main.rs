@@ -7,4 +7,5 @@ mod operations;
 mod pair;
 mod refusals;
 mod retransmission;
+mod spoofed;
 mod unreliable;
