@@ -8,6 +8,8 @@
 //! Numbers   sequence numbers are relative to each side's SYN, and timestamps are relative to the side's
 //!           first one. Payload bytes are generated from their position in the stream, so all bytes are
 //!           checked without being written in the script.
+//! Programs  [`Exchange`] is the same board, host and peer for a Rust program: lines of script in turn with
+//!           code, for loops over thousands of packets, random input and measurements.
 //! Trace     every run is recorded in the form of a script: see [`Report::trace`].
 //! Grammar   `docs/talks.md`.
 //! Limits    one board with one port; no ICMP errors about UDP datagrams that the board has sent.
@@ -27,6 +29,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod exchange;
 mod packet;
 mod parse;
 mod run;
@@ -36,6 +39,7 @@ mod side;
 mod words;
 mod world;
 
+pub use exchange::Exchange;
 pub use run::{Failure, Report, run};
 pub use script::{ParseError, Talk};
 

@@ -5,8 +5,8 @@
 //! that would be valid.
 
 use crate::script::{
-    Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Quote, Segment, Talk,
-    TcpOption, UNREACHABLE, What, When,
+    Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Pool, Quote, Segment,
+    Talk, TcpOption, UNREACHABLE, What, When,
 };
 use crate::words::{Words, duration};
 use kiban_base::Setting;
@@ -63,15 +63,22 @@ impl Talk {
                 }
                 Some("&") => {
                     words.next();
-                    let more = packet(&mut words)?;
+                    let more = continuation(&mut words)?;
                     words.end()?;
-                    match self.lines.last_mut() {
-                        Some(Line { what: What::Arrive(burst), .. }) => burst.push(more),
+                    match (self.lines.last_mut(), more) {
+                        (Some(Line { what: What::Arrive(burst), .. }), What::Arrive(more)) => {
+                            burst.extend(more);
+                        }
+                        (Some(last @ Line { what: What::Arrive(_) | What::Host { .. }, .. }), what) => {
+                            last.more = true;
+                            let label = last.label.clone();
+                            self.lines.push(Line::new(&words, When::Same, label, what));
+                        }
                         _ => {
                             return Err(words.error_at(
                                 0,
-                                "`&` continues a burst, but no `<-` line precedes it",
-                                Some("write it after a line with `<-`".into()),
+                                "`&` continues a burst, but no packet or call precedes it",
+                                Some("write it after a line with `<-` or a call".into()),
                             ));
                         }
                     }
@@ -86,7 +93,21 @@ impl Talk {
     }
 }
 
-const EVENTS: [&str; 33] = [
+impl Line {
+    fn new(words: &Words<'_>, when: When, label: Option<String>, what: What) -> Line {
+        Line {
+            file: words.file.into(),
+            number: words.number,
+            text: words.text.trim_end().into(),
+            when,
+            label,
+            what,
+            more: false,
+        }
+    }
+}
+
+const EVENTS: [&str; 18] = [
     "->",
     "<-",
     "&",
@@ -94,23 +115,6 @@ const EVENTS: [&str; 33] = [
     "profile",
     "conn",
     "established",
-    "listen",
-    "unlisten",
-    "open",
-    "write",
-    "read",
-    "urgent",
-    "nagle",
-    "dscp",
-    "patience",
-    "finish",
-    "close",
-    "abort",
-    "ping",
-    "bind",
-    "unbind",
-    "send",
-    "receive",
     "told",
     "silence",
     "info",
@@ -118,9 +122,33 @@ const EVENTS: [&str; 33] = [
     "sessions",
     "counter",
     "host",
+    "link",
+    "hold",
     "include",
     "waits-for",
 ];
+
+const CALLS: [&str; 17] = [
+    "listen", "unlisten", "open", "write", "read", "urgent", "nagle", "dscp", "patience", "finish", "close",
+    "abort", "ping", "bind", "unbind", "send", "receive",
+];
+
+/// Parses what follows `&`: a packet or a call.
+fn continuation(words: &mut Words<'_>) -> Result<What, ParseError> {
+    match words.peek().map(str::to_string) {
+        Some(verb) if CALLS.contains(&verb.as_str()) => {
+            words.next();
+            host(&verb, words)
+        }
+        _ => Ok(What::Arrive(vec![packet(words)?])),
+    }
+}
+
+fn host(verb: &str, words: &mut Words<'_>) -> Result<What, ParseError> {
+    let call = call(verb, words)?;
+    let refused = words.takes("refused").then(|| words.rest());
+    Ok(What::Host { call, refused })
+}
 
 fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
     let when = when(&mut words)?;
@@ -172,11 +200,22 @@ fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
             "waits" => What::Reads(false),
             _ => return Err(words.unknown("a host mode", &["reads", "waits"])),
         },
-        _ => {
-            let call = call(&verb, &mut words)?;
-            let refused = words.takes("refused").then(|| words.rest());
-            What::Host { call, refused }
+        "link" => match words.word("`runs` or `stops`")?.as_str() {
+            "runs" => What::Link(true),
+            "stops" => What::Link(false),
+            _ => return Err(words.unknown("a state of the link", &["runs", "stops"])),
+        },
+        "hold" => {
+            let pool = match words.word("`transmit` or `receive`")?.as_str() {
+                "transmit" => Pool::Transmit,
+                "receive" => Pool::Receive,
+                _ => return Err(words.unknown("a pool", &["transmit", "receive"])),
+            };
+            let all = words.takes("all");
+            let pages = if all { usize::MAX } else { words.number::<u32>("a number of pages")? as usize };
+            What::Hold { pool, pages }
         }
+        _ => host(&verb, &mut words)?,
     };
     words.end()?;
     if matches!(when, When::Within(..) | When::Eventually)
@@ -188,14 +227,7 @@ fn line(mut words: Words<'_>) -> Result<Line, ParseError> {
             Some("use `->` or `told`".into()),
         ));
     }
-    Ok(Line {
-        file: words.file.into(),
-        number: words.number,
-        text: words.text.trim_end().into(),
-        when,
-        label,
-        what,
-    })
+    Ok(Line::new(&words, when, label, what))
 }
 
 fn when(words: &mut Words<'_>) -> Result<When, ParseError> {
@@ -271,7 +303,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
         "unbind" => Call::Unbind,
         "send" => Call::Send(words.number::<u32>("a number of bytes")? as usize),
         "receive" => Call::Receive(words.number::<u32>("a number of bytes")? as usize),
-        _ => return Err(words.unknown("an event", &EVENTS)),
+        _ => return Err(words.unknown("an event", &[&EVENTS[..], &CALLS[..]].concat())),
     })
 }
 
@@ -328,7 +360,7 @@ fn option(word: &str, words: &mut Words<'_>) -> Result<Option<TcpOption>, ParseE
     }))
 }
 
-fn packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
+pub(crate) fn packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
     let whole = whole_packet(words)?;
     if !words.takes("cut") {
         return Ok(whole);
@@ -515,8 +547,8 @@ mod tests {
                 "& ack 1",
                 1,
                 1,
-                "`&` continues a burst, but no `<-` line precedes it",
-                "write it after a line with `<-`",
+                "`&` continues a burst, but no packet or call precedes it",
+                "write it after a line with `<-` or a call",
             ),
             (
                 "<- seq 9:5 ack 1",

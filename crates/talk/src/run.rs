@@ -67,7 +67,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// The reason why a line failed, and what happened instead.
-struct Mismatch {
+pub(crate) struct Mismatch {
     message: String,
     came: String,
 }
@@ -86,7 +86,7 @@ impl From<&str> for Mismatch {
 
 /// Runs a script.
 pub fn run(talk: &Talk) -> Report {
-    let mut runner = Runner { settings: Settings::new(), said: Vec::new(), world: None, mark: Instant::ZERO };
+    let mut runner = Runner::new();
     let mut failure = None;
     if talk.waits_for.is_none() {
         failure = talk.lines.iter().find_map(|line| runner.line(line).err().map(|wrong| (line, wrong)));
@@ -96,17 +96,7 @@ pub fn run(talk: &Talk) -> Report {
             failure = runner.end().err().map(|wrong| (last, wrong));
         }
     }
-    let failure = failure.map(|(line, Mismatch { message, came })| Failure {
-        file: line.file.clone(),
-        line: line.number,
-        message,
-        expected: line.text.trim().to_string(),
-        came,
-        recent: runner.world.as_ref().map_or(String::new(), |world| {
-            let from = world.log.len().saturating_sub(RECENT);
-            written(world, &world.log[from..])
-        }),
-    });
+    let failure = failure.map(|(line, mismatch)| runner.failure(line, mismatch));
     let mut trace: String = talk.head.lines().map(|line| format!("# {line}\n")).collect();
     runner.said.iter().for_each(|said| trace += &format!("{said}\n"));
     let mut file = Vec::new();
@@ -150,17 +140,39 @@ fn written(world: &World, log: &[Entry]) -> String {
     text
 }
 
-struct Runner {
+pub(crate) struct Runner {
     settings: Settings,
     /// Lines that changed settings or declared connections; they are repeated in the trace.
     said: Vec<String>,
     world: Option<World>,
     /// The time of the previous line.
-    mark: Instant,
+    pub(crate) mark: Instant,
+    /// Whether the current line continues the burst of the previous one.
+    joined: bool,
 }
 
 impl Runner {
-    fn world(&mut self) -> &mut World {
+    pub(crate) fn new() -> Runner {
+        let (said, mark) = (Vec::new(), Instant::ZERO);
+        Runner { settings: Settings::new(), said, world: None, mark, joined: false }
+    }
+
+    /// Returns the failure of a line, with the exchange until then.
+    pub(crate) fn failure(&self, line: &Line, Mismatch { message, came }: Mismatch) -> Failure {
+        Failure {
+            file: line.file.clone(),
+            line: line.number,
+            message,
+            expected: line.text.trim().to_string(),
+            came,
+            recent: self.world.as_ref().map_or(String::new(), |world| {
+                let from = world.log.len().saturating_sub(RECENT);
+                written(world, &world.log[from..])
+            }),
+        }
+    }
+
+    pub(crate) fn world(&mut self) -> &mut World {
         if self.world.is_none() {
             let world = World::new(self.settings.clone());
             self.mark = world.now;
@@ -169,7 +181,7 @@ impl Runner {
         self.world.as_mut().expect("created above")
     }
 
-    fn line(&mut self, line: &Line) -> Result<(), Mismatch> {
+    pub(crate) fn line(&mut self, line: &Line) -> Result<(), Mismatch> {
         match &line.what {
             What::Set { name, value } => {
                 self.before_the_board(line)?;
@@ -187,13 +199,18 @@ impl Runner {
             }
             _ => {}
         }
+        let joined = std::mem::replace(&mut self.joined, line.more);
+        let world = self.world();
+        (world.joined, world.more) = (joined, line.more);
         let (from, until) = self.span(line.when)?;
         let label = line.label.as_deref();
         match &line.what {
             What::Transmit(packet) => self.expect_packets(label, packet, from, until)?,
             What::Completion(words) => self.expect_completion(label, words, from, until)?,
             what => {
-                self.quiet_until(until, !is_check(what))?;
+                if !joined {
+                    self.quiet_until(until, !is_check(what))?;
+                }
                 self.act(label, what)?;
             }
         }
@@ -253,7 +270,7 @@ impl Runner {
         }
     }
 
-    fn end(&mut self) -> Result<(), Mismatch> {
+    pub(crate) fn end(&mut self) -> Result<(), Mismatch> {
         let mark = self.mark;
         self.quiet_until(mark, true)?;
         let world = self.world();
@@ -377,6 +394,17 @@ impl Runner {
                 let word = if *reads { "reads" } else { "waits" };
                 world.note(None, format!("host {word}"));
                 world.set_reads(*reads);
+                Ok(())
+            }
+            What::Link(runs) => {
+                world.note(None, format!("link {}", if *runs { "runs" } else { "stops" }));
+                world.set_link(*runs);
+                Ok(())
+            }
+            What::Hold { pool, pages } => {
+                let pages_in_words = if *pages == usize::MAX { "all".into() } else { pages.to_string() };
+                world.note(None, format!("hold {} {pages_in_words}", pool.word()));
+                world.hold(*pool, *pages);
                 Ok(())
             }
             What::Established(opening) => self.establish(label, opening),

@@ -29,6 +29,8 @@ pub(crate) struct Line {
     /// The connection's name; `None` for the default connection.
     pub(crate) label: Option<String>,
     pub(crate) what: What,
+    /// Whether the next line belongs to the same burst (`&`).
+    pub(crate) more: bool,
 }
 
 /// The time of a line.
@@ -70,6 +72,13 @@ pub(crate) enum What {
     },
     /// `host reads` or `host waits`.
     Reads(bool),
+    /// `link runs` or `link stops`.
+    Link(bool),
+    /// Takes up to this number of free pages from the board's memory.
+    Hold {
+        pool: Pool,
+        pages: usize,
+    },
     Completion(String),
     Silence,
     Info(Vec<(String, String)>),
@@ -79,6 +88,22 @@ pub(crate) enum What {
         name: String,
         value: u64,
     },
+}
+
+/// A pool of pages in the board's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pool {
+    Transmit,
+    Receive,
+}
+
+impl Pool {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Pool::Transmit => "transmit",
+            Pool::Receive => "receive",
+        }
+    }
 }
 
 /// A call of the host.

@@ -23,7 +23,9 @@ const OTHERS: [&str; 9] = [
 /// The settings of a script.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    pub(crate) tcp: tcp::Config,
+    tcp: tcp::Config,
+    /// The length of TCP's segments, if the script sets it.
+    segment_bytes_max: Option<u32>,
     memory: MemoryConfig,
     mtu_bytes: usize,
     packets_max: usize,
@@ -36,6 +38,7 @@ impl Settings {
     pub(crate) fn new() -> Settings {
         Settings {
             tcp: tcp::Config::default(),
+            segment_bytes_max: None,
             memory: MemoryConfig {
                 page_bytes: 4096,
                 transmit_bytes: 4 << 20,
@@ -73,9 +76,9 @@ impl Settings {
                         SettingError::Unknown { .. } => unknown(&format!("tcp.{name}")),
                         error => error.to_string(),
                     })?;
-                    // No lower layer cuts segments here, so TCP must produce segments as they are on the
-                    // wire.
-                    self.tcp.segment_bytes_max = self.tcp.mss.into();
+                    if name == "segment_bytes_max" {
+                        self.segment_bytes_max = Some(self.tcp.segment_bytes_max);
+                    }
                 }
                 None => return Err(unknown(name)),
             },
@@ -86,7 +89,6 @@ impl Settings {
     pub(crate) fn profile(&mut self, name: &str) -> Result<(), String> {
         self.tcp = tcp::Config::profile(name)
             .ok_or_else(|| format!("unknown profile `{name}`: known are {}", tcp::PROFILES.join(", ")))?;
-        self.tcp.segment_bytes_max = self.tcp.mss.into();
         Ok(())
     }
 
@@ -116,13 +118,16 @@ impl Settings {
             prefix: Prefix::new(self.local(), 0),
             mtu_bytes: self.mtu_bytes,
             packets_max: self.packets_max,
-            cuts: false,
+            cuts: self.segment_bytes_max.is_some(),
             merges: false,
             believe_sums: false,
         };
+        // Unless the script sets another length, TCP produces segments as they are on the wire. Longer ones
+        // are cut by the port.
+        let segment_bytes_max = self.segment_bytes_max.unwrap_or(self.tcp.mss.into());
         BoardConfig {
             memory: self.memory,
-            tcp: self.tcp.clone(),
+            tcp: tcp::Config { segment_bytes_max, ..self.tcp.clone() },
             ports: vec![PortConfig::Ip(port)],
             ..BoardConfig::default()
         }

@@ -9,11 +9,13 @@
 //! Log       records all events in the notation of scripts, in the order in which they happened.
 
 use crate::packet;
-use crate::script::{Bytes, Call, Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption};
+use crate::script::{
+    Bytes, Call, Content, IpFields, Message, Number, Packet, Pool, Quote, Segment, TcpOption,
+};
 use crate::settings::Settings;
 use crate::side::Connection;
 use kiban_base::numbers::protocol;
-use kiban_base::{Instant, Pdu};
+use kiban_base::{Instant, Page, Pdu};
 use kiban_board::{Board, Completion, HostError, Input, Output, Reason, StreamId};
 use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::udp::SocketId;
@@ -74,6 +76,11 @@ pub(crate) struct World {
     socket: Option<SocketId>,
     /// Whether the host reads data as soon as it arrives.
     pub(crate) reads: bool,
+    /// Whether the current line continues a burst, and whether the next line will.
+    pub(crate) joined: bool,
+    pub(crate) more: bool,
+    /// Pages of the board's memory that the script holds.
+    held: Vec<Page>,
     undeclared_peers: u16,
 }
 
@@ -96,6 +103,9 @@ impl World {
             listener: None,
             socket: None,
             reads: true,
+            joined: false,
+            more: false,
+            held: Vec::new(),
             undeclared_peers: 0,
         }
     }
@@ -163,8 +173,15 @@ impl World {
         Err("the board never becomes idle: it always has another deadline".into())
     }
 
+    /// Polls, unless the burst continues.
+    fn answer(&mut self) {
+        if !self.more {
+            self.drain();
+        }
+    }
+
     /// Polls until the board is idle; returns its next deadline.
-    fn drain(&mut self) -> Instant {
+    pub(crate) fn drain(&mut self) -> Instant {
         loop {
             match self.board.poll() {
                 Output::Transmit { pdu, .. } => self.on_packet(pdu),
@@ -282,10 +299,11 @@ impl World {
             let (connection, words) = match completion {
                 Completion::Opened { stream } => (self.of_stream(stream), "opened".to_string()),
                 Completion::Accepted { stream, remote, .. } => {
-                    let found = self
-                        .connections
-                        .iter()
-                        .position(|connection| connection.remote == remote && connection.stream.is_none());
+                    let mut known = self.connections.iter();
+                    let free = known.position(|known| known.remote == remote && known.stream.is_none());
+                    // The connection may be a new incarnation of one that has ended.
+                    let found =
+                        free.or_else(|| self.connections.iter().position(|known| known.remote == remote));
                     if let Some(index) = found {
                         self.connections[index].stream = Some(stream);
                     }
@@ -372,16 +390,22 @@ impl World {
         for packet in burst {
             packets.append(&mut self.lay_out(label, packet)?);
         }
-        for Entry { text, .. } in self.log.iter_mut().skip(first + 1) {
+        for Entry { text, .. } in self.log.iter_mut().skip(first + usize::from(!self.joined)) {
             *text = text.replacen("<-", "&", 1);
         }
+        self.deliver(packets)?;
+        self.answer();
+        Ok(())
+    }
+
+    /// Delivers packets as bytes, without polling the board.
+    pub(crate) fn deliver(&mut self, packets: Vec<Vec<u8>>) -> Result<(), String> {
         let mut pdus = VecDeque::new();
         for bytes in packets {
             pdus.push_back(self.lay_down(&bytes)?);
             self.wire.push((self.now, bytes));
         }
         self.board.handle(Input::Packets { port: 0, packets: &mut pdus }, self.now);
-        self.drain();
         Ok(())
     }
 
@@ -450,12 +474,10 @@ impl World {
         Ok(pdu)
     }
 
-    /// Sets the fields that the line omits, remembers the others, and returns the segment's bytes.
-    fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
+    /// Sets the fields that the line omits.
+    fn complete(&self, index: usize, said: &Segment) -> Segment {
         let stamp = (self.now.as_nanos() as i64 - self.zero.as_nanos() as i64).div_euclid(1_000_000);
-        let connection = &mut self.connections[index];
-        // Until the board has sent a segment, use the listener's port.
-        connection.local_port.get_or_insert(80);
+        let connection = &self.connections[index];
         let is_syn = said.flags.has(Flags::SYN);
         let begin = match said.sequence {
             Number::Is(begin) => begin,
@@ -479,9 +501,28 @@ impl World {
                 if !matches!(echo, Number::Is(_)) {
                     *echo = Number::Is(connection.board.relative_stamp(connection.board.last_stamp));
                 }
-                connection.peer.stamps |= is_syn;
             }
         }
+        segment
+    }
+
+    /// Returns the bytes of a segment of the peer as an IP packet.
+    pub(crate) fn encode(&mut self, index: usize, said: &Segment) -> Vec<u8> {
+        // Until the board has sent a segment, use the listener's port.
+        self.connections[index].local_port.get_or_insert(80);
+        packet::segment(&self.connections[index], self.local, &self.complete(index, said))
+    }
+
+    /// Completes a segment, remembers its fields, and returns its bytes.
+    fn speak(&mut self, index: usize, said: &Segment) -> Vec<u8> {
+        let segment = self.complete(index, said);
+        let connection = &mut self.connections[index];
+        connection.local_port.get_or_insert(80);
+        let is_syn = said.flags.has(Flags::SYN);
+        let Number::Is(begin) = segment.sequence else { unreachable!("the segment was completed") };
+        let options = segment.options.as_deref().unwrap_or_default();
+        let stamped = options.iter().any(|option| matches!(option, TcpOption::Timestamps { .. }));
+        connection.peer.stamps |= is_syn && stamped;
         let counts = !said.flags.has(Flags::RST) && !said.wrong_sum && said.content != Content::Evil;
         if counts {
             let control = is_syn as i64 + said.flags.has(Flags::FIN) as i64;
@@ -520,11 +561,12 @@ impl World {
     /// Calls the host interface. The inner error is the board's.
     pub(crate) fn call(&mut self, label: Option<&str>, call: &Call) -> Result<Result<(), HostError>, String> {
         let index = self.connection(label)?;
-        self.note(Some(index), call.to_string());
+        let joined = if self.joined { "& " } else { "" };
+        self.note(Some(index), format!("{joined}{call}"));
         // The board's clock shows the time of its last input, so pass the current time to it first.
         self.board.handle(Input::Timeout, self.now);
         let outcome = self.do_call(index, call);
-        self.drain();
+        self.answer();
         outcome
     }
 
@@ -631,6 +673,23 @@ impl World {
         }
     }
 
+    /// Sets whether the link takes packets from the board.
+    pub(crate) fn set_link(&mut self, runs: bool) {
+        self.board.hold(0, !runs);
+        self.board.handle(Input::Room, self.now);
+        self.drain();
+    }
+
+    /// Takes up to `pages` free pages from the board's memory until the end of the script.
+    pub(crate) fn hold(&mut self, pool: Pool, pages: usize) {
+        let memory = self.board.memory_mut();
+        let pool = match pool {
+            Pool::Transmit => &mut memory.transmit,
+            Pool::Receive => &mut memory.receive,
+        };
+        self.held.extend(std::iter::from_fn(|| pool.take()).take(pages));
+    }
+
     /// Returns TCP's view of a connection; `None` if the connection no longer exists.
     pub(crate) fn info(&mut self, index: usize) -> Option<kiban_tcpip::tcp::Info> {
         let stream = self.connections[index].stream?;
@@ -640,6 +699,8 @@ impl World {
     /// Aborts all connections, and advances the time without further packets from the peer. Returns whether
     /// all memory is then free.
     pub(crate) fn ends_with_all_memory_free(&mut self) -> Result<bool, String> {
+        self.held.clear();
+        self.board.hold(0, false);
         self.board.handle(Input::Timeout, self.now);
         for index in 0..self.connections.len() {
             if let Some(stream) = self.connections[index].stream.take() {
