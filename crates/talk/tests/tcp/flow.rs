@@ -1,7 +1,7 @@
 //! How much is sent and when: windows, probes, silly windows, Nagle, delayed acknowledgements
 //! (RFC 9293 §3.8.6, RFC 1122 §4.2.3).
 
-use crate::check;
+use crate::{begin, check, ms, run};
 
 const BEGIN: &str = "established mss 1000 win 60000; 0ms";
 
@@ -232,4 +232,43 @@ fn segment_headers_match_the_fast_path_of_the_peer() {
          -> seq 1001:2001 ack 1 no-options; -> seq 2001:3001 ack 1 no-options
          <- seq 1:4 ack 3001; finish; -> FIN seq 3001 ack 4 no-options",
     );
+}
+
+#[test]
+fn output_that_waits_for_the_port_is_sent_when_it_has_room() {
+    check(
+        "set ip.packets_max 1; established mss 1000 win 60000
+         0ms link stops; write 1000; <- seq 1:101 ack 1; +100ms silence
+         link runs; -> seq 1:1001 ack 1; -> ack 101",
+    );
+}
+
+#[test]
+fn large_segments_leave_whole_where_something_below_cuts() {
+    // TCP sends the SYN-ACK, 5000 and 4000 bytes, and the rest.
+    check(
+        "set tcp.segment_bytes_max 5500; established mss 1000 win 60000
+         0ms write 9600; -> seq 1:9001 by 1000 ack 1; info segments-out 3
+         <- ack 9001; -> PSH seq 9001:9601 ack 1; info segments-out 4",
+    );
+}
+
+#[test]
+fn single_bytes_do_not_advance_the_window() {
+    // Every answer rounds the window up to a multiple of the scale. The rounding must not accumulate.
+    for length in [1, 9, 1001] {
+        let mut exchange = begin("established mss 1000 shift 0 win 60000; 0ms host waits");
+        for n in 0..300_000 / length {
+            let sequence = 1 + n * length;
+            run(&mut exchange, &format!("<- seq {sequence}:{} ack 1", sequence + length));
+            if n % 100 == 0 {
+                exchange.pass(ms(50));
+            }
+            exchange.sent();
+            exchange.told();
+        }
+        let stream = exchange.stream().expect("it is open");
+        let readable = exchange.board().host().readable(stream).expect("it is open");
+        assert!((262_000..=262_144).contains(&readable), "{readable}");
+    }
 }

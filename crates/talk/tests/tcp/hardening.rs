@@ -1,6 +1,7 @@
 //! Off-path attackers: what they cannot do (RFC 5961, RFC 5927, RFC 1337).
 
-use crate::check;
+use crate::{begin, check, ms, run};
+use kiban_tcpip::tcp::{IcmpErrorClass, State};
 
 #[test]
 fn a_reset_in_time_wait_frees_the_4_tuple_only_if_enabled() {
@@ -83,4 +84,46 @@ fn blind_data_with_a_guessed_acknowledgement_is_dropped() {
     check(&format!(
         "set tcp.challenges_per_second 0; established mss 1000 win 60000; 0ms {guesses} silence; got 0"
     ));
+}
+
+#[test]
+fn resets_for_unmatched_segments_are_rate_limited_per_board() {
+    let mut exchange = begin("set tcp.challenges_per_second 200");
+    for n in 0..100 {
+        let port = 6000 + n;
+        run(&mut exchange, &format!("c{n}: conn port {port} local 80; c{n}: established mss 1000 rtt 0ms"));
+    }
+    // The limit is between half and one and a half times the setting, redrawn each second.
+    let mut answered = Vec::new();
+    for _ in 0..5 {
+        let mut answers = 0;
+        for n in (0..100).cycle().take(1000) {
+            run(&mut exchange, &format!("c{n}: <- SYN seq 77 win 8000"));
+            answers += exchange.sent().len();
+        }
+        answered.push(answers);
+        exchange.pass(ms(1000));
+    }
+    assert!(answered.iter().all(|count| (100..=300).contains(count)), "{answered:?}");
+    assert!(answered.iter().any(|count| *count != answered[0]), "{answered:?}");
+}
+
+#[test]
+fn an_icmp_error_is_accepted_only_for_data_in_flight() {
+    let mut exchange = begin("established mss 1000 win 60000; 0ms write 500; -> seq 1:501 ack 1");
+    for (sequence, accepted) in [(0, 0), (1, 1), (500, 1), (501, 0), (-0x7000_0000, 0)] {
+        let before = exchange.board().tcp_counters().icmp_errors;
+        run(&mut exchange, &format!("<- icmp unreachable port quoting seq {sequence}; silence"));
+        assert_eq!(exchange.board().tcp_counters().icmp_errors - before, accepted, "{sequence}");
+    }
+    // RFC 5927 §5.2: the error is only recorded.
+    let info = exchange.info().expect("it is open");
+    assert_eq!((info.state, info.icmp_error), (State::Established, Some(IcmpErrorClass::PortUnreachable)));
+    // Then nothing is in flight, and finally the error is for a connection that does not exist.
+    run(
+        &mut exchange,
+        "<- ack 501; <- icmp unreachable net quoting seq 501; counter tcp.icmp_errors_rejected 4
+         b: conn port 9 local 80; b: <- icmp unreachable net quoting seq 1
+         counter tcp.icmp_errors_rejected 5; counter tcp.icmp_errors 2",
+    );
 }

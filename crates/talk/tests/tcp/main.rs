@@ -1,9 +1,12 @@
-//! TCP exchanges as packet scripts with placeholders: tables whose rows differ in a setting or a number. A
-//! single exchange is a file in `talks/`.
+//! TCP exchanges as packet scripts with placeholders: tables whose rows differ in a setting or a number, and
+//! programs that drive an exchange in loops. A single exchange is a file in `talks/`.
 
+mod attacks;
 mod cookies;
+mod cost;
 mod flow;
 mod hardening;
+mod hostile;
 mod loss;
 mod opening;
 mod options;
@@ -11,9 +14,11 @@ mod patience;
 mod profiles;
 mod recovery;
 mod segments;
+mod tuning;
 mod urgent;
 
-use kiban_talk::{Report, Talk};
+use kiban_talk::{Exchange, Report, Talk};
+use std::time::Duration;
 
 /// Runs a script, which must pass; `;` separates lines, too.
 #[track_caller]
@@ -23,4 +28,28 @@ fn check(script: &str) -> Report {
     let report = kiban_talk::run(&talk);
     assert!(report.failure.is_none(), "{}\nin\n{text}", report.failure.expect("it failed"));
     report
+}
+
+/// Begins an exchange with lines that must pass.
+#[track_caller]
+fn begin(script: &str) -> Exchange {
+    let mut exchange = Exchange::new();
+    run(&mut exchange, script);
+    exchange
+}
+
+/// Runs lines of an exchange, which must pass; `;` separates lines, too.
+#[track_caller]
+fn run(exchange: &mut Exchange, script: &str) {
+    exchange.run(&script.replace(';', "\n")).unwrap_or_else(|failure| panic!("{failure}"));
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Returns how many seeds a test runs: `KIBAN_TCP_SEEDS`, or as many as CI has time for.
+fn seeds(usual: u64) -> u64 {
+    let asked = std::env::var("KIBAN_TCP_SEEDS").ok();
+    asked.and_then(|count| count.parse().ok()).unwrap_or(usual)
 }

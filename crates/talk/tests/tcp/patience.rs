@@ -1,6 +1,10 @@
 //! Silence: keep-alive, timeouts, and TIME-WAIT (RFC 9293 §3.8.3, §3.8.4, §3.6.1; RFC 6191).
 
-use crate::check;
+use crate::{begin, check, run};
+use kiban_talk::Exchange;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 const KEEPING: &str = "set tcp.keep_alive 100s; set tcp.keep_alive_interval 10s; set tcp.keep_alive_probes 3
     established mss 1000 win 60000; 0ms";
@@ -129,4 +133,76 @@ fn closing_a_listener_resets_its_half_open_sessions() {
         "0ms listen 80; <- SYN seq 0 win 8000; -> SYN seq 0 ack 1
          unlisten; -> RST seq 1 ack 1; silence; sessions 0",
     );
+}
+
+#[test]
+fn a_session_with_a_closed_window_is_dropped_when_memory_runs_out() {
+    let closed = |settings: &str, rest: &str| {
+        begin(&format!(
+            "{settings} established mss 1000 win 60000
+             0ms write \"one\"; -> seq 1:4 ack 1; <- ack 4 win 0; {rest}; silence"
+        ))
+    };
+    // The peer answers whatever it gets with a zero window. Returns the last packet.
+    let wait = |exchange: &mut Exchange, seconds: u32| {
+        let mut last = None;
+        for _ in 0..seconds {
+            exchange.pass(SECOND);
+            last = exchange.sent().pop().or(last);
+            if exchange.info().is_some() {
+                run(exchange, "<- ack 4 win 0");
+            }
+        }
+        last
+    };
+    let mut exchange = closed("", "write \"two\"");
+    wait(&mut exchange, 1000);
+    // MUST-37: others have pages.
+    run(&mut exchange, "info state ESTABLISHED; hold transmit all");
+    let last = wait(&mut exchange, 100);
+    assert!(last.as_ref().is_some_and(|words| words.starts_with("RST seq 4 ack 1")), "{last:?}");
+    assert_eq!(exchange.told(), ["ended timed-out"]);
+    run(&mut exchange, "counter tcp.persist_sessions_aborted 1; sessions 0");
+    exchange.end().unwrap();
+
+    // Only a FIN waits behind the window. It holds no memory, so it may wait.
+    let mut exchange = closed("", "finish");
+    run(&mut exchange, "hold transmit all");
+    wait(&mut exchange, 100);
+    run(&mut exchange, "info state FIN-WAIT-1");
+
+    // The session is not aborted before the timeout, and never on a board that is configured to wait forever.
+    for (settings, seconds) in
+        [("set tcp.stuck_timeout none;", 100), ("set tcp.memory_shares off;", 100), ("", 9)]
+    {
+        let mut exchange = closed(settings, "write \"two\"");
+        run(&mut exchange, "hold transmit all");
+        wait(&mut exchange, seconds);
+        run(&mut exchange, "info state ESTABLISHED");
+    }
+}
+
+#[test]
+fn time_wait_entries_are_bounded_and_the_oldest_goes_first() {
+    // TIME-WAIT holds as many sessions as configured, but no more than a quarter of all.
+    for setting in ["tcp.time_wait_max 10", "tcp.sessions_max 40"] {
+        let mut exchange = begin(&format!("set {setting}"));
+        for n in 0..50 {
+            let lines = format!(
+                "conn port {} local 80; established mss 1000 rtt 0ms
+                 finish; -> FIN seq 1 ack 1; <- FIN seq 1 ack 2; -> ack 2; told finished; told ended closed",
+                6000 + n
+            );
+            let lines: Vec<String> =
+                lines.split(['\n', ';']).map(|line| format!("c{n}: {}", line.trim())).collect();
+            run(&mut exchange, &lines.join(";"));
+            exchange.pass(SECOND);
+        }
+        run(&mut exchange, "sessions 10; counter tcp.time_wait_overflow 40");
+        let ports: Vec<_> = exchange.board().infos().map(|info| info.remote.port()).collect();
+        assert!(ports.iter().all(|port| *port >= 6040), "{ports:?}");
+        exchange.pass(SECOND * 61);
+        run(&mut exchange, "sessions 0");
+        exchange.end().unwrap();
+    }
 }

@@ -222,3 +222,55 @@ fn a_partial_segment_is_sent_if_it_fills_enough_of_the_largest_window() {
         ));
     }
 }
+
+// ---- The writer
+
+#[test]
+fn a_write_may_begin_below_the_mark_and_end_beyond_it() {
+    for writes in [
+        "write 7001 takes 7000",
+        "write 1999; write 5002 takes 5001",
+        "write 1999; write 1000; write 1 takes 0",
+    ] {
+        check(&format!(
+            "set tcp.send_buffer_bytes 2000; set tcp.write_overshoot_bytes 5000
+             established mss 1000 win 0; 0ms {writes}"
+        ));
+    }
+}
+
+#[test]
+fn the_send_mark_may_be_rounded_up_to_full_segments() {
+    for (buffer, rounds, room) in [(2000, "off", 2000), (2000, "on", 9140), (9500, "on", 18_280)] {
+        check(&format!(
+            "set ip.mtu 9180; set tcp.mss 9140; set tcp.send_buffer_bytes {buffer}
+             set tcp.send_round_to_mss {rounds}; established mss 9140 win 0
+             0ms write 30000 takes {room}"
+        ));
+    }
+}
+
+#[test]
+fn a_blocked_writer_is_woken_at_its_low_water_mark() {
+    // The number of bytes acknowledged, from a full buffer of 5000, and whether the writer is then woken.
+    for (low, acknowledged, wakes) in [
+        ("none", 2499, false),
+        ("none", 2500, true),
+        ("2048", 2047, false),
+        ("2048", 2048, true),
+        ("9140", 4999, false),
+        ("9140", 5000, true),
+    ] {
+        // Below the mark, a write that does not fit is refused entirely, but a write that fits is accepted.
+        let takes = if wakes || low == "none" { acknowledged } else { 0 };
+        for write in [format!("write {acknowledged}"), format!("write 9000 takes {takes}")] {
+            let told = if wakes { "told writable" } else { "silence" };
+            check(&format!(
+                "set tcp.send_buffer_bytes 5000; set tcp.send_low_water_bytes {low}
+                 established mss 1000 win 60000; 0ms write 6000 takes 5000; -> seq 1:5001 by 1000 ack 1
+                 <- ack {} win 0; {told}; {write}",
+                1 + acknowledged
+            ));
+        }
+    }
+}

@@ -161,3 +161,46 @@ fn a_probe_that_repaired_a_loss_reduces_the_window_and_a_spurious_one_does_not()
         ));
     }
 }
+
+// ---- Holes and the window
+
+#[test]
+fn a_large_segment_is_cut_where_the_peer_holds_part_of_it() {
+    check(&format!(
+        "set tcp.segment_bytes_max 8000
+         {BEGIN} write 8000; -> seq 1:8001 by 1000 ack 1
+         +100ms <- ack 1 sack 2001:3001 4001:8001
+         -> seq 1:1001 ack 1; -> seq 1001:2001 ack 1; -> seq 3001:4001 ack 1"
+    ));
+}
+
+#[test]
+fn recovery_reduces_the_rate_in_proportion_to_deliveries() {
+    // RFC 6937, Reno: one of fourteen outstanding segments is lost. While the other thirteen arrive, seven
+    // and the retransmission are sent: limited transmit sends the first two, the retransmission is third, and
+    // then half of the delivered amount is sent, without a burst.
+    let mut lines = String::new();
+    for (delivered, sent) in [
+        (2, "14001:15001"),
+        (3, "15001:16001"),
+        (4, "1:1001"),
+        (5, ""),
+        (6, ""),
+        (7, ""),
+        (8, "16001:17001"),
+        (9, ""),
+        (10, "17001:18001"),
+        (11, ""),
+        (12, ""),
+        (13, "18001:19001"),
+        (14, "19001:20001"),
+    ] {
+        let answer = if sent.is_empty() { "silence".into() } else { format!("-> seq {sent} ack 1") };
+        lines += &format!("<- ack 1 sack 1001:{}001; {answer};", delivered);
+    }
+    check(&format!(
+        "set tcp.congestion reno; set tcp.initial_window_segments 20
+         {BEGIN} write 40000; -> seq 1:14001 by 1000 ack 1; info cwnd 14600; +100ms {lines}
+         <- ack 14001; -> seq 20001:21001 ack 1; info cwnd 7300"
+    ));
+}

@@ -1,7 +1,8 @@
 //! Which segments are accepted and how the others are answered (RFC 9293 §3.10.7.4, RFC 5961), and how
 //! sessions end.
 
-use crate::check;
+use crate::{begin, check, run};
+use kiban_tcpip::wire::ipv4;
 
 /// A session whose next byte is 1001, so that older sequence numbers exist. The window ends at 1001 + 10,000.
 const BEGIN: &str = "set tcp.receive_buffer_bytes 10000
@@ -269,4 +270,35 @@ fn an_abort_sends_a_reset_in_every_synchronized_state() {
         "0ms open; -> SYN seq 0; <- SYN seq 0 win 8000 no-options; -> SYN seq 0 ack 1
          abort; -> RST seq 1 ack 1; sessions 0",
     );
+}
+
+#[test]
+fn a_segment_with_a_wrong_checksum_or_header_is_counted_and_dropped() {
+    let mut exchange = begin("established mss 1000 win 60000; 0ms <- seq 1:1001 ack 1; +40ms -> ack 1001");
+    let good = exchange.packet("seq 1001:1006 ack 1")[ipv4::HEADER_BYTES..].to_vec();
+    let mut arrives = |bytes: &[u8]| {
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        run(&mut exchange, &format!("<- payload 6 {hex}; silence"));
+    };
+    for bit in 0..good.len() * 8 {
+        let mut bad = good.clone();
+        bad[bit / 8] ^= 1 << (bit % 8);
+        arrives(&bad);
+    }
+    // The header claims to be shorter than a header, or longer than the segment; the checksum is right.
+    for claim in [0x40u8, 0xf0] {
+        let mut bad = good.clone();
+        // RFC 1624 §3, equation 3.
+        let (old, new) = (u16::from(bad[12]) << 8, u16::from(claim) << 8);
+        let sum = [!u16::from_be_bytes([bad[16], bad[17]]), !old, new].map(u32::from).iter().sum::<u32>();
+        let sum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+        (bad[12], bad[16], bad[17]) = (claim, (sum >> 8) as u8, sum as u8);
+        arrives(&bad);
+    }
+    arrives(&good[..19]);
+    let counters = exchange.board().tcp_counters();
+    assert_eq!(counters.checksum_errors + counters.malformed, 25 * 8 + 3);
+    assert!(counters.malformed >= 3);
+    run(&mut exchange, "got 1000");
+    exchange.end().unwrap();
 }

@@ -1,4 +1,6 @@
-//! TCP tests that are not packet scripts (those are in `talks`).
+//! TCP tests without a board: simulations of two TCP machines, floods from many addresses, and calls of the
+//! bare machine. Tests in which one peer is driven segment by segment are packet scripts (`talks`,
+//! `crates/talk/tests/tcp`).
 
 mod attackers;
 mod common;
@@ -7,10 +9,6 @@ mod resources;
 mod flow;
 mod loss;
 mod opening;
-mod options;
 mod patience;
 mod profiles;
-mod recovery;
-mod segments;
-mod urgent;
 mod worlds;

@@ -1,52 +1,52 @@
-//! How sessions begin and how they are refused (RFC 9293 §3.5, §3.10.7.1 to §3.10.7.3).
+//! How sessions begin and how they are refused: calls of the bare machine (RFC 9293 §3.5, §3.10.1).
 
 use crate::common::at_ms;
-use crate::common::peer::*;
-use crate::common::station::{Sizes, Station};
+use crate::common::cable::Nature;
+use crate::common::station::{Frame, SERVER_PORT, Sizes, Station, header};
+use crate::common::world::{Role, World};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
-use kiban_tcpip::tcp::{Config, Refusal, State};
-use kiban_tcpip::wire::tcp::{Header, Options};
+use kiban_base::Page;
+use kiban_tcpip::tcp::{Config, Refusal, SessionId, State};
+use kiban_tcpip::wire::tcp::{Flags, Sequence};
 
-fn options(mss: u16, shift: Option<u8>) -> Options {
-    Options { mss: Some(mss), window_shift: shift, ..Options::NONE }
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+const REMOTE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 80);
+
+fn station(config: Config) -> Station {
+    Station::new(1, config, Sizes::default(), 7)
+}
+
+/// Opens a session from the port 4000.
+fn open(station: &mut Station) -> SessionId {
+    let local = SocketAddr::new(station.address, 4000);
+    station.with(at_ms(1), |tcp, cx, _| tcp.open(local, REMOTE, 0, cx)).expect("the name is free")
 }
 
 #[test]
 fn a_listener_of_one_address_precedes_a_wildcard_listener() {
-    let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
-    let mut talk = Peer::new(Config::default());
-    let local = talk.local();
-    let general = talk.station.tcp.listen(any).unwrap();
-    let special = talk.station.tcp.listen(local).unwrap();
-    assert_eq!(talk.station.tcp.listen(any), Err(Refusal::AddressInUse));
-    for (listener, expected) in [(special, "special"), (general, "general")] {
-        talk.arrive(seg(SYN, 0, 0, 8000), b"");
-        talk.settle();
-        talk.initial = talk.frames.last().unwrap().header().0.sequence;
-        talk.arrive(seg(ACK, 1, 1, 8000), b"");
-        let accepted = talk.station.out.up.pop_front();
-        match accepted {
-            Some(kiban_tcpip::tcp::Indication::Accepted { listener: took, session, .. }) => {
-                assert_eq!(took, listener, "{expected}");
-                let now = talk.now;
-                talk.station.with(now, |tcp, cx, out| tcp.abort(session, cx, out)).unwrap();
-            }
-            other => panic!("{other:?}"),
-        }
-        talk.settle();
-        let now = talk.now;
-        talk.station.with(now, |tcp, cx, out| tcp.unlisten(special, cx, out));
-    }
+    let mut world = World::plain(Nature::default(), 1);
+    let any = SocketAddr::new(ANY, SERVER_PORT);
+    // The world already listens on the station's own address.
+    let general = world.stations[1].tcp.listen(any).unwrap();
+    assert_eq!(world.stations[1].tcp.listen(any), Err(Refusal::AddressInUse));
+    world.converse(Role::eager(10), Role::eager(10));
+    world.run_until(|world| !world.accepted_by.is_empty());
+    let special = world.accepted_by[0];
+    assert_ne!(special, general);
+    let now = world.now;
+    assert!(world.stations[1].with(now, |tcp, cx, out| tcp.unlisten(special, cx, out)));
+    world.converse(Role::eager(10), Role::eager(10));
+    world.run().unwrap();
+    assert_eq!(world.accepted_by, [special, general]);
 }
 
 #[test]
 fn ports_are_chosen_from_the_dynamic_range_and_never_twice() {
-    let mut station = Station::new(1, Config::default(), Sizes::default(), 7);
+    let mut station = station(Config::default());
     let local = SocketAddr::new(station.address, 0);
-    let remote = SocketAddr::new(PEER_ADDRESS, 80);
     let mut seen = std::collections::BTreeSet::new();
     for n in 0..=16_384 {
-        let opened = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, remote, 0, cx));
+        let opened = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, REMOTE, 0, cx));
         match opened {
             Ok(session) => {
                 let port = station.tcp.info(session).unwrap().local.port();
@@ -60,23 +60,23 @@ fn ports_are_chosen_from_the_dynamic_range_and_never_twice() {
 
 #[test]
 fn invalid_requests_fail_with_the_reason() {
-    let mut talk = Peer::new(Config::default());
-    let v6 = SocketAddr::new("::1".parse().unwrap(), 80);
-    let (local, remote, now) = (talk.local(), talk.remote(), talk.now);
-    let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 80);
-    for (local, remote, refusal) in [
-        (local, v6, Refusal::BadAddress),
-        (local, SocketAddr::new(remote.ip(), 0), Refusal::BadAddress),
-        (local, nobody, Refusal::BadAddress),
-        (local, "224.0.0.1:80".parse().unwrap(), Refusal::BadAddress),
+    let mut station = station(Config::default());
+    let local = SocketAddr::new(station.address, 80);
+    for (local, remote) in [
+        (local, "[::1]:80".parse().unwrap()),
+        (local, SocketAddr::new(REMOTE.ip(), 0)),
+        (local, SocketAddr::new(ANY, 80)),
+        (local, "224.0.0.1:80".parse().unwrap()),
+        // A session needs an address of its own.
+        (SocketAddr::new(ANY, 0), REMOTE),
     ] {
-        let opened = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
-        assert_eq!(opened, Err(refusal));
+        let opened = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, remote, 0, cx));
+        assert_eq!(opened, Err(Refusal::BadAddress), "{local} {remote}");
     }
-    assert_eq!(talk.station.tcp.listen(SocketAddr::new(local.ip(), 0)), Err(Refusal::BadAddress));
-    let first = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
+    assert_eq!(station.tcp.listen(SocketAddr::new(local.ip(), 0)), Err(Refusal::BadAddress));
+    let first = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, REMOTE, 0, cx));
     assert!(first.is_ok());
-    let again = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx));
+    let again = station.with(at_ms(1), |tcp, cx, _| tcp.open(local, REMOTE, 0, cx));
     assert_eq!(again, Err(Refusal::AddressInUse));
     assert_eq!(Refusal::AddressInUse.to_string(), "that address and port are in use: choose another port");
 }
@@ -84,13 +84,11 @@ fn invalid_requests_fail_with_the_reason() {
 #[test]
 fn initial_sequence_numbers_advance_with_the_clock_and_differ_by_4_tuple() {
     let initial = |port, at| {
-        let mut station = Station::new(1, Config::default(), Sizes::default(), 7);
+        let mut station = station(Config::default());
         let local = SocketAddr::new(station.address, port);
-        let remote = SocketAddr::new(PEER_ADDRESS, 80);
-        station.with(at, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
+        station.with(at, |tcp, cx, _| tcp.open(local, REMOTE, 0, cx)).unwrap();
         station.settle(10, at);
-        let segment = station.out.down.pop_front().unwrap();
-        crate::common::station::frames_of(segment)[0].header().0.sequence
+        station.sent().expect("a SYN").sequence
     };
     // RFC 9293 §3.4.1: the initial sequence number advances every 4 us.
     assert_eq!(initial(1000, at_ms(0)).distance(initial(1000, at_ms(4))), 1000);
@@ -99,57 +97,72 @@ fn initial_sequence_numbers_advance_with_the_clock_and_differ_by_4_tuple() {
 
 #[test]
 fn identifiers_of_ended_sessions_are_invalid() {
-    let mut talk = Peer::established(Config::default());
-    let old = talk.id();
-    talk.abort();
-    let mut page = talk.station.memory.transmit.take().unwrap();
+    let mut station = station(Config::default());
+    let (old, now) = (open(&mut station), at_ms(1));
+    station.with(now, |tcp, cx, out| tcp.abort(old, cx, out)).expect("a live session");
+    station.settle(10, now);
+    let mut page = station.memory.transmit.take().unwrap();
     let slice = page.append(b"x").unwrap();
-    let (_, refusal) = talk.station.tcp.send(old, slice).unwrap_err();
+    let (_, refusal) = station.tcp.send(old, slice).unwrap_err();
     assert_eq!(refusal, Refusal::UnknownSession);
-    assert_eq!(talk.station.tcp.finish(old), Err(Refusal::UnknownSession));
-    assert_eq!((talk.station.tcp.room(old), talk.station.tcp.info(old).is_none()), (0, true));
-    let now = talk.now;
-    let aborted = talk.station.with(now, |tcp, cx, out| tcp.abort(old, cx, out));
+    assert_eq!(station.tcp.finish(old), Err(Refusal::UnknownSession));
+    assert_eq!((station.tcp.room(old), station.tcp.info(old).is_none()), (0, true));
+    let aborted = station.with(now, |tcp, cx, out| tcp.abort(old, cx, out));
     assert_eq!(aborted, Err(Refusal::UnknownSession));
     // The slot is reused. The old identifier still matches nothing, and does not affect the new session.
-    let (local, remote) = (talk.local(), talk.remote());
-    let new = talk.station.with(now, |tcp, cx, _| tcp.open(local, remote, 0, cx)).unwrap();
+    let new = open(&mut station);
     assert_eq!(new.index(), old.index());
-    talk.station.with(now, |tcp, cx, out| tcp.consume(old, 1000, cx, out));
-    assert_eq!(talk.station.tcp.finish(old), Err(Refusal::UnknownSession));
-    assert!(talk.station.tcp.info(old).is_none() && talk.station.tcp.info(new).is_some());
+    station.with(now, |tcp, cx, out| tcp.consume(old, 1000, cx, out));
+    assert_eq!(station.tcp.finish(old), Err(Refusal::UnknownSession));
+    assert!(station.tcp.info(old).is_none() && station.tcp.info(new).is_some());
 }
 
 #[test]
 fn writes_beyond_the_buffer_or_after_the_shutdown_are_returned() {
-    let mut talk =
-        Peer::established(Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() });
-    assert_eq!(talk.station.tcp.room(talk.id()), 5000);
-    let mut pages: Vec<_> = (0..2).map(|_| talk.station.memory.transmit.take().unwrap()).collect();
-    let big = pages[0].append(&bytes(3000)).unwrap();
-    let small = pages[1].append(&bytes(2500)).unwrap();
-    talk.station.tcp.send(talk.id(), big).unwrap();
-    let (slice, refusal) = talk.station.tcp.send(talk.id(), small).unwrap_err();
+    let config = Config { send_buffer_bytes: 5000, floor_bytes: 1000, ..Config::default() };
+    let mut station = station(config);
+    let session = open(&mut station);
+    assert_eq!(station.tcp.room(session), 5000);
+    let mut pages: Vec<Page> = (0..2).map(|_| station.memory.transmit.take().unwrap()).collect();
+    let big = pages[0].append(&[1; 3000]).unwrap();
+    let small = pages[1].append(&[2; 2500]).unwrap();
+    station.tcp.send(session, big).unwrap();
+    let (slice, refusal) = station.tcp.send(session, small).unwrap_err();
     assert_eq!((slice.len(), refusal), (2500, Refusal::NoRoom));
-    talk.finish().unwrap();
-    let (slice, refusal) = talk.station.tcp.send(talk.id(), slice).unwrap_err();
+    station.tcp.finish(session).unwrap();
+    let (slice, refusal) = station.tcp.send(session, slice).unwrap_err();
     assert_eq!((slice.len(), refusal), (2500, Refusal::Finished));
     drop((slice, pages));
-    talk.abort();
-    talk.check_home();
+    station.with(at_ms(1), |tcp, cx, out| tcp.abort(session, cx, out)).expect("a live session");
+    station.settle(10, at_ms(1));
+    station.drop_output();
+    station.check_home();
 }
 
 #[test]
 fn data_and_a_shutdown_are_accepted_before_the_session_is_open() {
-    let mut talk = Peer::opening(Config::default());
-    talk.said();
-    talk.write(b"early");
-    talk.finish().unwrap();
-    assert_eq!(talk.said(), [""; 0]);
-    let mut page = talk.station.memory.transmit.take().unwrap();
-    let (slice, refusal) = talk.station.tcp.send(talk.id(), page.append(b"x").unwrap()).unwrap_err();
+    let mut station = station(Config::default());
+    let (session, now) = (open(&mut station), at_ms(1));
+    station.settle(10, now);
+    let syn = station.sent().expect("a SYN");
+    assert_eq!(station.write(session, &mut None, b"early"), Ok(5));
+    station.tcp.finish(session).unwrap();
+    station.settle(10, now);
+    assert_eq!(station.sent(), None);
+    let mut page = station.memory.transmit.take().unwrap();
+    let (slice, refusal) = station.tcp.send(session, page.append(b"x").unwrap()).unwrap_err();
     assert_eq!((slice.len(), refusal), (1, Refusal::Finished));
-    talk.hear(Header { options: options(1000, None), ..seg(SYN | ACK, 0, 1, 8000) }, b"");
-    assert_eq!(talk.said_briefly(), ["FIN PSH ACK 1+5 ack 1"]);
-    assert_eq!(talk.state(), Some(State::FinWait1));
+    let answer = header(REMOTE.port(), Flags::SYN | Flags::ACK, Sequence(7), syn.sequence + 1);
+    let answer = kiban_tcpip::wire::tcp::Header { target_port: 4000, ..answer };
+    assert!(station.arrive(&Frame::of(REMOTE.ip(), station.address, &answer, b""), now));
+    station.settle(10, now);
+    let segment = station.out.down.pop_front().expect("the data");
+    let frame = crate::common::station::frames_of(segment).remove(0);
+    let (first, payload) = frame.header();
+    assert_eq!(
+        (first.sequence, first.acknowledgment, payload),
+        (syn.sequence + 1, Sequence(8), &b"early"[..])
+    );
+    assert_eq!(first.flags, Flags::FIN | Flags::PSH | Flags::ACK);
+    assert_eq!((station.sent(), station.tcp.info(session).unwrap().state), (None, State::FinWait1));
 }

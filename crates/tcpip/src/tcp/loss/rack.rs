@@ -10,7 +10,7 @@
 //!                  acknowledgement arrives for about two RTTs, one more segment is sent as a probe. The SACK
 //!                  for the probe reveals the loss before the retransmission timeout, after which sending
 //!                  would restart with a window of one segment.
-//! Tests            the packet scripts `talks/rack` and `talks/tail`; `tests/tcp/recovery.rs`.
+//! Tests            the packet scripts `talks/rack` and `talks/tail`; `crates/talk/tests/tcp/recovery.rs`.
 
 use super::scoreboard::{Delivery, Scoreboard};
 use crate::wire::tcp::Sequence;

@@ -1,7 +1,6 @@
 //! Hostile peers and off-path attackers.
 
-pub(crate) mod attacks;
 pub(crate) mod cookies;
-pub(crate) mod cost;
+pub(crate) mod floods;
 pub(crate) mod hardening;
 pub(crate) mod hostile;

@@ -1,12 +1,11 @@
-//! Shared by the TCP tests: virtual time, and stations with their own memory.
+//! Shared by the TCP tests: virtual time, and stations with their own memory. Tests in which one peer is
+//! driven segment by segment are in `crates/talk`.
 //!
 //! station   one TCP machine and its memory
 //! cable     carries bytes, not PDUs, with a delay, a rate and impairments
 //! world     two stations, two cables, applications, and checkers that do not inspect TCP's state
-//! peer      one station and a peer that the test drives, for cases that packet scripts cannot express
 
 pub(crate) mod cable;
-pub(crate) mod peer;
 pub(crate) mod station;
 pub(crate) mod world;
 

@@ -5,7 +5,9 @@ use kiban_base::checksum;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, RngKey, SecureRng, SimRng, Slice};
 use kiban_tcpip::tcp::{Config, Outbox, Refusal, Segment, SessionId, Tcp};
-use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header};
+use kiban_tcpip::wire::tcp::{Flags, HEADER_BYTES, Header, Options, Sequence};
+
+pub(crate) const SERVER_PORT: u16 = 80;
 
 /// The amount of memory that a station has.
 #[derive(Clone, Copy)]
@@ -96,6 +98,39 @@ impl Station {
         Some(pdu)
     }
 
+    /// Settles at each deadline between two times. What the station sends and reports is dropped.
+    pub(crate) fn idle(&mut self, from: Instant, until: Instant) {
+        let mut now = from;
+        for _ in 0..100_000 {
+            if self.tcp.deadline() > until {
+                return;
+            }
+            // A deadline may be early, or even in the past, if the timer wheel has not been advanced for a
+            // long time.
+            now = now.max(self.tcp.deadline());
+            self.settle(1000, now);
+            self.drop_output();
+        }
+        panic!("deadlines without end");
+    }
+
+    pub(crate) fn drop_output(&mut self) {
+        self.out.up.clear();
+        self.out.down.clear();
+    }
+
+    /// Returns the next segment that the station has sent.
+    pub(crate) fn sent(&mut self) -> Option<Header> {
+        self.out.down.pop_front().map(|segment| frames_of(segment)[0].header().0)
+    }
+
+    /// Checks that all memory is free and no session is left.
+    pub(crate) fn check_home(&mut self) {
+        assert_eq!(self.tcp.sessions(), 0, "the table is empty");
+        assert!(self.memory.is_all_free(), "memory has come home");
+        assert!(!self.tcp.has_work(0));
+    }
+
     pub(crate) fn settle(&mut self, room: usize, now: Instant) {
         self.with(now, |tcp, cx, out| tcp.settle(&[room], cx, out));
     }
@@ -123,6 +158,20 @@ impl Station {
         let count = slice.len();
         self.tcp.send(session, slice).map_err(|(_, refusal)| refusal)?;
         Ok(count)
+    }
+}
+
+/// Returns the header of a segment to the server's port.
+pub(crate) fn header(source_port: u16, flags: Flags, sequence: Sequence, acknowledgment: Sequence) -> Header {
+    Header {
+        source_port,
+        target_port: SERVER_PORT,
+        sequence,
+        acknowledgment,
+        flags,
+        window: 8000,
+        urgent: 0,
+        options: Options::NONE,
     }
 }
 

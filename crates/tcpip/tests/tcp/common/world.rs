@@ -5,7 +5,7 @@
 //!           is free.
 
 use super::cable::{Cable, Nature};
-use super::station::{Frame, Sizes, Station, frames_of};
+use super::station::{Frame, SERVER_PORT, Sizes, Station, frames_of};
 use core::net::SocketAddr;
 use core::time::Duration;
 use kiban_base::{Instant, Page, SimRng, Slice};
@@ -124,12 +124,15 @@ pub(crate) struct World {
     pub(crate) forgetful: bool,
     pub(crate) log: bool,
     pub(crate) watch: Option<Watch>,
+    /// The listeners of the accepted sessions, in order.
+    pub(crate) accepted_by: Vec<u32>,
+    /// The stations that gave negative advice about the other one.
+    pub(crate) advice: Vec<usize>,
     pub(crate) ends_as: Reason,
     pub(crate) until: Instant,
     chance: SimRng,
 }
 
-pub(crate) const SERVER_PORT: u16 = 80;
 const FIRST_PORT: u16 = 20_000;
 
 impl World {
@@ -148,6 +151,8 @@ impl World {
             forgetful: false,
             log: false,
             watch: None,
+            accepted_by: Vec::new(),
+            advice: Vec::new(),
             ends_as: Reason::Closed,
             until: Instant::from_nanos(100_000 * 1_000_000_000),
             chance,
@@ -231,6 +236,13 @@ impl World {
         Ok(true)
     }
 
+    /// Runs until `done`.
+    pub(crate) fn run_until(&mut self, done: impl Fn(&World) -> bool) {
+        while !done(self) {
+            assert!(self.step().unwrap(), "something more happens");
+        }
+    }
+
     fn next_moment(&mut self) -> Result<Instant, String> {
         let mut next = Instant::NEVER;
         for side in 0..2 {
@@ -282,12 +294,18 @@ impl World {
         let before = self.stations[side].out.down.len();
         self.stations[side].settle(room, now);
         let sent = self.stations[side].out.down.len() - before;
+        // Settling may report something without sending anything.
+        moved |= !self.stations[side].out.up.is_empty();
         if sent > room {
             return Err(format!("{now:?}: {sent} segments went where there was room for {room}"));
         }
         while let Some(segment) = self.stations[side].out.down.pop_front() {
             moved = true;
             for frame in frames_of(segment) {
+                if frame.target != self.stations[1 - side].address {
+                    // The answer to a host of which only the address exists.
+                    continue;
+                }
                 if self.log {
                     println!("{now:?} {side}> {:?} {}", frame.header().0, frame.header().1.len());
                 }
@@ -312,7 +330,8 @@ impl World {
                 let number = self.app_of(side, session)?;
                 self.apps[number][side].opened = true;
             }
-            Indication::Accepted { session, remote, .. } => {
+            Indication::Accepted { session, listener, remote, .. } => {
+                self.accepted_by.push(listener);
                 if self.forgetful {
                     return Ok(());
                 }
@@ -337,10 +356,13 @@ impl World {
                     return Err(format!("{now:?}: more is acknowledged than was written"));
                 }
             }
-            Indication::Writable { .. }
-            | Indication::Starved { .. }
-            | Indication::Urgent { .. }
-            | Indication::NegativeAdvice { .. } => {}
+            Indication::NegativeAdvice { target, .. } => {
+                if target != self.stations[1 - side].address {
+                    return Err(format!("{now:?}: negative advice about {target}"));
+                }
+                self.advice.push(side);
+            }
+            Indication::Writable { .. } | Indication::Starved { .. } | Indication::Urgent { .. } => {}
             Indication::Finished { session } => {
                 let number = self.app_of(side, session)?;
                 let app = &mut self.apps[number][side];
