@@ -1,6 +1,7 @@
 //! RDMA: iWARP, RoCEv2, the RNIC and its RoCEv2 endpoint, the EFE endpoint.
 
 pub(crate) mod efe_endpoint;
+pub(crate) mod host;
 pub(crate) mod iwarp;
 pub(crate) mod rnic;
 pub(crate) mod roce;

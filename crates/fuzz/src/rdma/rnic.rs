@@ -14,35 +14,31 @@
 
 use crate::features::Features;
 use crate::input::Input;
-use kiban_base::{Region, SharedBytes};
+use crate::rdma::host::{self, Host, QPS, SHARED};
+use kiban_base::SharedBytes;
 use kiban_rdma::rnic::{
-    Access, Binding, Config, Data, Notify, Operation, Payload, PlacementBuffers, QpAttributes, QpState,
-    ReceiveWork, Rnic, SendWork, Sge, Status, StreamAction, StreamTraits, ToLlp, Validation,
+    Access, Binding, Data, Notify, Operation, Payload, PlacementBuffers, QpState, Sge, StreamAction,
+    StreamTraits, ToLlp, Validation,
 };
 use kiban_rdma::wire::ddp::{Header, Placing};
 use kiban_rdma::wire::rdmap::{
     Atomic, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, TaggedAddress, Terminate,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
-const BASE: u64 = 0x10_0000;
 const AREA_BYTES: u64 = 0x200;
-/// Areas are separated by gaps. Each gap is as long as the area after it.
-const AREAS: u64 = 6;
 const OPEN: usize = 0;
 const OTHERS: usize = 1;
 const HOST: usize = 2;
 const WINDOWED: usize = 3;
 const CLOSED: usize = 4;
 const PRIVATE: usize = 5;
-const CANARY: u8 = 0xc7;
 const STEPS_MAX: usize = 250;
 const SEGMENT_BYTES: usize = 300;
 const SEGMENTS_MAX: usize = 4000;
-const QPS: usize = 3;
 
 const fn address(area: usize) -> u64 {
-    BASE + (2 * area as u64 + 1) * AREA_BYTES
+    host::address(AREA_BYTES, area)
 }
 
 /// Collects sent bytes.
@@ -61,13 +57,8 @@ impl ToLlp for Out {
     }
 }
 
-/// One connection: the work that the host has posted, and the state of the peer.
+/// The state of one connection and its peer.
 struct End {
-    qp: u32,
-    cq: u32,
-    pd: u32,
-    sends: VecDeque<(u64, bool)>,
-    receives: VecDeque<u64>,
     /// The peer's next message number on each queue, and the offset within the message on the first queue.
     numbers: [u32; 4],
     offset: u32,
@@ -80,29 +71,16 @@ struct End {
 }
 
 struct Stand {
-    nic: Rnic,
-    pds: [u32; 3],
-    guard: Region,
-    stags: [u32; AREAS as usize],
+    host: Host,
     windows: [u32; 2],
     spare: u32,
-    srq: u32,
     ends: Vec<End>,
-    shared: BTreeSet<u64>,
-    next_id: u64,
 }
 
 impl Stand {
     fn new(waits: bool) -> Stand {
-        let mut nic = Rnic::new(Config { events_max: 64, ..Config::default() }, crate::key::key(9));
-        let pds = [(); 3].map(|()| nic.create_pd().expect("room"));
-        let guard = Region::new(BASE, ((2 * AREAS + 1) * AREA_BYTES) as usize);
-        guard.write(BASE, SharedBytes::from(&vec![CANARY; guard.len()][..])).expect("within");
-        for area in [OPEN, OTHERS, HOST, WINDOWED] {
-            guard.write(address(area), SharedBytes::from(&[0; AREA_BYTES as usize][..])).expect("within");
-        }
         let windowed = Access { bind: true, ..Access::LOCAL };
-        let kinds = [
+        let areas = [
             (0, Access::ALL),
             (1, Access::ALL),
             (0, Access::LOCAL),
@@ -110,64 +88,35 @@ impl Stand {
             (0, Access::NONE),
             (2, Access::ALL),
         ];
-        let mut area = 0;
-        let stags = kinds.map(|(pd, access)| {
-            let part = guard.part(address(area), AREA_BYTES as usize).expect("within");
-            area += 1;
-            nic.register(pds[pd], part, access).expect("room")
-        });
-        let windows = [false, true].map(|type_2| nic.allocate_window(pds[0], type_2).expect("room"));
-        let spare = nic.allocate(pds[0], 4).expect("room");
-        let srq = nic.create_srq(pds[0], 16, 2).expect("room");
-        let ends = (0..QPS)
-            .map(|n| {
-                let pd = pds[usize::from(n == 2)];
-                let cq = nic.create_cq(2000).expect("room");
-                let attributes = QpAttributes {
-                    pd,
-                    send_cq: cq,
-                    receive_cq: cq,
-                    srq: (n == 1).then_some(srq),
-                    send_work_max: 16,
-                    receive_work_max: 16,
-                    send_sges_max: 4,
-                    receive_sges_max: 4,
-                    inline_bytes_max: 64,
-                    signal_all: false,
-                    waits_for_receives: waits,
-                };
-                let qp = nic.create_qp(attributes).expect("room");
-                End::new(qp, cq, pd)
-            })
-            .collect();
-        let mut stand =
-            Stand { nic, pds, guard, stags, windows, spare, srq, ends, shared: BTreeSet::new(), next_id: 0 };
+        let mut host = Host::new(AREA_BYTES, &areas, CLOSED);
+        let pd = host.pds[0];
+        let windows = [false, true].map(|type_2| host.nic.allocate_window(pd, type_2).expect("room"));
+        let spare = host.nic.allocate(pd, 4).expect("room");
+        for n in 0..QPS {
+            host.create_queues(usize::from(n == 2), waits);
+        }
+        let mut stand = Stand { host, windows, spare, ends: Vec::new() };
+        stand.ends.resize_with(QPS, End::new);
         (0..QPS).for_each(|n| stand.connect(n));
         stand
     }
 
     fn connect(&mut self, n: usize) {
         let traits = StreamTraits { ird: 4, ord: 3, extensions: n != 2, kiban: n != 2, may_send: n != 0 };
-        self.nic.connect(self.ends[n].qp, traits).expect("idle");
-        let End { qp, cq, pd, armed, .. } = self.ends[n];
-        self.ends[n] = End { armed, ..End::new(qp, cq, pd) };
-    }
-
-    fn id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
+        self.host.nic.connect(self.host.queues[n].qp, traits).expect("idle");
+        self.ends[n] = End { armed: self.ends[n].armed, ..End::new() };
     }
 
     /// Returns a tag that usually exists, and an address that is usually near the tag's memory.
     fn place(&self, input: &mut Input<'_>) -> TaggedAddress {
         let choice = usize::from(input.byte());
         let (stag, area) = match choice % 12 {
-            n @ 0..6 => (self.stags[n], n),
+            n @ 0..6 => (self.host.stags[n], n),
             6 => (self.windows[0], WINDOWED),
             7 => (self.windows[1], WINDOWED),
             8 => (self.spare, OPEN),
             9 => (input.long(), PRIVATE),
-            _ => (self.stags[OPEN], OPEN),
+            _ => (self.host.stags[OPEN], OPEN),
         };
         let near = match input.byte() % 8 {
             0 => u64::from(input.distance()),
@@ -189,26 +138,13 @@ impl Stand {
             _ => own,
         };
         let offset = u64::from(input.byte());
-        let length = u32::from(input.short() % 280);
-        Sge { stag: self.stags[area], address: address(area) + offset, length }
+        self.host.sge(area, offset, u32::from(input.short() % 280))
     }
 
     fn post_receive(&mut self, input: &mut Input<'_>, n: usize) {
         let count = usize::from(input.byte() % 4);
-        let mut sges: Vec<Sge> = (0..count).map(|_| self.sge(input, n)).collect();
-        // Memory to which even the host has no write access.
-        if input.byte().is_multiple_of(16) {
-            sges.push(Sge { stag: self.stags[CLOSED], address: address(CLOSED), length: 64 });
-        }
-        let id = self.id();
-        let work = ReceiveWork { id, sges: sges.into_iter().collect() };
-        if n == 1 {
-            if self.nic.post_srq_receive(self.srq, work).is_ok() {
-                self.shared.insert(id);
-            }
-        } else if self.nic.post_receive(self.ends[n].qp, work).is_ok() {
-            self.ends[n].receives.push_back(id);
-        }
+        let sges = (0..count).map(|_| self.sge(input, n)).collect();
+        self.host.post_receive(input, n, sges);
     }
 
     fn post_send(&mut self, input: &mut Input<'_>, n: usize) {
@@ -231,7 +167,7 @@ impl Stand {
             8 => Operation::LocalInvalidate { stag: here },
             9 => {
                 let at = address(OPEN) + u64::from(input.byte());
-                let blocks = self.guard.part(at, usize::from(input.byte())).into_iter().collect();
+                let blocks = self.host.guard.part(at, usize::from(input.byte())).into_iter().collect();
                 let key = if flags & 8 != 0 { 0x11 } else { 0 };
                 let stag = self.spare ^ key;
                 Operation::Register { stag, address: at, blocks, access: Access::ALL }
@@ -246,20 +182,7 @@ impl Stand {
             }
             _ => Operation::SEND,
         };
-        let id = self.id();
-        let signalled = flags & 1 == 0;
-        let work = SendWork {
-            id,
-            operation,
-            data,
-            signalled,
-            solicited: flags & 2 != 0,
-            fence: flags & 4 != 0,
-            local_fence: flags & 0xc0 == 0xc0,
-        };
-        if self.nic.post_send(self.ends[n].qp, work).is_ok() {
-            self.ends[n].sends.push_back((id, signalled));
-        }
+        self.host.post_send(n, operation, data, flags);
     }
 
     /// Returns a segment chosen by the input.
@@ -335,7 +258,7 @@ impl Stand {
                         .to_vec();
                 (Opcode::Terminate, true, untagged(end, 2, 0, 0))
             }
-            _ => (Opcode::Write, true, tagged(self.stags[OPEN], address(OPEN))),
+            _ => (Opcode::Write, true, tagged(self.host.stags[OPEN], address(OPEN))),
         };
         if let Placing::Untagged { queue, .. } = placing
             && last
@@ -355,19 +278,17 @@ impl Stand {
             20..24 => segment = input.take(64).to_vec(),
             _ => {}
         }
-        // If the peer sent bytes equal to the canary's, the check for leaked canary bytes would raise a false
-        // alarm.
-        segment.iter_mut().filter(|byte| **byte == CANARY).for_each(|byte| *byte = 0xee);
+        host::avoid_canary(&mut segment);
         segment
     }
 
     /// Delivers a segment in the manner `how`; the host may act in the middle of it.
     fn arrive(&mut self, n: usize, segment: Vec<u8>, how: u8) {
-        let qp = self.ends[n].qp;
+        let qp = self.host.queues[n].qp;
         let crumb = if how & 3 == 0 { segment.len().max(1) } else { usize::from(how >> 2) + 1 };
         let mut here = if how & 3 == 0 { segment.len() } else { 0 };
         let mut placement = loop {
-            match self.nic.validate(qp, &segment[..here], segment.len()) {
+            match self.host.nic.validate(qp, &segment[..here], segment.len()) {
                 Ok(Validation::NeedMore(more)) => {
                     assert!(more > here && more <= segment.len(), "it wants what is not there");
                     here = more;
@@ -385,16 +306,16 @@ impl Stand {
         while !rest.is_empty() {
             let now = &rest[..crumb.min(rest.len())];
             let count = if how & 3 == 3 {
-                if self.nic.placement_buffers(qp, &placement, &mut places).is_err() {
+                if self.host.nic.placement_buffers(qp, &placement, &mut places).is_err() {
                     return;
                 }
                 let place = places.first().expect("payload has a place");
                 let count = place.len().min(now.len());
                 place.write(place.address(), SharedBytes::from(&now[..count])).expect("within");
-                self.nic.on_placed(qp, &mut placement, count);
+                self.host.nic.on_placed(qp, &mut placement, count);
                 count
             } else {
-                if self.nic.place(qp, &mut placement, SharedBytes::from(now)).is_err() {
+                if self.host.nic.place(qp, &mut placement, SharedBytes::from(now)).is_err() {
                     return;
                 }
                 now.len()
@@ -405,7 +326,7 @@ impl Stand {
             }
         }
         assert_eq!(placement.missing(), 0);
-        let _ = self.nic.deliver(qp, &placement);
+        let _ = self.host.nic.deliver(qp, &placement);
     }
 
     /// The host deregisters memory and registers it again.
@@ -415,143 +336,85 @@ impl Stand {
             1 => (HOST, 0, Access::LOCAL),
             _ => (OTHERS, 1, Access::ALL),
         };
-        if let Ok(blocks) = self.nic.deregister(self.stags[area]) {
+        if let Ok(blocks) = self.host.nic.deregister(self.host.stags[area]) {
             let _ = blocks;
-            let part = self.guard.part(address(area), AREA_BYTES as usize).expect("within");
-            self.stags[area] = self.nic.register(self.pds[pd], part, access).expect("room");
+            let part = self.host.guard.part(address(area), AREA_BYTES as usize).expect("within");
+            self.host.stags[area] = self.host.nic.register(self.host.pds[pd], part, access).expect("room");
         }
     }
 
     /// Takes everything that can be sent, and checks it.
     fn pump(&mut self, confirms: bool, features: &mut Features<'_>) {
         let mut made = 0;
-        while let Some(qp) = self.nic.pop_tx_queue() {
+        while let Some(qp) = self.host.nic.pop_tx_queue() {
             let mut out = Out::default();
-            while self.nic.next_segment(qp, &mut out) {
+            while self.host.nic.next_segment(qp, &mut out) {
                 made += 1;
                 assert!(made < SEGMENTS_MAX, "a NIC sends without end");
             }
-            let n = self.ends.iter().position(|end| end.qp == qp).expect("one of ours");
+            let n = self.host.queues.iter().position(|queues| queues.qp == qp).expect("one of ours");
             out.0.iter().for_each(|segment| self.ends[n].hear(segment, features));
             if confirms {
-                self.nic.confirm(qp, self.nic.segments_made(qp));
+                self.host.nic.confirm(qp, self.host.nic.segments_made(qp));
             }
-            let wish = self.nic.stream_action(qp);
+            let wish = self.host.nic.stream_action(qp);
             if wish != StreamAction::Open {
-                self.nic.confirm(qp, self.nic.segments_made(qp));
-                self.nic.on_stream_closed(qp, wish == StreamAction::Finish);
+                self.host.nic.confirm(qp, self.host.nic.segments_made(qp));
+                self.host.nic.on_stream_closed(qp, wish == StreamAction::Finish);
             }
         }
-        while let Some(qp) = self.nic.next_resumable() {
-            if let Some(n) = self.ends.iter().position(|end| end.qp == qp)
+        while let Some(qp) = self.host.nic.next_resumable() {
+            if let Some(n) = self.host.queues.iter().position(|queues| queues.qp == qp)
                 && let Some((segment, how)) = self.ends[n].stalled.take()
             {
                 self.arrive(n, segment, how);
             }
         }
-        self.complete(features);
-        while let Some(event) = self.nic.event() {
-            features.show(std::mem::discriminant(&event));
-        }
-        while let Some(cq) = self.nic.cq_event() {
-            let end = self.ends.iter_mut().find(|end| end.cq == cq).expect("one of ours");
-            assert!(std::mem::take(&mut end.armed), "a notification without a request");
-        }
-        let now = self.guard.read(BASE, self.guard.len()).expect("within");
-        for (n, area) in now.chunks(AREA_BYTES as usize).enumerate() {
-            let is_canary = n % 2 == 0 || n / 2 >= CLOSED;
-            assert!(!is_canary || area.iter().all(|&byte| byte == CANARY), "the canary was touched");
-        }
-    }
-
-    fn complete(&mut self, features: &mut Features<'_>) {
-        for n in 0..self.ends.len() {
-            while let Some(done) = self.nic.poll(self.ends[n].cq).expect("there") {
-                features.show((done.kind as u8, done.status as u8, n));
-                let end = &mut self.ends[n];
-                assert_eq!(done.qp, end.qp);
-                if self.shared.remove(&done.id) {
-                    assert_eq!(n, 1, "only the shared queue's user takes from it");
-                    continue;
-                }
-                if end.receives.front() == Some(&done.id) {
-                    end.receives.pop_front();
-                    continue;
-                }
-                loop {
-                    let (id, signalled) =
-                        end.sends.pop_front().expect("it was not posted, or it completed twice");
-                    if id == done.id {
-                        assert!(
-                            signalled || done.status != Status::Success,
-                            "completed, though not signalled"
-                        );
-                        break;
-                    }
-                    assert!(!signalled, "out of order, or left out");
-                }
-            }
+        self.host.check(features);
+        while let Some(cq) = self.host.nic.cq_event() {
+            let n = self.host.queues.iter().position(|queues| queues.cq == cq).expect("one of ours");
+            assert!(std::mem::take(&mut self.ends[n].armed), "a notification without a request");
         }
     }
 
     /// Checks a queue pair that has ended: all posted work has completed.
     fn end(&mut self, n: usize, features: &mut Features<'_>) {
-        let qp = self.ends[n].qp;
-        self.nic.abort(qp).expect("there");
+        self.host.nic.abort(self.host.queues[n].qp).expect("there");
         self.pump(true, features);
-        assert!(self.ends[n].receives.is_empty(), "a receive never completed");
-        assert!(self.ends[n].sends.iter().all(|(_, signalled)| !signalled), "work never completed");
+        self.host.check_ended(n);
     }
 
     /// Ends everything. First, a well-behaved peer uses up the shared receive queue, which shows that no
     /// receive was lost.
     fn finish(mut self, features: &mut Features<'_>) {
         (0..QPS).for_each(|n| self.end(n, features));
-        self.nic.reset(self.ends[1].qp).expect("over");
-        self.connect(1);
-        while !self.shared.is_empty() {
-            let left = self.shared.len();
+        self.host.nic.reset(self.host.queues[SHARED].qp).expect("over");
+        self.connect(SHARED);
+        while !self.host.shared.is_empty() {
+            let left = self.host.shared.len();
             let placing =
-                Placing::Untagged { ulp: 0, queue: 0, sequence: self.ends[1].numbers[0], offset: 0 };
+                Placing::Untagged { ulp: 0, queue: 0, sequence: self.ends[SHARED].numbers[0], offset: 0 };
             let mut segment = [0; 18];
             Header { last: true, ulp: Opcode::Send.octet(), placing }.write(&mut segment);
-            self.ends[1].numbers[0] += 1;
-            self.arrive(1, segment.to_vec(), 0);
-            self.complete(features);
-            assert_eq!(self.shared.len(), left - 1, "a shared receive was lost");
+            self.ends[SHARED].numbers[0] += 1;
+            self.arrive(SHARED, segment.to_vec(), 0);
+            self.host.complete(features);
+            assert_eq!(self.host.shared.len(), left - 1, "a shared receive was lost");
         }
-        for End { qp, cq, .. } in self.ends {
-            self.nic.destroy_qp(qp).expect("there");
-            self.nic.destroy_cq(cq).expect("it is unused");
-        }
-        self.nic.destroy_srq(self.srq).expect("it is unused");
+        self.host.destroy_queues();
+        let nic = &mut self.host.nic;
         for window in self.windows {
-            self.nic.deregister(window).expect("allocated");
-        }
-        for stag in self.stags {
-            self.nic.deregister(stag).expect("no window refers to it");
+            nic.deregister(window).expect("allocated");
         }
         // The region's key may have changed, so try both keys that were issued.
-        self.nic
-            .deregister(self.spare)
-            .or_else(|_| self.nic.deregister(self.spare ^ 0x11))
-            .expect("allocated");
-        for pd in self.pds {
-            self.nic.destroy_pd(pd).expect("nobody is in it");
-        }
-        assert_eq!(self.nic.in_use(), (0, 0));
-        self.nic.counters().each(&mut |name, value| features.show((name, value.min(4))));
+        nic.deregister(self.spare).or_else(|_| nic.deregister(self.spare ^ 0x11)).expect("allocated");
+        self.host.destroy(features);
     }
 }
 
 impl End {
-    fn new(qp: u32, cq: u32, pd: u32) -> End {
+    fn new() -> End {
         End {
-            qp,
-            cq,
-            pd,
-            sends: VecDeque::new(),
-            receives: VecDeque::new(),
             numbers: [1; 4],
             offset: 0,
             read_requests: VecDeque::new(),
@@ -567,8 +430,7 @@ impl End {
         let opcode = Opcode::read(header.ulp).expect("sent segments have an opcode");
         features.show((3, opcode as u8, header.last));
         let payload = &segment[used..];
-        let leaks = payload.windows(16).any(|run| run.iter().all(|&byte| byte == CANARY));
-        assert!(!leaks, "the canary has left");
+        host::check_leak(payload);
         match opcode {
             Opcode::ReadRequest => {
                 self.read_requests.push_back((ReadRequest::read(payload).expect("a request"), 0));
@@ -598,22 +460,22 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         }
         let step = input.byte();
         let n = usize::from(step >> 6) % QPS;
-        let qp = stand.ends[n].qp;
+        let qp = stand.host.queues[n].qp;
         match step % 16 {
             0 | 1 => stand.post_receive(&mut input, n),
             2..=4 => stand.post_send(&mut input, n),
             5 => {
                 let which = input.byte();
                 match which % 8 {
-                    0 => drop(stand.nic.disconnect(qp)),
+                    0 => drop(stand.host.nic.disconnect(qp)),
                     1 => stand.end(n, features),
-                    2 => stand.nic.on_stream_closed(qp, which & 8 != 0),
-                    3 => stand.nic.stream_fault(qp, Reason::MPA_CRC),
+                    2 => stand.host.nic.on_stream_closed(qp, which & 8 != 0),
+                    3 => stand.host.nic.stream_fault(qp, Reason::MPA_CRC),
                     4 => stand.take_back(which >> 3),
-                    5 => drop(stand.nic.set_srq_limit(stand.srq, usize::from(which >> 3))),
+                    5 => drop(stand.host.nic.set_srq_limit(stand.host.srq, usize::from(which >> 3))),
                     _ => {
                         let notify = if which & 8 != 0 { Notify::Any } else { Notify::Solicited };
-                        stand.nic.arm(stand.ends[n].cq, notify).expect("there");
+                        stand.host.nic.arm(stand.host.queues[n].cq, notify).expect("there");
                         stand.ends[n].armed = true;
                     }
                 }
@@ -627,12 +489,12 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             }
         }
         stand.pump(step & 0x20 == 0, features);
-        let state = stand.nic.query_qp(qp).expect("there").1;
+        let state = stand.host.nic.query_qp(qp).expect("there").1;
         features.show((5, state as u8));
         if state == QpState::Error {
             // All work completes before the queue pair restarts.
             stand.end(n, features);
-            stand.nic.reset(qp).expect("over");
+            stand.host.nic.reset(qp).expect("over");
             stand.connect(n);
         }
     }

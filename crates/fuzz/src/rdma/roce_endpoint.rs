@@ -15,30 +15,24 @@
 
 use crate::features::Features;
 use crate::input::Input;
-use kiban_base::{Instant, Region, SharedBytes};
-use kiban_rdma::rnic::{
-    Access, Config, Data, Operation, QpAttributes, QpState, ReceiveWork, Rnic, RoceSending, RoceTraits,
-    SendWork, Sge, Status, TaggedAddress,
-};
+use crate::rdma::host::{self, Host, QPS};
+use kiban_base::Instant;
+use kiban_rdma::rnic::{Access, Data, Operation, QpState, RoceSending, RoceTraits, Sge, TaggedAddress};
 use kiban_rdma::roce::{Endpoint, Path};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::icrc::Icrc;
 use kiban_rdma::wire::roce::{
     Aeth, AtomicAckEth, AtomicEth, Bth, ICRC_BYTES, NakCode, Opcode, PORT, PSN_MASK, Packet, Reth, Syndrome,
 };
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-const BASE: u64 = 0x10_0000;
 const AREA_BYTES: u64 = 0x800;
-/// Areas are separated by gaps. Each gap is as long as the area after it.
-const AREAS: u64 = 4;
 const OPEN: usize = 0;
 const HOST: usize = 1;
 const CLOSED: usize = 2;
 const PRIVATE: usize = 3;
-const CANARY: u8 = 0xc7;
 const STEPS_MAX: usize = 250;
 const PATH_MTU: usize = 256;
 const READS_MAX: u16 = 3;
@@ -46,12 +40,11 @@ const WINDOW: u32 = 16;
 /// Maximum number of packets after one step: all responses that may wait, twice, and the window of each queue
 /// pair. A read has at most a whole area's packets.
 const PACKETS_MAX: usize = 2 * 3 * (READS_MAX as usize + 1) * (AREA_BYTES as usize / PATH_MTU + 1) + 200;
-const QPS: usize = 3;
 /// The number of the first queue pair; the peer's numbers are behind it.
 const QPN: u32 = 0x12_0000;
 
 const fn address(area: usize) -> u64 {
-    BASE + (2 * area as u64 + 1) * AREA_BYTES
+    host::address(AREA_BYTES, area)
 }
 
 fn path() -> Path {
@@ -59,14 +52,10 @@ fn path() -> Path {
     Path { local: end(1), remote: end(2) }
 }
 
-/// One connection: the work that the host has posted, and the state of the peer.
+/// The state of one connection's peer.
+#[derive(Default)]
 struct End {
-    qp: u32,
-    cq: u32,
-    qpn: u32,
     is_reliable: bool,
-    sends: VecDeque<(u64, bool)>,
-    receives: VecDeque<u64>,
     /// The peer's next PSN.
     psn: u32,
     /// What the peer has heard and may respond to: PSN, and the length of the data that is asked for.
@@ -74,91 +63,38 @@ struct End {
 }
 
 struct Stand {
-    nic: Rnic,
+    host: Host,
     endpoint: Endpoint,
     now: Instant,
-    pds: [u32; 2],
-    guard: Region,
-    stags: [u32; AREAS as usize],
-    srq: u32,
     ends: Vec<End>,
-    shared: BTreeSet<u64>,
-    next_id: u64,
     train: Vec<u8>,
 }
 
 impl Stand {
     fn new(settings: u8) -> Stand {
-        let mut nic = Rnic::new(Config { events_max: 64, ..Config::default() }, crate::key::key(9));
-        let pds = [(); 2].map(|()| nic.create_pd().expect("room"));
-        let guard = Region::new(BASE, ((2 * AREAS + 1) * AREA_BYTES) as usize);
-        guard.write(BASE, SharedBytes::from(&vec![CANARY; guard.len()][..])).expect("within");
-        for area in [OPEN, HOST] {
-            guard.write(address(area), SharedBytes::from(&[0; AREA_BYTES as usize][..])).expect("within");
+        let areas = [(0, Access::ALL), (0, Access::LOCAL), (0, Access::NONE), (1, Access::ALL)];
+        let mut host = Host::new(AREA_BYTES, &areas, CLOSED);
+        let mut ends = Vec::new();
+        for n in 0..QPS {
+            let queues = host.create_queues(0, false);
+            queues.qpn = QPN + n as u32;
+            let (qp, qpn) = (queues.qp, queues.qpn);
+            host.nic.set_qpn(qp, qpn).expect("there");
+            ends.push(End { is_reliable: n != 2, ..End::default() });
         }
-        let mut area = 0;
-        let kinds = [(0, Access::ALL), (0, Access::LOCAL), (0, Access::NONE), (1, Access::ALL)];
-        let stags = kinds.map(|(pd, access)| {
-            let part = guard.part(address(area), AREA_BYTES as usize).expect("within");
-            area += 1;
-            nic.register(pds[pd], part, access).expect("room")
-        });
-        let srq = nic.create_srq(pds[0], 16, 2).expect("room");
-        let ends = (0..QPS)
-            .map(|n| {
-                let cq = nic.create_cq(2000).expect("room");
-                let attributes = QpAttributes {
-                    pd: pds[0],
-                    send_cq: cq,
-                    receive_cq: cq,
-                    srq: (n == 1).then_some(srq),
-                    send_work_max: 16,
-                    receive_work_max: 16,
-                    send_sges_max: 4,
-                    receive_sges_max: 4,
-                    inline_bytes_max: 64,
-                    signal_all: false,
-                    waits_for_receives: false,
-                };
-                let qp = nic.create_qp(attributes).expect("room");
-                let qpn = QPN + n as u32;
-                nic.set_qpn(qp, qpn).expect("there");
-                End {
-                    qp,
-                    cq,
-                    qpn,
-                    is_reliable: n != 2,
-                    sends: VecDeque::new(),
-                    receives: VecDeque::new(),
-                    psn: 0,
-                    heard: VecDeque::new(),
-                }
-            })
-            .collect();
-        let mut stand = Stand {
-            nic,
-            endpoint: Endpoint::default(),
-            now: Instant::ZERO,
-            pds,
-            guard,
-            stags,
-            srq,
-            ends,
-            shared: BTreeSet::new(),
-            next_id: 0,
-            train: Vec::new(),
-        };
+        let mut stand =
+            Stand { host, endpoint: Endpoint::default(), now: Instant::ZERO, ends, train: Vec::new() };
         (0..QPS).for_each(|n| stand.connect(n, settings));
         stand
     }
 
     fn connect(&mut self, n: usize, settings: u8) {
-        let end = &mut self.ends[n];
+        let (end, queues) = (&mut self.ends[n], &self.host.queues[n]);
         // Both PSNs wrap soon.
         (end.psn, end.heard) = (0xff_fff0, VecDeque::new());
         let traits = RoceTraits {
             is_reliable: end.is_reliable,
-            peer: end.qpn + QPS as u32,
+            peer: queues.qpn + QPS as u32,
             pkey: 0xffff,
             path_mtu: PATH_MTU,
             first_psn: end.psn,
@@ -173,23 +109,18 @@ impl Stand {
             rnr_retries: settings >> 4 & 7,
             window: WINDOW,
         };
-        self.nic.connect_roce(end.qp, traits).expect("idle");
+        self.host.nic.connect_roce(queues.qp, traits).expect("idle");
         if settings & 0x80 == 0 {
-            self.nic.start_roce(end.qp, sending).expect("connected");
+            self.host.nic.start_roce(queues.qp, sending).expect("connected");
         }
-        self.endpoint.attach(end.qp, path());
-    }
-
-    fn id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
+        self.endpoint.attach(queues.qp, path());
     }
 
     /// Returns a key that usually exists, and an address that is usually near its memory.
     fn place(&self, input: &mut Input<'_>) -> (u32, u64) {
         let choice = usize::from(input.byte());
         let area = if choice % 8 < 4 { choice % 4 } else { OPEN };
-        let stag = if choice < 8 { input.long() } else { self.stags[area] };
+        let stag = if choice < 8 { input.long() } else { self.host.stags[area] };
         let near = match input.byte() % 8 {
             0 => u64::from(input.distance()),
             1 => AREA_BYTES - u64::from(input.byte()),
@@ -218,25 +149,13 @@ impl Stand {
             _ => HOST,
         };
         let offset = u64::from(input.byte());
-        Sge { stag: self.stags[area], address: address(area) + offset, length: Stand::length(input) }
+        self.host.sge(area, offset, Stand::length(input))
     }
 
     fn post_receive(&mut self, input: &mut Input<'_>, n: usize) {
         let count = usize::from(input.byte() % 4);
-        let mut sges: Vec<Sge> = (0..count).map(|_| self.sge(input)).collect();
-        // Memory to which even the host has no write access.
-        if input.byte().is_multiple_of(16) {
-            sges.push(Sge { stag: self.stags[CLOSED], address: address(CLOSED), length: 64 });
-        }
-        let id = self.id();
-        let work = ReceiveWork { id, sges: sges.into_iter().collect() };
-        if n == 1 {
-            if self.nic.post_srq_receive(self.srq, work).is_ok() {
-                self.shared.insert(id);
-            }
-        } else if self.nic.post_receive(self.ends[n].qp, work).is_ok() {
-            self.ends[n].receives.push_back(id);
-        }
+        let sges = (0..count).map(|_| self.sge(input)).collect();
+        self.host.post_receive(input, n, sges);
     }
 
     fn post_send(&mut self, input: &mut Input<'_>, n: usize) {
@@ -254,26 +173,13 @@ impl Stand {
             3 => Operation::Write { remote, immediate: (flags & 8 != 0).then_some(8) },
             4 | 5 => Operation::Read { remote, invalidate: false },
             6 if flags & 8 != 0 => {
-                data = Data::one(Sge { stag: self.stags[HOST], address: address(HOST), length: 8 });
+                data = Data::one(self.host.sge(HOST, 0, 8));
                 Operation::Atomic { remote, atomic: Atomic::FetchAdd { add: 1, mask: 0 } }
             }
             6 => Operation::LocalInvalidate { stag: self.place(input).0 ^ 1 },
             _ => Operation::SEND,
         };
-        let id = self.id();
-        let signalled = flags & 1 == 0;
-        let work = SendWork {
-            id,
-            operation,
-            data,
-            signalled,
-            solicited: flags & 2 != 0,
-            fence: flags & 4 != 0,
-            local_fence: flags & 0xc0 == 0xc0,
-        };
-        if self.nic.post_send(self.ends[n].qp, work).is_ok() {
-            self.ends[n].sends.push_back((id, signalled));
-        }
+        self.host.post_send(n, operation, data, flags);
     }
 
     /// Returns a packet chosen by the input, with its ICRC.
@@ -320,7 +226,7 @@ impl Stand {
             pkey: 0x7fff,
             fecn: false,
             becn: false,
-            destination: end.qpn,
+            destination: self.host.queues[n].qpn,
             ack_request: !input.byte().is_multiple_of(4),
             psn: psn & PSN_MASK,
         });
@@ -351,9 +257,7 @@ impl Stand {
             16..20 => whole.truncate(usize::from(input.byte()) % (whole.len() + 1)),
             _ => {}
         }
-        // If the peer sent bytes equal to the canary's, the check for leaked canary bytes would raise a false
-        // alarm.
-        whole.iter_mut().filter(|byte| **byte == CANARY).for_each(|byte| *byte = 0xee);
+        host::avoid_canary(&mut whole);
         if let Some(icrc) = icrc(&Path { local: path().remote, remote: path().local }, &whole, 0) {
             whole.extend_from_slice(&icrc);
         }
@@ -366,8 +270,8 @@ impl Stand {
     }
 
     fn arrive(&mut self, datagram: &[u8]) {
-        let Stand { nic, endpoint, ends, now, .. } = self;
-        let find = |qpn| ends.iter().find(|end| end.qpn == qpn).map(|end| end.qp);
+        let Stand { host: Host { nic, queues, .. }, endpoint, now, .. } = self;
+        let find = |qpn| queues.iter().find(|queues| queues.qpn == qpn).map(|queues| queues.qp);
         endpoint.take(nic, find, path(), datagram, *now);
     }
 
@@ -376,7 +280,7 @@ impl Stand {
         let next = self.endpoint.deadline();
         if next != Instant::NEVER {
             self.now = self.now.max(next);
-            self.endpoint.advance(&mut self.nic, self.now);
+            self.endpoint.advance(&mut self.host.nic, self.now);
             assert!(self.endpoint.deadline() > self.now, "a timer runs again at the same time");
         }
     }
@@ -385,7 +289,9 @@ impl Stand {
     fn pump(&mut self, features: &mut Features<'_>) {
         let mut made = 0;
         let mut train = std::mem::take(&mut self.train);
-        while let Some(departure) = self.endpoint.next_train(&mut self.nic, self.now, (8, 4000), &mut train) {
+        while let Some(departure) =
+            self.endpoint.next_train(&mut self.host.nic, self.now, (8, 4000), &mut train)
+        {
             assert_eq!(departure.path, path());
             assert!(train.len() <= 4000, "a train is too long");
             for (number, datagram) in train.chunks(departure.each).enumerate() {
@@ -395,15 +301,7 @@ impl Stand {
             }
         }
         self.train = train;
-        self.complete(features);
-        while let Some(event) = self.nic.event() {
-            features.show(std::mem::discriminant(&event));
-        }
-        let now = self.guard.read(BASE, self.guard.len()).expect("within");
-        for (n, area) in now.chunks(AREA_BYTES as usize).enumerate() {
-            let is_canary = n % 2 == 0 || n / 2 >= CLOSED;
-            assert!(!is_canary || area.iter().all(|&byte| byte == CANARY), "the canary was touched");
-        }
+        self.host.check(features);
     }
 
     /// Lets the peer receive a packet.
@@ -413,10 +311,10 @@ impl Stand {
         assert_eq!(icrc(&path(), covered, number), Some(*received));
         let payload = &datagram[payload];
         assert!(payload.len() <= PATH_MTU, "a packet is too long");
-        let leaks = payload.windows(16).any(|run| run.iter().all(|&byte| byte == CANARY));
-        assert!(!leaks, "the canary has left");
+        host::check_leak(payload);
         let peer = packet.bth.destination - QPS as u32;
-        let end = self.ends.iter_mut().find(|end| end.qpn == peer).expect("it goes to a peer");
+        let n = self.host.queues.iter().position(|queues| queues.qpn == peer).expect("it goes to a peer");
+        let end = &mut self.ends[n];
         features.show((
             packet.bth.opcode.octet(),
             packet.aeth.map(|aeth| std::mem::discriminant(&aeth.syndrome)),
@@ -429,66 +327,22 @@ impl Stand {
         }
     }
 
-    fn complete(&mut self, features: &mut Features<'_>) {
-        for n in 0..self.ends.len() {
-            while let Some(done) = self.nic.poll(self.ends[n].cq).expect("there") {
-                features.show((done.kind as u8, done.status as u8, n));
-                let end = &mut self.ends[n];
-                assert_eq!(done.qp, end.qpn);
-                if self.shared.remove(&done.id) {
-                    assert_eq!(n, 1, "only the shared queue's user takes from it");
-                    continue;
-                }
-                if end.receives.front() == Some(&done.id) {
-                    end.receives.pop_front();
-                    continue;
-                }
-                loop {
-                    let (id, signalled) =
-                        end.sends.pop_front().expect("it was not posted, or it completed twice");
-                    if id == done.id {
-                        assert!(
-                            signalled || done.status != Status::Success,
-                            "completed, though not signalled"
-                        );
-                        break;
-                    }
-                    assert!(!signalled, "out of order, or left out");
-                }
-            }
-        }
-    }
-
     /// Ends a queue pair, and checks that all posted work has completed.
     fn end(&mut self, n: usize, features: &mut Features<'_>) {
-        let qp = self.ends[n].qp;
-        self.nic.abort(qp).expect("there");
+        let qp = self.host.queues[n].qp;
+        self.host.nic.abort(qp).expect("there");
         self.pump(features);
         self.endpoint.detach(qp);
-        let End { receives, sends, .. } = &mut self.ends[n];
-        assert!(receives.is_empty(), "a receive never completed");
-        assert!(sends.iter().all(|(_, signalled)| !signalled), "work never completed");
-        sends.clear();
+        self.host.check_ended(n);
     }
 
     /// Ends everything.
     fn finish(mut self, features: &mut Features<'_>) {
         (0..QPS).for_each(|n| self.end(n, features));
-        for End { qp, cq, .. } in self.ends {
-            self.nic.destroy_qp(qp).expect("there");
-            self.nic.destroy_cq(cq).expect("it is unused");
-        }
-        self.endpoint.advance(&mut self.nic, Instant::NEVER);
+        self.host.destroy_queues();
+        self.endpoint.advance(&mut self.host.nic, Instant::NEVER);
         assert_eq!(self.endpoint.deadline(), Instant::NEVER, "a timer is left");
-        self.nic.destroy_srq(self.srq).expect("it is unused");
-        for stag in self.stags {
-            self.nic.deregister(stag).expect("no window refers to it");
-        }
-        for pd in self.pds {
-            self.nic.destroy_pd(pd).expect("nobody is in it");
-        }
-        assert_eq!(self.nic.in_use(), (0, 0));
-        self.nic.counters().each(&mut |name, value| features.show((name, value.min(4))));
+        self.host.destroy(features);
         self.endpoint.counters().each(&mut |name, value| features.show((name, value.min(2))));
     }
 }
@@ -521,7 +375,7 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         }
         let step = input.byte();
         let n = usize::from(step >> 6) % QPS;
-        let qp = stand.ends[n].qp;
+        let qp = stand.host.queues[n].qp;
         match step % 16 {
             0 | 1 => stand.post_receive(&mut input, n),
             2..=4 => stand.post_send(&mut input, n),
@@ -536,12 +390,12 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         if step & 0x20 == 0 {
             stand.pump(features);
         }
-        let state = stand.nic.query_qp(qp).expect("there").1;
+        let state = stand.host.nic.query_qp(qp).expect("there").1;
         features.show((5, state as u8));
         if state == QpState::Error {
             // All work completes before the queue pair restarts.
             stand.end(n, features);
-            stand.nic.reset(qp).expect("over");
+            stand.host.nic.reset(qp).expect("over");
             stand.connect(n, settings);
         }
     }
