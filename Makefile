@@ -56,7 +56,7 @@ report: ## Reproduce the five papers and write kiban-report.html (REPORT=--quick
 
 pictures: ## Renew the README's pictures and the kept tables of kiban reproduce all; then look at the difference
 	@scripts/need cargo gcc python3
-	KIBAN_KEEP_SNAPSHOTS=1 $(CARGO) test --locked -p kiban --test report -- kept readmes
+	KIBAN_KEEP_SNAPSHOTS=1 $(CARGO) test --locked -p kiban --test report -- snapshot readme
 	@scripts/picture
 
 verbs: ## Build the libraries that run RDMA programs without RDMA hardware, into target/release/verbs
