@@ -2,7 +2,7 @@
 //!
 //! Purpose          the lower layer of an RDMA NIC, modelled on the Ether Forwarding Engine of paper \[3\]:
 //!                  frames lost on Ethernet are retransmitted end to end, receivers never drop frames for
-//!                  lack of room, and queues stay short. NEC's format and algorithms are not public;
+//!                  lack of room, and queues stay short. NEC's format is not published;
 //!                  `docs/efe.md` describes the ones used here.
 //! Host side        offers flows between services: a host connects or accepts, sends and receives segments,
 //!                  and finishes or aborts. A segment is a byte string of at most 1472 bytes; segments are
