@@ -1,9 +1,9 @@
 //! An adversary that can forge the peer's packets and knows every number: what it can do, by the protocol's
 //! design, and that it can do nothing else.
 //!
-//! RoCEv2 has no authentication (IBTA volume 1 §10.2 leaves protection to keys), so whoever knows the queue
-//! pair's number and PSN speaks for the peer. The test forges random packets around the expected PSNs and
-//! looks at everything that the victim owns.
+//! RoCEv2 has no authentication (IBTA volume 1 §10.2 leaves protection to keys), so a program that knows the
+//! queue pair's number and PSN speaks for the peer. The test forges random packets around the expected PSNs
+//! and looks at everything that the victim owns.
 
 use crate::pair::{BASE, BYTES, Host, Pair, RoceTraits, traits};
 use kiban_base::{Region, SharedBytes, SimRng};
