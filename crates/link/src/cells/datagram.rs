@@ -91,7 +91,8 @@ impl Datagrams {
 
     /// Makes one receive call.
     fn receive(&mut self) -> io::Result<ReceiveResult<'_>> {
-        let Some(Train { bytes, each, from, overrun }) = self.socket.receive_train(&mut self.buffer)? else {
+        let Some(Train { bytes, each, from, overrun, .. }) = self.socket.receive_train(&mut self.buffer)?
+        else {
             return Ok(ReceiveResult::Nothing);
         };
         self.overrun = overrun.map_or(self.overrun, u64::from);

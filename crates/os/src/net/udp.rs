@@ -7,6 +7,8 @@
 //! Trains           datagrams of equal length to one peer are sent with one system call (UDP_SEGMENT,
 //!                  udp(7)) and received with one (UDP_GRO). Without system support, they are sent and
 //!                  received one by one.
+//! Congestion       a train can be sent as ECN-capable (ECT(0)), and the marks of received trains can be
+//!                  requested (RFC 3168). The system merges only datagrams with the same mark.
 //! Limits           calls never block: a packet that the socket cannot take now is dropped, as on a wire. A
 //!                  train has at most [`TRAIN_MAX`] datagrams and 64 KB.
 
@@ -28,8 +30,11 @@ pub const PACKET_BYTES_MAX: usize = 65_535;
 pub const TRAIN_MAX: usize = 64;
 /// The longest payload of one datagram, and of a train (IPv4).
 pub const TRAIN_BYTES_MAX: usize = 65_507;
-/// Room, in words, for two control messages of one int each.
-const CONTROL_WORDS: usize = 6;
+/// Room, in words, for three control messages of one int each.
+const CONTROL_WORDS: usize = 9;
+/// The codepoints of the two ECN bits: ECN-capable transport, and congestion experienced (RFC 3168 §5).
+const ECT_0: libc::c_int = 2;
+const CE: u8 = 3;
 
 /// Datagrams that were received with one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +48,8 @@ pub struct Train {
     /// The number of datagrams lost so far because the socket's queue was full, if the system reports it
     /// (SO_RXQ_OVFL, socket(7)).
     pub overrun: Option<u32>,
+    /// Whether the datagrams have met congestion (CE). Only set after [`UdpLink::request_marks`].
+    pub is_marked: bool,
 }
 
 /// The result of sending a train.
@@ -141,6 +148,14 @@ impl UdpLink {
         self.request(libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     }
 
+    /// Requests that the congestion marks of received datagrams are reported (IP_RECVTOS, ip(7)).
+    pub fn request_marks(&self) {
+        match self.local {
+            SocketAddr::V4(_) => self.request(libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
+            SocketAddr::V6(_) => self.request(libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
+        }
+    }
+
     /// Requests that packets over IPv6 are received even if their sender left out UDP's checksum (RFC 6936).
     pub fn allow_missing_checksums(&self) {
         self.request(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
@@ -212,7 +227,7 @@ impl UdpLink {
                 _ => return Err(io::Error::last_os_error()),
             }
         };
-        let (mut each, mut overrun) = (bytes, None);
+        let (mut each, mut overrun, mut traffic_class) = (bytes, None, 0);
         // SAFETY: the system has filled in the control messages; these macros stay within their length.
         unsafe {
             let mut one = libc::CMSG_FIRSTHDR(&raw const message);
@@ -224,27 +239,46 @@ impl UdpLink {
                 if ((*one).cmsg_level, (*one).cmsg_type) == (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) {
                     overrun = Some(libc::CMSG_DATA(one).cast::<u32>().read_unaligned());
                 }
+                // The system reports IPv4's field as one octet, and IPv6's as an int.
+                if ((*one).cmsg_level, (*one).cmsg_type) == (libc::IPPROTO_IP, libc::IP_TOS) {
+                    traffic_class = libc::CMSG_DATA(one).read();
+                }
+                if ((*one).cmsg_level, (*one).cmsg_type) == (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) {
+                    traffic_class = libc::CMSG_DATA(one).cast::<libc::c_int>().read_unaligned() as u8;
+                }
                 one = libc::CMSG_NXTHDR(&raw const message, one);
             }
         }
         // SAFETY: the system has written an address of this length.
         let from = unsafe { socket2::SockAddr::new(from, message.msg_namelen) };
         let from = from.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Some(Train { bytes, each: each.max(1), from, overrun }))
+        let is_marked = traffic_class & CE == CE;
+        Ok(Some(Train { bytes, each: each.max(1), from, overrun, is_marked }))
     }
 
     /// Sends a train of datagrams of `each` bytes (the last may be shorter): at most [`TRAIN_MAX`] datagrams
     /// and [`TRAIN_BYTES_MAX`].
     pub fn send_train(&self, bytes: &[u8], each: usize, to: SocketAddr) -> SendResult {
+        self.send_datagrams(bytes, each, false, to)
+    }
+
+    /// Sends a train like [`UdpLink::send_train`], as ECN-capable: routers may mark its datagrams instead of
+    /// dropping them (ECT(0)).
+    pub fn send_ecn_capable_train(&self, bytes: &[u8], each: usize, to: SocketAddr) -> SendResult {
+        self.send_datagrams(bytes, each, true, to)
+    }
+
+    fn send_datagrams(&self, bytes: &[u8], each: usize, is_ecn_capable: bool, to: SocketAddr) -> SendResult {
+        let send = |bytes, segment| self.send_once(bytes, segment, is_ecn_capable, to);
         if bytes.len() <= each {
-            return match self.send_once(bytes, None, to) {
+            return match send(bytes, None) {
                 Ok(()) => SendResult::All,
                 Err(Errno::AGAIN) => SendResult::Some(0),
                 Err(_) => SendResult::None,
             };
         }
         if self.segments.load(Ordering::Relaxed) {
-            match self.send_once(bytes, Some(each as u16), to) {
+            match send(bytes, Some(each as u16)) {
                 Ok(()) => return SendResult::All,
                 Err(Errno::AGAIN) => return SendResult::Some(0),
                 // UDP_SEGMENT is not supported, or not on this route.
@@ -255,7 +289,7 @@ impl UdpLink {
             }
         }
         for (number, datagram) in bytes.chunks(each).enumerate() {
-            match self.send_once(datagram, None, to) {
+            match send(datagram, None) {
                 Ok(()) => {}
                 Err(Errno::AGAIN) => return SendResult::Some(number),
                 Err(_) if number == 0 => return SendResult::None,
@@ -265,7 +299,17 @@ impl UdpLink {
         SendResult::All
     }
 
-    fn send_once(&self, bytes: &[u8], segment: Option<u16>, to: SocketAddr) -> Result<(), Errno> {
+    fn send_once(
+        &self,
+        bytes: &[u8],
+        segment: Option<u16>,
+        is_ecn_capable: bool,
+        to: SocketAddr,
+    ) -> Result<(), Errno> {
+        let traffic_class = match to {
+            SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+            SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        };
         let to = socket2::SockAddr::from(to);
         let mut buffer = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let mut control = [0u64; CONTROL_WORDS];
@@ -275,18 +319,27 @@ impl UdpLink {
         message.msg_namelen = to.len();
         message.msg_iov = &raw mut buffer;
         message.msg_iovlen = 1;
-        if let Some(segment) = segment {
-            message.msg_control = control.as_mut_ptr().cast();
-            // SAFETY: the buffer has room for a control message with two bytes; it is written within its
-            // length.
+        let mut control_bytes = 0;
+        let mut put = |(level, kind), value: &[u8]| {
+            // SAFETY: the buffer has room for two control messages of at most an int; each is written behind
+            // the previous one, aligned to a word, within its length.
             unsafe {
-                message.msg_controllen = libc::CMSG_SPACE(size_of::<u16>() as _) as _;
-                let one = libc::CMSG_FIRSTHDR(&raw const message);
-                (*one).cmsg_level = libc::SOL_UDP;
-                (*one).cmsg_type = libc::UDP_SEGMENT;
-                (*one).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as _) as _;
-                libc::CMSG_DATA(one).cast::<u16>().write_unaligned(segment);
+                let one = control.as_mut_ptr().byte_add(control_bytes).cast::<libc::cmsghdr>();
+                ((*one).cmsg_level, (*one).cmsg_type) = (level, kind);
+                (*one).cmsg_len = libc::CMSG_LEN(value.len() as _) as _;
+                libc::CMSG_DATA(one).copy_from_nonoverlapping(value.as_ptr(), value.len());
+                control_bytes += libc::CMSG_SPACE(value.len() as _) as usize;
             }
+        };
+        if let Some(segment) = segment {
+            put((libc::SOL_UDP, libc::UDP_SEGMENT), &segment.to_ne_bytes());
+        }
+        if is_ecn_capable {
+            put(traffic_class, &ECT_0.to_ne_bytes());
+        }
+        if control_bytes > 0 {
+            message.msg_control = control.as_mut_ptr().cast();
+            message.msg_controllen = control_bytes as _;
         }
         loop {
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
@@ -347,6 +400,30 @@ mod tests {
         }
         assert_eq!(received, bytes.chunks(1000).map(<[u8]>::to_vec).collect::<Vec<_>>());
         assert_eq!(one.send_train(&[0; 70_000], 70_000, two.local()), SendResult::None, "longer than UDP");
+    }
+
+    #[test]
+    fn congestion_marks_are_reported_over_both_families() {
+        for any in [SocketAddr::from(([127, 0, 0, 1], 0)), SocketAddr::from(([0u16, 0, 0, 0, 0, 0, 0, 1], 0))]
+        {
+            let (one, two) =
+                (UdpLink::bind(any).expect("a port is free"), UdpLink::bind(any).expect("a port is free"));
+            two.request_trains();
+            two.request_marks();
+            let mut room = vec![0; 1 << 16];
+            assert_eq!(one.send_ecn_capable_train(&[1; 3000], 1000, two.local()), SendResult::All);
+            let train = two.receive_train(&mut room).expect("a socket").expect("a train");
+            assert!(!train.is_marked, "nothing on the loopback marks it");
+            // The sender marks its own datagrams.
+            match any {
+                SocketAddr::V4(_) => one.request(libc::IPPROTO_IP, libc::IP_TOS, CE.into()),
+                SocketAddr::V6(_) => one.request(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, CE.into()),
+            }
+            // Without UDP_GRO on the loopback, a train may arrive in parts.
+            while two.receive_train(&mut room).expect("a socket").is_some() {}
+            assert_eq!(one.send_train(&[1; 10], 10, two.local()), SendResult::All);
+            assert!(two.receive_train(&mut room).expect("a socket").expect("a train").is_marked, "{any}");
+        }
     }
 
     #[test]
