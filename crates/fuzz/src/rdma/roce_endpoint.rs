@@ -272,7 +272,7 @@ impl Stand {
     fn arrive(&mut self, datagram: &[u8]) {
         let Stand { host: Host { nic, queues, .. }, endpoint, now, .. } = self;
         let find = |qpn| queues.iter().find(|queues| queues.qpn == qpn).map(|queues| queues.qp);
-        endpoint.take(nic, find, path(), datagram, *now);
+        endpoint.take(nic, find, path(), datagram, datagram.len().is_multiple_of(8), *now);
     }
 
     /// Lets time pass until the next timer.

@@ -16,7 +16,9 @@
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
 //!            socket.
-//! Limits     no fragments: a path MTU must fit the links of the path. ECN is not read.
+//! Congestion trains of connected queue pairs are sent as ECN-capable, and the marks of received ones are
+//!            passed to the endpoint, also of relayed packets.
+//! Limits     no fragments: a path MTU must fit the links of the path.
 
 use super::pairs::{Peer, QueuePairs, Sending, Service};
 use super::ports::{Port, Ports, port_of};
@@ -44,8 +46,8 @@ const TURN_TRAINS: usize = 16;
 const ASK_MANAGER_EVERY: u32 = 32;
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;
-/// What precedes a relayed packet: [`RELAYED`], a reserved octet, and the sender's port, its address, and the
-/// address that it sent to.
+/// What precedes a relayed packet: [`RELAYED`], an octet that is not zero if the packet has met congestion,
+/// and the sender's port, its address, and the address that it sent to.
 const RELAY_BYTES: usize = 36;
 /// The first port that the system assigns, whatever its settings: lower ones are privileged
 /// (ip_local_port_range, ip(7)).
@@ -149,6 +151,7 @@ impl RoceLinks {
     pub(super) fn prepare(&self, socket: &UdpLink) -> io::Result<()> {
         socket.request_receive_buffer(QUEUE_BYTES);
         socket.request_trains();
+        socket.request_marks();
         socket.forbid_fragments();
         // RoCEv2's senders need not compute UDP's checksum, and rdma_rxe does not; the ICRC covers more.
         socket.allow_missing_checksums();
@@ -219,10 +222,10 @@ impl RoceLinks {
         let core = &mut core.nic.core;
         let manager_sockets = if manager_is_due { cm.sockets() } else { Vec::new() };
         for socket in manager_sockets {
-            *more |= each(&socket, &mut room, |bytes, from| {
-                if let Some((path, packet)) = relayed(bytes, from, shared) {
+            *more |= each(&socket, &mut room, |bytes, from, _| {
+                if let Some((path, packet, is_marked)) = relayed(bytes, from, shared) {
                     let find = |qpn| qps.named(path.local.ip(), qpn);
-                    if let Some(mad) = endpoint.take(core, find, path, packet, now) {
+                    if let Some(mad) = endpoint.take(core, find, path, packet, is_marked, now) {
                         cm.take(&path, mad, now);
                     }
                 }
@@ -231,25 +234,25 @@ impl RoceLinks {
         for &(address, number) in open.keys() {
             let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
             let local = port.udp.local();
-            *more |= each(&port.udp, &mut room, |bytes, from| {
-                let direct = (Path { local, remote: from }, bytes);
-                let (path, packet) = relayed(bytes, from, shared).unwrap_or(direct);
+            *more |= each(&port.udp, &mut room, |bytes, from, is_marked| {
+                let direct = (Path { local, remote: from }, bytes, is_marked);
+                let (path, packet, is_marked) = relayed(bytes, from, shared).unwrap_or(direct);
                 // The connection manager has no port of a queue pair.
-                endpoint.take(core, |qpn| qps.named(address, qpn), path, packet, now);
+                endpoint.take(core, |qpn| qps.named(address, qpn), path, packet, is_marked, now);
             });
         }
         for (&address, Shared { socket, .. }) in shared.iter() {
             let local = socket.local();
-            *more |= each(socket, &mut room, |bytes, from| {
+            *more |= each(socket, &mut room, |bytes, from, is_marked| {
                 let owner = |qpn| match qpn {
                     GSI_QPN => cm.owner(bytes),
                     _ => qps.named(address, qpn).is_none().then_some(port_of(qpn)),
                 };
                 match relay_port(bytes, owner) {
-                    Some(port) => relay(socket, bytes, from, port, front),
+                    Some(port) => relay(socket, (bytes, is_marked), from, port, front),
                     None => {
                         let (find, path) = (|qpn| qps.named(address, qpn), Path { local, remote: from });
-                        if let Some(mad) = endpoint.take(core, find, path, bytes, now) {
+                        if let Some(mad) = endpoint.take(core, find, path, bytes, is_marked, now) {
                             cm.take(&path, mad, now);
                         }
                     }
@@ -269,7 +272,9 @@ impl RoceLinks {
             match (shared(path.remote.ip()), self.cm.owner(&datagram)) {
                 // A process of this host gets it at once: port 4791 might give it to one that is about to
                 // end.
-                (Some(socket), Some(port)) => relay(socket, &datagram, path.local, port, &mut self.relayed),
+                (Some(socket), Some(port)) => {
+                    relay(socket, (&datagram, false), path.local, port, &mut self.relayed)
+                }
                 _ => drop(shared(path.local.ip()).map(|socket| socket.send(&datagram, path.remote))),
             }
         }
@@ -296,7 +301,11 @@ impl RoceLinks {
             };
             let Path { local, remote } = departure.path;
             let Some(port) = ports.port(local.ip(), u32::from(local.port()) << 8) else { continue };
-            match port.udp.send_train(&self.train, departure.each, remote) {
+            let sent = match departure.is_ecn_capable {
+                true => port.udp.send_ecn_capable_train(&self.train, departure.each, remote),
+                false => port.udp.send_train(&self.train, departure.each, remote),
+            };
+            match sent {
                 // Whatever the system rejects is lost, as on any network.
                 SendResult::All | SendResult::None => {}
                 SendResult::Some(sent) => {
@@ -344,21 +353,28 @@ pub(super) fn start(core: &mut LinkedNic, qp: u32, sending: &Sending) -> Result<
     core.start_roce(qp, sending)
 }
 
-/// Receives from a socket and calls `take` for each datagram. Returns whether there may be more.
-fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAddr)) -> bool {
+/// Receives from a socket and calls `take` for each datagram, with its sender and whether it has met
+/// congestion. Returns whether there may be more.
+fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAddr, bool)) -> bool {
     for _ in 0..TURN_TRAINS {
         // An error of the socket is reported again, or the packets are lost as on any network.
         let Ok(Some(train)) = socket.receive_train(room) else { return false };
         let from = SocketAddr::new(train.from.ip().to_canonical(), train.from.port());
-        room[..train.bytes].chunks(train.each).for_each(|datagram| take(datagram, from));
+        room[..train.bytes].chunks(train.each).for_each(|datagram| take(datagram, from, train.is_marked));
     }
     true
 }
 
-/// Sends a packet on to the process that owns a port.
-fn relay(socket: &UdpLink, packet: &[u8], from: SocketAddr, port: u16, room: &mut Vec<u8>) {
+/// Sends a packet, with its congestion mark, on to the process that owns a port.
+fn relay(
+    socket: &UdpLink,
+    (packet, is_marked): (&[u8], bool),
+    from: SocketAddr,
+    port: u16,
+    room: &mut Vec<u8>,
+) {
     room.clear();
-    room.extend_from_slice(&[RELAYED, 0]);
+    room.extend_from_slice(&[RELAYED, is_marked.into()]);
     room.extend_from_slice(&from.port().to_be_bytes());
     room.extend_from_slice(&super::gid(from.ip()));
     room.extend_from_slice(&super::gid(socket.local().ip()));
@@ -376,14 +392,14 @@ pub(super) fn relay_port(packet: &[u8], owner: impl FnOnce(u32) -> Option<u16>) 
     owner(packet.bth.destination).filter(|port| *port >= UNPRIVILEGED_PORT && *port != PORT)
 }
 
-/// Takes a relayed packet apart: the path on which it came, and the packet. Only sockets of the same user can
-/// send from port 4791 of an address that this process shares (SO_REUSEPORT, socket(7)). They relay packets
-/// of the address's own family.
+/// Takes a relayed packet apart: the path on which it came, the packet, and its congestion mark. Only sockets
+/// of the same user can send from port 4791 of an address that this process shares (SO_REUSEPORT, socket(7)).
+/// They relay packets of the address's own family.
 fn relayed<'a>(
     bytes: &'a [u8],
     from: SocketAddr,
     shared: &BTreeMap<IpAddr, Shared>,
-) -> Option<(Path, &'a [u8])> {
+) -> Option<(Path, &'a [u8], bool)> {
     let (front, packet) = bytes.split_first_chunk::<RELAY_BYTES>()?;
     let address = |at: usize| {
         let octets: [u8; 16] = front[at..at + 16].try_into().ok()?;
@@ -395,5 +411,5 @@ fn relayed<'a>(
         && from == local
         && shared.contains_key(&local.ip())
         && local.is_ipv4() == remote.is_ipv4();
-    is_trusted.then_some((Path { local, remote }, packet))
+    is_trusted.then_some((Path { local, remote }, packet, front[1] != 0))
 }

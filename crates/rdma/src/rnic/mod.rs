@@ -60,6 +60,7 @@ mod work;
 
 pub use config::Config;
 pub use control::datagram::DatagramState;
+pub use control::dcqcn::CNP_INTERVAL;
 pub use control::roce::{RoceSending, RoceTraits};
 pub use control::state::{QpAttributes, QpState, StreamAction, StreamTraits};
 pub use counters::RnicCounters;

@@ -1,5 +1,6 @@
 //! The NIC's lower interface for RoCEv2: packets of connected queue pairs.
 
+use super::control::dcqcn::Pacer;
 use super::control::roce::{Roce, RoceSending, RoceTraits};
 use super::control::state::{QpState, StreamTraits};
 use super::device::Rnic;
@@ -85,7 +86,7 @@ impl Rnic {
     pub fn next_packet(&mut self, qp: u32, now: Instant, room: &mut Vec<u8>) -> bool {
         let Rnic { qps, smt, outputs, .. } = self;
         let Some(qp) = qps.get_mut(qp) else { return false };
-        let responds = responder::has_packet(qp);
+        let responds = responder::has_packet(qp, now);
         let requests = requester::has_packet(qp, now);
         let Some(roce) = &mut qp.roce else { return false };
         let is_request = requests && (roce.requester_turn || !responds);
@@ -95,7 +96,7 @@ impl Rnic {
             false => false,
         };
         // A request that failed its queue pair leaves none.
-        let made = made || responder::next_packet(qp, smt, outputs, room);
+        let made = made || responder::next_packet(qp, smt, outputs, now, room);
         self.fail_overrun();
         made
     }
@@ -127,15 +128,29 @@ impl Rnic {
         self.fail_overrun();
     }
 
+    /// Takes a congestion notification from the peer: the queue pair sends more slowly for a while.
+    pub fn on_congestion(&mut self, qp: u32, now: Instant) {
+        if let Some(roce) = self.qps.get_mut(qp).and_then(|qp| qp.roce.as_mut()) {
+            match &mut roce.pacer {
+                Some(pacer) => pacer.on_notification(now),
+                none => *none = Some(Box::new(Pacer::new(now))),
+            }
+        }
+    }
+
     /// Returns when [`Rnic::on_packet_timer`] is to be called next for a queue pair. The time changes with
     /// every packet.
     pub fn packet_deadline(&self, qp: u32) -> Option<Instant> {
-        self.qps.get(qp)?.roce.as_ref()?.requester.deadline()
+        self.qps.get(qp)?.roce.as_ref()?.deadline()
     }
 
     /// Handles the expiry of a queue pair's timer.
     pub fn on_packet_timer(&mut self, qp: u32, now: Instant) {
         if let Ok((qp, outputs)) = self.qp(qp) {
+            let pacer = qp.roce.as_mut().and_then(|roce| roce.pacer.as_mut());
+            if pacer.is_some_and(|pacer| pacer.on_timer(now)) {
+                qp.schedule(outputs);
+            }
             requester::on_timer(qp, now, outputs);
         }
         self.fail_overrun();

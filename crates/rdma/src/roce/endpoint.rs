@@ -11,17 +11,21 @@
 //!            not fragment.
 //! Check      a packet with a wrong ICRC is dropped and counted. A socket does not show the identification of
 //!            a packet: see [`crate::wire::roce::icrc`].
+//! Congestion datagrams of connected queue pairs carry ECT(0). If one arrives marked (CE), its sender gets a
+//!            congestion notification packet (CNP, IBTA §A17.9.3), at most one per queue pair and
+//!            [`CNP_INTERVAL`]; a CNP makes a queue pair send more slowly ([`Rnic::on_congestion`]). Over
+//!            RoCEv2, the mark is in the IP header: FECN is neither set nor read, and BECN is set in CNPs.
 //! Time       [`Endpoint::deadline`], [`Endpoint::advance`].
 
 use super::grh::grh;
-use crate::rnic::{Outgoing, Rnic};
+use crate::rnic::{CNP_INTERVAL, Outgoing, Rnic, RoceTraits};
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
 use crate::wire::roce::{
     BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PORT, PSN_MASK, Packet, Service,
     pad,
 };
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::mem;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -46,6 +50,8 @@ pub struct Departure {
     pub path: Path,
     /// The length of each datagram but the last, which may be shorter.
     pub each: usize,
+    /// Whether the datagrams carry ECT(0) (RFC 3168 §5): routers may mark them instead of dropping them.
+    pub is_ecn_capable: bool,
 }
 
 kiban_base::counters! {
@@ -64,6 +70,10 @@ kiban_base::counters! {
         /// Packets dropped because they come from another address than that of the queue pair's peer, or
         /// from another port.
         wrong_sender,
+        /// Datagrams that arrived with a congestion mark.
+        congestion_marks,
+        /// Congestion notifications sent.
+        congestion_notifications_out,
         /// Congestion notifications received.
         congestion_notifications,
     }
@@ -74,6 +84,8 @@ struct Connection {
     path: Path,
     /// The earliest time at which a timer runs for it.
     armed: Instant,
+    /// Before this time, no further congestion notification is sent.
+    quiet_until: Instant,
 }
 
 impl Connection {
@@ -94,6 +106,8 @@ pub struct Endpoint {
     timers: BTreeSet<(Instant, u32)>,
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
+    /// Queue pairs whose peers are to get a congestion notification. `quiet_until` keeps them few.
+    notifying: VecDeque<u32>,
     /// Room for the payload of a datagram.
     payload: Vec<u8>,
     identifications: Identifications,
@@ -111,7 +125,7 @@ impl Endpoint {
     /// Sets the path of a connected queue pair.
     pub fn attach(&mut self, qp: u32, path: Path) {
         self.detach(qp);
-        self.connections.insert(qp, Connection { path, armed: Instant::NEVER });
+        self.connections.insert(qp, Connection { path, armed: Instant::NEVER, quiet_until: Instant::ZERO });
     }
 
     /// Forgets a queue pair.
@@ -120,9 +134,11 @@ impl Endpoint {
             self.timers.remove(&(connection.armed, qp));
         }
         self.held.take_if(|(held, _)| *held == qp);
+        self.notifying.retain(|&number| number != qp);
     }
 
-    /// Takes a datagram. `find` returns the NIC's number of the queue pair that has a number on the wire.
+    /// Takes a datagram; `is_marked` says whether it has met congestion (CE). `find` returns the NIC's number
+    /// of the queue pair that has a number on the wire.
     /// Returns the MAD if it is one for the connection manager, which is not a queue pair of the NIC.
     pub fn take<'a>(
         &mut self,
@@ -130,6 +146,7 @@ impl Endpoint {
         find: impl FnOnce(u32) -> Option<u32>,
         path: Path,
         bytes: &'a [u8],
+        is_marked: bool,
         now: Instant,
     ) -> Option<&'a [u8]> {
         let Ok((packet, payload)) = Packet::read(bytes) else {
@@ -142,10 +159,7 @@ impl Endpoint {
         }
         self.counters.datagrams_in += 1;
         let payload = &bytes[payload];
-        let Opcode::Transport(service, _) = packet.bth.opcode else {
-            self.counters.congestion_notifications += 1;
-            return None;
-        };
+        self.counters.congestion_marks += u64::from(is_marked);
         if packet.bth.destination == GSI_QPN {
             let is_management =
                 packet.deth.is_some_and(|deth| (deth.qkey, deth.source) == (GSI_QKEY, GSI_QPN));
@@ -155,7 +169,7 @@ impl Endpoint {
             self.counters.unknown_queue_pair += 1;
             return None;
         };
-        if service == Service::Ud {
+        if matches!(packet.bth.opcode, Opcode::Transport(Service::Ud, _)) {
             let deth = packet.deth?;
             let header = datagram::Header {
                 destination: packet.bth.destination,
@@ -168,12 +182,22 @@ impl Endpoint {
             core.datagram(qp, &grh, &header, payload);
             return None;
         }
-        if self.connections.get(&qp).is_some_and(|connection| connection.is_from_peer(path.remote)) {
-            core.packet(qp, &packet, payload, now);
-            self.arm(core, qp);
-        } else {
+        let connection = self.connections.get_mut(&qp);
+        let Some(connection) = connection.filter(|connection| connection.is_from_peer(path.remote)) else {
             self.counters.wrong_sender += 1;
+            return None;
+        };
+        if packet.bth.opcode == Opcode::Cnp {
+            self.counters.congestion_notifications += 1;
+            core.on_congestion(qp, now);
+            return None;
         }
+        if is_marked && connection.quiet_until <= now {
+            connection.quiet_until = now + CNP_INTERVAL;
+            self.notifying.push_back(qp);
+        }
+        core.packet(qp, &packet, payload, now);
+        self.arm(core, qp);
         None
     }
 
@@ -197,6 +221,15 @@ impl Endpoint {
         train: &mut Vec<u8>,
     ) -> Option<Departure> {
         train.clear();
+        while let Some(qp) = self.notifying.pop_front() {
+            if let (Some(connection), Some(traits)) = (self.connections.get(&qp), core.roce_traits(qp)) {
+                let path = connection.path;
+                notification(&path, &traits, train);
+                self.counters.datagrams_out += 1;
+                self.counters.congestion_notifications_out += 1;
+                return Some(Departure { path, each: train.len(), is_ecn_capable: false });
+            }
+        }
         let qp = match self.held.take() {
             Some((qp, packet)) => {
                 train.extend_from_slice(&packet);
@@ -226,7 +259,7 @@ impl Endpoint {
         }
         self.counters.datagrams_out += u64::from(datagrams);
         self.arm(core, qp);
-        Some(Departure { path, each })
+        Some(Departure { path, each, is_ecn_capable: true })
     }
 
     /// Appends the next packet of any connected queue pair to `train`, and returns the queue pair.
@@ -257,7 +290,7 @@ impl Endpoint {
             let found = path(from, to, header.destination);
             departure = found.filter(|path| path.local.is_ipv4() == to.is_ipv4()).map(|path| {
                 self.datagram(&path, &header, &payload[datagram::HEADER_BYTES..], room);
-                Departure { path, each: room.len() }
+                Departure { path, each: room.len(), is_ecn_capable: false }
             });
         }
         self.payload = payload;
@@ -331,6 +364,13 @@ impl Endpoint {
             self.timers.insert((deadline, qp));
         }
     }
+}
+
+/// Writes a congestion notification packet into the empty `room`.
+fn notification(path: &Path, traits: &RoceTraits, room: &mut Vec<u8>) {
+    let bth = Bth::new(Opcode::Cnp, traits.pkey, traits.peer, 0);
+    Packet::new(Bth { becn: true, migrated: false, ..bth }).append_to(room);
+    seal(path, 0, room, 0);
 }
 
 /// Appends its ICRC to a packet, which begins at `start` of a train and ends it. `number` counts the train's
@@ -407,7 +447,7 @@ mod tests {
         for _ in 0..50 {
             let sent = endpoint.next_train(&mut nic, now, (1, 4096), &mut train);
             assert!(sent.is_some(), "it tries again");
-            endpoint.take(&mut nic, |_| Some(qp), path, &nak, now);
+            endpoint.take(&mut nic, |_| Some(qp), path, &nak, false, now);
             now = endpoint.deadline();
             endpoint.advance(&mut nic, now);
             assert!(endpoint.timers.len() <= 1);

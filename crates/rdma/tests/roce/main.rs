@@ -2,6 +2,7 @@
 
 mod captures;
 mod cm;
+mod congestion;
 mod impaired;
 mod operations;
 mod pair;

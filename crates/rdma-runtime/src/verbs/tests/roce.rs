@@ -121,3 +121,32 @@ fn only_packets_are_relayed_and_not_to_services() {
         assert_eq!(relays(other), None, "{other:?}");
     }
 }
+
+#[test]
+fn a_packet_that_met_congestion_is_answered_with_a_notification() {
+    /// Both ECN bits: congestion experienced (RFC 3168).
+    const MARKED: u32 = 3;
+    const CNP: u8 = 0x81;
+    let engine = open();
+    let side = Side::new(&engine);
+    let (qp, qpn) = side.qp_at(HERE, Service::Connected);
+    side.receive(qp, 100);
+    let peer = socket();
+    let from = peer.local_addr().expect("it is bound");
+    let peer_qpn = u32::from(from.port()) << 8;
+    let named =
+        Peer { address: HERE, qpn: peer_qpn, initial_psn: PSN, reads: 16, path_mtu: 1024, rnr_timer: 12 };
+    engine.modify_to_rtr(qp, Some(named)).expect("a port").expect("it is ready");
+    socket2::SockRef::from(&peer).set_tos_v4(MARKED).expect("anyone may mark");
+    let send = packet(Wire::Rc, qpn, b"data", from, own_port(qpn));
+    peer.send_to(&send, own_port(qpn)).expect("the loopback takes it");
+    assert_eq!(side.next().status, Status::Success);
+    peer.set_read_timeout(Some(SOON)).expect("a socket");
+    let mut first_octets = [0, 0].map(|_: u8| {
+        let mut room = [0; 100];
+        peer.recv(&mut room).expect("a notification and an acknowledgement");
+        room[0]
+    });
+    first_octets.sort_unstable();
+    assert_eq!(first_octets, [Op::Acknowledge as u8, CNP]);
+}

@@ -2,6 +2,7 @@
 
 pub(super) mod completion;
 pub(super) mod datagram;
+pub(super) mod dcqcn;
 pub(super) mod job;
 pub(super) mod qp;
 pub(super) mod reads;

@@ -9,8 +9,10 @@
 
 use super::super::host::dmac::Cursor;
 use super::super::work::Operation;
+use super::dcqcn::Pacer;
 use crate::wire::rdmap::Atomic;
 use crate::wire::roce::{PSN_MASK, Syndrome};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::Instant;
@@ -196,13 +198,15 @@ pub(in super::super) struct Roce {
     pub(in super::super) responder: Responder,
     /// The last packet was a response, so the send queue is next.
     pub(in super::super) requester_turn: bool,
+    /// Limits the rate of requests and responses while the network reports congestion.
+    pub(in super::super) pacer: Option<Box<Pacer>>,
 }
 
 impl Roce {
     pub(in super::super) fn new(traits: RoceTraits) -> Roce {
         let responder = Responder { expected: traits.first_psn & PSN_MASK, ..Responder::default() };
         let (sending, requester) = (RoceSending::default(), Requester::default());
-        Roce { traits, sending, requester, responder, requester_turn: false }
+        Roce { traits, sending, requester, responder, requester_turn: false, pacer: None }
     }
 
     /// Returns whether RoCEv2 has an operation. RFC 7306's immediate data without a Write, its masked
@@ -218,6 +222,24 @@ impl Roce {
             }
             _ => true,
         }
+    }
+
+    /// Returns whether the rate allows a packet with payload now.
+    #[inline]
+    pub(in super::super) fn rate_allows(&self, now: Instant) -> bool {
+        self.pacer.as_ref().is_none_or(|pacer| pacer.may_send(now))
+    }
+
+    /// Counts a packet of `bytes` that leaves now.
+    #[inline]
+    pub(in super::super) fn pace(&mut self, bytes: usize, now: Instant) {
+        self.pacer.take_if(|pacer| !pacer.on_sent(bytes, now));
+    }
+
+    /// Returns the earliest time at which the queue pair has something to do without a packet from the peer.
+    pub(in super::super) fn deadline(&self) -> Option<Instant> {
+        let pause = self.pacer.as_ref().and_then(|pacer| pacer.deadline());
+        [self.requester.deadline(), pause].into_iter().flatten().min()
     }
 
     /// Forgets all work, because the queue pair has failed. A negative acknowledgement is still sent.

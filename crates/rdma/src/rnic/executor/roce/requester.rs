@@ -11,6 +11,8 @@
 //! Long reads      are requested in pieces of half a window, each a message of its own, so that their
 //!                 responses fit into the window.
 //! RNR             the peer had no receive: the requester waits as long as the peer says, then goes back.
+//! Rate            while the network reports congestion, packets also wait for the pacer
+//!                 (`control/dcqcn.rs`).
 //! UC              sends without acknowledgements: a message is done when it is sent.
 
 use super::super::super::control::qp::Qp;
@@ -80,6 +82,7 @@ fn can_send(qp: &Qp, now: Instant) -> bool {
     qp.is_up()
         && qp.traits.may_send
         && roce.requester.held_until.is_none_or(|until| until <= now)
+        && roce.rate_allows(now)
         && roce.requester.has_room()
 }
 
@@ -195,6 +198,7 @@ fn build(
     let operation = operation(&work.operation, at == message.first, is_last);
     let opcode = Opcode::Transport(service, operation);
     let psn = psn_of(roce.sending.first_psn, at);
+    let start = room.len();
     let mut packet = Packet::new(Bth {
         solicited: work.solicited && is_last,
         pad: pad(payload_bytes),
@@ -215,6 +219,8 @@ fn build(
     }
     finish(&packet, room);
 
+    roce.pace(room.len() - start, now);
+    let (traits, requester) = (&roce.traits, &mut roce.requester);
     outputs.counters.packets_out += 1;
     outputs.counters.packets_retransmitted += u64::from(at < requester.sent);
     outputs.counters.payload_out_bytes += payload_bytes as u64;

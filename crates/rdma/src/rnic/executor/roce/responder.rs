@@ -32,7 +32,7 @@ use crate::wire::roce::{
     credits, pad,
 };
 use alloc::vec::Vec;
-use kiban_base::SharedBytes;
+use kiban_base::{Instant, SharedBytes};
 
 /// The credit code of a responder that does not count credits.
 const NO_CREDITS: u8 = 31;
@@ -447,10 +447,14 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
 // ---- responses
 
 /// Returns whether the responder has a packet to send.
-pub(in super::super::super) fn has_packet(qp: &Qp) -> bool {
+pub(in super::super::super) fn has_packet(qp: &Qp, now: Instant) -> bool {
     qp.roce.as_ref().is_some_and(|roce| {
         let Responder { responses, refusal, ack, .. } = &roce.responder;
-        !responses.is_empty() || refusal.is_some() || ack.is_some()
+        match responses.front() {
+            Some(Response::Read { .. }) => roce.rate_allows(now),
+            Some(Response::Atomic { .. }) => true,
+            None => refusal.is_some() || ack.is_some(),
+        }
     })
 }
 
@@ -459,8 +463,12 @@ pub(in super::super::super) fn next_packet(
     qp: &mut Qp,
     smt: &StagTable,
     outputs: &mut Outputs,
+    now: Instant,
     room: &mut Vec<u8>,
 ) -> bool {
+    if !has_packet(qp, now) {
+        return false;
+    }
     let (owner, start) = (qp.owner(), room.len());
     let free = qp.attributes.srq.is_none().then_some(qp.rq.wqes.len() as u32);
     let Some(roce) = &mut qp.roce else { return false };
@@ -489,7 +497,7 @@ pub(in super::super::super) fn next_packet(
                 responder.responses.clear();
                 let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
                 responder.refusal = Some(Refusal { psn, syndrome, is_fatal: true });
-                return next_packet(qp, smt, outputs, room);
+                return next_packet(qp, smt, outputs, now, room);
             }
             finish(&packet, room);
             outputs.counters.payload_out_bytes += bytes as u64;
@@ -499,6 +507,7 @@ pub(in super::super::super) fn next_packet(
                 let (psn, sent) = (psn.wrapping_add(1) & PSN_MASK, sent + bytes as u32);
                 *front = Response::Read { psn, rkey, address, length, sent, msn };
             }
+            roce.pace(room.len() - start, now);
         }
         Some(Response::Atomic { psn, original, msn }) => {
             let mut packet = Packet::new(bth(Op::AtomicAcknowledge, psn));
