@@ -57,6 +57,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
                 becn: false,
                 destination: 17,
                 ack_request: true,
+                selective: false,
                 psn: 5,
             };
             bth.write(&mut head);

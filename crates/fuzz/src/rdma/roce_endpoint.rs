@@ -5,8 +5,9 @@
 //!           queue, and one unreliable. There is memory open to peers, memory only for the host, and *canary*
 //!           memory: the gaps between these, a region without access rights, and a region in a domain without
 //!           queue pairs.
-//! Peer      the peer knows all keys and numbers and sees every packet. It sends requests and responses whose
-//!           PSNs are usually right, from the right address and usually with the right ICRC.
+//! Peer      the peer knows all keys and numbers and sees every packet. It sends requests, responses,
+//!           selective acknowledgements and congestion notifications, whose PSNs are usually right, from the
+//!           right address and usually with the right ICRC.
 //! Checks    no byte of the canary memory is written, and no run of it is sent. Every packet sent can be
 //!           parsed, is addressed to the peer, and has the right ICRC; the endpoint comes to rest, and timers
 //!           need not run again at the same time. Each work request completes at most once, in queue order,
@@ -22,7 +23,8 @@ use kiban_rdma::roce::{Endpoint, Path};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::icrc::Icrc;
 use kiban_rdma::wire::roce::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, ICRC_BYTES, NakCode, Opcode, PORT, PSN_MASK, Packet, Reth, Syndrome,
+    Aeth, AtomicAckEth, AtomicEth, Bth, ICRC_BYTES, NakCode, Opcode, PORT, PSN_MASK, Packet, Reth,
+    SelectiveAck, Syndrome,
 };
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -37,6 +39,8 @@ const STEPS_MAX: usize = 250;
 const PATH_MTU: usize = 256;
 const READS_MAX: u16 = 3;
 const WINDOW: u32 = 16;
+/// Packets that are kept behind a missing one.
+const REORDER_MAX: u32 = 12;
 /// Maximum number of packets after one step: all responses that may wait, twice, and the window of each queue
 /// pair. A read has at most a whole area's packets.
 const PACKETS_MAX: usize = 2 * 3 * (READS_MAX as usize + 1) * (AREA_BYTES as usize / PATH_MTU + 1) + 200;
@@ -100,6 +104,7 @@ impl Stand {
             first_psn: end.psn,
             ird: READS_MAX,
             rnr_timer: 1,
+            reorder_max: REORDER_MAX,
         };
         let sending = RoceSending {
             first_psn: 0xff_fff8,
@@ -188,7 +193,11 @@ impl Stand {
         let length = Stand::length(input);
         let end = &mut self.ends[n];
         let service = if end.is_reliable { 0 } else { 1 << 5 };
-        let opcode = Opcode::read(service | (input.byte() % 24)).or_else(|_| Opcode::read(service | 4));
+        // 21 is reserved: it stands for the packets that belong to no service.
+        let opcode = match input.byte() % 24 {
+            21 => Ok(if end.is_reliable { Opcode::SelectiveAck } else { Opcode::Cnp }),
+            operation => Opcode::read(service | operation).or_else(|_| Opcode::read(service | 4)),
+        };
         let Ok(opcode) = opcode else { return input.take(64).to_vec() };
         let headers = opcode.headers();
         let (mut payload_bytes, psn) = if headers.ack {
@@ -218,6 +227,7 @@ impl Stand {
         if !opcode_carries_payload(opcode) {
             payload_bytes = 0;
         }
+        let flags = input.byte();
         let mut packet = Packet::new(Bth {
             opcode,
             solicited: payload_bytes & 1 != 0,
@@ -227,7 +237,8 @@ impl Stand {
             fecn: false,
             becn: false,
             destination: self.host.queues[n].qpn,
-            ack_request: !input.byte().is_multiple_of(4),
+            ack_request: !flags.is_multiple_of(4),
+            selective: flags >= 0x80,
             psn: psn & PSN_MASK,
         });
         packet.reth = headers.rdma.then_some(Reth { address: at, rkey, length });
@@ -244,6 +255,10 @@ impl Stand {
             Aeth { syndrome, msn: 1 }
         });
         packet.atomic_ack = headers.atomic_ack.then_some(AtomicAckEth { original: 5 });
+        packet.selective_ack = headers.selective_ack.then(|| {
+            let (shape, span) = (input.long(), input.byte().into());
+            SelectiveAck::new(psn, span, |psn| shape >> (psn % 32) & 1 != 0)
+        });
         packet.immediate = headers.immediate.then_some(3);
         packet.invalidate = headers.invalidate.then_some(rkey);
         let mut whole = vec![0; packet.length()];

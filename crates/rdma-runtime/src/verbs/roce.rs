@@ -196,6 +196,7 @@ impl RoceLinks {
             first_psn: peer.initial_psn,
             ird: peer.reads,
             rnr_timer: peer.rnr_timer,
+            reorder_max: window(peer.path_mtu),
         };
         core.nic.core.connect_roce(qp, traits)?;
         let remote = remote(&self.shared, peer.address, peer.qpn);
@@ -338,6 +339,11 @@ fn remote(shared: &BTreeMap<IpAddr, Shared>, address: IpAddr, qpn: u32) -> Socke
     SocketAddr::new(address, if shared.contains_key(&address) { port_of(qpn) } else { PORT })
 }
 
+/// Returns the packets that one queue pair may have on the way. It keeps as many if one is missing.
+fn window(path_mtu: usize) -> u32 {
+    (WINDOW_BYTES / path_mtu) as u32
+}
+
 /// Lets a connected queue pair send.
 pub(super) fn start(core: &mut LinkedNic, qp: u32, sending: &Sending) -> Result<(), RequestError> {
     let core = &mut core.nic.core;
@@ -348,7 +354,7 @@ pub(super) fn start(core: &mut LinkedNic, qp: u32, sending: &Sending) -> Result<
         ack_timeout: sending.ack_timeout,
         retries: sending.retries,
         rnr_retries: sending.rnr_retries,
-        window: (WINDOW_BYTES / path_mtu) as u32,
+        window: window(path_mtu),
     };
     core.start_roce(qp, sending)
 }

@@ -77,6 +77,12 @@ kiban_base::counters! {
         packets_duplicate,
         /// RoCEv2 requests dropped because an earlier one is missing.
         packets_out_of_order,
+        /// RoCEv2 requests kept because an earlier one is missing.
+        packets_kept,
+        /// Selective acknowledgements sent: a RoCEv2 peer is told what has arrived.
+        selective_acks_out,
+        /// Selective acknowledgements received.
+        selective_acks_in,
         /// RoCEv2 packets dropped because they break a rule, or answer nothing that was sent.
         packets_malformed,
         /// NAKs sent with a PSN sequence error: a RoCEv2 packet was missing.

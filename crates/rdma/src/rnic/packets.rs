@@ -1,7 +1,7 @@
 //! The NIC's lower interface for RoCEv2: packets of connected queue pairs.
 
 use super::control::dcqcn::Pacer;
-use super::control::roce::{Roce, RoceSending, RoceTraits};
+use super::control::roce::{Recovery, Roce, RoceSending, RoceTraits, WINDOW_MAX};
 use super::control::state::{QpState, StreamTraits};
 use super::device::Rnic;
 use super::error::RequestError;
@@ -55,8 +55,12 @@ impl Rnic {
         }
         match &mut qp.roce {
             Some(roce) if qp.state == QpState::Rts && !qp.traits.may_send => {
-                roce.sending = RoceSending { ord, ..sending };
-                roce.requester.window = sending.window.max(1);
+                let window = sending.window.clamp(1, WINDOW_MAX);
+                roce.sending = RoceSending { ord, window, ..sending };
+                roce.requester.window = window;
+                if roce.traits.is_reliable && roce.traits.reorder_max > 0 {
+                    roce.requester.recovery = Recovery::Offered;
+                }
                 (qp.traits.ord, qp.traits.may_send) = (ord, true);
                 qp.schedule(outputs);
                 Ok(())
@@ -110,18 +114,20 @@ impl Rnic {
             true => Service::Rc,
             false => Service::Uc,
         });
-        let pkey = qp.roce.as_ref().map(|roce| roce.traits.pkey);
+        // The highest bit of a partition key is the membership type, which does not count here.
+        let is_same_partition =
+            qp.roce.as_ref().is_some_and(|roce| (roce.traits.pkey ^ packet.bth.pkey) << 1 == 0);
         match packet.bth.opcode {
-            // The highest bit of a partition key is the membership type, which does not count here.
-            Opcode::Transport(of, operation)
-                if Some(of) == service && pkey.is_some_and(|pkey| (pkey ^ packet.bth.pkey) << 1 == 0) =>
-            {
+            Opcode::Transport(of, operation) if Some(of) == service && is_same_partition => {
                 let tables = &mut Tables { smt, srqs, outputs };
                 if operation.is_response() {
                     requester::take(qp, tables, operation, packet, payload, now);
                 } else {
                     responder::take(qp, tables, operation, packet, payload);
                 }
+            }
+            Opcode::SelectiveAck if service == Some(Service::Rc) && is_same_partition => {
+                requester::take_selective_ack(qp, outputs, packet, now);
             }
             _ => outputs.counters.packets_malformed += 1,
         }

@@ -421,6 +421,7 @@ mod tests {
             first_psn: 0,
             ird: 1,
             rnr_timer: 1,
+            reorder_max: 0,
         };
         let sending = RoceSending {
             ack_timeout: Some(Duration::from_secs(8000)),

@@ -147,6 +147,7 @@ fn malformed_packets_are_refused() {
         becn: false,
         destination: 0x12_3456,
         ack_request: false,
+        selective: false,
         psn: 0xff_ffff,
     };
     let read = |opcode: u8, second: u8, length: usize| {

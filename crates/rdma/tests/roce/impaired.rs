@@ -1,5 +1,5 @@
 //! Many operations over a wire that loses, duplicates and delays packets: the result is that of a wire that
-//! does not.
+//! does not, whether both ends, one or none retransmit selectively.
 
 use crate::pair::{BYTES, DELAY, Pair, RoceTraits, pattern, traits};
 use kiban_base::SimRng;
@@ -20,6 +20,19 @@ struct Outcome {
     received: Vec<(u64, u32, Option<u64>)>,
 }
 
+/// Returns how many packets each host keeps behind a missing one: in half of the worlds both do, in a quarter
+/// only one does.
+fn reorder_max(seed: u64) -> [u32; 2] {
+    let mut rng = SimRng::from_seed(seed ^ 0xbead);
+    let [own, peer] = [(); 2].map(|()| 1 + rng.below(80) as u32);
+    match seed % 8 {
+        0..4 => [own, peer],
+        4 => [own, 0],
+        5 => [0, peer],
+        _ => [0; 2],
+    }
+}
+
 /// Runs random operations with this seed.
 fn run(seed: u64, is_impaired: bool) -> Outcome {
     let mut rng = SimRng::from_seed(seed);
@@ -30,6 +43,7 @@ fn run(seed: u64, is_impaired: bool) -> Outcome {
         first_psn_out: rng.below(1 << 24) as u32,
         // Among hundreds of losses, some come eight in a row; giving up is tested elsewhere.
         retries: u8::MAX,
+        reorder_max: reorder_max(seed),
         ..traits()
     };
     let mut pair = Pair::new(traits);

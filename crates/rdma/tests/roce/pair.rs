@@ -116,6 +116,8 @@ pub(crate) struct RoceTraits {
     pub(crate) rnr_retries: u8,
     pub(crate) rnr_timer: u8,
     pub(crate) window: u32,
+    /// How many packets host 0 and host 1 keep behind a missing one; 0: go-back-N.
+    pub(crate) reorder_max: [u32; 2],
 }
 
 /// The traits of host 0; host 1's mirror them.
@@ -132,11 +134,12 @@ pub(crate) fn traits() -> RoceTraits {
         rnr_retries: 7,
         rnr_timer: 12,
         window: 64,
+        reorder_max: [0; 2],
     }
 }
 
 /// A packet on its way: arrival time, a number that keeps equal times in order, destination, octets.
-type Flying = Reverse<(Instant, u64, usize, Vec<u8>)>;
+pub(crate) type Flying = Reverse<(Instant, u64, usize, Vec<u8>)>;
 
 pub(crate) struct Pair {
     pub(crate) hosts: [Host; 2],
@@ -162,8 +165,16 @@ impl Pair {
             let (own, peer) = (0x1000 + index as u32, 0x1001 - index as u32);
             host.nic.set_qpn(host.qp, own).expect("a queue pair");
             let first_psn = psns[1 - index];
-            let receiving =
-                rnic::RoceTraits { is_reliable, peer, pkey: 0xffff, path_mtu, first_psn, ird, rnr_timer };
+            let receiving = rnic::RoceTraits {
+                is_reliable,
+                peer,
+                pkey: 0xffff,
+                path_mtu,
+                first_psn,
+                ird,
+                rnr_timer,
+                reorder_max: traits.reorder_max[index],
+            };
             host.nic.connect_roce(host.qp, receiving).expect("an idle queue pair");
             let first_psn = psns[index];
             let sending = RoceSending { first_psn, ord, ack_timeout, retries, rnr_retries, window };
@@ -241,7 +252,7 @@ impl Pair {
 
 /// Reads a packet without its ICRC.
 pub(crate) fn parsed(octets: &[u8]) -> Parsed {
-    let whole: Vec<u8> = octets.iter().copied().chain([0; 4]).collect();
+    let whole = [octets, &[0; 4]].concat();
     let (packet, payload) = Packet::read(&whole).expect("a valid packet");
     (packet, whole[payload].to_vec())
 }

@@ -164,6 +164,7 @@ fn forged(operation: Op, psn: u32) -> Packet {
         becn: false,
         destination: 0x1001,
         ack_request: true,
+        selective: false,
         psn,
     })
 }
@@ -322,6 +323,7 @@ fn a_send_that_never_ends_is_refused() {
         first_psn: 0,
         ird: 1,
         rnr_timer: 1,
+        reorder_max: 0,
     };
     nic.set_qpn(qp, 0x2000).expect("a queue pair");
     nic.connect_roce(qp, receiving).expect("an idle queue pair");

@@ -10,7 +10,7 @@ use kiban_rdma::wire::roce::{Opcode, Operation as Op, PSN_MASK, Packet, Syndrome
 fn operation(packet: &Packet) -> Op {
     match packet.bth.opcode {
         Opcode::Transport(_, operation) => operation,
-        Opcode::Cnp => panic!("a congestion notification"),
+        Opcode::Cnp | Opcode::SelectiveAck => panic!("no packet of the standard's reliable service"),
     }
 }
 

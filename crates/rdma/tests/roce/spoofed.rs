@@ -9,7 +9,7 @@ use crate::pair::{BASE, BYTES, Host, Pair, RoceTraits, traits};
 use kiban_base::{Region, SharedBytes, SimRng};
 use kiban_rdma::rnic::{Access, Kind, Operation, QpState, Sge, Status, TaggedAddress};
 use kiban_rdma::wire::roce::{
-    Aeth, AtomicAckEth, AtomicEth, Bth, NakCode, Opcode, PSN_MASK, Packet, Reth, Service, Syndrome,
+    Aeth, AtomicAckEth, AtomicEth, Bth, NakCode, Opcode, PSN_MASK, Packet, Reth, SelectiveAck, Syndrome,
 };
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -84,31 +84,25 @@ struct Known {
 }
 
 fn forge(rng: &mut SimRng, known: &Known) -> (Packet, Vec<u8>) {
-    let operation = loop {
-        let octet = rng.below(24) as u8;
-        if let Ok(Opcode::Transport(Service::Rc, operation)) = Opcode::read(octet) {
-            break operation;
+    let opcode = loop {
+        let octet = rng.below(25) as u8;
+        let opcode = if octet == 24 { Ok(Opcode::SelectiveAck) } else { Opcode::read(octet) };
+        if let Ok(opcode) = opcode {
+            break opcode;
         }
     };
-    let around = if operation.is_response() { known.outstanding } else { known.expected };
+    let (is_response, carries_payload) = match opcode {
+        Opcode::Transport(_, operation) => (operation.is_response(), operation.carries_payload()),
+        _ => (true, false),
+    };
+    let around = if is_response { known.outstanding } else { known.expected };
     let psn = around.wrapping_add(rng.below(9) as u32).wrapping_sub(4) & PSN_MASK;
     let lengths = [0, 4, 8, 200, 1000, 1024];
-    let length = if operation.carries_payload() { lengths[rng.below(6) as usize] } else { 0 };
+    let length = if carries_payload { lengths[rng.below(6) as usize] } else { 0 };
     let (rkey, base) = known.targets[rng.below(known.targets.len() as u64) as usize];
     let address = base + 8 * rng.below(REGION_BYTES as u64 / 8);
-    let opcode = Opcode::Transport(Service::Rc, operation);
-    let mut packet = Packet::new(Bth {
-        opcode,
-        solicited: false,
-        migrated: true,
-        pad: 0,
-        pkey: 0xffff,
-        fecn: false,
-        becn: false,
-        destination: 0x1001,
-        ack_request: true,
-        psn,
-    });
+    let bth = Bth::new(opcode, 0xffff, 0x1001, psn);
+    let mut packet = Packet::new(Bth { ack_request: true, selective: rng.below(2) == 0, ..bth });
     let headers = opcode.headers();
     let syndromes = [Syndrome::Ack(31), Syndrome::Nak(NakCode::RemoteOperational), Syndrome::RnrNak(1)];
     packet.reth = headers.rdma.then_some(Reth { address, rkey, length: length as u32 + rng.below(2) as u32 });
@@ -116,6 +110,8 @@ fn forge(rng: &mut SimRng, known: &Known) -> (Packet, Vec<u8>) {
     packet.aeth =
         headers.ack.then(|| Aeth { syndrome: syndromes[rng.below(12).saturating_sub(9) as usize], msn: 1 });
     packet.atomic_ack = headers.atomic_ack.then_some(AtomicAckEth { original: 0x4444_4444_4444_4444 });
+    packet.selective_ack =
+        headers.selective_ack.then(|| SelectiveAck::new(psn, rng.below(99) as u32, |psn| psn % 3 == 0));
     packet.immediate = headers.immediate.then_some(7);
     packet.invalidate = headers.invalidate.then_some(rkey);
     (packet, vec![FORGERY; length])

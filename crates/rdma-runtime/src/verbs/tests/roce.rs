@@ -38,6 +38,7 @@ fn packet(service: Wire, destination: u32, payload: &[u8], from: SocketAddr, to:
         becn: false,
         destination,
         ack_request: true,
+        selective: false,
         psn: PSN,
     });
     packet.deth = (service == Wire::Ud).then_some(Deth { qkey: QKEY, source: 17 });

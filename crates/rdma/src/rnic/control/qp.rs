@@ -195,7 +195,7 @@ impl Qp {
     /// Returns how many of our reads and atomics have no complete response yet.
     #[inline]
     pub(in super::super) fn unanswered(&self) -> usize {
-        self.roce.as_ref().map_or(self.orrq.entries.len(), |roce| roce.requester.unanswered)
+        self.roce.as_ref().map_or(self.orrq.entries.len(), |roce| roce.requester.unanswered.len())
     }
 
     /// Records that a WQE's message was sent and that the peer will acknowledge it.

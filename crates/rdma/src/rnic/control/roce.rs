@@ -1,19 +1,22 @@
 //! The state of a queue pair that speaks RoCEv2: its requester and its responder.
 //!
-//! PSN        a packet's sequence number, 24 bits, which wraps. Every packet of a request has one, and so has
-//!            every packet of a read response: a read request takes as many PSNs as its response has packets
-//!            (IBTA volume 1 §9.7.3.1).
-//! Position   the requester counts its PSNs from zero, in 64 bits and without wrapping. The PSN of a position
-//!            is the initial PSN plus the position.
-//! Comparing  two PSNs are compared by their [`distance`], which is less than half of the PSN space.
+//! Packets    are numbered by PSNs and, at the requester, by positions: see `psn.rs`.
+//! Requester  sends the messages of the send queue. What is in flight, and what of it is lost:
+//!            `scoreboard.rs`.
+//! Responder  executes requests. What it keeps until a missing packet arrives: `reorder.rs`.
+//! Rate       `dcqcn.rs`.
 
 use super::super::host::dmac::Cursor;
 use super::super::work::Operation;
 use super::dcqcn::Pacer;
+use super::psn::{distance, psn_of};
+use super::reorder::Reorder;
+use super::scoreboard::Scoreboard;
 use crate::wire::rdmap::Atomic;
 use crate::wire::roce::{PSN_MASK, Syndrome};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::ops::Range;
 use core::time::Duration;
 use kiban_base::Instant;
 
@@ -36,6 +39,9 @@ pub struct RoceTraits {
     /// The code of the time after which the peer may repeat a request for which no receive was posted
     /// (`min_rnr_timer`), 5 bits.
     pub rnr_timer: u8,
+    /// How many packets are kept if an earlier one is missing, provided that the peer retransmits
+    /// selectively. 0: this queue pair does not retransmit selectively either.
+    pub reorder_max: u32,
 }
 
 /// How a queue pair sends: the attributes that `ibv_modify_qp` sets on the way to RTS.
@@ -60,15 +66,18 @@ pub struct RoceSending {
 /// The number of RNR retries that means "without limit".
 pub(in super::super) const RNR_RETRIES_INFINITE: u8 = 7;
 
+/// The mean number of packets between two losses is a moving average with this weight of the latest number,
+/// which counts as at most so many windows.
+const RUN_WEIGHT: u32 = 4;
+const RUN_WINDOWS_MAX: u32 = 4;
 /// The smallest window to which losses shrink it, in packets.
 const WINDOW_MIN: u32 = 8;
-
-/// Returns the distance from one PSN to another: negative if `to` comes before `from`.
-#[inline]
-pub(in super::super) const fn distance(from: u32, to: u32) -> i32 {
-    // The shift puts the sign of 24 bits where that of 32 bits is.
-    ((to.wrapping_sub(from) << 8) as i32) >> 8
-}
+/// The largest window in packets: less than half of the PSN space, so that PSNs can be compared (IBTA volume
+/// 1 §9.7.7.1).
+pub(in super::super) const WINDOW_MAX: u32 = 1 << 22;
+/// A window of which more than this part was lost shrinks, if only what is lost is sent again. Less is taken
+/// for errors of the links, which a smaller window would not prevent.
+const LOSS_TOLERATED: u32 = 16;
 
 /// A message of the requester that is not completely acknowledged. A WQE is one message, but for a long read,
 /// which is several.
@@ -96,13 +105,25 @@ impl Message {
     }
 }
 
+/// How lost packets are repaired.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in super::super) enum Recovery {
+    /// Everything from the first missing packet is sent again.
+    #[default]
+    GoBackN,
+    /// The same, but selective retransmission is offered, and the peer has not answered yet.
+    Offered,
+    /// Only what is missing is sent again.
+    Selective,
+}
+
 /// The requester: sends the messages of the send queue, and goes back when packets are lost.
 #[derive(Debug, Default)]
 pub(in super::super) struct Requester {
     /// The started messages that are not completely acknowledged, oldest first.
     pub(in super::super) messages: VecDeque<Message>,
-    /// How many of them await a response with data.
-    pub(in super::super) unanswered: usize,
+    /// The positions at which those of them begin that await a response with data.
+    pub(in super::super) unanswered: VecDeque<u64>,
     /// All packets before this position are acknowledged, and all responses before it have arrived.
     pub(in super::super) acked: u64,
     /// The next packet to be sent.
@@ -114,6 +135,15 @@ pub(in super::super) struct Requester {
     /// How many packets may be in flight now, and how many were acknowledged since that number changed.
     pub(in super::super) window: u32,
     pub(in super::super) acked_in_window: u32,
+    pub(in super::super) lost_in_window: u32,
+    /// How many packets were acknowledged since the last loss, and their mean number between losses.
+    pub(in super::super) run: u32,
+    pub(in super::super) mean_run: Option<u32>,
+    pub(in super::super) recovery: Recovery,
+    /// What is in flight, unless the peer is known to retransmit everything.
+    pub(in super::super) scoreboard: Scoreboard,
+    /// How many packets after a missing one the peer keeps.
+    pub(in super::super) peer_span: Option<u32>,
     /// Packets sent since the last that asked for an acknowledgement.
     pub(in super::super) unrequested: u32,
     /// A cache: a position, and where the data of its packet begins in the WQE's scatter/gather list.
@@ -187,6 +217,8 @@ pub(in super::super) struct Responder {
     pub(in super::super) ack: Option<u32>,
     /// The PSNs and original values of the last atomic operations, to answer duplicates.
     pub(in super::super) atomics: VecDeque<(u32, u64)>,
+    /// What has arrived after a missing packet.
+    pub(in super::super) reorder: Reorder,
 }
 
 /// A queue pair's state beside its queues.
@@ -204,7 +236,8 @@ pub(in super::super) struct Roce {
 
 impl Roce {
     pub(in super::super) fn new(traits: RoceTraits) -> Roce {
-        let responder = Responder { expected: traits.first_psn & PSN_MASK, ..Responder::default() };
+        let (expected, reorder) = (traits.first_psn & PSN_MASK, Reorder::new(traits.reorder_max));
+        let responder = Responder { expected, reorder, ..Responder::default() };
         let (sending, requester) = (RoceSending::default(), Requester::default());
         Roce { traits, sending, requester, responder, requester_turn: false, pacer: None }
     }
@@ -249,6 +282,7 @@ impl Roce {
         self.responder.responses.clear();
         self.responder.receiving = Receiving::Nothing;
         self.responder.ack = None;
+        self.responder.reorder.clear();
     }
 }
 
@@ -269,27 +303,74 @@ impl Requester {
 
     /// Returns how many reads and atomics before a position await a response with data.
     pub(in super::super) fn outstanding_before(&self, position: u64) -> usize {
-        let earlier = self.messages.iter().take_while(|message| message.first < position);
-        earlier.filter(|message| message.has_response).count()
+        self.unanswered.partition_point(|&first| first < position)
     }
 
     /// Returns whether the window allows another packet.
     #[inline]
     pub(in super::super) fn has_room(&self) -> bool {
-        self.next == self.acked || self.next - self.acked < u64::from(self.window)
+        let has_span = match (self.recovery, self.peer_span) {
+            (Recovery::Selective, Some(span)) => {
+                self.next.saturating_sub(self.scoreboard.executed()) <= u64::from(span)
+            }
+            _ => true,
+        };
+        self.next == self.acked || self.next - self.acked < u64::from(self.window) && has_span
     }
 
-    /// Halves the window after a loss.
+    /// Halves the window after a loss, but not to less than half of what usually arrives between two losses.
+    /// If too long a window is the reason of the losses, about as many packets arrive between them as it has.
     pub(in super::super) fn shrink_window(&mut self, most: u32) {
-        (self.window, self.acked_in_window) = ((self.window / 2).max(WINDOW_MIN).min(most), 0);
+        let run = core::mem::take(&mut self.run).min(self.window.saturating_mul(RUN_WINDOWS_MAX));
+        let mean = self.mean_run.map_or(run, |mean| mean - mean / RUN_WEIGHT + run / RUN_WEIGHT);
+        self.mean_run = Some(mean);
+        let least = (mean / 2).min(self.window);
+        self.window = (self.window / 2).max(least).max(WINDOW_MIN).min(most);
+        (self.acked_in_window, self.lost_in_window) = (0, 0);
     }
 
-    /// Lets the window grow by an eighth after a whole window was acknowledged.
+    /// Lets the window grow by an eighth after a whole window was acknowledged, if little of it was lost.
     #[inline]
     pub(in super::super) fn grow_window(&mut self, acked: u64, most: u32) {
-        self.acked_in_window = self.acked_in_window.saturating_add(u32::try_from(acked).unwrap_or(u32::MAX));
-        if self.acked_in_window >= self.window {
-            (self.window, self.acked_in_window) = ((self.window + self.window / 8 + 1).min(most), 0);
+        let acked = u32::try_from(acked).unwrap_or(u32::MAX);
+        self.acked_in_window = self.acked_in_window.saturating_add(acked);
+        self.run = self.run.saturating_add(acked);
+        if self.acked_in_window < self.window {
+            return;
+        }
+        if self.lost_in_window > self.acked_in_window / LOSS_TOLERATED {
+            return self.shrink_window(most);
+        }
+        self.window = (self.window + self.window / 8 + 1).min(most);
+        (self.acked_in_window, self.lost_in_window) = (0, 0);
+    }
+
+    /// Returns the positions of the next packet to be sent again: those of one packet or, for a read, of the
+    /// part of its response that is missing.
+    pub(in super::super) fn next_lost(&mut self) -> Option<Range<u64>> {
+        let first = self.scoreboard.next_lost()?;
+        let message = *self.message_at(first)?;
+        let end = if message.has_response { self.scoreboard.lost_run(message.end)? } else { first + 1 };
+        Some(first..end)
+    }
+
+    /// Takes the first packet that is not acknowledged for lost, or what is missing of its response.
+    pub(in super::super) fn lose_first(&mut self) {
+        let response = self.message_at(self.acked).filter(|message| message.has_response);
+        let end = response.map_or(self.acked + 1, |message| message.end);
+        self.scoreboard.lose(self.acked..end);
+    }
+
+    /// Learns from the first answer whether the peer retransmits selectively.
+    #[inline]
+    pub(in super::super) fn on_answer(&mut self, is_selective: bool) {
+        if self.recovery == Recovery::Offered {
+            if is_selective {
+                // What is not sent again yet is found lost in due course.
+                (self.recovery, self.next) = (Recovery::Selective, self.sent);
+            } else {
+                (self.recovery, self.scoreboard) = (Recovery::GoBackN, Scoreboard::default());
+            }
         }
     }
 
@@ -299,30 +380,9 @@ impl Requester {
     }
 }
 
-/// Returns the PSN of a position.
-#[inline]
-pub(in super::super) const fn psn_of(first_psn: u32, position: u64) -> u32 {
-    first_psn.wrapping_add(position as u32) & PSN_MASK
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn distances_between_psns_wrap() {
-        for (from, to, expected) in [
-            (5, 5, 0),
-            (5, 6, 1),
-            (6, 5, -1),
-            (0xff_ffff, 0, 1),
-            (0, 0xff_ffff, -1),
-            (0, 0x7f_ffff, 0x7f_ffff),
-            (0, 0x80_0000, -0x80_0000),
-        ] {
-            assert_eq!(distance(from, to), expected, "from {from:#x} to {to:#x}");
-        }
-    }
 
     #[test]
     fn a_position_survives_the_wrap_of_its_psn() {

@@ -5,6 +5,11 @@
 //!  4  FECN 1 | BECN 1 | reserved 6 | destination queue pair 24
 //!  8  A 1 | reserved 7 | packet sequence number 24
 //! ```
+//!
+//! Reserved   the seven bits before the PSN are ignored by receivers (the standard says so, and rdma_rxe
+//!            masks them). Here they say that the sender retransmits selectively: see
+//!            [`super::SelectiveAck`]. It is a pattern of several bits, so that another vendor's use of one
+//!            bit is not mistaken for it.
 
 use super::opcode::Opcode;
 use kiban_base::Malformed;
@@ -21,6 +26,9 @@ const MIGRATED: u8 = 0x40;
 const FECN: u8 = 0x80;
 const BECN: u8 = 0x40;
 const ACK_REQUEST: u8 = 0x80;
+/// The reserved bits of a sender that retransmits selectively.
+const SELECTIVE: u8 = 0x2d;
+const RESERVED_MASK: u8 = 0x7f;
 
 /// Returns the number of bytes that fill a payload up to a multiple of four.
 pub const fn pad(payload_bytes: usize) -> u8 {
@@ -48,6 +56,8 @@ pub struct Bth {
     pub destination: u32,
     /// Whether the requester asks for an acknowledgement.
     pub ack_request: bool,
+    /// Whether the sender retransmits selectively.
+    pub selective: bool,
     /// The packet sequence number, 24 bits.
     pub psn: u32,
 }
@@ -65,6 +75,7 @@ impl Bth {
             becn: false,
             destination,
             ack_request: false,
+            selective: false,
             psn,
         }
     }
@@ -89,6 +100,7 @@ impl Bth {
             becn: bytes[4] & BECN != 0,
             destination: u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]),
             ack_request: bytes[8] & ACK_REQUEST != 0,
+            selective: bytes[8] & RESERVED_MASK == SELECTIVE,
             psn: u32::from_be_bytes([0, bytes[9], bytes[10], bytes[11]]),
         };
         Ok((header, BTH_BYTES))
@@ -112,7 +124,7 @@ impl Bth {
         bytes[1] = flag(self.solicited, SOLICITED) | flag(self.migrated, MIGRATED) | (self.pad & 3) << 4;
         bytes[2..4].copy_from_slice(&self.pkey.to_be_bytes());
         bytes[4] = flag(self.fecn, FECN) | flag(self.becn, BECN);
-        bytes[8] = flag(self.ack_request, ACK_REQUEST);
+        bytes[8] = flag(self.ack_request, ACK_REQUEST) | flag(self.selective, SELECTIVE);
         BTH_BYTES
     }
 }

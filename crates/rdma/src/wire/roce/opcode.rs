@@ -1,4 +1,7 @@
 //! Opcodes of the base transport header (IBTA volume 1 §9.2, table 38; §A17 for the CNP).
+//!
+//! The opcodes from 0xc0 on belong to manufacturers. One of them is sent between kiban's ends:
+//! [`Opcode::SelectiveAck`].
 
 use kiban_base::Malformed;
 
@@ -135,6 +138,8 @@ pub struct Headers {
     pub ack: bool,
     /// AtomicAckETH: the original value.
     pub atomic_ack: bool,
+    /// Which packets have arrived.
+    pub selective_ack: bool,
     /// ImmDt: immediate data.
     pub immediate: bool,
     /// IETH: the R_Key to invalidate.
@@ -148,18 +153,24 @@ pub enum Opcode {
     Transport(Service, Operation),
     /// A congestion notification packet.
     Cnp,
+    /// An acknowledgement of a reliable connection that says which packets have arrived.
+    SelectiveAck,
 }
 
 impl Opcode {
     const CNP: u8 = 0x81;
+    /// In the manufacturers' range, with the operation of an acknowledgement.
+    const SELECTIVE_ACK: u8 = 0xc0 | Acknowledge as u8;
 
     /// Decodes the opcode.
     ///
     /// # Errors
     /// `Operation`: the opcode is reserved, or the service does not have the operation.
     pub fn read(octet: u8) -> Result<Opcode, Malformed> {
-        if octet == Opcode::CNP {
-            return Ok(Opcode::Cnp);
+        match octet {
+            Opcode::CNP => return Ok(Opcode::Cnp),
+            Opcode::SELECTIVE_ACK => return Ok(Opcode::SelectiveAck),
+            _ => {}
         }
         let operation = Operation::ALL.get(usize::from(octet & 0x1f)).copied().flatten();
         let (service, last) = match octet >> 5 {
@@ -183,12 +194,17 @@ impl Opcode {
         match self {
             Opcode::Transport(service, operation) => (service as u8) << 5 | operation as u8,
             Opcode::Cnp => Opcode::CNP,
+            Opcode::SelectiveAck => Opcode::SELECTIVE_ACK,
         }
     }
 
     /// Returns the extended headers that follow the BTH.
     pub fn headers(self) -> Headers {
-        let Opcode::Transport(service, operation) = self else { return Headers::default() };
+        let (service, operation) = match self {
+            Opcode::Transport(service, operation) => (service, operation),
+            Opcode::Cnp => return Headers::default(),
+            Opcode::SelectiveAck => return Headers { ack: true, selective_ack: true, ..Headers::default() },
+        };
         Headers {
             xrc: matches!(service, Service::Xrc) && !operation.is_response(),
             datagram: matches!(service, Service::Ud),
@@ -196,6 +212,7 @@ impl Opcode {
             atomic: matches!(operation, CompareSwap | FetchAdd),
             ack: operation.is_response() && !matches!(operation, ReadResponseMiddle),
             atomic_ack: matches!(operation, AtomicAcknowledge),
+            selective_ack: false,
             immediate: matches!(
                 operation,
                 SendLastImmediate | SendOnlyImmediate | WriteLastImmediate | WriteOnlyImmediate
@@ -218,7 +235,7 @@ mod tests {
             .chain(0x20..=0x2b)
             .chain([0x64, 0x65, 0x81])
             .chain(0xa0..=0xb4)
-            .chain([0xb6, 0xb7]);
+            .chain([0xb6, 0xb7, 0xd1]);
         assert_eq!(defined, expected.collect::<Vec<u8>>());
         for octet in defined {
             assert_eq!(Opcode::read(octet).map(Opcode::octet), Ok(octet));

@@ -3,6 +3,7 @@
 use super::bth::{Bth, QPN_MASK};
 use super::extended::{Aeth, AtomicAckEth, AtomicEth, Deth, Reth};
 use super::opcode::Opcode;
+use super::selective::SelectiveAck;
 use alloc::vec::Vec;
 use core::ops::Range;
 use kiban_base::Malformed;
@@ -29,6 +30,8 @@ pub struct Packet {
     pub aeth: Option<Aeth>,
     /// The result of an atomic request.
     pub atomic_ack: Option<AtomicAckEth>,
+    /// Which packets have arrived.
+    pub selective_ack: Option<SelectiveAck>,
     /// Immediate data.
     pub immediate: Option<u32>,
     /// The R_Key to invalidate.
@@ -46,6 +49,7 @@ impl Packet {
             atomic: None,
             aeth: None,
             atomic_ack: None,
+            selective_ack: None,
             immediate: None,
             invalidate: None,
         }
@@ -80,6 +84,9 @@ impl Packet {
         if headers.atomic_ack {
             packet.atomic_ack = Some(next(bytes, &mut at, AtomicAckEth::read)?);
         }
+        if headers.selective_ack {
+            packet.selective_ack = Some(next(bytes, &mut at, SelectiveAck::read)?);
+        }
         if headers.immediate {
             packet.immediate = Some(next_word(bytes, &mut at)?);
         }
@@ -96,7 +103,7 @@ impl Packet {
         }
         let carries_payload = match bth.opcode {
             Opcode::Transport(_, operation) => operation.carries_payload(),
-            Opcode::Cnp => false,
+            Opcode::Cnp | Opcode::SelectiveAck => false,
         };
         if !carries_payload && end > at {
             return Err(Malformed::TotalLength);
@@ -116,6 +123,7 @@ impl Packet {
             + headers.atomic as usize * AtomicEth::BYTES
             + headers.ack as usize * Aeth::BYTES
             + headers.atomic_ack as usize * AtomicAckEth::BYTES
+            + headers.selective_ack as usize * SelectiveAck::BYTES
             + reserved
     }
 
@@ -158,6 +166,9 @@ impl Packet {
         }
         if headers.atomic_ack {
             at += self.atomic_ack.expect(PRESENT).write(&mut target[at..]);
+        }
+        if headers.selective_ack {
+            at += self.selective_ack.expect(PRESENT).write(&mut target[at..]);
         }
         if headers.immediate {
             put(self.immediate.expect(PRESENT), &mut at, target);

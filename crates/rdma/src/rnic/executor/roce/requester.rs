@@ -8,6 +8,10 @@
 //! Going back      after a NAK with a sequence error, a gap in a response, or the acknowledgement timer, the
 //!                 requester sends everything again from the first packet that is missing. A read is
 //!                 requested again from its first missing byte.
+//! Selective       a peer that is kiban, too, keeps what arrives after a missing packet, and says what has
+//!                 arrived (`SelectiveAck`). The requester marks its packets until the first answer shows
+//!                 whether the peer does so, and then sends only what is missing. A part of a response that
+//!                 is missing is requested as a duplicate of its read; its data is placed as it arrives.
 //! Long reads      are requested in pieces of half a window, each a message of its own, so that their
 //!                 responses fit into the window.
 //! RNR             the peer had no receive: the requester waits as long as the peer says, then goes back.
@@ -15,8 +19,9 @@
 //!                 (`control/dcqcn.rs`).
 //! UC              sends without acknowledgements: a message is done when it is sent.
 
+use super::super::super::control::psn::{distance, psn_of};
 use super::super::super::control::qp::Qp;
-use super::super::super::control::roce::{Message, RNR_RETRIES_INFINITE, Requester, psn_of};
+use super::super::super::control::roce::{Message, RNR_RETRIES_INFINITE, Recovery, Requester};
 use super::super::super::control::send_queue::Progress;
 use super::super::super::host::dmac::{self, Cursor};
 use super::super::super::host::smt::StagTable;
@@ -30,6 +35,7 @@ use crate::wire::roce::{
     AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, pad, rnr_timer,
 };
 use alloc::vec::Vec;
+use core::ops::Range;
 use kiban_base::{Instant, SharedBytes};
 
 /// A requester asks for an acknowledgement at the end of every message, and after this many packets.
@@ -37,9 +43,8 @@ const PACKETS_PER_ACK: u32 = 32;
 
 /// The result of looking for a WQE to start.
 enum Start {
-    Message,
     Nothing,
-    /// Work that sends nothing was executed, or the queue pair failed.
+    /// A message was started, work that sends nothing was executed, or the queue pair failed.
     Again,
 }
 
@@ -55,18 +60,19 @@ pub(in super::super::super) fn next_packet(
         if !can_send(qp, now) {
             return false;
         }
-        let Some(roce) = &qp.roce else { return false };
-        if roce.requester.next == roce.requester.end {
+        let Some(roce) = &mut qp.roce else { return false };
+        let lost = roce.requester.next_lost();
+        if lost.is_none() && roce.requester.next == roce.requester.end {
             match start(qp, smt, outputs) {
-                Start::Message => {}
-                Start::Nothing => return false,
                 Start::Again => continue,
+                Start::Nothing => return false,
             }
-        } else if !may_request(qp) {
+        }
+        if lost.is_none() && !may_request(qp) {
             return false;
         }
         let start = room.len();
-        match build(qp, smt, outputs, now, room) {
+        match build(qp, smt, outputs, now, lost, room) {
             Ok(()) => return true,
             Err((wqe, status)) => {
                 room.truncate(start);
@@ -83,7 +89,7 @@ fn can_send(qp: &Qp, now: Instant) -> bool {
         && qp.traits.may_send
         && roce.requester.held_until.is_none_or(|until| until <= now)
         && roce.rate_allows(now)
-        && roce.requester.has_room()
+        && (roce.requester.scoreboard.has_lost() || roce.requester.has_room())
 }
 
 /// Returns whether the agreed depth of reads allows the packet at the requester's next position.
@@ -95,8 +101,11 @@ fn may_request(qp: &Qp) -> bool {
 
 /// Returns whether the requester has a packet to send now.
 pub(in super::super::super) fn has_packet(qp: &Qp, now: Instant) -> bool {
-    let has_more = qp.roce.as_ref().is_some_and(|roce| roce.requester.next < roce.requester.end);
-    can_send(qp, now) && if has_more { may_request(qp) } else { send::may_start(qp).is_some() }
+    let Some(requester) = qp.roce.as_ref().map(|roce| &roce.requester) else { return false };
+    let has_more = requester.next < requester.end;
+    can_send(qp, now)
+        && (requester.scoreboard.has_lost()
+            || if has_more { may_request(qp) } else { send::may_start(qp).is_some() })
 }
 
 /// Fails the queue pair because of a WQE.
@@ -146,7 +155,9 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
                     offset,
                     length,
                 });
-                requester.unanswered += usize::from(has_response);
+                if has_response {
+                    requester.unanswered.push_back(first);
+                }
                 offset += length;
                 if offset == total {
                     break;
@@ -154,7 +165,7 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
             }
             let end = requester.end;
             wqe.progress = Progress::Sent { unanswered: 0, last_segment: end };
-            Start::Message
+            Start::Again
         }
         Ok(false) => {
             qp.sq.done(number, Status::Success);
@@ -168,29 +179,37 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
     }
 }
 
-/// Builds the packet at the requester's next position.
+/// Builds the packet at the requester's next position, or the one for the positions that are `lost`.
 fn build(
     qp: &mut Qp,
     smt: &StagTable,
     outputs: &mut Outputs,
     now: Instant,
+    lost: Option<Range<u64>>,
     room: &mut Vec<u8>,
 ) -> Result<(), (u64, Status)> {
     let owner = qp.owner();
     let Some(roce) = &mut qp.roce else { return Ok(()) };
     let (traits, requester) = (&roce.traits, &mut roce.requester);
-    let at = requester.next;
-    let message = *requester.message_at(at).expect("`next` lies in a started message");
+    let at = lost.as_ref().map_or(requester.next, |lost| lost.start);
+    let message = *requester.message_at(at).expect("it lies in a started message");
     let work = &qp.sq.get(message.wqe).expect("its WQE is not complete").work;
     let (before, rest) = message.bytes_at(at, traits.path_mtu);
     let carries_payload = !message.has_response;
     let payload_bytes = if carries_payload { (rest as usize).min(traits.path_mtu) } else { 0 };
-    let next = if carries_payload { at + 1 } else { message.end };
+    let next = match &lost {
+        Some(lost) => lost.end,
+        None if carries_payload => at + 1,
+        None => message.end,
+    };
     let is_last = next == message.end;
+    // A part of a response ends at the limit of a packet.
+    let rest = if carries_payload || is_last { rest } else { (next - at) as u32 * traits.path_mtu as u32 };
 
     requester.unrequested += 1;
     let fills_window = next - requester.acked >= u64::from(requester.window);
-    let ack_request = is_last || fills_window || requester.unrequested >= PACKETS_PER_ACK;
+    let needs_answer = lost.is_some() || is_last || fills_window;
+    let ack_request = needs_answer || requester.unrequested >= PACKETS_PER_ACK;
     if ack_request {
         requester.unrequested = 0;
     }
@@ -203,6 +222,7 @@ fn build(
         solicited: work.solicited && is_last,
         pad: pad(payload_bytes),
         ack_request: ack_request && traits.is_reliable && carries_payload,
+        selective: requester.recovery != Recovery::GoBackN,
         ..Bth::new(opcode, traits.pkey, traits.peer, psn)
     });
     extend(&mut packet, work, before, rest);
@@ -224,8 +244,13 @@ fn build(
     outputs.counters.packets_out += 1;
     outputs.counters.packets_retransmitted += u64::from(at < requester.sent);
     outputs.counters.payload_out_bytes += payload_bytes as u64;
-    requester.next = next;
-    requester.sent = requester.sent.max(next);
+    if requester.recovery != Recovery::GoBackN {
+        requester.scoreboard.on_sent(at..next, message.has_response, now);
+    }
+    if lost.is_none() {
+        requester.next = next;
+        requester.sent = requester.sent.max(next);
+    }
     if traits.is_reliable {
         if requester.ack_timer.is_none() {
             requester.ack_timer = roce.sending.ack_timeout.map(|timeout| now + timeout);
@@ -319,6 +344,7 @@ pub(in super::super::super) fn take(
         return;
     }
     outputs.counters.packets_in += 1;
+    on_answer(qp, packet);
     match (operation, packet.aeth.map(|aeth| aeth.syndrome)) {
         (Op::Acknowledge, Some(Syndrome::Ack(_))) => acknowledge(qp, at + 1, now, outputs),
         (Op::Acknowledge, Some(Syndrome::RnrNak(code))) => {
@@ -337,9 +363,79 @@ pub(in super::super::super) fn take(
     }
 }
 
+/// Learns from any packet of the peer how it repairs losses.
+fn on_answer(qp: &mut Qp, packet: &Packet) {
+    let Some(roce) = &mut qp.roce else { return };
+    roce.requester.on_answer(packet.bth.selective);
+}
+
+/// Takes a selective acknowledgement.
+pub(in super::super::super) fn take_selective_ack(
+    qp: &mut Qp,
+    outputs: &mut Outputs,
+    packet: &Packet,
+    now: Instant,
+) {
+    let (is_up, Some(ack), Some(roce)) = (qp.is_up(), packet.selective_ack, &qp.roce) else { return };
+    let (first_psn, requester) = (roce.sending.first_psn, &roce.requester);
+    let Some(missing) = requester.position(first_psn, packet.bth.psn) else {
+        outputs.counters.packets_duplicate += 1;
+        return;
+    };
+    if missing > requester.sent || !is_up || requester.recovery == Recovery::GoBackN || !packet.bth.selective
+    {
+        outputs.counters.packets_malformed += 1;
+        return;
+    }
+    outputs.counters.packets_in += 1;
+    outputs.counters.selective_acks_in += 1;
+    on_answer(qp, packet);
+    let Some(roce) = &mut qp.roce else { return };
+    let requester = &mut roce.requester;
+    requester.peer_span = Some(ack.span);
+    requester.scoreboard.on_executed(missing, now);
+    let ahead = distance(psn_of(first_psn, requester.acked), ack.first);
+    let block = requester.acked.wrapping_add_signed(ahead.into());
+    for at in ack.arrived() {
+        let position = block.wrapping_add(at.into());
+        let is_in_flight = missing < position && position < requester.sent;
+        if !is_in_flight || !requester.scoreboard.is_missing(position) {
+            continue;
+        }
+        match requester.message_at(position).copied() {
+            Some(message) if message.has_response && message.first == position => {
+                requester.scoreboard.on_kept(message.first..message.end, now);
+            }
+            Some(message) if !message.has_response => requester.scoreboard.on_arrived(position, now),
+            _ => {}
+        }
+    }
+    settle(qp, now, outputs);
+}
+
+/// Evaluates the scoreboard after a change.
+fn settle(qp: &mut Qp, now: Instant, outputs: &mut Outputs) {
+    let Some(roce) = &mut qp.roce else { return };
+    let requester = &mut roce.requester;
+    requester.lost_in_window = requester.lost_in_window.saturating_add(requester.scoreboard.find_lost());
+    if requester.scoreboard.take_news() {
+        requester.retries = 0;
+        if requester.ack_timer.is_some() {
+            requester.ack_timer = roce.sending.ack_timeout.map(|timeout| now + timeout);
+        }
+    }
+    let done = requester.scoreboard.settle();
+    advance(qp, done, now, outputs);
+    qp.schedule(outputs);
+}
+
 /// Records that the peer has everything before `upto`. If a response before it is missing, goes back.
 fn acknowledge(qp: &mut Qp, upto: u64, now: Instant, outputs: &mut Outputs) {
-    let Some(roce) = &qp.roce else { return };
+    let Some(roce) = &mut qp.roce else { return };
+    if roce.requester.recovery == Recovery::Selective {
+        roce.requester.scoreboard.on_executed(upto, now);
+        return settle(qp, now, outputs);
+    }
     let requester = &roce.requester;
     let missing = requester.messages.iter().take_while(|message| message.first < upto);
     let missing = missing.filter(|message| message.has_response).map(|message| message.first).next();
@@ -370,7 +466,9 @@ fn advance(qp: &mut Qp, upto: u64, now: Instant, outputs: &mut Outputs) {
     while let Some(message) = requester.messages.front()
         && message.end <= upto
     {
-        requester.unanswered -= usize::from(message.has_response);
+        if message.has_response {
+            requester.unanswered.pop_front();
+        }
         requester.messages.pop_front();
     }
     qp.confirmed = upto;
@@ -378,11 +476,16 @@ fn advance(qp: &mut Qp, upto: u64, now: Instant, outputs: &mut Outputs) {
     qp.schedule(outputs);
 }
 
-/// Sends everything from `at` on again, unless that is under way.
+/// Sends everything from `at` on again, unless that is under way. A peer that retransmits selectively gets
+/// only the first packet that is missing; its answer tells about the others.
 fn go_back(qp: &mut Qp, at: u64, outputs: &mut Outputs) {
     let Some(roce) = &mut qp.roce else { return };
     let requester = &mut roce.requester;
-    if requester.went_back_to != Some(at) {
+    if requester.recovery == Recovery::Selective {
+        requester.lose_first();
+        requester.shrink_window(roce.sending.window);
+        qp.schedule(outputs);
+    } else if requester.went_back_to != Some(at) {
         requester.went_back_to = Some(at);
         requester.next = at;
         requester.shrink_window(roce.sending.window);
@@ -407,7 +510,9 @@ fn on_receiver_not_ready(qp: &mut Qp, at: u64, until: Instant, outputs: &mut Out
     outputs.counters.rnr_naks_in += 1;
     let Some(roce) = &mut qp.roce else { return };
     let (limit, requester) = (roce.sending.rnr_retries, &mut roce.requester);
-    if requester.acked != at || requester.held_until.is_some() {
+    let is_selective = requester.recovery == Recovery::Selective;
+    let first = if is_selective { requester.scoreboard.executed() } else { requester.acked };
+    if first != at || requester.held_until.is_some() {
         return;
     }
     if limit != RNR_RETRIES_INFINITE && requester.rnr_retries >= limit {
@@ -417,6 +522,8 @@ fn on_receiver_not_ready(qp: &mut Qp, at: u64, until: Instant, outputs: &mut Out
     requester.held_until = Some(until);
     requester.ack_timer = None;
     requester.next = at;
+    // Like every responder, the peer drops whatever follows.
+    requester.scoreboard.truncate(at);
 }
 
 /// Fails the queue pair because of the message at a position.
@@ -431,12 +538,22 @@ fn fail_at(qp: &mut Qp, at: u64, status: Status, outputs: &mut Outputs) {
 fn take_data(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, at: u64, bytes: &[u8], now: Instant) {
     let message = qp.roce.as_ref().and_then(|roce| roce.requester.message_at(at)).copied();
     let Some(message) = message else { return };
-    // What precedes the message has arrived, too.
-    acknowledge(qp, message.first, now, tables.outputs);
+    let is_selective = qp.roce.as_ref().is_some_and(|roce| roce.requester.recovery == Recovery::Selective);
+    if !(is_selective && message.has_response) {
+        // What precedes the message has arrived, too.
+        acknowledge(qp, message.first, now, tables.outputs);
+    }
     let owner = qp.owner();
     let Some(roce) = &mut qp.roce else { return };
     let (traits, requester) = (&roce.traits, &mut roce.requester);
-    if requester.acked != at {
+    if is_selective && message.has_response {
+        // The message itself has been executed.
+        requester.scoreboard.on_executed(message.end, now);
+        if !requester.scoreboard.is_missing(at) {
+            tables.outputs.counters.packets_duplicate += 1;
+            return settle(qp, now, tables.outputs);
+        }
+    } else if requester.acked != at {
         let missing = requester.acked;
         return go_back(qp, missing, tables.outputs);
     }
@@ -447,7 +564,8 @@ fn take_data(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, at: u64, bytes
     let fits = message.has_response
         && is_atomic == (operation == Op::AtomicAcknowledge)
         && bytes.len() == expected
-        && operation.is_last() == (at + 1 == message.end);
+        // The response to a part of a read ends where the part ends.
+        && (is_selective || operation.is_last() == (at + 1 == message.end));
     let Data::Elements(sges) = &work.data else { return };
     if !fits {
         tables.outputs.counters.packets_malformed += 1;
@@ -459,7 +577,12 @@ fn take_data(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, at: u64, bytes
     }
     requester.response_cursor = (at + 1, cursor);
     tables.outputs.counters.placed_bytes += bytes.len() as u64;
-    advance(qp, at + 1, now, tables.outputs);
+    if is_selective {
+        requester.scoreboard.on_arrived(at, now);
+        settle(qp, now, tables.outputs);
+    } else {
+        advance(qp, at + 1, now, tables.outputs);
+    }
 }
 
 /// Handles the expiry of a timer.

@@ -7,6 +7,8 @@
 //! earlier             acknowledged or answered again                taken as later
 //! ```
 //!
+//! Selective     if the peer retransmits selectively, later requests are kept until the missing ones arrive.
+//!               Reports say which have arrived (`control/reorder.rs`).
 //! Duplicates    Sends and Writes are only acknowledged. Reads are executed again. The result of an atomic
 //!               operation is kept, and repeated.
 //! Order         responses leave in the order of their PSNs. A NAK, or an acknowledgement of everything
@@ -17,9 +19,11 @@
 //!               unreliable queue pair it is dropped, with the rest of its message (§9.8.3.2.1).
 
 use super::super::super::control::completion;
+use super::super::super::control::psn::distance;
 use super::super::super::control::qp::Qp;
 use super::super::super::control::receive_queue::Incoming;
-use super::super::super::control::roce::{Receiving, Refusal, Responder, Response, distance};
+use super::super::super::control::reorder::{Keeping, Kept};
+use super::super::super::control::roce::{Receiving, Refusal, Responder, Response, Roce};
 use super::super::super::host::dmac::{self, Cursor};
 use super::super::super::host::smt::{AccessKind, StagTable, Violation};
 use super::super::super::outbox::Outputs;
@@ -36,6 +40,10 @@ use kiban_base::{Instant, SharedBytes};
 
 /// The credit code of a responder that does not count credits.
 const NO_CREDITS: u8 = 31;
+
+/// Parts of a read's response that may wait beside it: a peer that retransmits selectively asks for each part
+/// that is missing.
+const PARTS_PER_READ: usize = 4;
 
 /// Why a request is not executed.
 enum Fault {
@@ -68,6 +76,12 @@ pub(in super::super::super) fn take(
     }
     let psn = packet.bth.psn;
     let ahead = distance(responder.expected, psn);
+    if traits.is_reliable && packet.bth.selective {
+        responder.reorder.on_mark();
+    }
+    if ahead > 0 && responder.reorder.is_agreed() && !responder.has_refused {
+        return keep(qp, tables, operation, packet, payload, ahead.unsigned_abs());
+    }
     if traits.is_reliable && ahead > 0 {
         tables.outputs.counters.packets_out_of_order += 1;
         if !core::mem::replace(&mut responder.has_refused, true) {
@@ -87,9 +101,56 @@ pub(in super::super::super) fn take(
         responder.expected = psn;
         give_up_message(qp);
     }
-    let done = execute(qp, tables, operation, packet, payload);
+    let mut done = execute_expected(qp, tables, operation, packet, payload);
+    let mut filled_gap = false;
+    while let Some(psns) = done
+        && let Some(kept) = qp.roce.as_mut().and_then(|roce| roce.responder.reorder.advance(psns))
+    {
+        filled_gap = true;
+        done = execute_expected(qp, tables, kept.operation, &kept.packet, &kept.payload);
+    }
+    if let Some(roce) = &mut qp.roce {
+        let Responder { reorder, expected, .. } = &mut roce.responder;
+        if filled_gap || packet.bth.ack_request && !reorder.is_empty() {
+            reorder.report_first(*expected);
+            qp.schedule(tables.outputs);
+        }
+    }
+}
+
+/// Keeps a request, which is `ahead` of the expected one.
+fn keep(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &Packet, payload: &[u8], ahead: u32) {
     let Some(roce) = &mut qp.roce else { return };
-    let responder = &mut roce.responder;
+    if payload.len() > roce.traits.path_mtu {
+        tables.outputs.counters.packets_malformed += 1;
+        return;
+    }
+    let reorder = &mut roce.responder.reorder;
+    let keeping = reorder.keep(ahead, || Kept { operation, packet: *packet, payload: payload.to_vec() });
+    let counters = &mut tables.outputs.counters;
+    match keeping {
+        Keeping::AfterGap | Keeping::Kept => counters.packets_kept += 1,
+        Keeping::Duplicate => counters.packets_duplicate += 1,
+        Keeping::TooFar => counters.packets_out_of_order += 1,
+    }
+    if keeping == Keeping::AfterGap || packet.bth.ack_request {
+        reorder.report(roce.responder.expected, packet.bth.psn);
+        qp.schedule(tables.outputs);
+    }
+}
+
+/// Takes the expected request. Returns how many PSNs it takes, if it was executed.
+fn execute_expected(
+    qp: &mut Qp,
+    tables: &mut Tables<'_>,
+    operation: Op,
+    packet: &Packet,
+    payload: &[u8],
+) -> Option<u32> {
+    let psn = packet.bth.psn;
+    let done = execute(qp, tables, operation, packet, payload);
+    let roce = qp.roce.as_mut()?;
+    let (traits, responder) = (roce.traits, &mut roce.responder);
     match done {
         Ok(psns) => {
             tables.outputs.counters.packets_in += 1;
@@ -103,6 +164,7 @@ pub(in super::super::super) fn take(
                 responder.ack = Some(psn);
                 qp.schedule(tables.outputs);
             }
+            return Some(psns);
         }
         Err(fault) if !traits.is_reliable => {
             responder.expected = psn.wrapping_add(1) & PSN_MASK;
@@ -119,11 +181,20 @@ pub(in super::super::super) fn take(
                 Fault::Nak(code) | Fault::Local(code) => (Syndrome::Nak(code), true),
             };
             tables.outputs.counters.rnr_naks_out += u64::from(!is_fatal);
+            // The peer goes back. Otherwise, kept messages would be refused one after the other.
+            responder.reorder.clear();
             responder.has_refused = true;
             responder.refusal = Some(Refusal { psn, syndrome, is_fatal });
             qp.schedule(tables.outputs);
         }
     }
+    None
+}
+
+/// Returns how many responses may wait.
+fn responses_max(roce: &Roce) -> usize {
+    let parts = if roce.responder.reorder.is_agreed() { PARTS_PER_READ } else { 0 };
+    usize::from(roce.traits.ird) * (1 + parts)
 }
 
 /// Executes the expected request. Returns how many PSNs it takes.
@@ -160,7 +231,7 @@ fn execute(
         }
         return Ok(1);
     }
-    if receiving != Receiving::Nothing || roce.responder.responses.len() >= usize::from(traits.ird) {
+    if receiving != Receiving::Nothing || roce.responder.responses.len() >= responses_max(roce) {
         return Err(INVALID_REQUEST);
     }
     match (packet.reth, packet.atomic) {
@@ -403,7 +474,8 @@ fn atomic(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &Packet) 
 fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &Packet) {
     let psn = packet.bth.psn;
     let Some(roce) = &qp.roce else { return };
-    let (ird, responder) = (usize::from(roce.traits.ird), &roce.responder);
+    let (responses_max, responder) = (responses_max(roce), &roce.responder);
+    let is_selective = responder.reorder.is_agreed();
     let is_queued = responder.responses.iter().any(|response| response.psn() == psn);
     let response = match operation {
         Op::ReadRequest => {
@@ -425,6 +497,11 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
         }
         _ => {
             if let Some(roce) = &mut qp.roce {
+                if is_selective {
+                    let Responder { reorder, expected, .. } = &mut roce.responder;
+                    reorder.report_first(*expected);
+                    return qp.schedule(tables.outputs);
+                }
                 // A later request may be a read, whose response has been sent.
                 let ack = &mut roce.responder.ack;
                 *ack = ack.filter(|pending| distance(*pending, psn) < 0).or(Some(psn));
@@ -435,9 +512,11 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
     let Some(roce) = &mut qp.roce else { return };
     let responses = &mut roce.responder.responses;
     if !is_queued {
-        // The peer went back: it will send again whatever followed this request.
-        responses.retain(|queued| distance(queued.psn(), psn) > 0);
-        if responses.len() < ird {
+        if !is_selective {
+            // The peer went back: it will send again whatever followed this request.
+            responses.retain(|queued| distance(queued.psn(), psn) > 0);
+        }
+        if responses.len() < responses_max {
             responses.push_back(response);
         }
         qp.schedule(tables.outputs);
@@ -449,11 +528,11 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
 /// Returns whether the responder has a packet to send.
 pub(in super::super::super) fn has_packet(qp: &Qp, now: Instant) -> bool {
     qp.roce.as_ref().is_some_and(|roce| {
-        let Responder { responses, refusal, ack, .. } = &roce.responder;
+        let Responder { responses, refusal, ack, reorder, .. } = &roce.responder;
         match responses.front() {
             Some(Response::Read { .. }) => roce.rate_allows(now),
             Some(Response::Atomic { .. }) => true,
-            None => refusal.is_some() || ack.is_some(),
+            None => refusal.is_some() || ack.is_some() || reorder.has_report(),
         }
     })
 }
@@ -473,8 +552,11 @@ pub(in super::super::super) fn next_packet(
     let free = qp.attributes.srq.is_none().then_some(qp.rq.wqes.len() as u32);
     let Some(roce) = &mut qp.roce else { return false };
     let (traits, responder) = (&roce.traits, &mut roce.responder);
-    let bth =
-        |operation, psn| Bth::new(Opcode::Transport(Service::Rc, operation), traits.pkey, traits.peer, psn);
+    let selective = responder.reorder.is_agreed();
+    let bth = |operation, psn| Bth {
+        selective,
+        ..Bth::new(Opcode::Transport(Service::Rc, operation), traits.pkey, traits.peer, psn)
+    };
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
         Some(Response::Read { psn, rkey, address, length, sent, msn }) => {
@@ -515,6 +597,18 @@ pub(in super::super::super) fn next_packet(
             packet.atomic_ack = Some(AtomicAckEth { original });
             packet.append_to(room);
             responder.responses.pop_front();
+        }
+        None if responder.refusal.is_none() && responder.reorder.has_report() => {
+            // It acknowledges everything before the expected PSN, too.
+            responder.ack = None;
+            let expected = responder.expected;
+            let opcode = Opcode::SelectiveAck;
+            let bth = Bth::new(opcode, traits.pkey, traits.peer, expected);
+            let mut packet = Packet::new(Bth { selective, ..bth });
+            packet.aeth = positive(responder.msn);
+            packet.selective_ack = responder.reorder.next_report(expected);
+            packet.append_to(room);
+            outputs.counters.selective_acks_out += 1;
         }
         None => {
             let (psn, syndrome, is_fatal) = match (responder.refusal.take(), responder.ack.take()) {
