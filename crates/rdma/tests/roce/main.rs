@@ -3,6 +3,7 @@
 mod captures;
 mod cm;
 mod congestion;
+mod credits;
 mod impaired;
 mod link;
 mod operations;

@@ -90,6 +90,11 @@ pub(in super::super) struct Message {
     pub(in super::super) first: u64,
     /// The position after its last packet.
     pub(in super::super) end: u64,
+    /// The packet that takes one of the peer's receives, if any: the first of a Send, the last of a Write
+    /// with immediate data.
+    pub(in super::super) takes_receive_at: Option<u64>,
+    /// Its send sequence number (SSN): messages are counted from 1.
+    pub(in super::super) number: u64,
     /// The bytes of the WQE before it.
     pub(in super::super) offset: u32,
     /// Length in bytes.
@@ -124,6 +129,10 @@ pub(in super::super) struct Requester {
     pub(in super::super) messages: VecDeque<Message>,
     /// The positions at which those of them begin that await a response with data.
     pub(in super::super) unanswered: VecDeque<u64>,
+    /// The number of messages started.
+    pub(in super::super) started: u64,
+    /// The peer has receives for messages up to this number; `None`: it does not say.
+    pub(in super::super) credit_limit: Option<u64>,
     /// All packets before this position are acknowledged, and all responses before it have arrived.
     pub(in super::super) acked: u64,
     /// The next packet to be sent.
@@ -316,6 +325,29 @@ impl Requester {
             _ => true,
         };
         self.next == self.acked || self.next - self.acked < u64::from(self.window) && has_span
+    }
+
+    /// Records the credits of an acknowledgement (IBTA volume 1 §9.7.7.2.5): with MSN `msn`, the peer had
+    /// completed so many messages, and had posted `receives`.
+    #[inline]
+    pub(in super::super) fn on_credits(&mut self, msn: u32, receives: Option<u32>) {
+        let completed = self.messages.front().map_or(self.started, |message| message.number - 1);
+        let ahead = distance(completed as u32 & PSN_MASK, msn);
+        let completed = completed.saturating_add_signed(ahead.into());
+        self.credit_limit = receives.map(|receives| completed + u64::from(receives));
+    }
+
+    /// Returns whether the peer's credits allow the packet of a message at a position. The packet that takes
+    /// a receive may always be sent alone, when everything before it is acknowledged. Once it is acknowledged
+    /// itself, the rest of its message may follow.
+    #[inline]
+    pub(in super::super) fn has_credit(&self, message: &Message, position: u64) -> bool {
+        match (self.credit_limit, message.takes_receive_at) {
+            (Some(limit), Some(taker)) if message.number > limit => {
+                position < taker || self.acked > taker || self.acked == taker && position == taker
+            }
+            _ => true,
+        }
     }
 
     /// Halves the window after a loss, but not to less than half of what usually arrives between two losses.

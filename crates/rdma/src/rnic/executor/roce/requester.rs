@@ -12,6 +12,9 @@
 //!                 arrived (`SelectiveAck`). The requester marks its packets until the first answer shows
 //!                 whether the peer does so, and then sends only what is missing. A part of a response that
 //!                 is missing is requested as a duplicate of its read; its data is placed as it arrives.
+//! Credits         the requester starts only as many Sends, and Writes with immediate data, as the peer has
+//!                 receives. Without credits, it sends one such request and waits for its acknowledgement
+//!                 (§9.7.7.2.5).
 //! Long reads      are requested in pieces of half a window, each a message of its own, so that their
 //!                 responses fit into the window.
 //! RNR             the peer had no receive: the requester waits as long as the peer says, then goes back.
@@ -32,7 +35,8 @@ use super::super::send;
 use super::{MESSAGE_BYTES_MAX, finish};
 use crate::wire::rdmap::Atomic;
 use crate::wire::roce::{
-    AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, pad, rnr_timer,
+    Aeth, AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, credits, pad,
+    rnr_timer,
 };
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -92,11 +96,14 @@ fn can_send(qp: &Qp, now: Instant) -> bool {
         && (roce.requester.scoreboard.has_lost() || roce.requester.has_room())
 }
 
-/// Returns whether the agreed depth of reads allows the packet at the requester's next position.
+/// Returns whether the agreed depth of reads and the peer's credits allow the packet at the requester's next
+/// position.
 fn may_request(qp: &Qp) -> bool {
     let Some(requester) = qp.roce.as_ref().map(|roce| &roce.requester) else { return false };
-    let request = requester.message_at(requester.next).filter(|message| message.has_response);
-    request.is_none_or(|message| requester.outstanding_before(message.first) < usize::from(qp.traits.ord))
+    requester.message_at(requester.next).is_none_or(|message| match message.has_response {
+        true => requester.outstanding_before(message.first) < usize::from(qp.traits.ord),
+        false => requester.has_credit(message, requester.next),
+    })
 }
 
 /// Returns whether the requester has a packet to send now.
@@ -147,11 +154,19 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
                 // An atomic operation is a single packet, too.
                 requester.end += u64::from(length.div_ceil(mtu).max(1));
                 let end = requester.end;
+                requester.started += 1;
                 requester.messages.push_back(Message {
                     wqe: number,
                     has_response,
                     first,
                     end,
+                    takes_receive_at: match wqe.work.operation {
+                        _ if !roce.traits.is_reliable => None,
+                        Operation::Send { .. } | Operation::SendImmediate { .. } => Some(first),
+                        Operation::Write { immediate: Some(_), .. } => Some(end - 1),
+                        _ => None,
+                    },
+                    number: requester.started,
                     offset,
                     length,
                 });
@@ -208,7 +223,7 @@ fn build(
 
     requester.unrequested += 1;
     let fills_window = next - requester.acked >= u64::from(requester.window);
-    let needs_answer = lost.is_some() || is_last || fills_window;
+    let needs_answer = lost.is_some() || is_last || fills_window || !requester.has_credit(&message, next);
     let ack_request = needs_answer || requester.unrequested >= PACKETS_PER_ACK;
     if ack_request {
         requester.unrequested = 0;
@@ -363,10 +378,16 @@ pub(in super::super::super) fn take(
     }
 }
 
-/// Learns from any packet of the peer how it repairs losses.
+/// Learns from any packet of the peer how it repairs losses, and its credits.
 fn on_answer(qp: &mut Qp, packet: &Packet) {
     let Some(roce) = &mut qp.roce else { return };
     roce.requester.on_answer(packet.bth.selective);
+    match packet.aeth {
+        Some(Aeth { syndrome: Syndrome::Ack(code), msn }) => roce.requester.on_credits(msn, credits(code)),
+        // There is no receive now. How many there will be is known when one more request has been sent.
+        Some(Aeth { syndrome: Syndrome::RnrNak(_), msn }) => roce.requester.on_credits(msn, Some(0)),
+        _ => {}
+    }
 }
 
 /// Takes a selective acknowledgement.
