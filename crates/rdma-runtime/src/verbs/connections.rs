@@ -13,6 +13,7 @@ use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::{ConnectError, OpenError};
+use kiban_rdma::wire::roce::cm::PortSpace;
 use std::io;
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
@@ -46,12 +47,41 @@ impl Engine {
     ) -> io::Result<u32> {
         self.turn.work(|board, _| {
             if board.roce.is_some() {
-                return board.roce_listen(socket, addresses, listens);
+                return board.roce_listen(PortSpace::Tcp, socket, addresses, listens);
             }
             let listener = board.core.listen_at(socket, manager_config(board.offers))?;
             board.listeners.of.insert(listener, listens);
             Ok(listener)
         })
+    }
+
+    /// Listens for requests for the queue pair of a service of datagrams. Only RoCEv2 has such requests.
+    ///
+    /// # Errors
+    /// As for [`Engine::listen`]. Other protocols than RoCEv2: [`io::ErrorKind::Unsupported`].
+    pub fn listen_for_datagrams(
+        &self,
+        socket: TcpListenSocket,
+        addresses: Vec<IpAddr>,
+        listens: Arc<dyn CmEventHandler>,
+    ) -> io::Result<u32> {
+        self.turn.work(|board, _| board.roce_listen(PortSpace::Udp, socket, addresses, listens))
+    }
+
+    /// Begins to resolve a service of datagrams to a queue pair. Returns the end. `device` is the address of
+    /// the device, and `from` the address that the peer is told; a port of 0 means any.
+    ///
+    /// # Errors
+    /// The private data is too long. Other protocols than RoCEv2: [`io::ErrorKind::Unsupported`].
+    pub fn resolve(
+        &self,
+        device: IpAddr,
+        from: SocketAddr,
+        to: SocketAddr,
+        private_data: &[u8],
+        listens: Arc<dyn CmEventHandler>,
+    ) -> io::Result<Result<u32, OpenError>> {
+        self.turn.work(|board, now| board.roce_resolve(device, (from, to), private_data, listens, now))
     }
 
     /// Stops listening. Unanswered requests are refused.
@@ -102,7 +132,8 @@ impl Engine {
         })
     }
 
-    /// Accepts a request on a queue pair that is not connected.
+    /// Accepts a request on a queue pair that is not connected, or answers a request for the queue pair of a
+    /// service of datagrams with this one.
     ///
     /// # Errors
     /// The request is no longer valid; the queue pair is already connected; the private data is too long.

@@ -3,7 +3,7 @@
 use crate::linked_nic::Route;
 use kiban_rdma::nic::ConnectError;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A connection request.
@@ -24,6 +24,17 @@ pub struct ConnectRequest {
     pub depths: (u16, u16),
 }
 
+/// A queue pair that receives datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatagramPeer {
+    /// The address, which is its GID.
+    pub address: IpAddr,
+    /// The number of the queue pair.
+    pub qpn: u32,
+    /// The Q_Key that datagrams must have.
+    pub qkey: u32,
+}
+
 /// A connection event.
 #[derive(Clone, Debug)]
 pub enum CmEvent {
@@ -37,6 +48,15 @@ pub enum CmEvent {
         private_data: Vec<u8>,
         /// The agreed maximum numbers of outstanding reads from the peer and to the peer.
         depths: (u16, u16),
+    },
+    /// A service of datagrams is resolved to a queue pair (RoCEv2).
+    Resolved {
+        /// The end.
+        end: u32,
+        /// The peer's queue pair.
+        peer: DatagramPeer,
+        /// The peer's private data.
+        private_data: Vec<u8>,
     },
     /// The connection could not be established.
     Failed {

@@ -29,9 +29,10 @@ mod queue_pairs;
 mod roce;
 mod roce_cm;
 mod roce_connections;
+mod roce_services;
 
 pub use self::channel::Channel;
-pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest};
+pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest, DatagramPeer};
 pub use self::engine::{Engine, InUse};
 pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Sending, Service, State};

@@ -9,8 +9,9 @@ use super::ends::CmEventHandler;
 use crate::tcp::TcpListenSocket;
 use kiban_base::{Instant, RngKey, SecureRng};
 use kiban_os::udp::UdpLink;
+use kiban_rdma::nic::OpenError;
 use kiban_rdma::roce::Path;
-use kiban_rdma::roce::cm::{self, Cm, CmConfig};
+use kiban_rdma::roce::cm::{self, Cm, CmConfig, CmError};
 use kiban_rdma::wire::roce::cm::{Message, PortSpace, Req};
 use kiban_rdma::wire::roce::{BTH_BYTES, Deth, MAD_BYTES, PORT, PSN_MASK};
 use std::collections::BTreeMap;
@@ -20,6 +21,15 @@ use std::sync::Arc;
 
 /// Where a MAD begins in a datagram: after BTH and DETH.
 const MAD_AT: usize = BTH_BYTES + Deth::BYTES;
+
+/// Returns the error of a call on the connection manager.
+pub(super) fn open_error(error: CmError) -> OpenError {
+    match error {
+        CmError::TooMany => OpenError::TooMany,
+        CmError::UnknownConnection | CmError::WrongState => OpenError::Gone,
+        _ => OpenError::InUse,
+    }
+}
 
 /// A listener.
 pub(super) struct Listener {
@@ -32,7 +42,7 @@ pub(super) struct Listener {
     pub(super) owner: Arc<dyn CmEventHandler>,
 }
 
-/// A connection, from its request on.
+/// A connection, or the resolution of a service of datagrams, from its request on.
 pub(super) struct End {
     pub(super) owner: Option<Arc<dyn CmEventHandler>>,
     pub(super) qp: Option<u32>,
@@ -45,8 +55,10 @@ pub(super) struct End {
     pub(super) depths: (u16, u16),
     /// The PSN of the first packet that we expect.
     pub(super) psn: u32,
-    /// The peer's request, until it is answered.
+    /// The peer's request for a connection, until it is answered.
     pub(super) request: Option<Box<Req>>,
+    /// Whether it resolves a service of datagrams.
+    pub(super) is_datagrams: bool,
 }
 
 /// The connection manager of a process.

@@ -16,14 +16,16 @@
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
 use super::engine_state::EngineState;
 use super::pairs::{Peer, Sending, Service};
-use super::roce_cm::{End, Listener};
+use super::roce_cm::{End, Listener, open_error};
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_os::udp::UdpLink;
 use kiban_rdma::nic::{ConnectError, OpenError};
-use kiban_rdma::roce::cm::{self, Accept, CmError, Connect, ConnectionId};
+use kiban_rdma::roce::cm::{self, Accept, Connect, ConnectionId};
 use kiban_rdma::wire::roce::PORT;
-use kiban_rdma::wire::roce::cm::{IpCm, PortSpace, RejectReason, Rep, Req, ServiceType, mtu_bytes, timeout};
+use kiban_rdma::wire::roce::cm::{
+    IpCm, PortSpace, RejectReason, Rep, Req, ServiceType, SidrStatus, mtu_bytes, timeout,
+};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -32,14 +34,6 @@ use std::sync::Arc;
 const RNR_TIMER: u8 = 12;
 /// The code of the path MTU of connections: 1024 bytes, which fit an Ethernet frame.
 const MTU: u8 = 3;
-/// Returns the error of a call on the connection manager.
-fn open_error(error: CmError) -> OpenError {
-    match error {
-        CmError::TooMany => OpenError::TooMany,
-        CmError::UnknownConnection | CmError::WrongState => OpenError::Gone,
-        _ => OpenError::InUse,
-    }
-}
 
 /// Returns a depth of reads as the connection manager's messages carry it.
 fn depth(depth: u16) -> u8 {
@@ -61,10 +55,19 @@ struct Agreed {
     rnr_retries: u8,
 }
 
+/// What a peer's request says to the owner of the service.
+struct Asked<'a> {
+    service_id: u64,
+    private_data: &'a [u8],
+    /// The maximum numbers of outstanding reads from the peer and to the peer.
+    depths: (u16, u16),
+}
+
 impl EngineState {
     /// Listens for the service of a port. The addresses are those of the devices for which it is.
     pub(super) fn roce_listen(
         &mut self,
+        space: PortSpace,
         tcp: TcpListenSocket,
         addresses: Vec<IpAddr>,
         owner: Arc<dyn CmEventHandler>,
@@ -77,7 +80,7 @@ impl EngineState {
             roce.prepare(&socket)?;
             udp.push(Arc::new(socket));
         }
-        let service_id = PortSpace::Tcp.service_id(port);
+        let service_id = space.service_id(port);
         roce.cm.cm.listen(service_id).map_err(io::Error::other)?;
         let mut opened = Vec::new();
         for address in addresses {
@@ -157,6 +160,7 @@ impl EngineState {
                     depths: (ird, ord),
                     psn,
                     request: None,
+                    is_datagrams: false,
                 };
                 roce.cm.ends.insert(number, end);
                 Ok(Ok(number))
@@ -180,6 +184,9 @@ impl EngineState {
         let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
         let psn = roce.cm.draw_psn();
         let end = roce.cm.ends.get_mut(&number).ok_or(OpenError::Gone)?;
+        if end.is_datagrams {
+            return self.roce_answer(number, qp, private_data, now);
+        }
         let request = end.request.take().ok_or(OpenError::Gone)?;
         (end.qp, end.psn) = (Some(qp), psn);
         let address = end.address;
@@ -239,8 +246,11 @@ impl EngineState {
     /// Rejects a request.
     pub(super) fn roce_reject(&mut self, number: u32, data: &[u8], now: Instant) -> Result<(), OpenError> {
         let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
-        let reason = RejectReason::CONSUMER;
-        let rejected = roce.cm.cm.reject(ConnectionId(number), reason, data, now);
+        let (connection, end) = (ConnectionId(number), roce.cm.ends.get(&number));
+        let rejected = match end.is_some_and(|end| end.is_datagrams) {
+            true => roce.cm.cm.refuse(connection, SidrStatus::REJECTED, data, now),
+            false => roce.cm.cm.reject(connection, RejectReason::CONSUMER, data, now),
+        };
         self.roce_forget(number);
         rejected.map_err(open_error)
     }
@@ -291,8 +301,17 @@ impl EngineState {
     fn on_roce_event(&mut self, event: cm::CmEvent, now: Instant) {
         match event {
             cm::CmEvent::ConnectRequest { connection, peer, local, request } => {
-                self.on_roce_request(connection.0, peer, local, request, now);
+                let (service_id, private_data) = (request.service_id, request.private_data);
+                let depths = (request.initiator_depth.into(), request.responder_resources.into());
+                let asked = Asked { service_id, private_data: &private_data, depths };
+                self.on_roce_request(connection.0, peer, local, &asked, Some(request), now);
             }
+            cm::CmEvent::ServiceRequest { connection, peer, local, request } => {
+                let (service_id, private_data) = (request.service_id, &request.private_data);
+                let asked = Asked { service_id, private_data, depths: (0, 0) };
+                self.on_roce_request(connection.0, peer, local, &asked, None, now);
+            }
+            cm::CmEvent::ServiceReply { connection, reply } => self.on_roce_resolved(connection.0, &reply),
             cm::CmEvent::Connected { connection, reply } => self.on_roce_reply(connection.0, &reply, now),
             cm::CmEvent::Established { connection, .. } => {
                 self.tell_roce(connection.0, |end, depths| CmEvent::Connected {
@@ -323,40 +342,45 @@ impl EngineState {
                 }
                 self.tell_roce(connection.0, |end, _| CmEvent::Disconnected { end });
             }
-            // The queue pair's number is not reused soon. Services of datagrams are not offered.
-            cm::CmEvent::TimeWaitExit { .. }
-            | cm::CmEvent::ServiceRequest { .. }
-            | cm::CmEvent::ServiceReply { .. } => {}
+            // The queue pair's number is not reused soon.
+            cm::CmEvent::TimeWaitExit { .. } => {}
         }
     }
 
     /// Tells the owner of an end, if it has one.
-    fn tell_roce(&self, number: u32, event: impl FnOnce(u32, (u16, u16)) -> CmEvent) {
+    pub(super) fn tell_roce(&self, number: u32, event: impl FnOnce(u32, (u16, u16)) -> CmEvent) {
         let end = self.roce.as_ref().and_then(|roce| roce.cm.ends.get(&number));
         if let Some(End { owner: Some(owner), depths, .. }) = end {
             owner.on_event(event(number, *depths));
         }
     }
 
+    /// Passes a peer's request to the owner of the service. It is one for a connection if there is a
+    /// `request`.
     fn on_roce_request(
         &mut self,
         number: u32,
         peer: SocketAddr,
         local: IpAddr,
-        request: Box<Req>,
+        asked: &Asked<'_>,
+        request: Option<Box<Req>>,
         now: Instant,
     ) {
         let Some(roce) = &mut self.roce else { return };
-        let listener =
-            roce.cm.listeners.iter().find(|(_, listener)| listener.service_id == request.service_id);
+        let is_datagrams = request.is_none();
+        let Asked { service_id, private_data, depths } = *asked;
+        let listener = roce.cm.listeners.iter().find(|(_, listener)| listener.service_id == service_id);
         let (Some((&listener, Listener { owner, .. })), Some((_, port))) =
-            (listener, PortSpace::of_service(request.service_id))
+            (listener, PortSpace::of_service(service_id))
         else {
-            let reason = RejectReason::INVALID_SERVICE_ID;
-            let _ = roce.cm.cm.reject(ConnectionId(number), reason, &[], now);
+            // The listener has just ended. This fails if the peer has given up.
+            let _ = match is_datagrams {
+                true => roce.cm.cm.refuse(ConnectionId(number), SidrStatus::NOT_SUPPORTED, &[], now),
+                false => roce.cm.cm.reject(ConnectionId(number), RejectReason::INVALID_SERVICE_ID, &[], now),
+            };
             return;
         };
-        let (addresses, at) = match IpCm::read(&request.private_data) {
+        let (addresses, at) = match IpCm::read(private_data) {
             Ok((addresses, at)) => (Some(addresses), at),
             Err(_) => (None, 0),
         };
@@ -366,8 +390,8 @@ impl EngineState {
             end: number,
             local: SocketAddr::new(addresses.map_or(local, |addresses| addresses.destination), port),
             peer: SocketAddr::new(peer.ip(), addresses.map_or(0, |addresses| addresses.source_port)),
-            private_data: request.private_data[at..].to_vec(),
-            depths: (request.initiator_depth.into(), request.responder_resources.into()),
+            private_data: private_data[at..].to_vec(),
+            depths,
         };
         let end = End {
             owner: None,
@@ -378,7 +402,8 @@ impl EngineState {
             remote: peer.ip(),
             depths: (0, 0),
             psn: 0,
-            request: Some(request),
+            request,
+            is_datagrams,
         };
         if roce.open_address(local).is_err() {
             return;

@@ -18,6 +18,13 @@ pub enum ConnectError {
     Fault(mpa::SetupFault),
     /// The connection was lost before it was established.
     Lost,
+    /// RoCEv2: the peer has no queue pair for the datagrams of a service (SIDR).
+    NotServed {
+        /// Why (IBTA volume 1 §12.11.2, [`SidrStatus`](crate::wire::roce::cm::SidrStatus)).
+        status: u8,
+        /// The peer's private data.
+        private_data: Vec<u8>,
+    },
 }
 
 impl fmt::Display for ConnectError {
@@ -28,6 +35,9 @@ impl fmt::Display for ConnectError {
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
             ConnectError::Fault(fault) => write!(f, "MPA connection setup failed: {fault}"),
             ConnectError::Lost => f.write_str("the connection was lost before it was established"),
+            ConnectError::NotServed { status, .. } => {
+                write!(f, "the peer has no queue pair for the service (SIDR status {status})")
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Conversion between C and Rust addresses.
 
-use crate::abi::{ibv_gid, rdma_addr_socket};
+use crate::abi::{ibv_ah_attr, ibv_gid, ibv_global_route, rdma_addr_socket};
 use core::ffi::c_int;
 use libc::{in_addr, in6_addr, sockaddr, sockaddr_in, sockaddr_in6};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -73,4 +73,16 @@ pub(super) fn plain(address: SocketAddr) -> SocketAddr {
 /// Returns the GID of a device, which is its address.
 pub(super) fn gid(address: IpAddr) -> ibv_gid {
     ibv_gid { raw: kiban_rdma_runtime::verbs::gid(address) }
+}
+
+/// Returns the route to a GID.
+pub(super) fn route(dgid: ibv_gid) -> ibv_ah_attr {
+    /// `IPV6_DEFAULT_HOPLIMIT` of the kernel.
+    const HOP_LIMIT: u8 = 64;
+    ibv_ah_attr {
+        grh: ibv_global_route { dgid, hop_limit: HOP_LIMIT, ..ibv_global_route::ZERO },
+        is_global: 1,
+        port_num: 1,
+        ..ibv_ah_attr::ZERO
+    }
 }

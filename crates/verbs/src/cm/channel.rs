@@ -70,7 +70,20 @@ pub(super) struct QueuedEvent {
 pub(super) struct ConnParam {
     pub(super) private_data: Vec<u8>,
     pub(super) depths: (u16, u16),
+    pub(super) datagrams: Option<DatagramParam>,
 }
+
+/// Where an identifier for datagrams sends to.
+pub(super) struct DatagramParam {
+    pub(super) gid: ibv_gid,
+    pub(super) qpn: u32,
+    pub(super) qkey: u32,
+    /// What the program passed when it joined a multicast group: it stands in the place of private data.
+    pub(super) context: *mut c_void,
+}
+
+// SAFETY: the pointer belongs to the program and is only passed back to it.
+unsafe impl Send for DatagramParam {}
 
 impl QueuedEvent {
     /// Returns an event without connection parameters.
@@ -202,6 +215,9 @@ fn look(channel: &Arc<Chan>) -> Found {
 /// valid.
 fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
     let owner = note.owner().clone();
+    // SAFETY: the struct lives as long as the identifier, and nothing changes its port space after it was
+    // delivered.
+    let is_datagrams = unsafe { (*owner.abi()).ps } == RDMA_PS_UDP;
     let mut event =
         rdma_cm_event { id: note.id.abi(), event: note.event, status: note.status, ..rdma_cm_event::ZERO };
     match note.event {
@@ -210,24 +226,33 @@ fn deliver(note: QueuedEvent) -> Option<*mut rdma_cm_event> {
             event.listen_id = listener.abi();
             deliver_request(listener, &note.id)?;
         }
-        RDMA_CM_EVENT_REJECTED | RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_CONNECT_ERROR => {
+        // An identifier for datagrams has no connection, and its queue pair goes on.
+        RDMA_CM_EVENT_REJECTED | RDMA_CM_EVENT_UNREACHABLE | RDMA_CM_EVENT_CONNECT_ERROR if !is_datagrams => {
             queues::on_failed(&note.id);
         }
         RDMA_CM_EVENT_ESTABLISHED => queues::on_established(&note.id),
         _ => {}
     }
-    let ConnParam { mut private_data, depths } = note.says.unwrap_or_default();
+    let ConnParam { mut private_data, depths, datagrams } = note.says.unwrap_or_default();
     // The length field of the C struct has one byte.
     private_data.truncate(usize::from(u8::MAX));
+    let private_data_len = private_data.len() as u8;
+    let data = if private_data.is_empty() { core::ptr::null() } else { private_data.as_ptr().cast() };
     let retries = if below::is_ib() { 7 } else { 0 };
-    if !private_data.is_empty() || depths != (0, 0) {
+    if is_datagrams {
+        event.param.ud = rdma_ud_param { private_data: data, private_data_len, ..rdma_ud_param::ZERO };
+        if let Some(DatagramParam { gid, qpn, qkey, context }) = datagrams {
+            // SAFETY: the union holds parameters for datagrams, which were just written.
+            let ud = unsafe { &mut event.param.ud };
+            (ud.ah_attr, ud.qp_num, ud.qkey) = (address::route(gid), qpn, qkey);
+            if !context.is_null() {
+                ud.private_data = context;
+            }
+        }
+    } else if !private_data.is_empty() || depths != (0, 0) {
         event.param.conn = rdma_conn_param {
-            private_data: if private_data.is_empty() {
-                core::ptr::null()
-            } else {
-                private_data.as_ptr().cast()
-            },
-            private_data_len: private_data.len() as u8,
+            private_data: data,
+            private_data_len,
             responder_resources: u8::try_from(depths.0).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(depths.1).unwrap_or(u8::MAX),
             // The maximum, which InfiniBand peers request.

@@ -15,13 +15,18 @@
 //! Limits      a queue pair that the program created itself is found by its number on the identifier's
 //!             device.
 
-use super::channel::{self, ConnParam, QueuedEvent, complete};
+use super::channel::{self, ConnParam, DatagramParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
+use crate::device::{Transport, transport};
 use crate::ffi::{errno_of, fail_with_errno};
 use core::ffi::{c_int, c_void};
-use kiban_rdma_runtime::verbs::{CmEvent, CmEventHandler, ConnectError, ConnectRequest, OpenError};
+use core::ptr::null_mut;
+use kiban_rdma_runtime::verbs::{
+    CmEvent, CmEventHandler, ConnectError, ConnectRequest, DatagramPeer, Engine, OpenError,
+};
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -35,7 +40,13 @@ impl CmEventHandler for Id {
         match event {
             CmEvent::ConnectRequest(request) => return me.on_connect_request(request),
             CmEvent::Connected { private_data, depths, .. } => {
-                me.on_connected(ConnParam { private_data, depths })
+                me.on_connected(ConnParam { private_data, depths, datagrams: None })
+            }
+            CmEvent::Resolved { peer, private_data, .. } => {
+                let DatagramPeer { address, qpn, qkey } = peer;
+                let (gid, context) = (address::gid(address), null_mut());
+                let datagrams = Some(DatagramParam { gid, qpn, qkey, context });
+                me.on_connected(ConnParam { private_data, depths: (0, 0), datagrams });
             }
             CmEvent::Failed { error, .. } => me.on_failed(error),
             CmEvent::Retried { to, local, .. } => {
@@ -84,7 +95,7 @@ impl Id {
             listener: Some(self.clone()),
             event: RDMA_CM_EVENT_CONNECT_REQUEST,
             status: 0,
-            says: Some(ConnParam { private_data, depths }),
+            says: Some(ConnParam { private_data, depths, datagrams: None }),
         });
         Some(id)
     }
@@ -92,7 +103,9 @@ impl Id {
     fn on_connected(self: &Arc<Id>, says: ConnParam) {
         let mut state = self.state();
         let event = match state.phase {
-            Phase::Connecting if state.has_program_qp && below::is_ib() => RDMA_CM_EVENT_CONNECT_RESPONSE,
+            Phase::Connecting if state.has_program_qp && below::is_ib() && says.datagrams.is_none() => {
+                RDMA_CM_EVENT_CONNECT_RESPONSE
+            }
             Phase::Connecting | Phase::Accepting => RDMA_CM_EVENT_ESTABLISHED,
             _ => return,
         };
@@ -120,9 +133,12 @@ impl Id {
             ConnectError::Timeout => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new()),
             ConnectError::Fault(_) => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EPROTO, Vec::new()),
             ConnectError::Lost => (RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET, Vec::new()),
+            ConnectError::NotServed { status, private_data } => {
+                (RDMA_CM_EVENT_UNREACHABLE, c_int::from(status), private_data)
+            }
             _ => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EIO, Vec::new()),
         };
-        let says = (!private_data.is_empty()).then_some(ConnParam { private_data, depths: (0, 0) });
+        let says = (!private_data.is_empty()).then(|| ConnParam { private_data, ..ConnParam::default() });
         state.channel.tell(QueuedEvent { id: self.clone(), listener: None, event, status, says });
     }
 
@@ -154,13 +170,26 @@ struct Wanted {
     depths: (u16, u16),
 }
 
-/// Fails with EOPNOTSUPP for datagrams, whose exchange of queue pair numbers (SIDR) is not implemented.
-fn check_connected(id: &Arc<Id>) -> Result<(), c_int> {
+/// Returns whether an identifier is for datagrams. Fails with EOPNOTSUPP if it is, and the transport has no
+/// exchange of queue pair numbers (SIDR).
+fn is_for_datagrams(id: &Arc<Id>) -> Result<bool, c_int> {
     // SAFETY: the struct lives as long as the identifier.
     match unsafe { (*id.abi()).ps } {
-        RDMA_PS_UDP => Err(libc::EOPNOTSUPP),
-        _ => Ok(()),
+        RDMA_PS_UDP if transport() != Transport::Roce => Err(libc::EOPNOTSUPP),
+        ps => Ok(ps == RDMA_PS_UDP),
     }
+}
+
+/// Returns the private data that a program passes: its parameters', or else the identifier's.
+///
+/// # Safety
+/// `private_data` is null or points to `private_data_len` bytes.
+unsafe fn private_data(param: Option<&rdma_conn_param>, says: &[u8]) -> Vec<u8> {
+    // SAFETY: the caller of `private_data` guarantees that the pointer is null or points to so many bytes.
+    let passed = param.map_or_else(Vec::new, |param| unsafe {
+        channel::private_data(param.private_data, param.private_data_len)
+    });
+    if passed.is_empty() { says.to_vec() } else { passed }
 }
 
 /// # Safety
@@ -197,12 +226,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
     );
     // SAFETY: the caller of `wanted` guarantees that `private_data` is null or points to `private_data_len`
     // bytes.
-    let mut private_data = param.map_or_else(Vec::new, |param| unsafe {
-        channel::private_data(param.private_data, param.private_data_len)
-    });
-    if private_data.is_empty() {
-        private_data = says;
-    }
+    let private_data = unsafe { private_data(param, &says) };
     id.state().has_program_qp = own.is_null();
     Ok(Wanted { qp, private_data, depths })
 }
@@ -233,9 +257,14 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
     with(id, |id| {
         // SAFETY: the caller of `rdma_connect` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
-        check_connected(id)?;
+        let is_datagrams = is_for_datagrams(id)?;
         if id.state().phase != Phase::Route {
             return Err(libc::EINVAL);
+        }
+        if is_datagrams {
+            // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length in
+            // `private_data_len`.
+            return unsafe { resolve_service(id, param) };
         }
         // SAFETY: the caller of `rdma_connect` guarantees that the private data has the length in
         // `private_data_len`.
@@ -246,33 +275,57 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
             (state.local.map(|local| local.ip()), state.peer.ok_or(libc::EINVAL)?)
         };
         let engine = below::engine()?;
-        match engine.connect(qp, from, to, depths, &private_data, id.listens()) {
-            Ok(Ok(end)) => {
-                // The engine may already have retried the connection, with a new connection number that an
-                // event has recorded.
-                let end = *id.state().end.get_or_insert(end);
-                let local = engine.local_address(end);
-                let mut state = id.state();
-                state.reserved = None;
-                // If the engine retries between the two calls, the event has recorded the new address.
-                if state.end == Some(end) {
-                    id.comes_from(&mut state, local);
-                }
-            }
-            Ok(Err(error)) => {
-                id.state().phase = Phase::Route;
-                return Err(of_open_error(error));
-            }
-            Err(error) => {
-                // There is no route. This is known at once, but reported in an event like any other outcome.
-                let error = errno_of(&error);
-                let mut state = id.state();
-                state.phase = Phase::Over;
-                state.channel.tell(QueuedEvent::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));
+        began(id, engine, engine.connect(qp, from, to, depths, &private_data, id.listens()))
+    })
+}
+
+/// Begins to resolve a service of datagrams to its queue pair. Linux needs no queue pair of this side for
+/// that.
+///
+/// # Safety
+/// The private data of `param` is null or has the length in `private_data_len`.
+unsafe fn resolve_service(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<c_int, c_int> {
+    let (device, from, to, data) = {
+        let mut state = id.state();
+        step(&mut state, Phase::Route, Phase::Connecting)?;
+        // SAFETY: the caller of `resolve_service` guarantees it.
+        let data = unsafe { private_data(param, &state.says) };
+        let bound = (state.device, state.local, state.peer);
+        let (Some(device), Some(local), Some(peer)) = bound else { return Err(libc::EINVAL) };
+        (device, local, peer, data)
+    };
+    let engine = below::engine()?;
+    began(id, engine, engine.resolve(device, from, to, &data, id.listens()))
+}
+
+/// Records that a connection or resolution has begun, or that it could not.
+fn began(id: &Arc<Id>, engine: &Engine, outcome: io::Result<Result<u32, OpenError>>) -> Result<c_int, c_int> {
+    match outcome {
+        Ok(Ok(end)) => {
+            // The engine may already have retried the connection, with a new connection number that an
+            // event has recorded.
+            let end = *id.state().end.get_or_insert(end);
+            let local = engine.local_address(end);
+            let mut state = id.state();
+            state.reserved = None;
+            // If the engine retries between the two calls, the event has recorded the new address.
+            if state.end == Some(end) {
+                id.comes_from(&mut state, local);
             }
         }
-        Ok(complete(id))
-    })
+        Ok(Err(error)) => {
+            id.state().phase = Phase::Route;
+            return Err(of_open_error(error));
+        }
+        Err(error) => {
+            // There is no route. This is known at once, but reported in an event like any other outcome.
+            let error = errno_of(&error);
+            let mut state = id.state();
+            state.phase = Phase::Over;
+            state.channel.tell(QueuedEvent::plain(id, RDMA_CM_EVENT_UNREACHABLE, -error));
+        }
+    }
+    Ok(complete(id))
 }
 
 /// # Safety
@@ -290,10 +343,7 @@ pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 /// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_listen")]
 pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    with(id, |id| {
-        check_connected(id)?;
-        resolve::listen(id, backlog).map(|()| 0)
-    })
+    with(id, |id| resolve::listen(id, backlog, is_for_datagrams(id)?).map(|()| 0))
 }
 
 /// # Safety
@@ -342,7 +392,7 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
     with(id, |id| {
         // SAFETY: the caller of `rdma_accept` guarantees that `param` is null or valid for reads.
         let param = unsafe { param.as_ref() };
-        check_connected(id)?;
+        let is_datagrams = is_for_datagrams(id)?;
         if id.state().phase != Phase::Requested {
             return Err(libc::EINVAL);
         }
@@ -360,6 +410,11 @@ pub(super) unsafe extern "C" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdm
                 state.phase = Phase::Requested;
             }
             return Err(of_open_error(error));
+        }
+        if is_datagrams {
+            // The peer may send now; no event follows.
+            id.state().phase = Phase::Connected;
+            return Ok(0);
         }
         Ok(complete(id))
     })
@@ -414,6 +469,8 @@ pub(super) unsafe extern "C" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
             (state.phase, state.end, state.own)
         };
         match (phase, end) {
+            // There is no connection that could end.
+            _ if is_for_datagrams(id)? => return Err(libc::EINVAL),
             (Phase::Connected, Some(end)) => below::engine()?.disconnect(end),
             // The peer disconnected first. On a synchronous identifier, that event may still be pending.
             (Phase::Over, Some(_)) if !waits || !channel::has_event(id) => return Ok(0),

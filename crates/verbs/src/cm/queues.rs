@@ -426,16 +426,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             }
             IBV_QPS_RTS if !below::is_ib() => 0,
             IBV_QPS_RTR => {
-                attributes.ah_attr = ibv_ah_attr {
-                    grh: ibv_global_route {
-                        dgid: address::gid(peer.ok_or(libc::EINVAL)?.ip()),
-                        hop_limit: 64,
-                        ..ibv_global_route::ZERO
-                    },
-                    is_global: 1,
-                    port_num: 1,
-                    ..ibv_ah_attr::ZERO
-                };
+                attributes.ah_attr = address::route(address::gid(peer.ok_or(libc::EINVAL)?.ip()));
                 attributes.path_mtu = IBV_MTU_1024;
                 attributes.dest_qp_num = MANAGED;
                 attributes.max_dest_rd_atomic = depth(depths.0);

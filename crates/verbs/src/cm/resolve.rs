@@ -338,8 +338,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
     })
 }
 
-/// Listens at the address to which an identifier is bound.
-pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
+/// Listens at the address to which an identifier is bound, for connections or for requests of datagrams.
+pub(super) fn listen(id: &Arc<Id>, backlog: c_int, is_datagrams: bool) -> Result<(), c_int> {
     /// Use the kernel's maximum, also for values out of range.
     const BACKLOG_MAX: u32 = 1024;
     if id.state().phase == Phase::Idle {
@@ -359,7 +359,11 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
     };
     let listening = below::engine().and_then(|engine| {
         let addresses = Device::that_listen_at(socket.address().map_err(|error| errno_of(&error))?.ip())?;
-        engine.listen(socket, addresses, id.listens()).map_err(|error| errno_of(&error))
+        let listening = match is_datagrams {
+            true => engine.listen_for_datagrams(socket, addresses, id.listens()),
+            false => engine.listen(socket, addresses, id.listens()),
+        };
+        listening.map_err(|error| errno_of(&error))
     });
     let mut state = id.state();
     match listening {

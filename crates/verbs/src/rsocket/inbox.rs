@@ -109,8 +109,8 @@ impl CmEventHandler for Inbox {
     fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
         let mut notes = lock(&self.notes);
         match event {
-            // Only listeners get connect requests.
-            CmEvent::ConnectRequest(_) => return None,
+            // Only listeners get connect requests, and only identifiers for datagrams resolve services.
+            CmEvent::ConnectRequest(_) | CmEvent::Resolved { .. } => return None,
             CmEvent::Connected { private_data, .. } => {
                 if let Some((accept_queue, socket)) = notes.arrival.take() {
                     drop(notes);

@@ -1,6 +1,7 @@
 //! Out-of-band connections between queue pairs of one process: matching pairs connect, others do not.
 
 mod hostile;
+mod manager;
 mod roce;
 
 use super::engine::config;

@@ -323,8 +323,10 @@ impl Cm {
             return;
         }
         let id = self.draw_id();
-        // How long the peer goes on asking is not known: as long as we would.
-        let time_wait = 2 * self.interval(self.config.response_timeout, 1);
+        // How long the peer goes on asking is not known: as long as we would. Linux asks every 4 s, so a
+        // shorter time would take the repetition of a request, whose reply was lost, for a new request.
+        let transmissions = u32::from(self.config.max_cm_retries & 0xf) + 1;
+        let time_wait = self.interval(self.config.response_timeout, 1) * transmissions;
         let patience = Patience { interval: time_wait, retries: 0, time_wait };
         let mut resolution = self.passive(envelope, State::SidrReqReceived, request.request_id, patience);
         resolution.request = Some(key);

@@ -2,10 +2,11 @@
 
 use super::messages::message;
 use super::pair::{
-    ADDRESSES, DELAY, Pair, SERVICE, accept, arrives, connect, message_name, polite, rejection, source, text,
+    ADDRESSES, DELAY, Pair, SERVICE, accept, arrives, config, connect, message_name, polite, rejection,
+    source, text,
 };
 use kiban_base::Instant;
-use kiban_rdma::roce::cm::{Cm, CmError, CmEvent, Connect, ConnectionId};
+use kiban_rdma::roce::cm::{Cm, CmConfig, CmError, CmEvent, Connect, ConnectionId};
 use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason, ServiceType, SidrStatus, timeout};
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
@@ -14,6 +15,9 @@ use std::time::Duration;
 fn interval() -> Duration {
     timeout(18) + 2 * timeout(14)
 }
+
+/// A service of datagrams.
+const DATAGRAMS: u64 = PortSpace::Udp.service_id(9);
 
 fn ignore(_: usize, _: &mut Cm, _: &CmEvent, _: Instant) {}
 
@@ -325,7 +329,7 @@ fn an_aborted_connection_causes_no_events_and_the_peer_learns_of_it() {
 
 #[test]
 fn a_service_resolves_to_a_queue_pair_over_a_bad_wire() {
-    let service = PortSpace::Udp.service_id(9);
+    let service = DATAGRAMS;
     for (is_served, lost) in [(true, ""), (true, "SIDR_REQ"), (true, "SIDR_REP"), (false, "")] {
         let mut pair = Pair::new(1);
         pair.sides[1].listen(service).expect("free");
@@ -354,6 +358,34 @@ fn a_service_resolves_to_a_queue_pair_over_a_bad_wire() {
         assert_eq!(got, if is_served { (SidrStatus::VALID, 0x44, 0x0123_4567, "me") } else { refused });
         pair.assert_empty();
     }
+}
+
+/// Linux repeats a SIDR_REQ after 4.3 s (`CMA_CM_RESPONSE_TIMEOUT` in cma.c).
+#[test]
+fn a_lost_reply_to_a_resolution_is_repeated() {
+    let mut pair = Pair::with([CmConfig { response_timeout: 20, ..config(0) }, config(1)], 1);
+    pair.sides[1].listen(DATAGRAMS).expect("free");
+    pair.sides[0].resolve(ADDRESSES[0], source(1), DATAGRAMS, 0xffff, b"", pair.now).expect("room");
+    let mut is_lost = false;
+    pair.run(
+        |side, message| {
+            let is_reply = message_name(message) == "SIDR_REP";
+            if is_reply && !std::mem::replace(&mut is_lost, true) {
+                Vec::new()
+            } else {
+                arrives(side, message)
+            }
+        },
+        |_, cm, event, now| {
+            if let CmEvent::ServiceRequest { connection, .. } = event {
+                cm.resolved(*connection, 0x44, 0x0123_4567, b"", now).expect("requested");
+            }
+        },
+    );
+    let expected = [(0, "SIDR_REQ"), (1, "SIDR_REP"), (0, "SIDR_REQ"), (1, "SIDR_REP")];
+    assert_eq!(pair.messages(), expected);
+    assert_eq!((pair.names(0), pair.names(1)), (vec!["service reply"], vec!["service request"]));
+    pair.assert_empty();
 }
 
 #[test]

@@ -1,0 +1,121 @@
+//! The connection manager over RoCEv2.
+
+use super::*;
+use crate::tcp::ReservedPort;
+use std::net::SocketAddr;
+use std::sync::Weak;
+
+/// An address that no other file of tests uses: port 4791 of an address is shared. Both sides have it, as a
+/// loopback address stands for the device's own.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 80));
+/// IBTA volume 1 §12.11.2.
+const REJECTED: u8 = 2;
+
+/// The owner of listeners and ends, which keeps their events.
+pub(super) struct Owner {
+    me: Weak<Owner>,
+    events: Channel<CmEvent>,
+}
+
+impl CmEventHandler for Owner {
+    fn on_event(&self, event: CmEvent) -> Option<Arc<dyn CmEventHandler>> {
+        let is_request = matches!(event, CmEvent::ConnectRequest(_));
+        self.events.tell(event);
+        let me = self.me.upgrade().filter(|_| is_request)?;
+        Some(me)
+    }
+}
+
+/// An engine with its queues, and the owner of its connections.
+struct Node {
+    side: Side,
+    owner: Arc<Owner>,
+}
+
+impl Node {
+    fn new() -> Node {
+        let engine = Engine::open(Features { extensions: true, shared_memory: false, roce: true });
+        let owner = Arc::new_cyclic(|me| Owner {
+            me: me.clone(),
+            events: Channel::new().expect("file descriptors are available"),
+        });
+        Node { side: Side::new(&engine.expect("a NIC")), owner }
+    }
+
+    fn next(&self) -> CmEvent {
+        self.side.engine.next_event(&self.owner.events, SOON).expect("in time")
+    }
+
+    /// Listens at a free port.
+    fn listen(&self, is_datagrams: bool) -> SocketAddr {
+        let port = ReservedPort::open(SocketAddr::new(HERE, 0)).expect("a port is free");
+        let at = port.address().expect("it is bound");
+        let (socket, owner) = (port.listen(1).expect("it is bound"), self.owner.clone());
+        let listened = match is_datagrams {
+            true => self.side.engine.listen_for_datagrams(socket, vec![HERE], owner),
+            false => self.side.engine.listen(socket, vec![HERE], owner),
+        };
+        listened.expect("the port is free for UDP");
+        at
+    }
+
+    fn resolve(&self, to: SocketAddr, private_data: &[u8]) -> u32 {
+        let from = SocketAddr::new(HERE, 0);
+        let begun = self.side.engine.resolve(HERE, from, to, private_data, self.owner.clone());
+        begun.expect("a socket").expect("room")
+    }
+
+    fn request(&self) -> ConnectRequest {
+        match self.next() {
+            CmEvent::ConnectRequest(request) => request,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn error(event: CmEvent) -> ConnectError {
+    match event {
+        CmEvent::Failed { error, .. } => error,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_service_of_datagrams_resolves_to_its_queue_pair() {
+    let (server, client) = (Node::new(), Node::new());
+    let (theirs, ours) =
+        (server.side.qp_at(HERE, Service::Datagrams), client.side.qp_at(HERE, Service::Datagrams));
+    for (side, qp) in [(&server.side, theirs.0), (&client.side, ours.0)] {
+        side.receive(qp, 100);
+        side.engine.modify_to_rtr(qp, None).expect("a port").expect("it is ready");
+        side.engine.modify_to_rts(qp, sending(0, 0, None)).expect("it is ready to receive");
+    }
+    let at = server.listen(true);
+    let end = client.resolve(at, b"who");
+    let request = server.request();
+    assert_eq!((request.local, request.peer.ip(), request.depths), (at, HERE, (0, 0)));
+    assert_eq!(Some(request.peer), client.side.engine.local_address(end));
+    assert_eq!((&request.private_data[..4], request.private_data.len()), (&b"who\0"[..], 180));
+    let connected = server.side.qp_at(HERE, Service::Connected);
+    assert_eq!(server.side.engine.accept(request.end, connected.0, (0, 0), b""), Err(OpenError::InUse));
+    server.side.engine.accept(request.end, theirs.0, (0, 0), b"me").expect("it is asked");
+    let CmEvent::Resolved { peer, private_data, .. } = client.next() else { panic!("it resolves") };
+    assert_eq!(peer, DatagramPeer { address: HERE, qpn: theirs.1, qkey: QKEY });
+    assert_eq!((&private_data[..3], private_data.len()), (&b"me\0"[..], 136));
+    client.side.memory[..5].copy_from_slice(b"hello");
+    let to = Operation::Datagram { gid: gid(peer.address), qp: peer.qpn, qkey: peer.qkey, immediate: None };
+    client.side.send(ours.0, 1, to, 5);
+    let got = server.side.next();
+    assert_eq!((got.status, got.source), (Status::Success, Some(ours.1)));
+    assert_eq!(&server.side.memory[4096 + 40..][..5], b"hello");
+}
+
+#[test]
+fn a_refused_resolution_carries_status_and_private_data() {
+    let (server, client) = (Node::new(), Node::new());
+    let at = server.listen(true);
+    client.resolve(at, b"");
+    server.side.engine.reject(server.request().end, b"no").expect("it is asked");
+    let ConnectError::NotServed { status, private_data } = error(client.next()) else { panic!("a status") };
+    assert_eq!((status, &private_data[..3]), (REJECTED, &b"no\0"[..]));
+}
