@@ -68,8 +68,8 @@ absent! {
         quiet: ibv_unimport_pd ibv_unimport_mr;
     }
 
-    "there is no fabric, and thus no multicast groups, vendor options (ECE) or port speed" "" {
-        number: ibv_attach_mcast ibv_detach_mcast ibv_query_ece ibv_set_ece ibv_query_port_speed;
+    "there is no fabric, and thus no vendor options (ECE) or port speed" "" {
+        number: ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
 
     "newer rdma-core releases add asynchronous rdma_getaddrinfo, and events written by programs" "kiban_" {

@@ -7,6 +7,7 @@
 //! Not implemented  netlink: routes beyond an address's own prefix are left to the operator.
 
 use kiban_base::ethernet::Mac;
+use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -87,6 +88,18 @@ pub fn bind_remedy(address: SocketAddr, error: &io::Error) -> String {
 /// Returns this host's addresses, in the caller's network namespace. The list is empty if the system does not
 /// provide the addresses.
 pub fn addresses() -> Vec<IpAddr> {
+    named_addresses().into_iter().map(|(_, address)| address).collect()
+}
+
+/// Returns the name of the interface that has an address of this host. All loopback addresses are those of
+/// `lo`.
+pub fn name_of(address: IpAddr) -> Option<String> {
+    let found = named_addresses().into_iter().find(|(_, own)| *own == address).map(|(name, _)| name);
+    found.or_else(|| address.is_loopback().then(|| "lo".to_owned()))
+}
+
+/// Returns this host's addresses with the names of their interfaces.
+fn named_addresses() -> Vec<(String, IpAddr)> {
     let mut list = std::ptr::null_mut();
     // SAFETY: getifaddrs(3) writes the head of the list to `list`, which outlives the call.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
@@ -98,9 +111,11 @@ pub fn addresses() -> Vec<IpAddr> {
     while let Some(interface) = unsafe { entry.as_ref() } {
         entry = interface.ifa_next;
         let at = interface.ifa_addr;
+        // SAFETY: getifaddrs(3) gives each entry a name.
+        let name = unsafe { CStr::from_ptr(interface.ifa_name) }.to_string_lossy().into_owned();
         // SAFETY: getifaddrs(3) returns a valid list; each address is null, or as long as its family's
         // structure.
-        found.extend(match unsafe { at.as_ref() }.map(|at| libc::c_int::from(at.sa_family)) {
+        let address = match unsafe { at.as_ref() }.map(|at| libc::c_int::from(at.sa_family)) {
             Some(libc::AF_INET) => {
                 // SAFETY: the address has the family AF_INET, so it is a whole `sockaddr_in` of the list.
                 let at = unsafe { at.cast::<libc::sockaddr_in>().read_unaligned() };
@@ -112,7 +127,8 @@ pub fn addresses() -> Vec<IpAddr> {
                 Some(IpAddr::from(at.sin6_addr.s6_addr))
             }
             _ => None,
-        });
+        };
+        found.extend(address.map(|address| (name, address)));
     }
     // SAFETY: the list is from getifaddrs(3), and nothing points into it any more.
     unsafe { libc::freeifaddrs(list) };

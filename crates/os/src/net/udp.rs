@@ -12,10 +12,10 @@
 //! Limits           calls never block: a packet that the socket cannot take now is dropped, as on a wire. A
 //!                  train has at most [`TRAIN_MAX`] datagrams and 64 KB.
 
-use super::interface::bind_remedy;
+use super::interface::{self, bind_remedy};
 use rustix::io::Errno;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -107,6 +107,61 @@ impl UdpLink {
         })?;
         let local = socket.local_addr()?;
         Ok(UdpLink { socket, local, segments: AtomicBool::new(true) })
+    }
+
+    /// Binds a socket to a multicast group and a port, and joins the group on the interface that has a local
+    /// address (IP_ADD_MEMBERSHIP, ip(7); IPV6_ADD_MEMBERSHIP, ipv6(7)). It receives what arrives there.
+    /// Every other socket that is bound by this function, of any user, receives a copy.
+    ///
+    /// # Errors
+    /// The group is no multicast group, or of another family than the local address; no interface has that
+    /// address; or another program uses the port for all addresses.
+    pub fn join(group: SocketAddr, address: IpAddr) -> io::Result<UdpLink> {
+        let open = || {
+            let domain = socket2::Domain::for_address(group);
+            let socket = socket2::Socket::new(domain, socket2::Type::DGRAM, Some(socket2::Protocol::UDP))?;
+            socket.set_nonblocking(true)?;
+            // For multicast, all users can share a port in this way; SO_REUSEPORT would exclude other users.
+            socket.set_reuse_address(true)?;
+            match (group, address) {
+                (SocketAddr::V4(at), IpAddr::V4(interface)) => {
+                    // Without this option, it would also receive what other sockets have joined elsewhere.
+                    socket.set_multicast_all_v4(false)?;
+                    socket.bind(&at.into())?;
+                    socket.join_multicast_v4(at.ip(), &interface)?;
+                }
+                (SocketAddr::V6(at), IpAddr::V6(_)) => {
+                    let (name, index) = interface_of(address)?;
+                    socket.bind(&SocketAddrV6::new(*at.ip(), at.port(), 0, index).into())?;
+                    socket.join_multicast_v6(at.ip(), index)?;
+                    // As for IPv4: IPV6_MULTICAST_ALL does not distinguish interfaces. Without privileges,
+                    // Linux has this option from 5.7 on.
+                    let _ = socket.bind_device(Some(name.as_bytes()));
+                }
+                _ => return Err(io::ErrorKind::InvalidInput.into()),
+            }
+            let link = UdpSocket::from(socket);
+            let local = link.local_addr()?;
+            Ok(UdpLink { socket: link, local, segments: AtomicBool::new(true) })
+        };
+        open().map_err(|error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot join {group} at {address}: {error}"))
+        })
+    }
+
+    /// Lets datagrams to multicast groups leave through the interface of the socket's own address, and pass
+    /// `hops` routers. The system does not do this by itself over IPv6.
+    pub fn direct_multicast(&self, hops: u8) {
+        let socket = socket2::SockRef::from(&self.socket);
+        // If the system refuses, datagrams to groups take the system's default route.
+        let _ = match self.local {
+            // The source address decides (ip_route_output_key_hash in Linux).
+            SocketAddr::V4(_) => socket.set_multicast_ttl_v4(hops.into()),
+            SocketAddr::V6(_) => socket.set_multicast_hops_v6(hops.into()).and_then(|()| {
+                let (_, index) = interface_of(self.local.ip())?;
+                socket.set_multicast_if_v6(index)
+            }),
+        };
     }
 
     /// Requests that packets are never fragmented, even if they exceed the path MTU in the system's cache
@@ -357,6 +412,13 @@ impl UdpLink {
     }
 }
 
+/// Returns the name and the index of the interface that has an address.
+fn interface_of(address: IpAddr) -> io::Result<(String, u32)> {
+    let name = interface::name_of(address).ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let index = interface::query(&name, interface::Property::Index)?.index().cast_unsigned();
+    Ok((name, index))
+}
+
 impl AsFd for UdpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -450,5 +512,27 @@ mod tests {
             one.send(b"packet", gone);
             assert_eq!(one.receive(&mut room), None);
         }
+    }
+
+    #[test]
+    fn every_socket_that_joined_a_group_receives_a_copy() {
+        let home = IpAddr::from([127, 0, 0, 1]);
+        let port = UdpLink::bind((home, 0).into()).expect("a port is free").local().port();
+        let group = SocketAddr::from(([239, 77, 1, 1], port));
+        let joined = [(); 2].map(|()| UdpLink::join(group, home).expect("the loopback can join"));
+        let sender = UdpLink::bind((home, 0).into()).expect("a port is free");
+        sender.direct_multicast(64);
+        assert!(sender.send(b"all", group));
+        assert!(sender.send(b"no one", SocketAddr::from(([239, 77, 1, 2], port))));
+        let mut room = [0; 64];
+        for socket in &joined {
+            assert_eq!(socket.receive(&mut room), Some((3, sender.local())));
+            assert_eq!(socket.receive(&mut room), None);
+        }
+        let wrong = UdpLink::join((home, port).into(), home).expect_err("no group");
+        assert!(wrong.to_string().contains("cannot join 127.0.0.1"), "{wrong}");
+        let other =
+            UdpLink::join("[ff15::1]:9".parse().expect("an address"), home).expect_err("two families");
+        assert_eq!(other.kind(), io::ErrorKind::InvalidInput);
     }
 }

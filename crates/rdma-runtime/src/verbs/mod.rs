@@ -29,6 +29,8 @@ mod queue_pairs;
 mod roce;
 mod roce_cm;
 mod roce_connections;
+mod roce_groups;
+mod roce_multicast;
 mod roce_services;
 
 pub use self::channel::Channel;
@@ -36,6 +38,7 @@ pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest, DatagramPeer};
 pub use self::engine::{Engine, InUse};
 pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Sending, Service, State};
+pub use self::roce_groups::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
 pub use kiban_os::turn::ends_this_call;
 pub use kiban_rdma::nic::{ConnectError, OpenError};
 pub use kiban_rdma::rnic::{

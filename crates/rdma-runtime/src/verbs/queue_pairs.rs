@@ -64,9 +64,12 @@ impl Engine {
     /// dropped.
     ///
     /// # Errors
-    /// The queue pair is unknown.
+    /// The queue pair is unknown, or attached to a multicast group.
     pub fn destroy_qp(&self, qp: u32) -> Result<(), RequestError> {
-        self.turn.work(|board, now| board.destroy_qp(qp, now))
+        self.turn.work(|board, now| match board.is_attached(qp) {
+            true => Err(RequestError::InUse),
+            false => board.destroy_qp(qp, now),
+        })
     }
 
     /// Returns the state of a queue pair.

@@ -23,6 +23,7 @@
 use super::pairs::{Peer, QueuePairs, Sending, Service};
 use super::ports::{Port, Ports, port_of};
 use super::roce_cm::RoceCm;
+use super::roce_groups::{Group, Groups};
 use crate::linked_nic::LinkedNic;
 use kiban_base::Instant;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
@@ -52,6 +53,8 @@ const RELAY_BYTES: usize = 36;
 /// The first port that the system assigns, whatever its settings: lower ones are privileged
 /// (ip_local_port_range, ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
+/// The hop limit of datagrams to multicast groups, as rdma_rxe's connection manager sets it.
+const MULTICAST_HOPS: u8 = 64;
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
 
@@ -67,6 +70,7 @@ pub(super) struct RoceLinks {
     epoll: OwnedFd,
     endpoint: Endpoint,
     pub(super) cm: RoceCm,
+    pub(super) groups: Groups,
     shared: BTreeMap<IpAddr, Shared>,
     /// The number of queue pairs per port.
     open: BTreeMap<(IpAddr, u16), u32>,
@@ -86,6 +90,7 @@ impl RoceLinks {
             epoll: outer.try_clone()?,
             endpoint: Endpoint::default(),
             cm: RoceCm::open()?,
+            groups: Groups::default(),
             shared: BTreeMap::new(),
             open: BTreeMap::new(),
             room: vec![0; 1 << 16],
@@ -153,6 +158,7 @@ impl RoceLinks {
         socket.request_trains();
         socket.request_marks();
         socket.forbid_fragments();
+        socket.direct_multicast(MULTICAST_HOPS);
         // RoCEv2's senders need not compute UDP's checksum, and rdma_rxe does not; the ICRC covers more.
         socket.allow_missing_checksums();
         let events = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
@@ -219,7 +225,7 @@ impl RoceLinks {
         let mut room = std::mem::take(&mut self.room);
         let manager_is_due = self.until_manager == 0;
         self.until_manager = if manager_is_due { ASK_MANAGER_EVERY } else { self.until_manager - 1 };
-        let RoceLinks { endpoint, cm, shared, open, relayed: front, more, .. } = self;
+        let RoceLinks { endpoint, cm, groups, shared, open, relayed: front, more, .. } = self;
         let core = &mut core.nic.core;
         let manager_sockets = if manager_is_due { cm.sockets() } else { Vec::new() };
         for socket in manager_sockets {
@@ -258,6 +264,12 @@ impl RoceLinks {
                         }
                     }
                 }
+            });
+        }
+        for (&(_, group), Group { socket, qps }) in &groups.of {
+            let local = SocketAddr::new(group, PORT);
+            *more |= each(socket, &mut room, |bytes, remote| {
+                endpoint.take_multicast(core, qps, Path { local, remote }, bytes);
             });
         }
         self.room = room;

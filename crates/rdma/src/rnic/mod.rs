@@ -20,7 +20,8 @@
 //!                  datagram, including its header; [`Rnic::datagram`] takes an incoming one. Both ends must
 //!                  be kiban NICs: no iWARP standard defines datagrams.
 //! Limits           every table and queue has a bound in [`Config`].
-//! Not implemented  PCI Express (host memory is accessed by copying); multicast.
+//! Not implemented  PCI Express (host memory is accessed by copying). Multicast groups are the caller's
+//!                  ([`crate::roce::Endpoint::take_multicast`]).
 //!
 //! ```text
 //! paper [3]                                     here

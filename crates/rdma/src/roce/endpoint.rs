@@ -22,8 +22,8 @@ use crate::rnic::{CNP_INTERVAL, Outgoing, Rnic, RoceTraits};
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
 use crate::wire::roce::{
-    BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, Opcode, Operation, PORT, PSN_MASK, Packet, Service,
-    pad,
+    BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, MULTICAST_QPN, Opcode, Operation, PORT, PSN_MASK,
+    Packet, Service, pad,
 };
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -149,16 +149,7 @@ impl Endpoint {
         is_marked: bool,
         now: Instant,
     ) -> Option<&'a [u8]> {
-        let Ok((packet, payload)) = Packet::read(bytes) else {
-            self.counters.malformed += 1;
-            return None;
-        };
-        if !self.is_intact(&path, bytes) {
-            self.counters.bad_icrc += 1;
-            return None;
-        }
-        self.counters.datagrams_in += 1;
-        let payload = &bytes[payload];
+        let (packet, payload) = self.read(&path, bytes)?;
         self.counters.congestion_marks += u64::from(is_marked);
         if packet.bth.destination == GSI_QPN {
             let is_management =
@@ -170,16 +161,7 @@ impl Endpoint {
             return None;
         };
         if matches!(packet.bth.opcode, Opcode::Transport(Service::Ud, _)) {
-            let deth = packet.deth?;
-            let header = datagram::Header {
-                destination: packet.bth.destination,
-                source: deth.source,
-                qkey: deth.qkey,
-                solicited: packet.bth.solicited,
-                immediate: packet.immediate,
-            };
-            let grh = grh(path.remote.ip(), path.local.ip(), payload.len());
-            core.datagram(qp, &grh, &header, payload);
+            deliver(core, qp, &path, &packet, payload);
             return None;
         }
         let connection = self.connections.get_mut(&qp);
@@ -199,6 +181,34 @@ impl Endpoint {
         core.packet(qp, &packet, payload, now);
         self.arm(core, qp);
         None
+    }
+
+    /// Takes a datagram that was sent to a multicast group, which is the local address of `path`. Each of
+    /// `qps`, the NIC's numbers of the queue pairs that are attached to the group, receives a copy.
+    pub fn take_multicast(&mut self, core: &mut Rnic, qps: &[u32], path: Path, bytes: &[u8]) {
+        let Some((packet, payload)) = self.read(&path, bytes) else { return };
+        // Only datagrams can be sent to a group.
+        if packet.bth.destination != MULTICAST_QPN || packet.deth.is_none() {
+            self.counters.unknown_queue_pair += 1;
+            return;
+        }
+        for qp in qps {
+            deliver(core, *qp, &path, &packet, payload);
+        }
+    }
+
+    /// Decodes a datagram and verifies its ICRC. Returns the headers and the payload.
+    fn read<'a>(&mut self, path: &Path, bytes: &'a [u8]) -> Option<(Packet, &'a [u8])> {
+        let Ok((packet, payload)) = Packet::read(bytes) else {
+            self.counters.malformed += 1;
+            return None;
+        };
+        if !self.is_intact(path, bytes) {
+            self.counters.bad_icrc += 1;
+            return None;
+        }
+        self.counters.datagrams_in += 1;
+        Some((packet, &bytes[payload]))
     }
 
     /// Verifies the ICRC of a datagram that arrived on this path.
@@ -371,6 +381,15 @@ fn notification(path: &Path, traits: &RoceTraits, room: &mut Vec<u8>) {
     let bth = Bth::new(Opcode::Cnp, traits.pkey, traits.peer, 0);
     Packet::new(Bth { becn: true, migrated: false, ..bth }).append_to(room);
     seal(path, 0, room, 0);
+}
+
+/// Passes a datagram to a queue pair.
+fn deliver(core: &mut Rnic, qp: u32, path: &Path, packet: &Packet, payload: &[u8]) {
+    let Some(Deth { qkey, source }) = packet.deth else { return };
+    let Bth { destination, solicited, .. } = packet.bth;
+    let header = datagram::Header { destination, source, qkey, solicited, immediate: packet.immediate };
+    let grh = grh(path.remote.ip(), path.local.ip(), payload.len());
+    core.datagram(qp, &grh, &header, payload);
 }
 
 /// Appends its ICRC to a packet, which begins at `start` of a train and ends it. `number` counts the train's

@@ -25,6 +25,8 @@ unsafe extern "C" {
     pub(super) fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int;
     pub(super) fn ibv_create_srq(pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr) -> *mut ibv_srq;
     pub(super) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
+    pub(super) fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
+    pub(super) fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
 }
 
 /// Returns the engine, after starting it if necessary.

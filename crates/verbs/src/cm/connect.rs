@@ -20,7 +20,7 @@ use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
 use crate::device::{Transport, transport};
-use crate::ffi::{errno_of, fail_with_errno};
+use crate::ffi::errno_of;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_rdma_runtime::verbs::{
@@ -516,32 +516,4 @@ pub(super) unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *m
         *ece = ibv_ece::ZERO;
         Ok(0)
     })
-}
-
-/// Fails with EOPNOTSUPP: the connection manager does not implement this.
-fn unsupported() -> c_int {
-    fail_with_errno(libc::EOPNOTSUPP)
-}
-
-#[unsafe(export_name = "kiban_rdma_join_multicast")]
-extern "C" fn rdma_join_multicast(
-    _id: *mut rdma_cm_id,
-    _at: *mut libc::sockaddr,
-    _context: *mut c_void,
-) -> c_int {
-    unsupported()
-}
-
-#[unsafe(export_name = "kiban_rdma_join_multicast_ex")]
-extern "C" fn rdma_join_multicast_ex(
-    _id: *mut rdma_cm_id,
-    _attributes: *mut rdma_cm_join_mc_attr_ex,
-    _context: *mut c_void,
-) -> c_int {
-    unsupported()
-}
-
-#[unsafe(export_name = "kiban_rdma_leave_multicast")]
-extern "C" fn rdma_leave_multicast(_id: *mut rdma_cm_id, _at: *mut libc::sockaddr) -> c_int {
-    unsupported()
 }

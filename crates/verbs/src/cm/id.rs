@@ -14,9 +14,9 @@
 //!             not received yet are rejected.
 //! Limits      a call on a freed struct fails with EINVAL, because the struct is no longer in the list.
 
-use super::below;
 use super::channel::{self, Chan, QueuedEvent, acknowledge};
 use super::world::world;
+use super::{address, below};
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
 use core::ffi::{c_int, c_void};
@@ -41,6 +41,14 @@ pub(super) enum Phase {
     Connected,
     Over,
     Dead,
+}
+
+/// A multicast group that an identifier has joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Joined {
+    pub(super) group: IpAddr,
+    /// Whether the identifier's queue pair is attached to it.
+    pub(super) is_attached: bool,
 }
 
 /// Our state of an identifier.
@@ -76,6 +84,8 @@ pub(super) struct State {
     /// The private data to send if the program passes none (`ai_connect`).
     pub(super) says: Vec<u8>,
     pub(super) ece: ibv_ece,
+    /// The multicast groups that the identifier has joined.
+    pub(super) joined: Vec<Joined>,
 }
 
 // SAFETY: the raw pointers (in `queue_wanted`) belong to the program and are only passed back to it.
@@ -114,6 +124,7 @@ impl Id {
             queue_wanted: None,
             says: Vec::new(),
             ece: ibv_ece::ZERO,
+            joined: Vec::new(),
         };
         Arc::new_cyclic(|me| Id {
             place,
@@ -139,6 +150,28 @@ impl Id {
     /// Returns the identifier as the engine's event handler.
     pub(super) fn listens(self: &Arc<Id>) -> Arc<dyn CmEventHandler> {
         self.clone()
+    }
+
+    /// Detaches the queue pair from a multicast group.
+    pub(super) fn detach(&self, joined: Joined) {
+        // SAFETY: the struct lives as long as the identifier.
+        let qp = unsafe { (*self.abi()).qp };
+        if joined.is_attached && !qp.is_null() {
+            let gid = address::gid(joined.group);
+            // SAFETY: the queue pair was created by `rdma_create_qp`, and `gid` is a local variable. This
+            // fails if the program has detached the queue pair itself.
+            let _ = unsafe { below::ibv_detach_mcast(qp, &gid, 0) };
+        }
+    }
+
+    /// Detaches the queue pair, which is about to be destroyed, from all multicast groups.
+    pub(super) fn detach_all(&self) {
+        let mut joined = self.state().joined.clone();
+        joined.iter_mut().for_each(|joined| {
+            self.detach(*joined);
+            joined.is_attached = false;
+        });
+        self.state().joined = joined;
     }
 
     /// Rejects a request that was not delivered to the program.
@@ -274,6 +307,7 @@ pub(super) fn destroy(id: &Arc<Id>) {
         state.reserved = None;
         (state.end.take(), was_requested, state.listener.take(), state.channel.clone(), state.own)
     };
+    id.detach_all();
     // From here on, no event is delivered for the identifier.
     if let (Some(listener), Ok(engine)) = (listener, below::engine()) {
         engine.unlisten(listener);

@@ -265,6 +265,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     catch_panics((), || {
         let Ok(id) = super::id::find(id) else { return };
         let place = id.abi();
+        id.detach_all();
         // SAFETY: the struct lives as long as the identifier; its queue pair was made here.
         unsafe {
             if !(*place).qp.is_null() {

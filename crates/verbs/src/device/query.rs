@@ -11,6 +11,7 @@ use crate::device::interfaces::Interfaces;
 use crate::device::{Transport, transport};
 use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
+use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
 
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
@@ -70,6 +71,11 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
     attr.max_mw = int(bounds.stags_max);
     attr.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
+    if transport() == Transport::Roce {
+        attr.max_mcast_grp = int(MULTICAST_GROUPS_MAX);
+        attr.max_mcast_qp_attach = int(MULTICAST_QPS_MAX);
+        attr.max_total_mcast_qp_attach = int(MULTICAST_GROUPS_MAX * MULTICAST_QPS_MAX);
+    }
     attr.max_srq = int(bounds.srqs_max);
     attr.max_srq_wr = int(bounds.work_max);
     attr.max_srq_sge = int(bounds.sges_max);

@@ -21,7 +21,7 @@ use crate::ah::destination;
 use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
-use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
+use crate::ffi::{errno_of, errno_or_zero, pointer, value_or_minus_one};
 use crate::memory::{Pd, access};
 use crate::queue::cq::Cq;
 use crate::queue::srq::Srq;
@@ -31,7 +31,9 @@ use crate::sync::acknowledged::Acknowledged;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
 use core::sync::atomic::{AtomicU32, Ordering};
-use kiban_rdma_runtime::verbs::{Peer, QpAttributes, QueuePair, RequestError, Sending, Service, State};
+use kiban_rdma_runtime::verbs::{
+    Engine, Peer, QpAttributes, QueuePair, RequestError, Sending, Service, State,
+};
 use std::io::{self, Write, stderr};
 use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
@@ -517,6 +519,44 @@ unsafe extern "C" fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _operation: c_u
         unsafe { given::<Qp>(qp.cast())? };
         Ok(0)
     })
+}
+
+// ---- multicast
+
+/// # Safety
+/// `qp` is null or a live queue pair created by this library, and `gid` is null or valid for reads.
+unsafe fn for_group(
+    qp: *mut ibv_qp,
+    gid: *const ibv_gid,
+    work: impl FnOnce(&Engine, u32, [u8; 16]) -> io::Result<()>,
+) -> c_int {
+    errno_or_zero(|| {
+        // SAFETY: the caller of `for_group` guarantees it.
+        let (qp, gid) = unsafe { (given::<Qp>(qp.cast())?, gid.as_ref().ok_or(libc::EINVAL)?) };
+        if transport() != Transport::Roce {
+            return Err(libc::EOPNOTSUPP);
+        }
+        work(qp.context.engine, qp.number, gid.bytes()).map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => of_io(&error),
+            _ => errno_of(&error),
+        })
+    })
+}
+
+/// # Safety
+/// The arguments must satisfy ibv_attach_mcast(3).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    // SAFETY: the caller of `ibv_attach_mcast` guarantees that `qp` and `gid` are null or valid.
+    unsafe { for_group(qp, gid, Engine::attach) }
+}
+
+/// # Safety
+/// The arguments must satisfy ibv_attach_mcast(3).
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, _lid: u16) -> c_int {
+    // SAFETY: the caller of `ibv_detach_mcast` guarantees that `qp` and `gid` are null or valid.
+    unsafe { for_group(qp, gid, Engine::detach) }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Out-of-band connections between queue pairs of one process: matching pairs connect, others do not.
 
+mod datagrams;
 mod hostile;
 mod manager;
 mod roce;

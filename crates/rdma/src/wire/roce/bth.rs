@@ -18,6 +18,8 @@ use kiban_base::Malformed;
 pub const BTH_BYTES: usize = 12;
 /// The bits of a queue pair number.
 pub const QPN_MASK: u32 = 0x00ff_ffff;
+/// The queue pair number of all datagrams to a multicast group (IBTA volume 1 §10.5).
+pub const MULTICAST_QPN: u32 = QPN_MASK;
 /// The bits of a packet sequence number.
 pub const PSN_MASK: u32 = 0x00ff_ffff;
 

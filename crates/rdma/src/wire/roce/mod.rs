@@ -21,7 +21,7 @@ mod opcode;
 mod packet;
 mod selective;
 
-pub use bth::{BTH_BYTES, Bth, PSN_MASK, QPN_MASK, pad};
+pub use bth::{BTH_BYTES, Bth, MULTICAST_QPN, PSN_MASK, QPN_MASK, pad};
 pub use extended::{Aeth, AtomicAckEth, AtomicEth, Deth, NakCode, Reth, Syndrome, credits, rnr_timer};
 pub use mad::{GSI_QKEY, GSI_QPN, MAD_BYTES, MAD_DATA_BYTES, MadHeader};
 pub use opcode::{Headers, Opcode, Operation, Service};
