@@ -49,5 +49,5 @@ pub use clock::Clock;
 pub use files::{exposure, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
-pub use net::{interface, origin, packet, udp};
+pub use net::{icmp, interface, origin, packet, udp};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

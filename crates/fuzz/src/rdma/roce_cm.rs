@@ -251,6 +251,7 @@ impl World {
             | CmEvent::TimedOut { connection }
             | CmEvent::TimeWaitExit { connection }
             | CmEvent::ServiceRequest { connection, .. }
+            | CmEvent::Unreachable { connection }
             | CmEvent::ServiceReply { connection, .. }) = event;
             self.ids.retain(|id| *id != connection.0);
             self.ids.push(connection.0);

@@ -216,6 +216,15 @@ impl UdpLink {
         self.request(libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1);
     }
 
+    /// Requests that ICMP errors about datagrams of this socket are reported
+    /// ([`next_refusal`](super::icmp::next_refusal)).
+    pub fn request_errors(&self) {
+        match self.local {
+            SocketAddr::V4(_) => self.request(libc::IPPROTO_IP, libc::IP_RECVERR, 1),
+            SocketAddr::V6(_) => self.request(libc::IPPROTO_IPV6, libc::IPV6_RECVERR, 1),
+        }
+    }
+
     /// Sets an option that holds an int. If the system refuses, the socket works without it.
     fn request(&self, level: libc::c_int, option: libc::c_int, value: libc::c_int) {
         // SAFETY: the options that this file sets take an int, and `value` outlives the call.
@@ -232,7 +241,13 @@ impl UdpLink {
 
     /// Sends a packet. Returns false if the packet is lost here because the socket cannot take it.
     pub fn send(&self, packet: &[u8], to: SocketAddr) -> bool {
-        self.socket.send_to(packet, to).is_ok()
+        match self.socket.send_to(packet, to) {
+            // An ICMP error about an earlier packet is reported once, instead of sending.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                self.socket.send_to(packet, to).is_ok()
+            }
+            sent => sent.is_ok(),
+        }
     }
 
     /// Receives the next packet, if one has arrived, and returns its length and its sender.

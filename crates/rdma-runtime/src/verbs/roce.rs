@@ -12,6 +12,7 @@
 //!            the port of the service or, later, to the port in the communication id ([`super::roce_cm`]).
 //!            Every process can therefore end without disturbing the others. The source port 4791 shows that
 //!            a process of the same user relayed a packet.
+//! Errors     ICMP errors show that nothing receives at a port: see [`take_refusals`].
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
@@ -26,8 +27,9 @@ use super::roce_cm::RoceCm;
 use super::roce_groups::{Group, Groups};
 use crate::linked_nic::LinkedNic;
 use kiban_base::Instant;
+use kiban_os::icmp::{Refusal, next_refusal};
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
-use kiban_rdma::rnic::{RequestError, RoceSending, RoceTraits};
+use kiban_rdma::rnic::{RequestError, Rnic, RoceSending, RoceTraits};
 use kiban_rdma::roce::{Departure, Endpoint, Path};
 use kiban_rdma::wire::roce::{GSI_QPN, PORT, Packet};
 use rustix::event::epoll;
@@ -61,6 +63,9 @@ const PKEY: u16 = 0xffff;
 /// The socket at port 4791 of an address.
 struct Shared {
     socket: UdpLink,
+    /// Sends the connection manager's messages to other hosts. ICMP errors about them come to this process,
+    /// because no other process has its port.
+    manager: UdpLink,
     /// How many queue pairs of this process use it.
     users: u32,
 }
@@ -132,7 +137,12 @@ impl RoceLinks {
                 io::Error::new(kind, format!("{error}{remedy}"))
             })?;
             self.prepare(&socket)?;
-            self.shared.insert(address, Shared { socket, users: 0 });
+            let manager = UdpLink::bind(SocketAddr::new(address, 0))?;
+            self.prepare(&manager)?;
+            for socket in [&socket, &manager] {
+                socket.request_errors();
+            }
+            self.shared.insert(address, Shared { socket, manager, users: 0 });
         }
         if let Some(shared) = self.shared.get_mut(&address) {
             shared.users += 1;
@@ -227,6 +237,9 @@ impl RoceLinks {
         self.until_manager = if manager_is_due { ASK_MANAGER_EVERY } else { self.until_manager - 1 };
         let RoceLinks { endpoint, cm, groups, shared, open, relayed: front, more, .. } = self;
         let core = &mut core.nic.core;
+        if manager_is_due {
+            *more |= take_refusals(endpoint, core, cm, shared, &mut room, now);
+        }
         let manager_sockets = if manager_is_due { cm.sockets() } else { Vec::new() };
         for socket in manager_sockets {
             *more |= each(&socket, &mut room, |bytes, from, _| {
@@ -268,7 +281,7 @@ impl RoceLinks {
         }
         for (&(_, group), Group { socket, qps }) in &groups.of {
             let local = SocketAddr::new(group, PORT);
-            *more |= each(socket, &mut room, |bytes, remote| {
+            *more |= each(socket, &mut room, |bytes, remote, _| {
                 endpoint.take_multicast(core, qps, Path { local, remote }, bytes);
             });
         }
@@ -277,18 +290,19 @@ impl RoceLinks {
 
     /// Sends what queue pairs have to send.
     pub(super) fn send(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
-        while let Some((path, mad)) = self.cm.next_mad() {
+        while let Some((mut path, mad)) = self.cm.next_mad() {
+            let manager = self.shared.get(&path.local.ip()).map(|shared| &shared.manager);
+            path.local = manager.map_or(path.local, UdpLink::local);
             let mut datagram = Vec::new();
             self.endpoint.management(&path, &mad, &mut datagram);
-            let shared = |address| self.shared.get(&address).map(|shared| &shared.socket);
             // What the system does not take now is sent again later.
-            match (shared(path.remote.ip()), self.cm.owner(&datagram)) {
+            match (self.shared.get(&path.remote.ip()), self.cm.owner(&datagram)) {
                 // A process of this host gets it at once: port 4791 might give it to one that is about to
                 // end.
-                (Some(socket), Some(port)) => {
-                    relay(socket, (&datagram, false), path.local, port, &mut self.relayed)
+                (Some(Shared { socket, .. }), Some(port)) => {
+                    relay(socket, (&datagram, false), path.local, port, &mut self.relayed);
                 }
-                _ => drop(shared(path.local.ip()).map(|socket| socket.send(&datagram, path.remote))),
+                _ => drop(manager.map(|socket| socket.send(&datagram, path.remote))),
             }
         }
         loop {
@@ -379,6 +393,44 @@ fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAdd
         let Ok(Some(train)) = socket.receive_train(room) else { return false };
         let from = SocketAddr::new(train.from.ip().to_canonical(), train.from.port());
         room[..train.bytes].chunks(train.each).for_each(|datagram| take(datagram, from, train.is_marked));
+    }
+    true
+}
+
+/// Handles ICMP errors. A request of this process that another host refuses is not served there. A relayed
+/// message that a port of this host refuses belongs to a process that has ended, or to a service that does not
+/// exist; the connection manager of this process answers it. Returns whether there may be more.
+fn take_refusals(
+    endpoint: &mut Endpoint,
+    core: &mut Rnic,
+    cm: &mut RoceCm,
+    shared: &BTreeMap<IpAddr, Shared>,
+    room: &mut [u8],
+    now: Instant,
+) -> bool {
+    let mut more = false;
+    for (address, Shared { socket, manager, .. }) in shared {
+        more |= each_refusal(manager, room, |refusal, datagram| cm.on_refusal(refusal.to, datagram, now));
+        // Peers answer to port 4791. What comes here must not fill the queue, in which errors wait, too.
+        more |= each(manager, room, |_, _, _| ());
+        more |= each_refusal(socket, room, |refusal, datagram| {
+            // Another host cannot refuse what was sent within this one.
+            let is_local = refusal.to.ip() == *address && refusal.reporter == *address;
+            if let Some((path, packet, _)) = relayed(datagram, socket.local(), shared).filter(|_| is_local)
+                && let Some(mad) = endpoint.take(core, |_| None, path, packet, false, now)
+            {
+                cm.take(&path, mad, now);
+            }
+        });
+    }
+    more
+}
+
+/// Takes a socket's ICMP errors and calls `take` for each. Returns whether there may be more.
+fn each_refusal(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(Refusal, &[u8])) -> bool {
+    for _ in 0..TURN_TRAINS {
+        let Some(refusal) = next_refusal(socket, room) else { return false };
+        take(refusal, &room[..refusal.bytes]);
     }
     true
 }

@@ -126,6 +126,12 @@ impl RoceCm {
         let _ = self.cm.take(path.remote, path.local.ip(), mad, now);
     }
 
+    /// Handles an ICMP error: no program receives at port 4791 of `to`, where a datagram went that is quoted.
+    pub(super) fn on_refusal(&mut self, to: SocketAddr, datagram: &[u8], now: Instant) {
+        let quoted = datagram.get(MAD_AT..).unwrap_or_default();
+        self.cm.on_port_unreachable(to, &quoted[..quoted.len().min(MAD_BYTES)], now);
+    }
+
     /// Returns the next MAD to be sent, and its path.
     pub(super) fn next_mad(&mut self) -> Option<(Path, [u8; MAD_BYTES])> {
         let cm::Transmit { to, from, mad } = self.cm.poll_transmit()?;

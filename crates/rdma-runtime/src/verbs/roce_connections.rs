@@ -333,6 +333,10 @@ impl EngineState {
                 let error = ConnectError::Timeout;
                 self.tell_roce(connection.0, |end, _| CmEvent::Failed { end, error });
             }
+            cm::CmEvent::Unreachable { connection } => {
+                let error = ConnectError::PortUnreachable;
+                self.tell_roce(connection.0, |end, _| CmEvent::Failed { end, error });
+            }
             cm::CmEvent::Disconnected { connection, .. } => {
                 // Programs wait for their flushed work, as over a stream that the peer has closed.
                 let ends = self.roce.as_ref().map(|roce| &roce.cm.ends);
@@ -355,8 +359,7 @@ impl EngineState {
         }
     }
 
-    /// Passes a peer's request to the owner of the service. It is one for a connection if there is a
-    /// `request`.
+    /// Passes a peer's request to the owner of the service. It is one for a connection if there is a `request`.
     fn on_roce_request(
         &mut self,
         number: u32,

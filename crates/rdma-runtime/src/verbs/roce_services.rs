@@ -1,5 +1,4 @@
-//! Services of datagrams over RoCEv2: the queue pair behind a port of `RDMA_PS_UDP` (SIDR, IBTA volume 1
-//!            §12.11).
+//! Services of datagrams over RoCEv2: the queue pair behind a port of `RDMA_PS_UDP` (SIDR, IBTA volume 1 §12.11).
 //!
 //! ```text
 //! program        here                                            on the wire

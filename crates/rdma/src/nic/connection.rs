@@ -18,6 +18,8 @@ pub enum ConnectError {
     Fault(mpa::SetupFault),
     /// The connection was lost before it was established.
     Lost,
+    /// RoCEv2: no program receives at its port of the peer's address (ICMP port unreachable).
+    PortUnreachable,
     /// RoCEv2: the peer has no queue pair for the datagrams of a service (SIDR).
     NotServed {
         /// Why (IBTA volume 1 §12.11.2, [`SidrStatus`](crate::wire::roce::cm::SidrStatus)).
@@ -35,6 +37,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Timeout => f.write_str("the peer did not answer in time"),
             ConnectError::Fault(fault) => write!(f, "MPA connection setup failed: {fault}"),
             ConnectError::Lost => f.write_str("the connection was lost before it was established"),
+            ConnectError::PortUnreachable => f.write_str("nothing at that address uses RoCEv2"),
             ConnectError::NotServed { status, .. } => {
                 write!(f, "the peer has no queue pair for the service (SIDR status {status})")
             }

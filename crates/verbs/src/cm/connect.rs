@@ -131,6 +131,7 @@ impl Id {
             ConnectError::Rejected(says) => (RDMA_CM_EVENT_REJECTED, refused(CONSUMER), says),
             ConnectError::Unreachable => (RDMA_CM_EVENT_REJECTED, refused(NO_SERVICE), Vec::new()),
             ConnectError::Timeout => (RDMA_CM_EVENT_UNREACHABLE, -libc::ETIMEDOUT, Vec::new()),
+            ConnectError::PortUnreachable => (RDMA_CM_EVENT_UNREACHABLE, -libc::ECONNREFUSED, Vec::new()),
             ConnectError::Fault(_) => (RDMA_CM_EVENT_CONNECT_ERROR, -libc::EPROTO, Vec::new()),
             ConnectError::Lost => (RDMA_CM_EVENT_REJECTED, -libc::ECONNRESET, Vec::new()),
             ConnectError::NotServed { status, private_data } => {

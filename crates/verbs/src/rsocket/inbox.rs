@@ -56,7 +56,9 @@ pub(super) struct Inbox {
 /// Maps an error to an errno.
 fn number(error: &ConnectError) -> c_int {
     match error {
-        ConnectError::Rejected(_) | ConnectError::Unreachable => libc::ECONNREFUSED,
+        ConnectError::Rejected(_) | ConnectError::Unreachable | ConnectError::PortUnreachable => {
+            libc::ECONNREFUSED
+        }
         ConnectError::Timeout => libc::ETIMEDOUT,
         ConnectError::Fault(_) => libc::EPROTO,
         ConnectError::Lost => libc::ECONNRESET,

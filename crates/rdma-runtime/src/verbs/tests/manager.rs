@@ -9,6 +9,7 @@ use std::sync::Weak;
 /// loopback address stands for the device's own.
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 80));
 /// IBTA volume 1 §12.11.2.
+const NOT_SUPPORTED: u8 = 1;
 const REJECTED: u8 = 2;
 
 /// The owner of listeners and ends, which keeps their events.
@@ -65,6 +66,12 @@ impl Node {
         begun.expect("a socket").expect("room")
     }
 
+    fn connect(&self, qp: u32, to: SocketAddr) -> u32 {
+        let engine = &self.side.engine;
+        let begun = engine.connect(qp, Some(HERE), to, (1, 1), b"hello", self.owner.clone());
+        begun.expect("a socket").expect("room")
+    }
+
     fn request(&self) -> ConnectRequest {
         match self.next() {
             CmEvent::ConnectRequest(request) => request,
@@ -118,4 +125,23 @@ fn a_refused_resolution_carries_status_and_private_data() {
     server.side.engine.reject(server.request().end, b"no").expect("it is asked");
     let ConnectError::NotServed { status, private_data } = error(client.next()) else { panic!("a status") };
     assert_eq!((status, &private_data[..3]), (REJECTED, &b"no\0"[..]));
+}
+
+/// Returns a port at which nothing listens.
+fn free_port() -> SocketAddr {
+    ReservedPort::open(SocketAddr::new(HERE, 0)).expect("a port is free").address().expect("it is bound")
+}
+
+#[test]
+fn a_port_that_nobody_serves_refuses_before_the_manager_gives_up() {
+    let (server, client) = (Node::new(), Node::new());
+    // The address is in use.
+    server.listen(true);
+    let port = free_port();
+    client.resolve(port, b"");
+    let refused = error(client.next());
+    assert!(matches!(refused, ConnectError::NotServed { status: NOT_SUPPORTED, .. }), "{refused:?}");
+    let (qp, _) = client.side.qp_at(HERE, Service::Connected);
+    client.connect(qp, port);
+    assert_eq!(error(client.next()), ConnectError::Unreachable);
 }

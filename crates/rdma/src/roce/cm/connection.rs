@@ -67,6 +67,8 @@ pub(super) struct Connection {
     pub(super) retries_left: u8,
     /// Whether an MRA has extended the current wait.
     pub(super) is_extended: bool,
+    /// How often its request was repeated because nobody served it.
+    pub(super) refusals: u8,
     /// When to retransmit, to give up, or to leave TimeWait.
     pub(super) deadline: Option<Instant>,
     /// The end of TimeWait is reported.
@@ -99,6 +101,7 @@ impl Connection {
             patience,
             retries_left: 0,
             is_extended: false,
+            refusals: 0,
             deadline: None,
             was_connected: false,
             is_aborted: false,

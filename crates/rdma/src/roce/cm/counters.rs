@@ -23,6 +23,10 @@ kiban_base::counters! {
         requests_dropped,
         /// Requests for services without a listener.
         no_service,
+        /// Requests that nobody served, repeated after a short pause.
+        refused_retries,
+        /// ICMP errors that quote no request which awaits its answer.
+        stray_errors,
         /// Requests and replies from queue pairs that are connected already.
         stale,
         /// MADs dropped because too many wait to be sent.

@@ -159,6 +159,11 @@ pub enum CmEvent {
         /// The connection.
         connection: ConnectionId,
     },
+    /// No program receives at RoCEv2's port of the peer's address; the connection or resolution is over.
+    Unreachable {
+        /// The connection.
+        connection: ConnectionId,
+    },
     /// The last packets of a disconnected connection have left the network.
     TimeWaitExit {
         /// The connection, which is forgotten.

@@ -3,6 +3,7 @@
 use super::connection::{Connection, Patience, State};
 use super::interface::{CmEvent, ConnectionId};
 use super::machine::{Cm, normal, rej};
+use crate::wire::roce::MadHeader;
 use crate::wire::roce::cm::{
     Drep, Dreq, Message, Mra, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu, ServiceType, SidrRep,
     SidrReq, SidrStatus, mtu_bytes,
@@ -10,7 +11,17 @@ use crate::wire::roce::cm::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use kiban_base::{Instant, Malformed};
+
+/// Pauses before a request that nobody serves is repeated. Programs (qperf, perftest) tell their peers where
+/// to connect just before they listen.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(40),
+];
 
 /// Where a MAD comes from and goes to, and its transaction id.
 #[derive(Clone, Copy)]
@@ -44,7 +55,7 @@ impl Cm {
             Message::Dreq(dreq) => self.on_dreq(envelope, &dreq, now),
             Message::Drep(drep) => self.on_drep(envelope, &drep, now),
             Message::SidrReq(request) => self.on_sidr_req(envelope, request),
-            Message::SidrRep(reply) => self.on_sidr_rep(envelope, reply),
+            Message::SidrRep(reply) => self.on_sidr_rep(envelope, reply, now),
         }
         Ok(())
     }
@@ -187,6 +198,7 @@ impl Cm {
         let Some(state) = self.matching(envelope, id, rej.local_comm_id) else { return };
         let (connection, reason, private_data) = (ConnectionId(id), rej.reason, rej.private_data.to_vec());
         match state {
+            State::ReqSent if reason == RejectReason::INVALID_SERVICE_ID && self.retry_soon(id, now) => {}
             State::ReqSent => {
                 self.event(id, CmEvent::Rejected { connection, reason, private_data });
                 self.remove(id);
@@ -337,7 +349,7 @@ impl Cm {
         self.event(id, CmEvent::ServiceRequest { connection, peer, local, request });
     }
 
-    fn on_sidr_rep(&mut self, envelope: Envelope, reply: SidrRep) {
+    fn on_sidr_rep(&mut self, envelope: Envelope, reply: SidrRep, now: Instant) {
         let id = reply.request_id;
         let is_answer = self.find(id).is_some_and(|found| {
             (found.state, found.peer, found.service_id)
@@ -347,8 +359,52 @@ impl Cm {
             self.counters.unmatched += 1;
             return;
         }
+        if reply.status == SidrStatus::NOT_SUPPORTED && self.retry_soon(id, now) {
+            return;
+        }
         let (connection, reply) = (ConnectionId(id), Box::new(reply));
         self.event(id, CmEvent::ServiceReply { connection, reply });
         self.remove(id);
+    }
+
+    /// Handles an ICMP error: no program receives at port 4791 of `to`. `quoted` is the beginning of the MAD
+    /// that the ICMP message quotes. The request is repeated after short pauses; in the end, `Unreachable`
+    /// follows. Anyone can send an ICMP message, so it has no effect unless it quotes a request that awaits
+    /// its answer, transaction id and communication id included.
+    pub fn on_port_unreachable(&mut self, to: SocketAddr, quoted: &[u8], now: Instant) {
+        let id = quoted
+            .get(MadHeader::BYTES..)
+            .and_then(|data| data.first_chunk())
+            .map(|id| u32::from_be_bytes(*id));
+        let is_awaited = |connection: &&Connection| {
+            let mad = connection.sent.map(|sent| sent.mad(connection.transaction));
+            matches!(connection.state, State::ReqSent | State::SidrReqSent)
+                && !connection.is_extended
+                && connection.peer == normal(to)
+                && mad.is_some_and(|mad| mad.starts_with(quoted))
+        };
+        let Some(id) = id.filter(|id| self.find(*id).filter(is_awaited).is_some()) else {
+            self.counters.stray_errors += 1;
+            return;
+        };
+        if !self.retry_soon(id, now) {
+            self.event(id, CmEvent::Unreachable { connection: ConnectionId(id) });
+            self.remove(id);
+        }
+    }
+
+    /// Repeats a request that nobody served after a pause. Returns false if that was done often enough.
+    fn retry_soon(&mut self, id: u32, now: Instant) -> bool {
+        let is_retry = self.update(id, |connection| {
+            let pause = PAUSES.get(usize::from(connection.refusals));
+            if let Some(pause) = pause {
+                connection.refusals += 1;
+                connection.retries_left = connection.retries_left.max(1);
+                connection.deadline = Some(now + *pause);
+            }
+            pause.is_some()
+        });
+        self.counters.refused_retries += u64::from(is_retry);
+        is_retry
     }
 }

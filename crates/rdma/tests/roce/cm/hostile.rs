@@ -33,6 +33,7 @@ fn react(cm: &mut Cm, rng: &mut SimRng, event: &CmEvent, now: Instant, ids: &mut
     | CmEvent::Rejected { connection, .. }
     | CmEvent::Disconnected { connection, .. }
     | CmEvent::TimedOut { connection }
+    | CmEvent::Unreachable { connection }
     | CmEvent::TimeWaitExit { connection }
     | CmEvent::ServiceRequest { connection, .. }
     | CmEvent::ServiceReply { connection, .. }) = event;

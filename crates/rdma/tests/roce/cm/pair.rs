@@ -181,6 +181,7 @@ pub(super) fn name(event: &CmEvent) -> &'static str {
         CmEvent::Rejected { .. } => "rejected",
         CmEvent::Disconnected { .. } => "disconnected",
         CmEvent::TimedOut { .. } => "timed out",
+        CmEvent::Unreachable { .. } => "unreachable",
         CmEvent::TimeWaitExit { .. } => "exit",
         CmEvent::ServiceRequest { .. } => "service request",
         CmEvent::ServiceReply { .. } => "service reply",

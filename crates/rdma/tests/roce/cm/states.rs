@@ -7,8 +7,9 @@ use super::pair::{
 };
 use kiban_base::Instant;
 use kiban_rdma::roce::cm::{Cm, CmConfig, CmError, CmEvent, Connect, ConnectionId};
+use kiban_rdma::wire::roce::MAD_BYTES;
 use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason, ServiceType, SidrStatus, timeout};
-use std::net::{Ipv6Addr, SocketAddrV6};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
 /// The time between two transmissions with the default configuration.
@@ -108,11 +109,146 @@ fn invalid_requests_are_rejected_without_an_event() {
         assert_eq!(pair.sides[1].connections(), 0);
         rejection(&pair.events[0][0]).0
     };
-    assert_eq!(change(|req| req.service_id += 1), RejectReason::INVALID_SERVICE_ID);
     assert_eq!(change(|req| req.service = ServiceType::Rd), RejectReason::INVALID_SERVICE_TYPE);
     assert_eq!(change(|req| req.service = ServiceType::Extended), RejectReason::INVALID_SERVICE_TYPE);
     assert_eq!(change(|req| req.mtu = 0), RejectReason::INVALID_MTU);
     assert_eq!(change(|req| req.mtu = 6), RejectReason::INVALID_MTU);
+}
+
+/// Returns the messages of a request for a service or, for datagrams, of its resolution, which nobody serves.
+fn unserved(is_datagrams: bool) -> Pair {
+    let mut pair = Pair::new(1);
+    pair.sides[1].unlisten(SERVICE);
+    if is_datagrams {
+        pair.sides[0].resolve(ADDRESSES[0], source(1), DATAGRAMS, 0xffff, b"", pair.now).expect("room");
+    } else {
+        pair.connect();
+    }
+    pair.run(arrives, ignore);
+    pair
+}
+
+#[test]
+fn a_request_that_nobody_serves_is_repeated_after_short_pauses() {
+    for (is_datagrams, request, answer) in [(false, "REQ", "REJ"), (true, "SIDR_REQ", "SIDR_REP")] {
+        let pair = unserved(is_datagrams);
+        assert_eq!(pair.messages(), [(0, request), (1, answer)].repeat(5));
+        let round = 2 * DELAY;
+        let times: Vec<Duration> =
+            pair.sent.iter().step_by(2).map(|sent| sent.0.since(Instant::ZERO)).collect();
+        let pauses = [0, 5, 10, 20, 40].map(Duration::from_millis);
+        let expected = pauses
+            .iter()
+            .enumerate()
+            .map(|(count, _)| round * count as u32 + pauses[..=count].iter().sum::<Duration>());
+        assert_eq!(times, expected.collect::<Vec<_>>());
+        match &pair.events[0][..] {
+            [CmEvent::ServiceReply { reply, .. }] => assert_eq!(reply.status, SidrStatus::NOT_SUPPORTED),
+            [rejected] => assert_eq!(rejection(rejected).0, RejectReason::INVALID_SERVICE_ID),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!((pair.names(1), pair.sides[1].counters().no_service), (vec![], 5));
+        pair.assert_empty();
+    }
+}
+
+#[test]
+fn a_service_that_listens_shortly_after_the_request_is_reached() {
+    let mut pair = Pair::new(1);
+    pair.sides[1].unlisten(SERVICE);
+    let req = refused(&mut pair, false);
+    pair.deliver(1, &req);
+    let rej = pair.sides[1].poll_transmit().expect("a REJ").mad;
+    pair.deliver(0, &rej);
+    pair.sides[1].listen(SERVICE).expect("free");
+    pair.run(arrives, polite(1));
+    assert_eq!(pair.names(0), ["connected", "disconnected", "exit"]);
+}
+
+/// Requests a connection or resolves a service, of which the MAD is refused by the host. Returns the MAD.
+fn refused(pair: &mut Pair, is_datagrams: bool) -> [u8; MAD_BYTES] {
+    if is_datagrams {
+        pair.sides[0].resolve(ADDRESSES[0], source(1), DATAGRAMS, 0xffff, b"", pair.now).expect("room");
+    } else {
+        pair.connect();
+    }
+    pair.sides[0].poll_transmit().expect("a request").mad
+}
+
+#[test]
+fn an_icmp_error_ends_a_request_after_short_pauses() {
+    for is_datagrams in [false, true] {
+        let mut pair = Pair::new(1);
+        let first = refused(&mut pair, is_datagrams);
+        let cm = &mut pair.sides[0];
+        let (mut now, mut sent) = (Instant::ZERO, vec![first]);
+        while let Some(mad) = sent.last().copied()
+            && sent.len() < 10
+        {
+            cm.on_port_unreachable(source(1), &mad, now);
+            let Some(deadline) = cm.deadline() else { break };
+            now = deadline;
+            cm.advance(now);
+            sent.push(cm.poll_transmit().expect("a repetition").mad);
+        }
+        assert_eq!((sent.len(), now.since(Instant::ZERO)), (5, Duration::from_millis(75)));
+        assert_eq!(sent, [first; 5]);
+        assert!(matches!(cm.poll_event(), Some(CmEvent::Unreachable { .. })));
+        assert_eq!((cm.poll_event(), cm.poll_transmit(), cm.counters().stray_errors), (None, None, 0));
+        pair.assert_empty();
+    }
+}
+
+#[test]
+fn an_icmp_error_that_quotes_something_else_has_no_effect() {
+    let mut pair = Pair::new(1);
+    let req = refused(&mut pair, false);
+    let deadline = pair.sides[0].deadline();
+    let changed = |at: usize| {
+        let mut mad = req;
+        mad[at] ^= 1;
+        mad.to_vec()
+    };
+    let too_long = [&req[..], &[0]].concat();
+    // The transaction id, the communication id, the service, and the last octet; too little; and too much.
+    let forged =
+        [changed(8), changed(24), changed(32), changed(255), req[..27].to_vec(), Vec::new(), too_long];
+    for (number, quoted) in forged.iter().enumerate() {
+        pair.sides[0].on_port_unreachable(source(1), quoted, pair.now);
+        assert_eq!(pair.sides[0].counters().stray_errors, number as u64 + 1);
+    }
+    pair.sides[0].on_port_unreachable((Ipv4Addr::new(192, 0, 2, 3), 4791).into(), &req, pair.now);
+    let cm = &mut pair.sides[0];
+    assert_eq!((cm.deadline(), cm.poll_event(), cm.counters().stray_errors), (deadline, None, 8));
+    // A router may quote only the beginning.
+    cm.on_port_unreachable(source(1), &req[..28], pair.now);
+    assert_eq!((cm.deadline(), cm.counters().stray_errors), (Some(pair.now + Duration::from_millis(5)), 8));
+}
+
+#[test]
+fn an_icmp_error_does_not_end_what_the_peer_has_answered() {
+    let mut pair = Pair::new(1);
+    let req = refused(&mut pair, false);
+    pair.deliver(1, &req);
+    let Some(CmEvent::ConnectRequest { connection, .. }) = pair.sides[1].poll_event() else { panic!("one") };
+    // An MRA: the peer is there.
+    pair.deliver(1, &req);
+    let mra = pair.sides[1].poll_transmit().expect("an MRA").mad;
+    pair.deliver(0, &mra);
+    pair.sides[0].on_port_unreachable(source(1), &req, pair.now);
+    pair.sides[1].accept(connection, &accept(), pair.now).expect("requested");
+    let rep = pair.sides[1].poll_transmit().expect("a REP").mad;
+    pair.deliver(0, &rep);
+    pair.sides[0].on_port_unreachable(source(1), &req, pair.now);
+    let Some(CmEvent::Connected { connection, .. }) = pair.sides[0].poll_event() else { panic!("a reply") };
+    pair.sides[0].confirm(connection, b"").expect("connected");
+    let rtu = pair.sides[0].poll_transmit().expect("an RTU").mad;
+    for quoted in [req, rtu] {
+        pair.sides[0].on_port_unreachable(source(1), &quoted, pair.now);
+    }
+    assert_eq!((pair.sides[0].poll_event(), pair.sides[0].counters().stray_errors), (None, 4));
+    pair.deliver(1, &rtu);
+    assert!(matches!(pair.sides[1].poll_event(), Some(CmEvent::Established { .. })));
 }
 
 #[test]
