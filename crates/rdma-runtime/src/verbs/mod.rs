@@ -47,6 +47,7 @@ pub use kiban_rdma::rnic::{
 };
 pub use kiban_rdma::roce::gid;
 pub use kiban_rdma::wire::rdmap::Atomic;
+pub use kiban_rdma::wire::roce::cm::mtu_code;
 
 #[cfg(test)]
 mod tests;

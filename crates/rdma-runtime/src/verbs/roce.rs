@@ -28,9 +28,11 @@ use super::roce_groups::{Group, Groups};
 use crate::linked_nic::LinkedNic;
 use kiban_base::Instant;
 use kiban_os::icmp::{Refusal, next_refusal};
+use kiban_os::interface;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
 use kiban_rdma::rnic::{RequestError, Rnic, RoceSending, RoceTraits};
 use kiban_rdma::roce::{Departure, Endpoint, Path};
+use kiban_rdma::wire::roce::cm::mtu_code;
 use kiban_rdma::wire::roce::{GSI_QPN, PORT, Packet};
 use rustix::event::epoll;
 use std::collections::BTreeMap;
@@ -55,6 +57,8 @@ const RELAY_BYTES: usize = 36;
 /// The first port that the system assigns, whatever its settings: lower ones are privileged
 /// (ip_local_port_range, ip(7)).
 const UNPRIVILEGED_PORT: u16 = 1024;
+/// The MTU of an interface that is not known: Ethernet's.
+const LINK_MTU_BYTES: usize = 1500;
 /// The hop limit of datagrams to multicast groups, as rdma_rxe's connection manager sets it.
 const MULTICAST_HOPS: u8 = 64;
 /// The default partition, with full membership.
@@ -66,6 +70,8 @@ struct Shared {
     /// Sends the connection manager's messages to other hosts. ICMP errors about them come to this process,
     /// because no other process has its port.
     manager: UdpLink,
+    /// The code of the path MTU that fits the interface.
+    mtu: u8,
     /// How many queue pairs of this process use it.
     users: u32,
 }
@@ -142,7 +148,9 @@ impl RoceLinks {
             for socket in [&socket, &manager] {
                 socket.request_errors();
             }
-            self.shared.insert(address, Shared { socket, manager, users: 0 });
+            let link_mtu_bytes = interface::name_of(address).and_then(|name| interface::mtu(&name).ok());
+            let mtu = mtu_code(link_mtu_bytes.unwrap_or(LINK_MTU_BYTES));
+            self.shared.insert(address, Shared { socket, manager, mtu, users: 0 });
         }
         if let Some(shared) = self.shared.get_mut(&address) {
             shared.users += 1;
@@ -160,6 +168,17 @@ impl RoceLinks {
                 self.shared.remove(&address);
             }
         }
+    }
+
+    /// Returns the code of the path MTU of an address that is in use.
+    pub(super) fn mtu(&self, address: IpAddr) -> u8 {
+        self.shared.get(&address).map_or(mtu_code(LINK_MTU_BYTES), |shared| shared.mtu)
+    }
+
+    /// Sets the path MTU of an address that is in use, as if its interface had another MTU.
+    #[cfg(test)]
+    pub(super) fn set_mtu(&mut self, address: IpAddr, mtu: u8) {
+        self.shared.get_mut(&address).expect("it is in use").mtu = mtu;
     }
 
     /// Sets a socket's options and watches it until it is closed.
@@ -398,8 +417,8 @@ fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAdd
 }
 
 /// Handles ICMP errors. A request of this process that another host refuses is not served there. A relayed
-/// message that a port of this host refuses belongs to a process that has ended, or to a service that does not
-/// exist; the connection manager of this process answers it. Returns whether there may be more.
+/// message that a port of this host refuses belongs to a process that has ended, or to a service that does
+/// not exist; the connection manager of this process answers it. Returns whether there may be more.
 fn take_refusals(
     endpoint: &mut Endpoint,
     core: &mut Rnic,

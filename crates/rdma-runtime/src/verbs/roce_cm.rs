@@ -11,7 +11,7 @@ use kiban_base::{Instant, RngKey, SecureRng};
 use kiban_os::udp::UdpLink;
 use kiban_rdma::nic::OpenError;
 use kiban_rdma::roce::Path;
-use kiban_rdma::roce::cm::{self, Cm, CmConfig, CmError};
+use kiban_rdma::roce::cm::{self, Cm, CmConfig, CmError, Connect};
 use kiban_rdma::wire::roce::cm::{Message, PortSpace, Req};
 use kiban_rdma::wire::roce::{BTH_BYTES, Deth, MAD_BYTES, PORT, PSN_MASK};
 use std::collections::BTreeMap;
@@ -55,6 +55,10 @@ pub(super) struct End {
     pub(super) depths: (u16, u16),
     /// The PSN of the first packet that we expect.
     pub(super) psn: u32,
+    /// The code of the connection's path MTU.
+    pub(super) mtu: u8,
+    /// Our request for a connection, until it is accepted.
+    pub(super) connect: Option<Box<Connect>>,
     /// The peer's request for a connection, until it is answered.
     pub(super) request: Option<Box<Req>>,
     /// Whether it resolves a service of datagrams.

@@ -9,6 +9,8 @@
 //! rdma_disconnect  queue pair to Error                                  DREQ, DREP
 //! ```
 //!
+//! Path MTU   the largest that fits the interface of the active side. A passive side whose interface carries
+//!            less rejects the REQ, and a smaller path MTU is requested.
 //! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A
 //!            queue pair accepts packets from the address that its peer's message came from, whatever these
 //!            addresses say.
@@ -16,7 +18,7 @@
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
 use super::engine_state::EngineState;
 use super::pairs::{Peer, Sending, Service};
-use super::roce_cm::{End, Listener, open_error};
+use super::roce_cm::{End, Listener, RoceCm, open_error};
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_os::udp::UdpLink;
@@ -32,8 +34,6 @@ use std::sync::Arc;
 
 /// The code of the time for which a peer may ask in an RNR NAK: 0.64 ms, as Linux's RDMA-CM sets it.
 const RNR_TIMER: u8 = 12;
-/// The code of the path MTU of connections: 1024 bytes, which fit an Ethernet frame.
-const MTU: u8 = 3;
 
 /// Returns a depth of reads as the connection manager's messages carry it.
 fn depth(depth: u16) -> u8 {
@@ -134,6 +134,7 @@ impl EngineState {
         let mut data = vec![0; IpCm::BYTES];
         IpCm { source_port, source, destination: to.ip() }.write(&mut data);
         data.extend_from_slice(private_data);
+        roce.open_address(address)?;
         let connect = Connect {
             service_id: PortSpace::Tcp.service_id(to.port()),
             qpn: entry.qpn,
@@ -142,11 +143,10 @@ impl EngineState {
             responder_resources: depth(ird),
             initiator_depth: depth(ord),
             srq: entry.attributes.srq.is_some(),
-            mtu: MTU,
+            mtu: roce.mtu(address),
             private_data: data,
             ..Connect::default()
         };
-        roce.open_address(address)?;
         match roce.cm.cm.connect(address, SocketAddr::new(peer.ip(), PORT), &connect, now) {
             Ok(ConnectionId(number)) => {
                 let local = SocketAddr::new(source, source_port);
@@ -159,6 +159,8 @@ impl EngineState {
                     remote: peer.ip(),
                     depths: (ird, ord),
                     psn,
+                    mtu: connect.mtu,
+                    connect: Some(Box::new(connect)),
                     request: None,
                     is_datagrams: false,
                 };
@@ -215,6 +217,26 @@ impl EngineState {
         };
         let Some(roce) = &mut self.roce else { return Err(OpenError::Gone) };
         roce.cm.cm.accept(ConnectionId(number), &accept, now).map_err(open_error)
+    }
+
+    /// Requests a connection again with a smaller path MTU, because the peer's link does not carry the one
+    /// that was requested. Returns false if there is none.
+    fn roce_connect_smaller(&mut self, number: u32, now: Instant) -> bool {
+        let Some(RoceCm { cm, ends, .. }) = self.roce.as_mut().map(|roce| &mut roce.cm) else { return false };
+        let Some(End { connect: Some(connect), mtu, address, remote, .. }) = ends.get_mut(&number) else {
+            return false;
+        };
+        connect.mtu -= 1;
+        *mtu = connect.mtu;
+        // This fails if no path MTU is smaller.
+        let again = cm.connect(*address, SocketAddr::new(*remote, PORT), connect, now);
+        let Ok(ConnectionId(to)) = again else { return false };
+        let Some(end) = ends.remove(&number) else { return false };
+        if let Some(owner) = &end.owner {
+            owner.on_event(CmEvent::Retried { end: number, to, local: Some(end.local) });
+        }
+        ends.insert(to, end);
+        true
     }
 
     /// Moves an end's queue pair to RTS.
@@ -320,6 +342,8 @@ impl EngineState {
                     depths,
                 });
             }
+            cm::CmEvent::Rejected { connection, reason: RejectReason::INVALID_MTU, .. }
+                if self.roce_connect_smaller(connection.0, now) => {}
             cm::CmEvent::Rejected { connection, reason, private_data } => {
                 let error = match reason {
                     RejectReason::CONSUMER => ConnectError::Rejected(private_data),
@@ -359,7 +383,8 @@ impl EngineState {
         }
     }
 
-    /// Passes a peer's request to the owner of the service. It is one for a connection if there is a `request`.
+    /// Passes a peer's request to the owner of the service. It is one for a connection if there is a
+    /// `request`.
     fn on_roce_request(
         &mut self,
         number: u32,
@@ -383,6 +408,13 @@ impl EngineState {
             };
             return;
         };
+        let mtu = request.as_ref().map_or(0, |request| request.mtu);
+        if mtu > roce.mtu(local) {
+            // Both sides must use the same path MTU, and a REP cannot change it (IBTA volume 1 §12.7.24).
+            // rdma_rxe would accept, and the link would then drop long packets.
+            let _ = roce.cm.cm.reject(ConnectionId(number), RejectReason::INVALID_MTU, &[], now);
+            return;
+        }
         let (addresses, at) = match IpCm::read(private_data) {
             Ok((addresses, at)) => (Some(addresses), at),
             Err(_) => (None, 0),
@@ -405,6 +437,8 @@ impl EngineState {
             remote: peer.ip(),
             depths: (0, 0),
             psn: 0,
+            mtu,
+            connect: None,
             request,
             is_datagrams,
         };
@@ -427,13 +461,16 @@ impl EngineState {
     /// Establishes a connection that the peer has accepted.
     fn on_roce_reply(&mut self, number: u32, reply: &Rep, now: Instant) {
         let Some(roce) = &mut self.roce else { return };
-        let Some(End { depths: (ird, ord), .. }) = roce.cm.ends.get(&number) else { return };
+        let Some(End { depths: (ird, ord), mtu, connect, .. }) = roce.cm.ends.get_mut(&number) else {
+            return;
+        };
+        *connect = None;
         let defaults = Connect::default();
         let agreed = Agreed {
             qpn: reply.qpn,
             first_psn_out: reply.psn,
             depths: ((*ird).min(reply.initiator_depth.into()), (*ord).min(reply.responder_resources.into())),
-            mtu: MTU,
+            mtu: *mtu,
             ack_timeout: defaults.ack_timeout,
             retries: defaults.retry_count,
             rnr_retries: reply.rnr_retry_count,

@@ -1,4 +1,5 @@
-//! Services of datagrams over RoCEv2: the queue pair behind a port of `RDMA_PS_UDP` (SIDR, IBTA volume 1 §12.11).
+//! Services of datagrams over RoCEv2: the queue pair behind a port of `RDMA_PS_UDP` (SIDR, IBTA volume 1
+//!            §12.11).
 //!
 //! ```text
 //! program        here                                            on the wire
@@ -65,6 +66,8 @@ impl EngineState {
                     remote,
                     depths: (0, 0),
                     psn: 0,
+                    mtu: roce.mtu(address),
+                    connect: None,
                     request: None,
                     is_datagrams: true,
                 };

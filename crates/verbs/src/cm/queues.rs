@@ -13,6 +13,7 @@ use super::below::*;
 use super::id::{Id, Phase, with};
 use super::{address, below};
 use crate::abi::*;
+use crate::device::query::active_mtu_of;
 use crate::ffi::catch_panics;
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -395,9 +396,9 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             (Some(attributes), Some(mask)) => (attributes, mask),
             _ => return Err(libc::EINVAL),
         };
-        let (phase, peer, depths) = {
+        let (phase, peer, depths, device) = {
             let state = id.state();
-            (state.phase, state.peer, state.depths)
+            (state.phase, state.peer, state.depths, state.device)
         };
         // SAFETY: the struct lives as long as the identifier.
         let (verbs, ps) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps) };
@@ -428,7 +429,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             IBV_QPS_RTS if !below::is_ib() => 0,
             IBV_QPS_RTR => {
                 attributes.ah_attr = address::route(address::gid(peer.ok_or(libc::EINVAL)?.ip()));
-                attributes.path_mtu = IBV_MTU_1024;
+                attributes.path_mtu = active_mtu_of(device.ok_or(libc::EINVAL)?);
                 attributes.dest_qp_num = MANAGED;
                 attributes.max_dest_rd_atomic = depth(depths.0);
                 IBV_QP_STATE

@@ -18,6 +18,7 @@ use super::world::{Taken, world};
 use super::{address, below, device};
 use crate::abi::*;
 use crate::device::Device;
+use crate::device::query::active_mtu_of;
 use crate::ffi::{catch_panics, errno_of};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
@@ -181,25 +182,26 @@ pub(super) unsafe extern "C" fn rdma_resolve_addr(
 
 /// Fills in the route in the program's struct, with one path record.
 pub(super) fn fill_route(id: &Arc<Id>) {
-    let (local, peer) = {
+    let (local, peer, device) = {
         let state = id.state();
-        (state.local, state.peer)
+        (state.local, state.peer, state.device)
     };
     let (Some(local), Some(peer)) = (local, peer) else { return };
+    let mtu = active_mtu_of(device.unwrap_or(local.ip()));
     let place = id.abi();
     // SAFETY: the struct lives as long as the identifier; a path record in it was allocated here.
     unsafe {
         (*place).route.addr.addr.ibaddr =
             rdma_ib_addr { sgid: address::gid(local.ip()), dgid: address::gid(peer.ip()), pkey: 0xffff };
         if (*place).route.path_rec.is_null() {
-            (*place).route.path_rec = Box::into_raw(Box::new(path(local.ip(), peer.ip())));
+            (*place).route.path_rec = Box::into_raw(Box::new(path(local.ip(), peer.ip(), mtu)));
             (*place).route.num_paths = 1;
         }
     }
 }
 
 /// Returns a path record as for RoCE: no subnet, and so no local identifiers.
-fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
+fn path(from: IpAddr, to: IpAddr, mtu: ibv_mtu) -> ibv_sa_path_rec {
     /// The selector "exactly" (IBTA 15.2.5.16).
     const EQUAL: u8 = 2;
     ibv_sa_path_rec {
@@ -210,7 +212,7 @@ fn path(from: IpAddr, to: IpAddr) -> ibv_sa_path_rec {
         numb_path: 1,
         pkey: 0xffff,
         mtu_selector: EQUAL,
-        mtu: IBV_MTU_1024 as u8,
+        mtu: mtu as u8,
         rate_selector: EQUAL,
         rate: IBV_RATE_10_GBPS as u8,
         packet_life_time_selector: EQUAL,

@@ -30,12 +30,13 @@ impl Interface {
 
     /// Returns the MTU in bytes.
     pub(crate) fn mtu_bytes(&self) -> Option<u32> {
-        self.file("mtu")?.trim().parse().ok()
+        // Not from /sys, for the same reason as the index.
+        u32::try_from(kiban_os::interface::mtu(&self.name).ok()?).ok()
     }
 
     /// Returns the interface index, or 0.
     pub(crate) fn index(&self) -> u32 {
-        // Do not read this from /sys, which may be mounted from another network namespace.
+        // Not from /sys, which may be mounted from another network namespace.
         std::ffi::CString::new(self.name.as_bytes()).map_or(0, |name| {
             // SAFETY: `name` is a C string.
             unsafe { libc::if_nametoindex(name.as_ptr()) }

@@ -7,11 +7,12 @@
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::device::interfaces::Interfaces;
+use crate::device::interfaces::{Interface, Interfaces};
 use crate::device::{Transport, transport};
 use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
-use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
+use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX, mtu_code};
+use std::net::IpAddr;
 
 /// The default partition, with full membership.
 const PKEY: u16 = 0xffff;
@@ -26,8 +27,6 @@ const LINK_UP: u8 = 5;
 /// Four lanes of 25 Gbit/s, as in 100 Gbit/s Ethernet.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
-/// Bytes of headers per packet (IP, UDP, transport), as the kernel counts them for RoCE.
-const HEADER_BYTES: u32 = 108;
 /// The clock counts nanoseconds: 10^6 kHz.
 const CLOCK_KHZ: u64 = 1_000_000;
 
@@ -84,15 +83,18 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr
 }
 
-/// Returns the largest standard MTU that fits into packets of this length.
-fn mtu(packet_bytes: u32) -> ibv_mtu {
-    match packet_bytes.saturating_sub(HEADER_BYTES) {
-        4096.. => IBV_MTU_4096,
-        2048.. => IBV_MTU_2048,
-        1024.. => IBV_MTU_1024,
-        512.. => IBV_MTU_512,
-        _ => IBV_MTU_256,
-    }
+/// Returns the active MTU of a device: the largest whose packets fit into the MTU of its interface.
+fn active_mtu(interface: Option<&Interface>) -> ibv_mtu {
+    /// Ethernet's.
+    const LINK_MTU_BYTES: u32 = 1500;
+    let bytes = interface.and_then(Interface::mtu_bytes).unwrap_or(LINK_MTU_BYTES);
+    mtu_code(bytes as usize).into()
+}
+
+/// Returns the active MTU of the device with an address.
+pub(crate) fn active_mtu_of(address: IpAddr) -> ibv_mtu {
+    let interfaces = Interfaces::read().ok();
+    active_mtu(interfaces.as_ref().and_then(|all| all.with(address)))
 }
 
 fn port(context: &Context) -> ibv_port_attr {
@@ -105,7 +107,7 @@ fn port(context: &Context) -> ibv_port_attr {
         None => (IBV_PORT_DOWN, DISABLED),
     };
     attr.max_mtu = IBV_MTU_4096;
-    attr.active_mtu = mtu(interface.and_then(|one| one.mtu_bytes()).unwrap_or(1500));
+    attr.active_mtu = active_mtu(interface);
     attr.gid_tbl_len = 1;
     attr.lid = context.device.lid();
     attr.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
@@ -385,19 +387,4 @@ pub(crate) unsafe extern "C" fn query_rt_values(
         }
         Ok(())
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_path_mtu_fits_the_interface_mtu() {
-        let given = [(65536, IBV_MTU_4096), (9000, IBV_MTU_4096), (4200, IBV_MTU_2048), (1500, IBV_MTU_1024)];
-        for (packet, expected) in
-            given.into_iter().chain([(1280, IBV_MTU_1024), (576, IBV_MTU_256), (0, IBV_MTU_256)])
-        {
-            assert_eq!(mtu(packet), expected, "{packet}");
-        }
-    }
 }

@@ -78,6 +78,18 @@ impl Node {
             other => panic!("{other:?}"),
         }
     }
+
+    fn path_mtu(&self, qp: u32) -> usize {
+        self.side.engine.turn.read(|board| board.core.nic.core.roce_traits(qp).expect("connected").path_mtu)
+    }
+
+    /// Makes the path MTU that of another interface.
+    fn set_mtu(&self, code: u8) {
+        self.side.engine.turn.work(|board, _| {
+            let roce = board.roce.as_mut().expect("it speaks RoCEv2");
+            roce.set_mtu(HERE, code);
+        });
+    }
 }
 
 fn error(event: CmEvent) -> ConnectError {
@@ -144,4 +156,38 @@ fn a_port_that_nobody_serves_refuses_before_the_manager_gives_up() {
     let (qp, _) = client.side.qp_at(HERE, Service::Connected);
     client.connect(qp, port);
     assert_eq!(error(client.next()), ConnectError::Unreachable);
+}
+
+/// Connects a client whose path MTU has the code `ours` (if `None`, that of the loopback) with a server whose
+/// path MTU has `theirs`. Returns both path MTUs in bytes, and how often the client repeated its request.
+fn agreed(ours: Option<u8>, theirs: Option<u8>) -> ([usize; 2], usize) {
+    let (server, client) = (Node::new(), Node::new());
+    let (passive, _) = server.side.qp_at(HERE, Service::Connected);
+    let (active, _) = client.side.qp_at(HERE, Service::Connected);
+    let at = server.listen(false);
+    for (node, code) in [(&server, theirs), (&client, ours)] {
+        code.into_iter().for_each(|code| node.set_mtu(code));
+    }
+    client.connect(active, at);
+    let request = server.request();
+    assert_eq!(request.private_data[..6], *b"hello\0");
+    server.side.engine.accept(request.end, passive, (1, 1), b"").expect("it is asked");
+    let events = std::iter::from_fn(|| Some(client.next()));
+    let repeated = events.take_while(|event| matches!(event, CmEvent::Retried { .. })).count();
+    assert!(matches!(server.next(), CmEvent::Connected { .. }));
+    ([server.path_mtu(passive), client.path_mtu(active)], repeated)
+}
+
+#[test]
+fn a_connection_has_the_smaller_path_mtu() {
+    let loopback = mtu_code(kiban_os::interface::mtu("lo").expect("every host has it"));
+    for (ours, theirs, expected) in [
+        (None, None, (128 << loopback, 0)),
+        (Some(3), Some(5), (1024, 0)),
+        (Some(5), Some(3), (1024, 2)),
+        (Some(5), Some(1), (256, 4)),
+    ] {
+        let (bytes, repeated) = agreed(ours, theirs);
+        assert_eq!((bytes, repeated), ([expected.0; 2], expected.1), "{ours:?} and {theirs:?}");
+    }
 }

@@ -23,7 +23,7 @@ mod ip;
 mod message;
 mod service;
 
-pub use codes::{gid, mtu_bytes, timeout};
+pub use codes::{gid, mtu_bytes, mtu_code, timeout};
 pub use connect::{
     Drep, Dreq, Mra, PrimaryPath, Rej, RejectReason, RejectedMessage, Rep, Req, Rtu, ServiceType,
 };
