@@ -23,15 +23,18 @@ static LIBRARIES: LazyLock<PathBuf> = LazyLock::new(|| linked("c-programs"));
 
 /// Builds a test program and runs its test cases.
 fn run_tests(name: &str) {
+    run_tests_with(name, Command::new("timeout").env_remove("KIBAN_TRANSPORT"));
+}
+
+/// Builds a test program and runs its test cases by a command, which gets the time limit as arguments.
+fn run_tests_with(name: &str, run: &mut Command) {
     let program = LIBRARIES.join(name);
     let mut compiler = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     compiler.args(WARNINGS).args(["-std=c11", "-D_GNU_SOURCE", "-g", "-o"]).arg(&program);
     compiler.arg(home().join("tests/c").join(name).with_extension("c")).args(["-libverbs", "-lrdmacm"]);
     stdout_of(&mut compiler);
-    let mut run = Command::new("timeout");
-    run.args(["--kill-after=5", "60"]).arg(&program);
-    run.env("LD_LIBRARY_PATH", &*LIBRARIES).env_remove("KIBAN_TRANSPORT");
-    let stdout = stdout_of(&mut run);
+    run.args(["--kill-after=5", "60"]).arg(&program).env("LD_LIBRARY_PATH", &*LIBRARIES);
+    let stdout = stdout_of(run);
     let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
     assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed")), "{stdout}");
 }
@@ -49,4 +52,14 @@ fn all_operations_of_verbs_work() {
 #[test]
 fn signals_interrupt_calls_as_they_interrupt_read() {
     run_tests("signals");
+}
+
+#[test]
+fn datagrams_resolve_services_and_reach_groups_over_roce() {
+    let addresses =
+        "ip link set lo up && ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";
+    let mut namespace = Command::new("unshare");
+    namespace.args(["--user", "--map-root-user", "--net", "sh", "-c"]);
+    namespace.arg(format!("{addresses} && exec timeout \"$@\"")).arg("sh");
+    run_tests_with("datagrams", namespace.env("KIBAN_TRANSPORT", "roce"));
 }

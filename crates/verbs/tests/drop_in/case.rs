@@ -53,6 +53,8 @@ pub(crate) struct Case {
     pub(crate) shown: Option<&'static str>,
     /// Exit codes that do not count as failure, because the output is checked.
     pub(crate) codes: &'static [i32],
+    /// The port at which the server listens, if its command does not say `{port}`.
+    pub(crate) port: Option<u16>,
 }
 
 /// The output of a case's processes.
@@ -105,6 +107,9 @@ impl Case {
                 ("iproute2", "ip"),
             ],
             "perftest" => vec![("perftest", "ib_write_bw"), ("iproute2", "ip")],
+            "rdmacm-utils" if self.program().starts_with("{here}") => {
+                vec![("rdmacm-utils", "mckey"), ("iproute2", "ip")]
+            }
             "libibverbs-dev" => vec![("libibverbs-dev", "/usr/include/infiniband/verbs.h"), ("gcc", "cc")],
             package => vec![(package, self.program())],
         };
@@ -128,7 +133,7 @@ impl Case {
 
     fn run_with_output(&self, place: &Place, output: &mut CaseOutput) -> Result<String, String> {
         output.folder = place.folder.to_owned();
-        let port = free_port();
+        let port = self.port.unwrap_or_else(free_port);
         let words = |command: &str| -> Vec<String> {
             let folders = [("{folder}", place.folder), ("{here}", place.here)];
             command

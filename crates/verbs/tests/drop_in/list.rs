@@ -6,6 +6,11 @@ use crate::pyverbs;
 
 const SECONDS: u64 = 30;
 
+/// Why a program runs over RoCEv2 only.
+const NEEDS_ROCE: &str = "datagrams with the connection manager (RDMA_PS_UDP) and multicast need RoCEv2";
+/// The port of udaddy, which has no option for it.
+const UDADDY_PORT: u16 = 7174;
+
 impl Case {
     fn new(group: &'static str, package: &'static str, how: How, proof: Proof) -> Case {
         Case {
@@ -18,6 +23,7 @@ impl Case {
             missing: None,
             shown: None,
             codes: &[0],
+            port: None,
         }
     }
 
@@ -69,7 +75,8 @@ pub(crate) fn cases() -> Vec<Case> {
     all.into_iter()
         .flat_map(|case| {
             let speaks_roce = case.transport == Transport::Ib && case.group != pyverbs::GROUP;
-            let roce = speaks_roce.then(|| Case { transport: Transport::Roce, ..case.clone() });
+            let missing = case.missing.filter(|reason| *reason != NEEDS_ROCE);
+            let roce = speaks_roce.then(|| Case { transport: Transport::Roce, missing, ..case.clone() });
             [case].into_iter().chain(roce)
         })
         .collect()
@@ -149,13 +156,18 @@ fn manager(all: &mut Vec<Case>) {
         )
         .both(),
     );
-    all.push(
-        case(
-            pair("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1"),
-            Proof::Both(&["return status 0"], &["return status 0"]),
-        )
-        .missing("datagrams with the connection manager (RDMA_PS_UDP) are not implemented yet"),
-    );
+    for (server, client) in [
+        ("udaddy -b 127.0.0.1", "udaddy -s 127.0.0.1"),
+        ("udaddy -b 127.0.0.1 -c 3 -C 20 -S 1000", "udaddy -s 127.0.0.1 -c 3 -C 20 -S 1000"),
+        ("udaddy -b ::1", "udaddy -s ::1"),
+    ] {
+        let proof = Proof::Both(
+            &["receiving data transfers", "sending replies", "data transfers complete", "return status 0"],
+            &["initiating data transfers", "data transfers complete", "return status 0"],
+        );
+        let udaddy = case(pair(server, client), proof).missing(NEEDS_ROCE);
+        all.push(Case { port: Some(UDADDY_PORT), ..udaddy });
+    }
     let case = |how, proof| Case::new("rsockets", "rdmacm-utils", how, proof);
     all.push(case(
         server("rcopy -p {port}", "rcopy {folder}/source 127.0.0.1:{folder}/target -p {port}"),
@@ -394,6 +406,14 @@ fn further(all: &mut Vec<Case>) {
         case("openmpi-bin", &format!("{{here}}/namespaces.sh mpi {by_libfabric} {program}"), apart),
         "OpenMPI, 2 ranks in two network namespaces, libfabric verbs;ofi_rxm",
     ));
+    for (options, title) in [
+        ("-m 239.77.3.1 -C 20 -S 1000", "mckey, 3 processes in two network namespaces"),
+        ("-m ff15::77:3:1", "mckey over IPv6, 3 processes in two network namespaces"),
+    ] {
+        let command = format!("{{here}}/namespaces.sh mckey {options}");
+        let mckey = case("rdmacm-utils", &command, Proof::Says(&["3 members are done"]));
+        all.push(shown(mckey.missing(NEEDS_ROCE), title));
+    }
     for (options, title) in [
         ("ib_write_bw -F -n 500", "ib_write_bw between two network namespaces"),
         ("ib_send_lat -F -n 500 -s 64 -R", "ib_send_lat -R between two network namespaces"),

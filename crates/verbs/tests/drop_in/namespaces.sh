@@ -3,6 +3,7 @@
 #
 #     namespaces.sh perftest PROGRAM OPTIONS…     a server in the second namespace, a client in the first
 #     namespaces.sh mpi OPTIONS… COMMAND…         one rank in each namespace (OpenMPI)
+#     namespaces.sh mckey -m GROUP OPTIONS…       a receiver in each namespace, and a sender in the first
 #
 # Needs the right to create user namespaces; the namespaces disappear with this shell and its children.
 set -eu
@@ -52,8 +53,35 @@ mpi)
     mpirun -np 2 --host 198.51.100.1:1,198.51.100.2:1 --mca plm_rsh_agent "$agent" --mca oob_tcp_if_include 198.51.100.0/24 \
         -x LD_LIBRARY_PATH -x LD_PRELOAD -x KIBAN_TRANSPORT "$@"
     ;;
+mckey)
+    near=198.51.100.1 far=198.51.100.2 group=':12B7'
+    case $2 in
+    *:*)
+        near=fd00:77::1 far=fd00:77::2
+        ip address add $near/64 dev veth0 nodad
+        over_there ip address add $far/64 dev veth1 nodad
+        sockets=udp6
+        ;;
+    *) sockets=udp ;;
+    esac
+    over_there mckey -b $far "$@" &
+    there_receives=$!
+    mckey -b $near "$@" &
+    here_receives=$!
+    # Each namespace has a socket at port 4791 (12B7) of the receiver's address, and one of the group, once it has joined.
+    for where in '' over_there; do
+        until [ "$($where cat /proc/net/$sockets | grep -c $group)" -ge 2 ]; do
+            kill -0 $there_receives
+            kill -0 $here_receives
+        done
+    done
+    mckey -s -b $near "$@"
+    wait $there_receives
+    wait $here_receives
+    echo '3 members are done'
+    ;;
 *)
-    echo "namespaces.sh: unknown mode '$what': use perftest or mpi" >&2
+    echo "namespaces.sh: unknown mode '$what': use perftest, mpi or mckey" >&2
     exit 2
     ;;
 esac

@@ -52,6 +52,7 @@ pub(crate) fn cases() -> Vec<Case> {
             missing: None,
             shown: Some("run_tests.py -v (rdma-core's tests)"),
             codes: &[0, 1],
+            port: None,
         })
         .into()
 }
