@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! our send buffer, a ring ──Write──▶ the peer's receive buffer, two halves: the SGL says where ──▶ rrecv
-//!                          ──Send───▶ the number of bytes
+//!                          ──Send───▶ the number of bytes (over RoCEv2: the Write's immediate data)
 //! ```
 //!
 //! Transmit path   sends as much as fits into the peer's half buffer, as the credits allow, and as the send
@@ -22,6 +22,7 @@ use super::wire::{
     ByteOrder, CONNECT_BYTES, Connect, Control, ENTRIES, ENTRY_BYTES, Entry, IOMAP_BYTES, MESSAGE_BYTES,
     MapEntry, Message,
 };
+use crate::device::{Transport, transport};
 use crate::engine::{Generation, refused};
 use core::ffi::c_int;
 use kiban_base::{Region, SharedBytes};
@@ -59,6 +60,9 @@ const ID_CONTROL: u64 = 2 << 32;
 const ID_DISCONNECT: u64 = 3 << 32;
 const ID_WRITE: u64 = 4 << 32;
 const ID_DIRECT: u64 = 5 << 32;
+
+/// The work requests for a message.
+type Works = SmallVec<[SendWork; 2]>;
 
 /// Sizes of buffers and queues.
 #[derive(Clone, Copy, Debug)]
@@ -331,7 +335,7 @@ impl Stream {
             let taken = self.engine.poll_cq(self.cq, 32, |completion| batch.push(completion)).unwrap_or(0);
             handled |= taken > 0;
             for completion in batch {
-                if completion.kind == Kind::Receive {
+                if matches!(completion.kind, Kind::Receive | Kind::ReceiveImmediate) {
                     if completion.status == Status::Success {
                         self.on_message(&completion);
                         slots.push(completion.id);
@@ -384,15 +388,21 @@ impl Stream {
         let _ = self.engine.modify_to_error(self.qp);
     }
 
-    fn on_message(&mut self, completion: &Completion) {
+    /// Returns the message that a completed receive holds, or that came as the immediate data of a Write.
+    fn message_of(&self, completion: &Completion) -> Option<Message> {
+        if let (Kind::ReceiveImmediate, Some(data)) = (completion.kind, completion.immediate) {
+            return Some(Message::of_immediate(data));
+        }
         let at = MESSAGES_AT + completion.id * MESSAGE_BYTES as u64;
         let mut bytes = [0; MESSAGE_BYTES];
-        let copied =
-            self.memory.messages.bytes(at, MESSAGE_BYTES).map_or(0, |from| from.copy_to(0, &mut bytes));
-        if completion.bytes as usize != MESSAGE_BYTES || copied != MESSAGE_BYTES {
-            return self.broken();
-        }
-        match Message::read(bytes, self.peer.order) {
+        let copied = self.memory.messages.bytes(at, MESSAGE_BYTES)?.copy_to(0, &mut bytes);
+        let is_whole = completion.bytes as usize == MESSAGE_BYTES && copied == MESSAGE_BYTES;
+        is_whole.then(|| Message::read(bytes, self.peer.order))
+    }
+
+    fn on_message(&mut self, completion: &Completion) {
+        let Some(message) = self.message_of(completion) else { return self.broken() };
+        match message {
             Message::Data(bytes) => {
                 let fits = bytes as usize <= self.granted
                     && self.arrived.len() < usize::from(self.sizes.receive_works);
@@ -488,27 +498,39 @@ impl Stream {
         }
         self.credits_due = self.taken_messages.wrapping_add(self.sizes.receive_works / 2);
         let credits = self.taken_messages.wrapping_add(self.sizes.receive_works);
-        let mut works: SmallVec<[SendWork; 2]> = SmallVec::new();
+        let mut entry_written = None;
         if self.ungranted_bytes >= half {
             let address = RECEIVE_AT + self.grant_at as u64;
             let entry = Entry { address, key: self.keys.receive, length: half as u32 };
             let offset = self.peer.sgl.address.wrapping_add(u64::from(self.entry) * ENTRY_BYTES as u64);
             let place = TaggedAddress { stag: self.peer.sgl.key, offset };
             let data = Data::Inline(SmallVec::from_slice(&entry.bytes(self.peer.order)));
-            works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
+            entry_written = Some((place, data));
             self.ungranted_bytes -= half;
             self.granted += half;
             self.grant_at = if self.grant_at + half >= 2 * half { 0 } else { self.grant_at + half };
             self.entry = if self.entry + 1 >= self.peer.sgl.length { 0 } else { self.entry + 1 };
         }
-        works.push(self.message(ID_CONTROL, Message::Credits(credits)));
         self.controls_free -= 1;
+        let works = self.message(entry_written, ID_CONTROL, Message::Credits(credits));
         self.post(works);
     }
 
-    fn message(&self, id: u64, message: Message) -> SendWork {
-        let bytes = message.bytes(self.peer.order);
-        SendWork::new(id, Operation::SEND, Data::Inline(SmallVec::from_slice(&bytes)))
+    /// Returns the work requests for a message and for the Write that precedes it, if there is one. Over
+    /// RoCEv2, as in rdma-core for all devices but those of iWARP, the message is the immediate data of the
+    /// Write, which is empty if there is none.
+    fn message(&self, write: Option<(TaggedAddress, Data)>, id: u64, message: Message) -> Works {
+        let inline = |bytes: &[u8]| Data::Inline(SmallVec::from_slice(bytes));
+        if transport() == Transport::Roce {
+            let nowhere = TaggedAddress { stag: 0, offset: 0 };
+            let (remote, data) = write.unwrap_or_else(|| (nowhere, inline(&[])));
+            let immediate = Some(message.immediate());
+            return [SendWork::new(id, Operation::Write { remote, immediate }, data)].into_iter().collect();
+        }
+        let write =
+            write.map(|(place, data)| unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
+        let send = SendWork::new(id, Operation::SEND, inline(&message.bytes(self.peer.order)));
+        write.into_iter().chain([send]).collect()
     }
 
     fn post(&mut self, works: impl IntoIterator<Item = SendWork>) {
@@ -567,8 +589,7 @@ impl Stream {
                 let (data, used) = self.take_in(part);
                 let place = TaggedAddress { stag: target.key, offset: target.address };
                 let length = part.len() as u32;
-                works.push(unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data)));
-                works.push(self.message(ID_DATA | used as u64, Message::Data(length)));
+                works.extend(self.message(Some((place, data)), ID_DATA | used as u64, Message::Data(length)));
                 let target = &mut self.targets[self.target];
                 target.address = target.address.wrapping_add(u64::from(length));
                 target.length -= length;
@@ -606,11 +627,10 @@ impl Stream {
         let offset = self.peer.sgl.address.wrapping_add(map + u64::from(index) * IOMAP_BYTES as u64);
         let place = TaggedAddress { stag: self.peer.sgl.key, offset };
         let data = Data::Inline(SmallVec::from_slice(&mapped.bytes(self.peer.order)));
-        let write = unsignalled(SendWork::new(ID_WRITE, Operation::write(place), data));
-        let message = self.message(ID_DATA, Message::Iomap(index));
+        let works = self.message(Some((place, data)), ID_DATA, Message::Iomap(index));
         self.sent_messages = self.sent_messages.wrapping_add(1);
         self.works_free -= 2;
-        self.post([write, message]);
+        self.post(works);
     }
 
     /// Returns the number of entries of the peer's I/O map.
@@ -679,8 +699,8 @@ impl Stream {
         }
         self.controls_free -= 1;
         let id = if control == Control::Disconnect { ID_DISCONNECT } else { ID_CONTROL };
-        let message = self.message(id, Message::Control(control));
-        self.post([message]);
+        let works = self.message(None, id, Message::Control(control));
+        self.post(works);
         true
     }
 

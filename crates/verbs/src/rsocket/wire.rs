@@ -10,7 +10,8 @@
 //!      8  SGL                address (64), key (32), entries (32): where the peer announces receive buffers
 //!     24  first buffer       address (64), key (32), bytes (32): where data goes first
 //!
-//! a message: a Send of four bytes in the sender's byte order; the upper three bits are its type
+//! a message: a Send of four bytes in the sender's byte order, or over RoCEv2 the immediate data of the Write
+//! that precedes it, which is empty if there is none; the upper three bits are its type
 //!      0  data               number of bytes of the Write before it
 //!      4  credits            messages received plus credits, in total (16 bits, wrapping); an entry of
 //!                            the SGL may have been written before it
@@ -206,6 +207,16 @@ impl Message {
         })
     }
 
+    /// Returns the message as the immediate data of a Write, which are in the upper half.
+    pub(super) fn immediate(self) -> u64 {
+        u64::from(u32::from_be_bytes(self.bytes(ByteOrder::Big))) << 32
+    }
+
+    /// Reads a message that came as the immediate data of a Write.
+    pub(super) fn of_immediate(data: u64) -> Message {
+        Message::read(((data >> 32) as u32).to_be_bytes(), ByteOrder::Big)
+    }
+
     pub(super) fn read(bytes: [u8; MESSAGE_BYTES], order: ByteOrder) -> Message {
         let word = order.read_word(bytes);
         let data = word & DATA;
@@ -271,6 +282,9 @@ mod tests {
             assert_eq!(message.bytes(ByteOrder::Big), u32::to_be_bytes(word), "{message:?}");
             assert_eq!(Message::read(u32::to_le_bytes(word), ByteOrder::Little), message);
             assert_eq!(Message::read(u32::to_be_bytes(word), ByteOrder::Big), message);
+            assert_eq!(message.immediate(), u64::from(word) << 32);
+            // The lower half is the length of the Write.
+            assert_eq!(Message::of_immediate(u64::from(word) << 32 | 77), message);
         }
         // Credits wrap at 16 bits, even if the sender's sum was longer.
         assert_eq!(Message::read(u32::to_le_bytes(0x8001_0005), ByteOrder::Little), Message::Credits(5));
