@@ -193,6 +193,53 @@ fn a_kept_send_without_a_receive_is_refused_when_its_turn_comes() {
 }
 
 #[test]
+fn kept_packets_that_were_dropped_after_all_are_sent_again() {
+    // As above, but the RNR NAK is lost: nothing tells the requester that what was reported is gone.
+    let mut pair = Pair::new(selective());
+    for id in 1..=4 {
+        let sge = pair.hosts[0].element(0, 10);
+        pair.hosts[0].post(id, Operation::SEND, sge);
+    }
+    let target = pair.hosts[1].element(0, 100);
+    pair.hosts[1].receive(11, target);
+    let mut loses_first = loses(0, &[0]);
+    let mut fate = |from: usize, packet: &Packet| {
+        let is_refusal = packet.aeth.is_some_and(|aeth| matches!(aeth.syndrome, Syndrome::RnrNak(_)));
+        if is_refusal { is_lost() } else { loses_first(from, packet) }
+    };
+    while pair.hosts[1].nic.counters().rnr_naks_out == 0 {
+        pair.send(&mut fate);
+        pair.step();
+    }
+    for id in 12..=14 {
+        pair.hosts[1].receive(id, target);
+    }
+    pair.run(&mut fate);
+    assert!(pair.hosts[0].results().into_iter().eq((1..=4).map(|id| (id, Status::Success))));
+    assert!(pair.hosts[1].results().into_iter().eq((11..=14).map(|id| (id, Status::Success))));
+}
+
+#[test]
+fn a_response_that_is_lost_before_a_refusal_is_requested_again() {
+    for reorder_max in [[0; 2], [64; 2]] {
+        let mut pair = Pair::new(RoceTraits { reorder_max, ..traits() });
+        let (remote, sge) = (pair.at(1, 0), pair.hosts[0].element(0, 100));
+        pair.hosts[0].post(1, Operation::read(remote), sge);
+        pair.hosts[0].post(2, Operation::SEND, sge);
+        let mut fate = loses(1, &[0]);
+        while pair.hosts[1].nic.counters().rnr_naks_out == 0 {
+            pair.send(&mut fate);
+            pair.step();
+        }
+        let target = pair.hosts[1].element(4096, 100);
+        pair.hosts[1].receive(3, target);
+        pair.run(&mut fate);
+        assert_eq!(pair.hosts[0].results(), [(1, Status::Success), (2, Status::Success)], "{reorder_max:?}");
+        assert_eq!(pair.hosts[1].results(), [(3, Status::Success)]);
+    }
+}
+
+#[test]
 fn a_responder_keeps_no_more_than_its_limit_and_the_requester_respects_it() {
     let mut pair = Pair::new(RoceTraits { reorder_max: [64, 5], ..selective() });
     post_write(&mut pair, 1, 20);

@@ -386,6 +386,13 @@ impl Requester {
         Some(first..end)
     }
 
+    /// Sends everything from a position on anew, because the peer drops what follows a request without a
+    /// receive.
+    pub(in super::super) fn restart_at(&mut self, position: u64) {
+        self.next = position;
+        self.scoreboard.truncate(position);
+    }
+
     /// Takes the first packet that is not acknowledged for lost, or what is missing of its response.
     pub(in super::super) fn lose_first(&mut self) {
         let response = self.message_at(self.acked).filter(|message| message.has_response);

@@ -105,6 +105,9 @@ impl Scoreboard {
             match self.set(position, state) {
                 Some(slot) => (slot.serial, slot.sent_at, slot.was_sent_before) = (serial, now, true),
                 None => {
+                    // After a stale RNR NAK, requests are sent again that the peer has executed.
+                    let is_executed = position < self.executed && !is_response;
+                    let state = if is_executed { State::Arrived } else { state };
                     let slot = Slot { serial, sent_at: now, was_sent_before: false, state, is_response };
                     self.slots.push_back(slot);
                 }
@@ -115,6 +118,16 @@ impl Scoreboard {
     /// Returns whether the packet at a position is still expected.
     pub(in super::super) fn is_missing(&self, position: u64) -> bool {
         self.slot(position).is_some_and(|slot| slot.state != State::Arrived)
+    }
+
+    /// Returns whether the peer was believed to keep the request at a position.
+    pub(in super::super) fn is_kept(&self, position: u64) -> bool {
+        let is_kept = |slot: &Slot| match slot.state {
+            State::Kept => true,
+            State::Arrived => !slot.is_response,
+            State::InFlight | State::Lost => false,
+        };
+        position >= self.executed && self.slot(position).is_some_and(is_kept)
     }
 
     /// Records that the packet at a position has arrived.
@@ -188,10 +201,11 @@ impl Scoreboard {
         count
     }
 
-    /// Takes the packets at these positions for lost, unless they have arrived. They are sent first.
+    /// Takes the packets at these positions for lost, unless a response has arrived. They are sent first.
     pub(in super::super) fn lose(&mut self, positions: Range<u64>) {
         for position in positions.rev() {
-            if self.is_missing(position) {
+            // A request that has arrived is sent again, too: the report of its execution may be lost.
+            if self.is_missing(position) || self.is_kept(position) {
                 self.set(position, State::Lost);
                 self.lost.push_front(position);
             }
@@ -358,5 +372,17 @@ mod tests {
             3,
             "a round trip after the last transmission of 1: 3, 4 and 5 are lost"
         );
+    }
+
+    #[test]
+    fn requests_that_are_sent_again_after_their_execution_are_done() {
+        let mut board = board(4);
+        // A stale RNR NAK of 1 comes before the acknowledgement of all.
+        board.on_executed(1, NOW);
+        board.truncate(1);
+        board.on_executed(4, NOW);
+        assert_eq!(board.settle(), 1);
+        board.on_sent(1..4, false, NOW);
+        assert_eq!((board.settle(), board.find_lost()), (4, 0));
     }
 }

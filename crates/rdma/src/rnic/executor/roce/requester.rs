@@ -270,6 +270,10 @@ fn build(
         if requester.ack_timer.is_none() {
             requester.ack_timer = roce.sending.ack_timeout.map(|timeout| now + timeout);
         }
+        if requester.recovery == Recovery::Selective && next <= requester.scoreboard.executed() {
+            // The peer had executed it before a stale RNR NAK came.
+            settle(qp, now, outputs);
+        }
     } else {
         advance(qp, next, now, outputs);
     }
@@ -415,6 +419,10 @@ pub(in super::super::super) fn take_selective_ack(
     let requester = &mut roce.requester;
     requester.peer_span = Some(ack.span);
     requester.scoreboard.on_executed(missing, now);
+    if requester.scoreboard.is_kept(missing) {
+        // It was reported as kept. The peer has dropped it since, but the RNR NAK was lost.
+        requester.restart_at(missing);
+    }
     let ahead = distance(psn_of(first_psn, requester.acked), ack.first);
     let block = requester.acked.wrapping_add_signed(ahead.into());
     for at in ack.arrived() {
@@ -541,10 +549,9 @@ fn on_receiver_not_ready(qp: &mut Qp, at: u64, until: Instant, outputs: &mut Out
     }
     requester.rnr_retries = requester.rnr_retries.saturating_add(1);
     requester.held_until = Some(until);
-    requester.ack_timer = None;
-    requester.next = at;
-    // Like every responder, the peer drops whatever follows.
-    requester.scoreboard.truncate(at);
+    // Responses to earlier reads may still be missing.
+    requester.ack_timer = requester.ack_timer.filter(|_| requester.acked < at);
+    requester.restart_at(at);
 }
 
 /// Fails the queue pair because of the message at a position.
