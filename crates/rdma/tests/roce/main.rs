@@ -4,6 +4,7 @@ mod captures;
 mod cm;
 mod congestion;
 mod credits;
+mod error_times;
 mod impaired;
 mod link;
 mod operations;
