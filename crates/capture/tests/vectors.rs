@@ -48,6 +48,24 @@ fn the_check_values_of_the_catalogue_hold() {
 }
 
 #[test]
+fn the_fcs_does_not_depend_on_how_a_run_is_cut() {
+    let bytes: Vec<u8> = (0..400_u32).map(|at| (at * 7 / 3) as u8).collect();
+    let bit = |register: u32| (register >> 1) ^ ((register & 1) * 0xedb8_8320);
+    let byte =
+        |register: u32, byte: &u8| (0..8).fold(register ^ u32::from(*byte), |register, _| bit(register));
+    for length in 0..bytes.len() {
+        let expected = !bytes[..length].iter().fold(!0, byte);
+        for cut in [0, 1, 3, 16, 127, 128, length] {
+            let mut crc = Crc32Ethernet::new();
+            let (first, rest) = bytes[..length].split_at(cut.min(length));
+            crc.update(first);
+            crc.update(rest);
+            assert_eq!(crc.value(), expected, "{length} bytes, cut at {cut}");
+        }
+    }
+}
+
+#[test]
 fn the_examples_of_rfc_3720_appendix_b_4_hold() {
     let counting: Vec<u8> = (0..32).collect();
     let falling: Vec<u8> = (0..32).rev().collect();
