@@ -14,7 +14,10 @@ use super::bth::BTH_BYTES;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::crc::Crc32Ethernet;
 
+/// A local route header, which RoCEv2 packets do not have.
+const LRH_BYTES: usize = 8;
 const UDP_HEADER_BYTES: usize = 8;
+const IPV6_HEADER_BYTES: usize = 40;
 const IPV4_HEADER_BYTES: usize = 20;
 const UDP: u8 = 17;
 /// Don't fragment, which senders of RoCEv2 set.
@@ -41,11 +44,11 @@ impl Icrc {
         identification: u16,
     ) -> Icrc {
         let udp_bytes = (UDP_HEADER_BYTES + udp_payload_bytes) as u16;
-        let mut crc = Crc32Ethernet::new();
-        crc.update(&[0xff; 8]);
-        match (source.ip(), target.ip()) {
+        // All covered octets before the BTH in one run: short runs cost more each.
+        let mut octets = [0xff; LRH_BYTES + IPV6_HEADER_BYTES + UDP_HEADER_BYTES];
+        let udp = match (source.ip(), target.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let mut header = [0xff; IPV4_HEADER_BYTES];
+                let header = &mut octets[LRH_BYTES..][..IPV4_HEADER_BYTES];
                 header[0] = 0x45;
                 header[2..4].copy_from_slice(&(udp_bytes + IPV4_HEADER_BYTES as u16).to_be_bytes());
                 header[4..6].copy_from_slice(&identification.to_be_bytes());
@@ -53,20 +56,25 @@ impl Icrc {
                 header[9] = UDP;
                 header[12..16].copy_from_slice(&from.octets());
                 header[16..].copy_from_slice(&to.octets());
-                crc.update(&header);
+                LRH_BYTES + IPV4_HEADER_BYTES
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                crc.update(&[0x6f, 0xff, 0xff, 0xff]);
-                crc.update(&udp_bytes.to_be_bytes());
-                crc.update(&[UDP, 0xff]);
-                crc.update(&from.octets());
-                crc.update(&to.octets());
+                let header = &mut octets[LRH_BYTES..][..IPV6_HEADER_BYTES];
+                header[0] = 0x6f;
+                header[4..6].copy_from_slice(&udp_bytes.to_be_bytes());
+                header[6] = UDP;
+                header[8..24].copy_from_slice(&from.octets());
+                header[24..].copy_from_slice(&to.octets());
+                LRH_BYTES + IPV6_HEADER_BYTES
             }
             _ => panic!("the addresses of a packet are of one family"),
+        };
+        let end = udp + UDP_HEADER_BYTES;
+        for (field, at) in [source.port(), target.port(), udp_bytes].into_iter().zip((udp..end).step_by(2)) {
+            octets[at..at + 2].copy_from_slice(&field.to_be_bytes());
         }
-        for field in [source.port(), target.port(), udp_bytes, 0xffff] {
-            crc.update(&field.to_be_bytes());
-        }
+        let mut crc = Crc32Ethernet::new();
+        crc.update(&octets[..end]);
         Icrc { crc }
     }
 
