@@ -10,6 +10,8 @@
 //!           local port can serve several destinations.
 //! Memory    a [`Channel`] that holds one [`pipe`] per direction after its front part. The first pipe is the
 //!           one from the side that connected to the rendezvous socket.
+//! Ports     the same memory can also connect two UDP ports, without any TCP connection ([`listen_at`],
+//!           [`connect_port`]).
 //! Failure   a peer that closes marks the end in its pipe. A peer that hangs up without this mark has died.
 //! Trust     the layout is fixed by the version. The peer's indices are validated by the pipe; bytes are
 //!           copied out before they are parsed, and undergo the same checks as bytes from the network.
@@ -34,9 +36,10 @@ const LAYOUT: (usize, usize, usize) = {
     (FRONT_BYTES, FRONT_BYTES + pipe, (FRONT_BYTES + 2 * pipe).next_multiple_of(4096))
 };
 
-fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+/// Returns the octets of addresses and ports.
+fn octets(ends: &[SocketAddr]) -> Vec<u8> {
     let mut name = Vec::new();
-    for end in [from, to] {
+    for end in ends {
         // Use the addresses as the connecting side sees them, no matter which kind of socket accepted the
         // connection. Two IPv6 addresses as text would exceed the maximum length of a name.
         match end.ip().to_canonical() {
@@ -45,7 +48,15 @@ fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
         }
         name.extend(end.port().to_be_bytes());
     }
-    [b"rdma-", &letters(&name)[..]].concat()
+    name
+}
+
+fn name(from: SocketAddr, to: SocketAddr) -> Vec<u8> {
+    [b"rdma-", &letters(&octets(&[from, to]))[..]].concat()
+}
+
+fn port_name(port: SocketAddr) -> Vec<u8> {
+    [b"roce-", &letters(&octets(&[port]))[..]].concat()
 }
 
 /// Encodes bytes as characters allowed in a name, four for three bytes (RFC 4648 §5, base64url without
@@ -75,6 +86,22 @@ pub fn listen(from: SocketAddr, to: SocketAddr) -> io::Result<ChannelListener> {
 /// There is no such socket, or it belongs to another user.
 pub fn connect(from: SocketAddr, to: SocketAddr) -> io::Result<PendingChannel> {
     PendingChannel::connect(&name(from, to), b"", LAYOUT.2)
+}
+
+/// Opens the rendezvous socket of a UDP port of this process.
+///
+/// # Errors
+/// The name is in use.
+pub fn listen_at(port: SocketAddr) -> io::Result<ChannelListener> {
+    ChannelListener::open(&port_name(port))
+}
+
+/// Connects one of our UDP ports, `own`, to the rendezvous socket of another process's port.
+///
+/// # Errors
+/// There is no such socket, or it belongs to another user.
+pub fn connect_port(own: SocketAddr, peer: SocketAddr) -> io::Result<PendingChannel> {
+    PendingChannel::connect(&port_name(peer), &octets(&[own]), LAYOUT.2)
 }
 
 /// A byte stream through shared memory.
@@ -108,6 +135,14 @@ impl SharedLink {
         let out = Writer::new(channel.region(), out, ROOM_BYTES);
         let into = Reader::new(channel.region(), into, ROOM_BYTES);
         Ok(Some(SharedLink { channel, out, into, hung_up: false }))
+    }
+
+    /// Returns the UDP port from which the other side connected ([`connect_port`]).
+    pub fn caller(&self) -> Option<SocketAddr> {
+        let (address, port) = self.channel.caller().split_last_chunk()?;
+        let v4 = || <[u8; 4]>::try_from(address).map(IpAddr::from);
+        let address = <[u8; 16]>::try_from(address).map(IpAddr::from).or_else(|_| v4()).ok()?;
+        Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
     }
 
     /// Writes as much of a burst as fits. Returns the number of bytes written.
@@ -182,8 +217,11 @@ impl SharedLink {
     }
 
     /// Returns the number of available bytes; `None` if there are none, zero at the end of the stream.
+    ///
+    /// # Errors
+    /// As for [`SharedLink::receive`].
     #[inline]
-    fn here(&mut self) -> io::Result<Option<usize>> {
+    pub fn here(&mut self) -> io::Result<Option<usize>> {
         let (ended, hung_up) = (self.into.has_ended(), self.hung_up);
         match self.into.readable().map_err(broken)? {
             0 if ended => Ok(Some(0)),
@@ -218,7 +256,13 @@ impl SharedLink {
 
     /// Returns whether bytes can be written.
     pub fn has_room(&mut self) -> bool {
-        self.out.room(1) != Ok(0)
+        self.has_room_for(1)
+    }
+
+    /// Returns whether this many bytes can be written: at most a sixteenth of the capacity.
+    pub fn has_room_for(&mut self, bytes: usize) -> bool {
+        // A write reports that the memory is corrupted.
+        self.out.room(bytes).map_or(true, |room| room >= bytes)
     }
 
     /// Ends our direction: no more bytes are sent.
@@ -230,6 +274,11 @@ impl SharedLink {
     /// Checks, after the file became readable, whether the other side has hung up. Returns whether it has.
     pub fn is_hung_up(&mut self) -> bool {
         self.hung_up |= self.channel.is_gone();
+        self.hung_up
+    }
+
+    /// Returns whether [`SharedLink::is_hung_up`] has found that the other side has hung up.
+    pub fn has_hung_up(&self) -> bool {
         self.hung_up
     }
 

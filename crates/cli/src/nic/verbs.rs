@@ -44,7 +44,7 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|roce|iwarp  the same as --transport, which takes precedence\
-        \n  KIBAN_SHARED_MEMORY=0          use TCP even between processes on one host\
+        \n  KIBAN_SHARED_MEMORY=0          use TCP (roce: UDP) even between processes on one host\
         \n  KIBAN_VERBS_LIB=FOLDER         the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
 pub(crate) struct Verbs {

@@ -37,7 +37,7 @@ pub struct InUse {
     pub keys: usize,
     /// Connections.
     pub streams: usize,
-    /// Connections that use memory shared with the peer.
+    /// Connections that use memory shared with the peer, and links of RoCEv2 through such memory.
     pub shared: usize,
 }
 
@@ -74,7 +74,8 @@ impl Engine {
     pub fn in_use(&self) -> InUse {
         self.turn.read(|board| {
             let (queue_pairs, keys) = board.core.nic.core.in_use();
-            InUse { queue_pairs, keys, streams: board.core.lines(), shared: board.core.shared() }
+            let packets = board.roce.as_ref().map_or(0, |roce| roce.memory.count());
+            InUse { queue_pairs, keys, streams: board.core.lines(), shared: board.core.shared() + packets }
         })
     }
 

@@ -58,7 +58,7 @@ impl EngineState {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
-            roce: if ways.roce { Some(RoceLinks::open(outer)?) } else { None },
+            roce: if ways.roce { Some(RoceLinks::open(outer, ways.shared_memory)?) } else { None },
             socket_owners: SocketOwners::open()?,
             offers: ways.extensions,
             has_events: false,
@@ -157,10 +157,14 @@ impl Machine for EngineState {
 
     fn arm(&mut self) {
         self.core.arm();
+        if let Some(roce) = &mut self.roce {
+            roce.memory.arm();
+        }
     }
 
     fn disarm(&mut self) -> Option<u64> {
-        self.core.disarm()
+        let roce = self.roce.as_mut().and_then(|roce| roce.memory.disarm());
+        self.core.disarm().into_iter().chain(roce).min()
     }
 
     fn after_sleep(&mut self) {

@@ -32,6 +32,7 @@ mod roce_connections;
 mod roce_groups;
 mod roce_multicast;
 mod roce_services;
+mod roce_shared;
 
 pub use self::channel::Channel;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest, DatagramPeer};

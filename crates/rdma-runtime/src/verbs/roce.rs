@@ -15,6 +15,7 @@
 //! Errors     ICMP errors show that nothing receives at a port: see [`take_refusals`].
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
+//! Memory     packets between processes of this host go through shared memory ([`super::roce_shared`]).
 //! Window     the packets that one queue pair may have on the way fit into the receive buffer of an ordinary
 //!            socket.
 //! Congestion trains of connected queue pairs are sent as ECN-capable, and the marks of received ones are
@@ -25,6 +26,7 @@ use super::pairs::{Peer, QueuePairs, Sending, Service};
 use super::ports::{Port, Ports, port_of};
 use super::roce_cm::RoceCm;
 use super::roce_groups::{Group, Groups};
+use super::roce_shared::SharedLinks;
 use crate::linked_nic::LinkedNic;
 use kiban_base::Instant;
 use kiban_os::icmp::{Refusal, next_refusal};
@@ -82,6 +84,7 @@ pub(super) struct RoceLinks {
     endpoint: Endpoint,
     pub(super) cm: RoceCm,
     pub(super) groups: Groups,
+    pub(super) memory: SharedLinks,
     shared: BTreeMap<IpAddr, Shared>,
     /// The number of queue pairs per port.
     open: BTreeMap<(IpAddr, u16), u32>,
@@ -96,12 +99,13 @@ pub(super) struct RoceLinks {
 }
 
 impl RoceLinks {
-    pub(super) fn open(outer: &OwnedFd) -> io::Result<RoceLinks> {
+    pub(super) fn open(outer: &OwnedFd, shares_memory: bool) -> io::Result<RoceLinks> {
         let links = RoceLinks {
             epoll: outer.try_clone()?,
             endpoint: Endpoint::default(),
             cm: RoceCm::open()?,
             groups: Groups::default(),
+            memory: SharedLinks::open(shares_memory.then_some(outer))?,
             shared: BTreeMap::new(),
             open: BTreeMap::new(),
             room: vec![0; 1 << 16],
@@ -122,6 +126,7 @@ impl RoceLinks {
         let place = (port.address, port.udp.local().port());
         if !self.open.contains_key(&place) {
             self.prepare(&port.udp)?;
+            self.memory.open_port(port.udp.local());
         }
         self.open_address(port.address)?;
         *self.open.entry(place).or_insert(0) += 1;
@@ -202,6 +207,7 @@ impl RoceLinks {
             *count -= 1;
             if *count == 0 {
                 self.open.remove(&place);
+                self.memory.close_port(place.into());
                 if let Some(port) = ports.port(address, qpn) {
                     // This fails only if the socket is not watched.
                     let _ = epoll::delete(&self.epoll, &port.udp);
@@ -235,7 +241,11 @@ impl RoceLinks {
         };
         core.nic.core.connect_roce(qp, traits)?;
         let remote = remote(&self.shared, peer.address, peer.qpn);
-        self.endpoint.attach(qp, Path { local: port.udp.local(), remote });
+        let local = port.udp.local();
+        self.endpoint.attach(qp, Path { local, remote });
+        if remote.port() != PORT && !self.open.contains_key(&(remote.ip(), remote.port())) {
+            self.memory.call(local, remote);
+        }
         Ok(())
     }
 
@@ -254,7 +264,10 @@ impl RoceLinks {
         let mut room = std::mem::take(&mut self.room);
         let manager_is_due = self.until_manager == 0;
         self.until_manager = if manager_is_due { ASK_MANAGER_EVERY } else { self.until_manager - 1 };
-        let RoceLinks { endpoint, cm, groups, shared, open, relayed: front, more, .. } = self;
+        if manager_is_due {
+            self.memory.set_up();
+        }
+        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, .. } = self;
         let core = &mut core.nic.core;
         if manager_is_due {
             *more |= take_refusals(endpoint, core, cm, shared, &mut room, now);
@@ -304,6 +317,9 @@ impl RoceLinks {
                 endpoint.take_multicast(core, qps, Path { local, remote }, bytes);
             });
         }
+        *more |= memory.take(|path, packet| {
+            endpoint.take(core, |qpn| qps.named(path.local.ip(), qpn), path, packet, false, now);
+        });
         self.room = room;
     }
 
@@ -346,6 +362,9 @@ impl RoceLinks {
                 }
             };
             let Path { local, remote } = departure.path;
+            if self.memory.send(departure.path, &self.train, departure.each) {
+                continue;
+            }
             let Some(port) = ports.port(local.ip(), u32::from(local.port()) << 8) else { continue };
             let sent = match departure.is_ecn_capable {
                 true => port.udp.send_ecn_capable_train(&self.train, departure.each, remote),
@@ -365,7 +384,7 @@ impl RoceLinks {
 
     /// Returns whether a socket may hold more.
     pub(super) fn has_more(&self) -> bool {
-        self.more
+        self.more || self.memory.is_rung()
     }
 
     /// Makes the next [`RoceLinks::take`] read all sockets, because any of them may have ended the sleep.

@@ -4,6 +4,7 @@ mod datagrams;
 mod hostile;
 mod manager;
 mod roce;
+mod roce_shared;
 
 use super::engine::config;
 use super::*;
