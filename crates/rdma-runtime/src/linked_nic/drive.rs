@@ -158,7 +158,9 @@ impl Machine for LinkedNic {
         }
         self.drives = self.drives.wrapping_add(1);
         let is_due = self.drives.is_multiple_of(ASK_EVERY);
-        if self.direct.is_empty() || is_due {
+        // Without a connection, only a listener can have news, as beside connections that are tried directly.
+        let is_idle = self.connections.is_empty() && self.board.is_none();
+        if is_due || self.direct.is_empty() && !is_idle {
             // While the driver is awake, it polls the board. The board's file only serves to wake the
             // driver.
             if is_due || self.board.is_none() {

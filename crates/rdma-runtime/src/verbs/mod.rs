@@ -27,6 +27,7 @@ mod pairs;
 mod ports;
 mod queue_pairs;
 mod roce;
+mod roce_activity;
 mod roce_cm;
 mod roce_connections;
 mod roce_groups;

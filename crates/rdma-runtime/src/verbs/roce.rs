@@ -24,6 +24,7 @@
 
 use super::pairs::{Peer, QueuePairs, Sending, Service};
 use super::ports::{Port, Ports, port_of};
+use super::roce_activity::Activity;
 use super::roce_cm::RoceCm;
 use super::roce_groups::{Group, Groups};
 use super::roce_shared::SharedLinks;
@@ -96,6 +97,7 @@ pub(super) struct RoceLinks {
     more: bool,
     /// Number of calls of [`RoceLinks::take`] until the connection manager's sockets are read.
     until_manager: u32,
+    activity: Activity,
 }
 
 impl RoceLinks {
@@ -114,6 +116,7 @@ impl RoceLinks {
             relayed: Vec::new(),
             more: false,
             until_manager: 0,
+            activity: Activity::default(),
         };
         links.prepare(links.cm.port())?;
         Ok(links)
@@ -170,6 +173,7 @@ impl RoceLinks {
             if shared.users == 0 {
                 // This fails only if the socket is not watched.
                 let _ = epoll::delete(&self.epoll, &shared.socket);
+                self.activity.forget(shared.socket.local());
                 self.shared.remove(&address);
             }
         }
@@ -208,6 +212,7 @@ impl RoceLinks {
             if *count == 0 {
                 self.open.remove(&place);
                 self.memory.close_port(place.into());
+                self.activity.forget(place.into());
                 if let Some(port) = ports.port(address, qpn) {
                     // This fails only if the socket is not watched.
                     let _ = epoll::delete(&self.epoll, &port.udp);
@@ -267,7 +272,7 @@ impl RoceLinks {
         if manager_is_due {
             self.memory.set_up();
         }
-        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, .. } = self;
+        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, activity, .. } = self;
         let core = &mut core.nic.core;
         if manager_is_due {
             *more |= take_refusals(endpoint, core, cm, shared, &mut room, now);
@@ -286,16 +291,27 @@ impl RoceLinks {
         for &(address, number) in open.keys() {
             let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
             let local = port.udp.local();
+            if !manager_is_due && !activity.is_recent(local) {
+                continue;
+            }
+            let mut is_empty = true;
             *more |= each(&port.udp, &mut room, |bytes, from, is_marked| {
+                is_empty = false;
                 let direct = (Path { local, remote: from }, bytes, is_marked);
                 let (path, packet, is_marked) = relayed(bytes, from, shared).unwrap_or(direct);
                 // The connection manager has no port of a queue pair.
                 endpoint.take(core, |qpn| qps.named(address, qpn), path, packet, is_marked, now);
             });
+            activity.note(local, is_empty);
         }
         for (&address, Shared { socket, .. }) in shared.iter() {
             let local = socket.local();
+            if !manager_is_due && !activity.is_recent(local) {
+                continue;
+            }
+            let mut is_empty = true;
             *more |= each(socket, &mut room, |bytes, from, is_marked| {
+                is_empty = false;
                 let owner = |qpn| match qpn {
                     GSI_QPN => cm.owner(bytes),
                     _ => qps.named(address, qpn).is_none().then_some(port_of(qpn)),
@@ -310,6 +326,7 @@ impl RoceLinks {
                     }
                 }
             });
+            activity.note(local, is_empty);
         }
         for (&(_, group), Group { socket, qps }) in &groups.of {
             let local = SocketAddr::new(group, PORT);
