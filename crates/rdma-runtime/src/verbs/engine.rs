@@ -337,6 +337,7 @@ impl Engine {
         works: impl IntoIterator<Item = ReceiveWork>,
     ) -> Result<(), (usize, RequestError)> {
         self.turn.work(|board, _| {
+            board.posted_receives = true;
             for (taken, work) in works.into_iter().enumerate() {
                 board.core.nic.core.post_srq_receive(srq, work).map_err(|refusal| (taken, refusal))?;
             }

@@ -40,6 +40,10 @@ pub(super) struct EngineState {
     pub(super) offers: bool,
     /// Whether an event was delivered.
     pub(super) has_events: bool,
+    /// The call at hand posted receives, after which a RoCEv2 queue pair has nothing new to send. Its
+    /// acknowledgements wait for the next call, so that they share a system call with the answer of a program
+    /// that posts a receive first.
+    pub(super) posted_receives: bool,
 }
 
 impl EngineState {
@@ -62,6 +66,7 @@ impl EngineState {
             socket_owners: SocketOwners::open()?,
             offers: ways.extensions,
             has_events: false,
+            posted_receives: false,
         })
     }
 
@@ -134,7 +139,9 @@ impl Machine for EngineState {
 
     fn flush(&mut self, now: Instant) {
         self.core.flush(now);
+        let posted_receives = std::mem::take(&mut self.posted_receives);
         match &mut self.roce {
+            Some(_) if posted_receives => {}
             Some(roce) => roce.send(&mut self.core, &self.qps, &mut self.ports, now),
             None => self.datagrams.send(&mut self.core, &self.qps, &mut self.ports),
         }

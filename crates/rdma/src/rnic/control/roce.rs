@@ -248,7 +248,8 @@ impl Roce {
         let (expected, reorder) = (traits.first_psn & PSN_MASK, Reorder::new(traits.reorder_max));
         let responder = Responder { expected, reorder, ..Responder::default() };
         let (sending, requester) = (RoceSending::default(), Requester::default());
-        Roce { traits, sending, requester, responder, requester_turn: false, pacer: None }
+        // An acknowledgement leaves behind the request that answers a message: the shorter packet ends a train.
+        Roce { traits, sending, requester, responder, requester_turn: true, pacer: None }
     }
 
     /// Returns whether RoCEv2 has an operation. RFC 7306's immediate data without a Write, its masked
