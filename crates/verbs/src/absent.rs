@@ -4,12 +4,13 @@
 //!           binding, so a single missing symbol would keep them from starting. A function that is not
 //!           implemented returns the same value as on a device without the feature.
 //! Results   `number` functions return EOPNOTSUPP; `null` and `minus` functions set errno and return NULL or
-//!           -1; `quiet` functions return nothing.
+//!           -1; `quiet` functions return nothing. With `KIBAN_LOG`, calls are logged.
 //! Changing  remove a function from this file when it is implemented, because the linker accepts each name
 //!           only once.
 //! Arguments are not declared, because in Linux's calling conventions the caller removes them.
 
 use crate::ffi::set_errno;
+use crate::log::unsupported;
 use core::ffi::{c_int, c_uint, c_void};
 
 /// The reason why a function is absent.
@@ -31,7 +32,7 @@ macro_rules! absent {
         const _: () = {
             #[unsafe(export_name = concat!($prefix, stringify!($name)))]
             extern "C" fn $name() -> c_int {
-                libc::EOPNOTSUPP
+                unsupported(stringify!($name))
             }
         };
     };
@@ -39,7 +40,7 @@ macro_rules! absent {
         const _: () = {
             #[unsafe(export_name = concat!($prefix, stringify!($name)))]
             extern "C" fn $name() -> *mut c_void {
-                set_errno(libc::EOPNOTSUPP);
+                set_errno(unsupported(stringify!($name)));
                 core::ptr::null_mut()
             }
         };
@@ -49,7 +50,7 @@ macro_rules! absent {
             #[unsafe(export_name = concat!($prefix, stringify!($name)))]
             // The result is as wide as ssize_t, and its lower half is -1 as an int.
             extern "C" fn $name() -> isize {
-                set_errno(libc::EOPNOTSUPP);
+                set_errno(unsupported(stringify!($name)));
                 -1
             }
         };

@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::device::{Device, Transport, transport};
 use crate::engine::{Generation, Object, given, take_back};
 use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
+use crate::log::unsupported;
 use crate::memory::Pd;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
@@ -55,7 +56,7 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
         // created by this library and `attr` is null or valid for reads.
         let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         if transport() == Transport::Iwarp {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_create_ah over iWARP"));
         }
         let gid = destination(domain.context.device, attr).filter(|_| attr.port_num == 1);
         let gid = gid.ok_or(libc::EINVAL)?;

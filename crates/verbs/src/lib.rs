@@ -19,6 +19,7 @@ mod context;
 mod device;
 mod engine;
 mod ffi;
+mod log;
 mod memory;
 mod queue;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::abi::*;
 use crate::context::Context;
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{catch_panics, errno_or_zero, pointer, set_errno};
+use crate::log::unsupported;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;
@@ -135,7 +136,7 @@ pub(crate) fn access(flags: c_uint) -> Access {
 fn checked(flags: c_uint) -> Result<Access, c_int> {
     let writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
     if flags & IBV_ACCESS_ON_DEMAND != 0 {
-        return Err(libc::EOPNOTSUPP);
+        return Err(unsupported("ibv_reg_mr: on-demand paging"));
     }
     if flags & !KNOWN != 0 || (flags & writes != 0 && flags & IBV_ACCESS_LOCAL_WRITE == 0) {
         return Err(libc::EINVAL);
@@ -366,7 +367,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
         if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
             // The program's allocators are never called.
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_alloc_parent_domain: own allocators"));
         }
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
         // protection domain created by this library.
@@ -528,7 +529,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
         match advice {
             IBV_ADVISE_MR_ADVICE_PREFETCH
             | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
-            | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Err(libc::EOPNOTSUPP),
+            | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Err(unsupported("ibv_advise_mr")),
             _ => Err(libc::EINVAL),
         }
     })

@@ -19,6 +19,7 @@ use super::world::world;
 use super::{address, below};
 use crate::abi::*;
 use crate::ffi::{catch_panics, fail_with_errno};
+use crate::log::unsupported;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::{ignore_poison, lock};
@@ -276,7 +277,7 @@ pub(super) unsafe extern "C" fn rdma_create_id(
             RDMA_PS_TCP | RDMA_PS_UDP => {}
             // The kernel has this port space only for InfiniBand devices.
             RDMA_PS_IB => {}
-            RDMA_PS_IPOIB => return fail_with_errno(libc::EOPNOTSUPP),
+            RDMA_PS_IPOIB => return fail_with_errno(unsupported("rdma_create_id: RDMA_PS_IPOIB")),
             _ => return fail_with_errno(libc::EINVAL),
         }
         // SAFETY: the caller of `rdma_create_id` guarantees that `channel` is null, live, or recently

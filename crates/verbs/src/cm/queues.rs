@@ -15,6 +15,7 @@ use super::{address, below};
 use crate::abi::*;
 use crate::device::query::active_mtu_of;
 use crate::ffi::catch_panics;
+use crate::log::unsupported;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -327,7 +328,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
         let has = |field| attributes.comp_mask & field != 0;
         if has(IBV_SRQ_INIT_ATTR_TYPE) && attributes.srq_type != IBV_SRQT_BASIC {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("rdma_create_srq_ex: this type of shared receive queue"));
         }
         let pd = if has(IBV_SRQ_INIT_ATTR_PD) { attributes.pd } else { null_mut() };
         let mut basic = ibv_srq_init_attr { srq_context: attributes.srq_context, attr: attributes.attr };

@@ -13,6 +13,7 @@ use crate::abi::*;
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{catch_panics, errno_or_zero, pointer, value_or_minus_one};
+use crate::log::unsupported;
 use crate::memory::Pd;
 use crate::sync::acknowledged::Acknowledged;
 use crate::sync::spin::SpinLock;
@@ -398,7 +399,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
         if attr.wc_flags & !WC_FLAGS_SUPPORTED != 0
             || (has(IBV_CQ_INIT_ATTR_MASK_FLAGS) && attr.flags & !flags != 0)
         {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_create_cq_ex: some of these flags"));
         }
         if has(IBV_CQ_INIT_ATTR_MASK_PD) {
             // SAFETY: the caller of `ibv_create_cq_ex` guarantees that `attr.parent_domain` is null or a

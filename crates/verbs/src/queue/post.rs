@@ -8,6 +8,7 @@ use crate::abi::*;
 use crate::ah::Ah;
 use crate::engine::{given, refused};
 use crate::ffi::errno_or_zero;
+use crate::log::unsupported;
 use crate::memory::{access, window_key};
 use crate::queue::qp::Qp;
 use core::ffi::{c_int, c_uint};
@@ -87,7 +88,7 @@ pub(crate) unsafe fn bind(key: u32, info: &ibv_mw_bind_info) -> Result<Operation
     // SAFETY: the caller of `bind` guarantees that `info.mr` is null or valid for reads.
     let region = unsafe { info.mr.as_ref() }.ok_or(libc::EINVAL)?.lkey;
     if info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
-        return Err(libc::EOPNOTSUPP);
+        return Err(unsupported("zero-based memory windows"));
     }
     let access = access(info.mw_access_flags);
     let binding = Binding { region, address: info.addr, length: info.length, access };

@@ -22,6 +22,7 @@ use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{errno_of, errno_or_zero, pointer, value_or_minus_one};
+use crate::log::unsupported;
 use crate::memory::{Pd, access};
 use crate::queue::cq::Cq;
 use crate::queue::srq::Srq;
@@ -149,12 +150,14 @@ unsafe fn create(
         IBV_QPT_UD if transport() != Transport::Iwarp => Service::Datagrams,
         IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
         | IBV_QPT_DRIVER => {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_create_qp: this type of queue pair with this transport"));
         }
         _ => return Err(libc::EINVAL),
     };
     let ops = match ops {
-        Some(ops) if ops & !wr::supported(service) != 0 => return Err(libc::EOPNOTSUPP),
+        Some(ops) if ops & !wr::supported(service) != 0 => {
+            return Err(unsupported("ibv_create_qp_ex: some of these send operations"));
+        }
         ops => ops,
     };
     // SAFETY: the caller of `create` guarantees that `attr.send_cq` is null or a live CQ created by this
@@ -275,7 +278,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         let has = |mask| attr.comp_mask & mask != 0;
         let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if attr.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_create_qp_ex: some of these attributes"));
         }
         if !has(IBV_QP_INIT_ATTR_PD) {
             return Err(libc::EINVAL);
@@ -404,7 +407,9 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
             done => done.map_err(refused),
         },
         // iWARP has no out-of-band connections.
-        IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => Err(libc::EOPNOTSUPP),
+        IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => {
+            Err(unsupported("ibv_modify_qp: connections without rdma_cm over iWARP"))
+        }
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {
                 allow(qp, with)?;
@@ -461,7 +466,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
             return Err(libc::EINVAL);
         }
         if matches!(to, IBV_QPS_SQD | IBV_QPS_SQE) {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_modify_qp: the states SQD and SQE"));
         }
         let mut with = *kept;
         keep(&mut with, attr, mask);

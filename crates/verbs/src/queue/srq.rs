@@ -8,6 +8,7 @@ use crate::abi::*;
 use crate::context::{self, Context};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{errno_or_zero, pointer};
+use crate::log::unsupported;
 use crate::memory::Pd;
 use crate::queue::post;
 use crate::sync::acknowledged::Acknowledged;
@@ -102,7 +103,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(libc::EINVAL);
         }
         if has(IBV_SRQ_INIT_ATTR_TYPE) && attr.srq_type != IBV_SRQT_BASIC {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_create_srq_ex: this type of shared receive queue"));
         }
         let pd = attr.pd;
         // SAFETY: the struct starts with the fields of the shorter one.
@@ -129,7 +130,7 @@ unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, 
         }
         // `device_cap_flags` indicates that resizing is not supported.
         if mask & IBV_SRQ_MAX_WR != 0 {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_modify_srq: another size"));
         }
         if mask & IBV_SRQ_LIMIT != 0 {
             let engine = queue.context.engine;
