@@ -1,7 +1,7 @@
 //! Log lines on standard error, for programs that `KIBAN_LOG` makes talkative.
 //!
-//! Purpose   names what a program asked for and this library does not have: the program itself often only says
-//!           that something failed.
+//! Purpose   names what a program asked for and this library does not have: the program itself often only
+//!           says that something failed.
 //! Limits    without `KIBAN_LOG`, or with a level below `info`, nothing is written.
 
 use core::ffi::c_int;

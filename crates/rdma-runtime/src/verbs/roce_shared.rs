@@ -1,14 +1,16 @@
 //! RoCEv2's packets through shared memory, between the processes of one user on one host.
 //!
-//! Purpose     moves packets without the system's network, once two ports of an address have connected queue
-//!             pairs. Requesters and responders do not notice it: timeouts, retries and NAKs are the same.
-//! Setup       every port has a rendezvous socket ([`shared::listen_at`]). When a queue pair is connected, the
-//!             port with the greater number calls the other one. Until both ends have the memory, packets go
-//!             over UDP, and also if one end does not offer it.
+//! Purpose     moves packets without the system's network, once two ports of an address have connected
+//!             queue pairs. Requesters and responders do not notice it: timeouts, retries and NAKs are the
+//!             same.
+//! Setup       every port has a rendezvous socket ([`shared::listen_at`]). When a queue pair is connected,
+//!             the port with the greater number calls the other one. Until both ends have the memory, packets
+//!             go over UDP, and also if one end does not offer it.
 //! Frame       a train of datagrams as UDP would carry it: its length, the length of each datagram but the
 //!             last, and the datagrams, with their ICRCs. Both lengths have 32 bits, lowest octet first.
-//! Order       before the first frame is taken, the sockets are read once more, because packets that were sent
-//!             over UDP before it may still be there. Unreliable queue pairs would lose messages otherwise.
+//! Order       before the first frame is taken, the sockets are read once more, because packets that were
+//!             sent over UDP before it may still be there. Unreliable queue pairs would lose messages
+//!             otherwise.
 //! End         when a process ends, its peers read what it has written, and then send over UDP again, to a
 //!             port that nobody has: work fails when its retries are exhausted.
 //! Limits      datagrams of datagram queue pairs use the memory only if it is already there. Two addresses of

@@ -106,8 +106,8 @@ fn work_for_a_process_that_has_ended_fails_when_its_retries_are_exhausted() {
     assert_eq!(engine.in_use().shared, 0);
 }
 
-/// An unreliable queue pair does not repeat what arrives out of order, so the change from UDP to shared memory
-/// must keep the order.
+/// An unreliable queue pair does not repeat what arrives out of order, so the change from UDP to shared
+/// memory must keep the order.
 #[test]
 fn an_unreliable_queue_pair_loses_nothing_when_the_memory_comes() {
     let (a, b) = (Side::new(&open(true)), Side::new(&open(true)));

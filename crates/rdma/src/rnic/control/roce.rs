@@ -248,7 +248,8 @@ impl Roce {
         let (expected, reorder) = (traits.first_psn & PSN_MASK, Reorder::new(traits.reorder_max));
         let responder = Responder { expected, reorder, ..Responder::default() };
         let (sending, requester) = (RoceSending::default(), Requester::default());
-        // An acknowledgement leaves behind the request that answers a message: the shorter packet ends a train.
+        // An acknowledgement leaves behind the request that answers a message: the shorter packet ends a
+        // train.
         Roce { traits, sending, requester, responder, requester_turn: true, pacer: None }
     }
 
