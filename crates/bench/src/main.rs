@@ -10,6 +10,7 @@ mod memory;
 mod noise;
 mod osi;
 mod rdma;
+mod roce;
 mod rows;
 mod sar;
 mod sim;
@@ -30,7 +31,7 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 12] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
@@ -45,6 +46,11 @@ const FAMILIES: [Family; 11] = [
         name: "rdma",
         about: "RDMA over TCP sockets against raw TCP and other libraries",
         run: rdma::run,
+    },
+    Family {
+        name: "roce",
+        about: "RoCEv2 over UDP sockets against bare UDP, beside iWARP and raw TCP",
+        run: roce::run,
     },
     Family { name: "osi", about: "files by FTAM over TCP sockets against a raw stream", run: osi::run },
     Family { name: "sim", about: "an OC-3c line in virtual time against real time", run: sim::run },
@@ -69,7 +75,7 @@ struct Arguments {
 fn main() -> ExitCode {
     // This process may have been started as the other end of a benchmark between two processes.
     if std::env::var_os(rdma::ROLE).is_some() {
-        rdma::serve();
+        rdma::serve(roce::serve);
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();

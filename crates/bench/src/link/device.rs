@@ -60,7 +60,7 @@ impl Taken {
 }
 
 /// Runs `work` in a thread with its own network namespace.
-pub(super) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+pub(crate) fn in_a_namespace<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
     std::thread::scope(|scope| {
         let inside = scope.spawn(|| {
             interface::enter_new_namespace().map_err(|error| error.to_string())?;

@@ -31,4 +31,6 @@ mod sixty;
 mod stub;
 mod throughput;
 
+pub(crate) use device::in_a_namespace;
+pub(crate) use peer::{Wire, over_wire};
 pub(crate) use throughput::run;

@@ -46,16 +46,16 @@ pub(super) fn receive(mut socket: &TcpStream, clock: Clock) -> Taken {
 
 /// A veth between two namespaces: `lab0` near, `lab1` far.
 #[derive(Clone, Copy)]
-pub(super) struct Wire {
-    pub(super) mtu_bytes: usize,
+pub(crate) struct Wire {
+    pub(crate) mtu_bytes: usize,
     /// Whether the near address is configured in the kernel. If not, the board at that end uses the address
     /// through a packet socket.
-    pub(super) near_has_address: bool,
+    pub(crate) near_has_address: bool,
 }
 
 impl Wire {
-    pub(super) const NEAR: [u8; 4] = [10, 9, 1, 1];
-    pub(super) const FAR: [u8; 4] = [10, 9, 1, 2];
+    pub(crate) const NEAR: [u8; 4] = [10, 9, 1, 1];
+    pub(crate) const FAR: [u8; 4] = [10, 9, 1, 2];
 
     pub(super) fn net() -> Prefix {
         "10.9.1.0/24".parse().expect("a prefix")
@@ -74,7 +74,7 @@ pub(super) fn shape(rate: &str) {
 }
 
 /// Runs both ends of a wire; `near` starts once `far` has reported that it is listening.
-pub(super) fn over_wire<N: Send, F: Send>(
+pub(crate) fn over_wire<N: Send, F: Send>(
     wire: Wire,
     near: impl FnOnce() -> Result<N, String> + Send,
     far: impl FnOnce(&dyn Fn()) -> Result<F, String> + Send,

@@ -42,7 +42,7 @@ pub(super) fn run(bench: &mut Bench) {
 }
 
 /// Returns the resident bytes of this process.
-fn resident() -> usize {
+pub(crate) fn resident() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm").expect("/proc is mounted");
     let pages: usize = pages.split_whitespace().nth(1).and_then(|word| word.parse().ok()).expect("a number");
     pages * 4096
@@ -50,7 +50,7 @@ fn resident() -> usize {
 
 /// Reports how much memory the process has gained, and keeps the connections open until the next message
 /// arrives.
-fn grown(before: usize) {
+pub(crate) fn grown(before: usize) {
     answer(resident().saturating_sub(before));
     let _ = next_word();
 }

@@ -29,6 +29,12 @@ mod serve;
 mod setting;
 mod verbs;
 
-pub(crate) use self::peer::ROLE;
-pub(crate) use self::serve::serve;
+pub(crate) use self::idle::{grown, resident};
+pub(crate) use self::measured::Measured;
+pub(crate) use self::others::is_installed;
+pub(crate) use self::peer::{Peer, ROLE, answer, next_word, own_address};
+pub(crate) use self::raw::stream as raw_stream;
+pub(crate) use self::serve::{serve, wait};
+pub(crate) use self::setting::{BATCH_BYTES, BLOCKING, PATIENCE, POLLING, RING_BYTES, WARM, size};
+pub(crate) use self::verbs::{Stream, stream as iwarp_stream};
 pub(crate) use rates::run;

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// A program that runs longer than this, in seconds, is considered hung.
 const HANGS: &str = "60";
 
-pub(super) fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }

@@ -5,24 +5,30 @@
 //!           standard input.
 
 use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// The environment variable that makes the program act as a peer.
+/// The environment variable that makes the program act as a peer. Its value is the peer's address.
 pub(crate) const ROLE: &str = "KIBAN_BENCH_RDMA_PEER";
 
 /// A peer, and the pipes to it.
-pub(super) struct Peer {
+pub(crate) struct Peer {
     process: Child,
     words: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
 }
 
 impl Peer {
-    /// Starts a peer on the CPU of this thread.
+    /// Starts a peer on the CPU of this thread, which uses the loopback.
     pub(super) fn start() -> Peer {
+        Peer::start_at(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// Starts a peer on the CPU and in the network namespace of this thread, which listens at an address.
+    pub(crate) fn start_at(address: IpAddr) -> Peer {
         let own = std::env::current_exe().expect("the program knows its own file");
         let mut process = Command::new(own)
-            .env(ROLE, "1")
+            .env(ROLE, address.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -33,13 +39,13 @@ impl Peer {
     }
 
     /// Sends a command that has no reply.
-    pub(super) fn tell(&mut self, words: &str) {
+    pub(crate) fn tell(&mut self, words: &str) {
         let stream = self.words.as_mut().expect("open until the end");
         writeln!(stream, "{words}").expect("the peer listens");
     }
 
     /// Returns the next reply.
-    pub(super) fn hear(&mut self) -> String {
+    pub(crate) fn hear(&mut self) -> String {
         let mut answer = String::new();
         self.answers.read_line(&mut answer).expect("the peer answers");
         assert!(!answer.is_empty(), "the peer has ended");
@@ -47,7 +53,7 @@ impl Peer {
     }
 
     /// Returns the CPU time that the peer's current threads have used, nanoseconds.
-    pub(super) fn cpu_nanos(&self) -> u64 {
+    pub(crate) fn cpu_nanos(&self) -> u64 {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("it is there");
         // Fields of schedstat: CPU time, time in the run queue, time slices. A thread may exit between the
         // two reads.
@@ -62,7 +68,7 @@ impl Peer {
         tasks.flatten().filter_map(|task| used(task.path())).sum()
     }
 
-    pub(super) fn ask(&mut self, words: &str) -> String {
+    pub(crate) fn ask(&mut self, words: &str) -> String {
         self.tell(words);
         self.hear()
     }
@@ -77,14 +83,20 @@ impl Drop for Peer {
 }
 
 /// Writes a reply.
-pub(super) fn answer(words: impl std::fmt::Display) {
+pub(crate) fn answer(words: impl std::fmt::Display) {
     println!("{words}");
     let _ = std::io::stdout().flush();
 }
 
 /// Returns the next command; `None` when the benchmark has ended.
-pub(super) fn next_word() -> Option<String> {
+pub(crate) fn next_word() -> Option<String> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).ok().filter(|read| *read > 0)?;
     Some(line)
+}
+
+/// Returns the address that this process uses as a peer.
+pub(crate) fn own_address() -> IpAddr {
+    let address = std::env::var(ROLE).ok().and_then(|address| address.parse().ok());
+    address.expect("the benchmark says which address")
 }

@@ -1,13 +1,13 @@
 //! Raw TCP: streams of blocks, and round trips.
 
 use super::measured::Measured;
-use super::peer::{Peer, answer};
+use super::peer::{Peer, answer, own_address};
 use super::setting::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
 use kiban_base::Wait;
 use kiban_lab::Trial;
 use kiban_os::clock::Clock;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -50,7 +50,7 @@ impl Socket {
     }
 
     fn accept(wait: Wait) -> Socket {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let listener = TcpListener::bind((own_address(), 0)).expect("a port");
         answer(listener.local_addr().expect("an address"));
         Socket::new(listener.accept().expect("the benchmark connects").0, wait)
     }
@@ -91,7 +91,7 @@ impl Socket {
 }
 
 /// Streams blocks in one direction. The result's unit of work is a byte.
-pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
+pub(crate) fn stream(trial: &mut Trial, peer: &mut Peer, block_bytes: usize, wait: (&str, Wait)) -> Measured {
     let address = peer.ask(&format!("raw-sink {block_bytes} {}", wait.0));
     let mut socket = Socket::connect(&address, wait.1);
     let mut ring = Ring::new();

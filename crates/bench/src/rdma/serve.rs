@@ -5,8 +5,9 @@ use super::setting::{BLOCKING, POLLING};
 use super::{idle, raw, verbs};
 use kiban_base::Wait;
 
-/// Executes commands from standard input until it ends.
-pub(crate) fn serve() {
+/// Executes commands from standard input until it ends. `further` executes those of other families, and
+/// returns whether it knows one.
+pub(crate) fn serve(further: impl Fn(&[&str]) -> bool) {
     while let Some(line) = next_word() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| words[at].parse::<usize>().expect("a number");
@@ -16,11 +17,12 @@ pub(crate) fn serve() {
             "verbs" => verbs::serve(words[1] == "crc", wait(words[2])),
             "idle-accept" => idle::accept(number(1)),
             "idle-connect" => idle::connect(number(1), words[2]),
-            other => panic!("the benchmark asks for {other}"),
+            other => assert!(further(&words), "the benchmark asks for {other}"),
         }
     }
 }
 
-fn wait(word: &str) -> Wait {
+/// Returns the wait policy with this name.
+pub(crate) fn wait(word: &str) -> Wait {
     [BLOCKING, POLLING].into_iter().find(|known| known.0 == word).expect("a wait policy").1
 }

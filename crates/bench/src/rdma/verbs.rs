@@ -1,14 +1,14 @@
 //! The NIC's side of the comparisons: Writes in one direction, Sends back and forth, short Writes in batches.
 
 use super::measured::Measured;
-use super::peer::{Peer, answer};
+use super::peer::{Peer, answer, own_address};
 use super::setting::{BATCH_BYTES, PATIENCE, RING_BYTES, WARM};
 use kiban_base::Wait;
 use kiban_lab::Trial;
 use kiban_rdma_runtime::{
     Access, Address, Connect, Connection, Context, Cq, CrcUse, Lower, Mr, Qp, QpOptions, Remote, Status, Wr,
 };
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 /// The maximum number of blocks in flight; a ring with fewer blocks lowers it.
 const WINDOW: usize = 16;
@@ -61,7 +61,7 @@ pub(super) fn serve(crc: bool, wait: Wait) {
         end.qp.post_recv(number, &[block(number, RING_BYTES / RECEIVES)]).expect("room");
     };
     (0..RECEIVES as u64).for_each(receive);
-    let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+    let at = SocketAddr::new(own_address(), 0);
     let listener = end.context.listen(at.into(), &options(crc)).expect("an address");
     answer(listener.address());
     let request = listener.request(PATIENCE).expect("the benchmark connects");
@@ -93,14 +93,14 @@ fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Conn
 
 /// The state of a stream of RDMA Writes.
 #[derive(Clone, Copy)]
-pub(super) struct Stream {
-    pub(super) block_bytes: usize,
-    pub(super) crc: bool,
-    pub(super) wait: (&'static str, Wait),
+pub(crate) struct Stream {
+    pub(crate) block_bytes: usize,
+    pub(crate) crc: bool,
+    pub(crate) wait: (&'static str, Wait),
 }
 
 /// Streams blocks in one direction. The result's unit of work is a byte.
-pub(super) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
+pub(crate) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
     let Stream { block_bytes, crc, wait } = stream;
     let (end, remote, connection) = connect(peer, crc, wait);
     let blocks = RING_BYTES / block_bytes;
