@@ -108,7 +108,8 @@ impl End {
         found
     }
 
-    /// Waits for the next completion, which must be a success. Returns the identifier and the number of bytes.
+    /// Waits for the next completion, which must be a success. Returns the identifier and the number of
+    /// bytes.
     pub(super) fn next(&self, queue: &Queue) -> (u64, usize) {
         let done = match self.waits {
             Wait::Poll => self.spin(queue),

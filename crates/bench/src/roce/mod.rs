@@ -7,12 +7,13 @@
 //!           kiban's iWARP and raw TCP with the same block size, over the same link.
 //! Links     the loopback, and a veth pair between two network namespaces with MTU 1500 and 9000.
 //! Fair      the other end is another process on another CPU. Both sides wait in the same way. The whole
-//!           payload of a bare datagram counts, so the headers of RoCEv2 count against it. The bare stream has
-//!           no flow control: it is measured at the receiver, and what does not fit into its socket is lost.
-//!           RoCEv2 is measured at the sender until the receiver has acknowledged everything.
+//!           payload of a bare datagram counts, so the headers of RoCEv2 count against it. The bare stream
+//!           has no flow control: it is measured at the receiver, and what does not fit into its socket is
+//!           lost. RoCEv2 is measured at the sender until the receiver has acknowledged everything.
 //! CPU       is compared between two sides that sleep, because polling ends use all of it. The bare stream
 //!           burns CPU on what it loses, so raw TCP stands in its place.
-//! Groups    `KIBAN_BENCH_ROWS=loopback,veth,send,cost,idle` selects groups of rows.
+//! Groups    `KIBAN_BENCH_ROWS=loopback,veth,beside,send,cost,idle` selects groups of rows; `beside` adds
+//!           iWARP and raw TCP to the streams of `loopback` and `veth`.
 
 mod end;
 mod idle;

@@ -60,6 +60,9 @@ fn open(options: &Options) -> Bench {
 }
 
 fn loopback(options: &Options, peer: &mut Peer) {
+    if !["loopback", "send", "cost", "idle"].into_iter().any(wanted) {
+        return;
+    }
     let mut bench = open(options);
     let setup = |wait| Setup { here: LOOPBACK, there: LOOPBACK, path_mtu: 4096, wait };
     if wanted("loopback") {
@@ -128,6 +131,9 @@ fn writes(bench: &mut Bench, peer: &mut Peer, link: &str, setup: &Setup) {
             }),
             Target::ratio_at_least(0.7),
         );
+        if !wanted("beside") {
+            continue;
+        }
         let stream = Stream { block_bytes, crc: false, wait: setup.wait };
         bench.compare(
             &title,
