@@ -49,6 +49,8 @@ const QUEUE_BYTES: usize = 8 << 20;
 const WINDOW_BYTES: usize = 256 << 10;
 /// Maximum number of trains received from one socket before it is the next one's turn.
 const TURN_TRAINS: usize = 16;
+/// After fewer bytes than this, it is the next socket's turn.
+const SHORT_BYTES: usize = 512;
 /// Number of calls of [`RoceLinks::take`] after which the connection manager's sockets are read, while no
 /// thread sleeps: they receive only what sets up and ends connections.
 const ASK_MANAGER_EVERY: u32 = 32;
@@ -448,6 +450,10 @@ fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAdd
         let Ok(Some(train)) = socket.receive_train(room) else { return false };
         let from = SocketAddr::new(train.from.ip().to_canonical(), train.from.port());
         room[..train.bytes].chunks(train.each).for_each(|datagram| take(datagram, from, train.is_marked));
+        // A short message is often the only one: let the program see it before the socket is read again.
+        if train.bytes < SHORT_BYTES {
+            break;
+        }
     }
     true
 }
