@@ -8,6 +8,8 @@ pub mod ether_type {
     pub const ARP: u16 = 0x0806;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
+    /// MAC control: pauses (IEEE 802.3 annex 31A).
+    pub const MAC_CONTROL: u16 = 0x8808;
     /// Local experimental EtherType 1 (IEEE 802 §9.2.3), for experiments within one network; used by the
     /// EFE-like transport.
     pub const EXPERIMENTAL: u16 = 0x88b5;

@@ -242,14 +242,30 @@ impl IpStack {
         while let Some(message) = self.messages.pop_front() {
             let protocol = message.protocol();
             let icmp::Message { source, target, pdu } = message;
-            self.ip.send(Packet { source, target, protocol, traffic_class: 0, pdu }, cx, &mut hop);
+            let packet =
+                Packet { source, target, protocol, traffic_class: 0, dont_fragment: false, pdu };
+            self.ip.send(packet, cx, &mut hop);
         }
         while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
-            let packet = Packet { source, target, protocol: protocol::UDP, traffic_class: 0, pdu };
+            let packet = Packet {
+                source,
+                target,
+                protocol: protocol::UDP,
+                traffic_class: 0,
+                dont_fragment: false,
+                pdu,
+            };
             self.ip.send(packet, cx, &mut hop);
         }
         while let Some(Segment { source, target, traffic_class, pdu }) = self.from_tcp.down.pop_front() {
-            let packet = Packet { source, target, protocol: protocol::TCP, traffic_class, pdu };
+            let packet = Packet {
+                source,
+                target,
+                protocol: protocol::TCP,
+                traffic_class,
+                dont_fragment: false,
+                pdu,
+            };
             self.ip.send(packet, cx, &mut hop);
         }
     }

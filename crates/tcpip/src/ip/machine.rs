@@ -268,7 +268,7 @@ impl Ip {
 
     /// A packet from this host to itself needs no header, link or checksum.
     fn loop_back(&mut self, packet: Packet) {
-        let Packet { source, target, protocol, traffic_class, mut pdu } = packet;
+        let Packet { source, target, protocol, traffic_class, mut pdu, .. } = packet;
         self.counters.loopback += 1;
         pdu.set_verified();
         let brief = HeaderInfo { traffic_class, hop_limit: self.config.hop_limit, ..HeaderInfo::default() };

@@ -64,6 +64,7 @@ impl Ip {
         let (port, next) = route.hop(packet.target);
         let mut limit = route.mtu_bytes;
         let is_segment = protocol == protocol::TCP;
+        let must_stay_whole = is_segment || packet.dont_fragment;
         let mut dont_fragment = is_segment && self.config.path_mtu_discovery;
         if let Some(path) = self.paths.get(packet.target, cx.now, self.config.path_mtu_age) {
             // TCP is informed of a lower path MTU separately. A segment that is still too long is sent on
@@ -73,13 +74,14 @@ impl Ip {
             }
             dont_fragment &= !path.locked;
         }
+        dont_fragment |= packet.dont_fragment;
         // If a lower layer segments the PDU, check the size of one segment.
         let piece = if pdu.segment_bytes() > 0 {
             pdu.segment_bytes() + pdu.head().len() + HEADER_BYTES
         } else {
             total
         };
-        if total > ipv4::PACKET_BYTES_MAX || (piece > limit && is_segment) {
+        if total > ipv4::PACKET_BYTES_MAX || (piece > limit && must_stay_whole) {
             self.counters.too_long += 1;
             return;
         }

@@ -73,7 +73,7 @@ impl Ip {
         let payload = pdu.len();
         let piece = if pdu.segment_bytes() > 0 { pdu.segment_bytes() + pdu.head().len() } else { payload }
             + HEADER_BYTES;
-        if payload > usize::from(u16::MAX) || (piece > limit && is_segment) {
+        if payload > usize::from(u16::MAX) || (piece > limit && (is_segment || packet.dont_fragment)) {
             self.counters.too_long += 1;
             return;
         }

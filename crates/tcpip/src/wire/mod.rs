@@ -21,5 +21,6 @@ pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;
 pub mod ipv6_extension;
+pub mod pfc;
 pub mod tcp;
 pub mod udp;

@@ -76,7 +76,9 @@ proptest! {
             pdu.push_body(bench.memory.transmit.take().unwrap().append(part).unwrap()).unwrap();
         }
         pdu.push_head(8).copy_from_slice(b"transprt");
-        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
+        let hops = bench.send(Packet {
+            source: ours(), target: peer(), protocol: 17, traffic_class: 0, dont_fragment: false, pdu,
+        });
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
         prop_assert_eq!(hops.len(), if whole + 20 <= mtu { 1 } else { whole.div_ceil(size) });
@@ -281,7 +283,14 @@ fn without_memory_all_fragments_are_sent_or_none() {
         bench.memory.pdus.fail_nth_take(refused);
         assert!(
             bench
-                .send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu })
+                .send(Packet {
+                    source: ours(),
+                    target: peer(),
+                    protocol: 17,
+                    traffic_class: 0,
+                    dont_fragment: false,
+                    pdu
+                })
                 .is_empty()
         );
         assert_eq!((bench.count("no_memory"), bench.count("packets_out")), (1, 0));
@@ -365,11 +374,27 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
     // is below the floor.
     let pdu = bench.pdu(&noise(1000));
     assert_eq!(
-        bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu }).len(),
+        bench
+            .send(Packet {
+                source: ours(),
+                target: peer(),
+                protocol: 17,
+                traffic_class: 0,
+                dont_fragment: false,
+                pdu
+            })
+            .len(),
         2
     );
     let pdu = bench.pdu(&noise(1000));
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
+    let hops = bench.send(Packet {
+        source: ours(),
+        target: peer(),
+        protocol: 6,
+        traffic_class: 0,
+        dont_fragment: false,
+        pdu,
+    });
     let dont_fragment = |hops: &[Hop]| Header::read_quoted(hops[0].pdu.head()).unwrap().0.dont_fragment;
     assert!(hops.len() == 1 && !dont_fragment(&hops));
     drop(hops);
@@ -377,7 +402,14 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
     bench.pass(Duration::from_secs(600));
     assert_eq!(bench.ip.path_mtu(peer(), bench.now), 1500);
     let pdu = bench.pdu(&noise(1000));
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
+    let hops = bench.send(Packet {
+        source: ours(),
+        target: peer(),
+        protocol: 6,
+        traffic_class: 0,
+        dont_fragment: false,
+        pdu,
+    });
     assert!(hops.len() == 1 && dont_fragment(&hops));
 }
 
@@ -387,7 +419,14 @@ fn datagrams_without_df_have_unique_identifications() {
     let mut names = vec![];
     for _ in 0..100 {
         let pdu = bench.pdu(b"x");
-        let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 17, traffic_class: 0, pdu });
+        let hops = bench.send(Packet {
+            source: ours(),
+            target: peer(),
+            protocol: 17,
+            traffic_class: 0,
+            dont_fragment: false,
+            pdu,
+        });
         let header = Header::read_quoted(hops[0].pdu.head()).unwrap().0;
         assert!(!header.dont_fragment);
         names.push(header.identification);
@@ -395,4 +434,29 @@ fn datagrams_without_df_have_unique_identifications() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), 100);
+}
+
+#[test]
+fn a_packet_that_must_not_be_fragmented_is_sent_whole_or_dropped() {
+    let mut bench = roomy(ReassemblyConfig::default());
+    let mut send = |length| {
+        let pdu = bench.pdu(&noise(length));
+        let packet = Packet {
+            source: ours(),
+            target: peer(),
+            protocol: 17,
+            traffic_class: 2,
+            dont_fragment: true,
+            pdu,
+        };
+        let hops = bench.send(packet);
+        hops.iter().map(|hop| bytes_of(&hop.pdu)).collect::<Vec<_>>()
+    };
+    let sent = send(1480);
+    let (header, _) = ipv4::Header::read(&sent[0]).unwrap();
+    // RFC 6864 §4.1: it needs no identification.
+    assert_eq!((header.dont_fragment, header.identification, header.traffic_class), (true, 0, 2));
+    assert_eq!((sent.len(), send(1481).len()), (1, 0));
+    assert_eq!((bench.count("too_long"), bench.count("fragmented")), (1, 0));
+    assert!(bench.memory.is_all_free());
 }

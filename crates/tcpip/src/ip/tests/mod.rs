@@ -123,7 +123,14 @@ fn a_packet_arrives_at_the_peer_unchanged() {
     let mut bench = Bench::new();
     let mut pdu = bench.pdu(b"payload");
     pdu.push_head(4).copy_from_slice(b"head");
-    let hops = bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu });
+    let hops = bench.send(Packet {
+        source: ours(),
+        target: peer(),
+        protocol: 6,
+        traffic_class: 0,
+        dont_fragment: false,
+        pdu,
+    });
     let [hop] = &hops[..] else { panic!("one packet") };
     assert_eq!((hop.port, hop.next), (3, peer()));
     let bytes: Vec<u8> = hop.pdu.runs().flatten().copied().collect();
@@ -205,10 +212,23 @@ fn sending_fails_without_a_route_or_if_the_packet_is_too_long() {
     let mut bench = Bench::new();
     let pdu = bench.pdu(b"x");
     let target = "192.0.2.1".parse().unwrap();
-    assert!(bench.send(Packet { source: ours(), target, protocol: 6, traffic_class: 0, pdu }).is_empty());
+    assert!(
+        bench
+            .send(Packet { source: ours(), target, protocol: 6, traffic_class: 0, dont_fragment: false, pdu })
+            .is_empty()
+    );
     let pdu = bench.pdu(&[0; 1481]);
     assert!(
-        bench.send(Packet { source: ours(), target: peer(), protocol: 6, traffic_class: 0, pdu }).is_empty()
+        bench
+            .send(Packet {
+                source: ours(),
+                target: peer(),
+                protocol: 6,
+                traffic_class: 0,
+                dont_fragment: false,
+                pdu
+            })
+            .is_empty()
     );
     assert_eq!((bench.ip.counters().no_route, bench.ip.counters().too_long), (1, 1));
     assert!(bench.memory.is_all_free());

@@ -209,6 +209,7 @@ fn datagrams_are_fragmented_at_the_source_and_reassembled() {
             target: PEER.parse().unwrap(),
             protocol: UDP,
             traffic_class: 0,
+            dont_fragment: false,
             pdu,
         };
         let hops = bench.send(packet);
