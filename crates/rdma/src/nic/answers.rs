@@ -60,7 +60,8 @@ impl Nic {
                 self.core.connect(qp, traits).map_err(|_| OpenError::Gone)?;
                 *phase = FlowPhase::Accepted;
             }
-            Transport::Nothing => return Err(OpenError::Gone),
+            // `Nic::accept_roce` answers these.
+            Transport::Roce(_) | Transport::Nothing => return Err(OpenError::Gone),
         }
         end.qp = Some(qp);
         end.is_established = true;
@@ -94,7 +95,7 @@ impl Nic {
                 self.of_flow.remove(flow);
                 end.below = Transport::Nothing;
             }
-            Transport::Nothing => return Err(OpenError::Gone),
+            Transport::Roce(_) | Transport::Nothing => return Err(OpenError::Gone),
         }
         self.waiting.leave(number);
         self.schedule(number);
@@ -129,7 +130,7 @@ impl Nic {
         match &end.below {
             Transport::Nothing => false,
             Transport::Stream(stream) => closes || stream.action(&self.core) == StreamAction::Finish,
-            Transport::Flow { .. } => {
+            Transport::Flow { .. } | Transport::Roce(_) => {
                 closes || end.qp.is_some_and(|qp| self.core.stream_action(qp) == StreamAction::Finish)
             }
         }

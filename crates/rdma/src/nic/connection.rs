@@ -101,6 +101,8 @@ pub enum CmEvent {
 pub enum OpenError {
     /// The private data is too long.
     PrivateData(mpa::PrivateDataTooLong),
+    /// The private data does not fit the message of RoCEv2's connection manager.
+    RocePrivateData,
     /// There are too many connections.
     TooMany,
     /// The request has already been answered, withdrawn or given up.
@@ -113,6 +115,10 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             OpenError::PrivateData(error) => error.fmt(f),
+            OpenError::RocePrivateData => f.write_str(
+                "the private data is too long: over RoCEv2, a request takes 56 bytes, a reply 196, a rejection \
+                 148",
+            ),
             OpenError::TooMany => f.write_str("too many connections: close some first"),
             OpenError::Gone => {
                 f.write_str("the connection request was already answered, was withdrawn, or timed out")

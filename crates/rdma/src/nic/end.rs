@@ -3,8 +3,12 @@
 use crate::efe::FlowNumber;
 use crate::iwarp::mpa::{Initiator, Responder};
 use crate::iwarp::stream::Stream;
+use crate::rnic::RoceSending;
+use crate::roce::cm::ConnectionId;
+use crate::wire::roce::cm::Req;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use core::net::IpAddr;
 use kiban_base::Instant;
 
 /// The transport of an end's segments.
@@ -15,6 +19,7 @@ pub(super) enum Transport {
         flow: FlowNumber,
         phase: FlowPhase,
     },
+    Roce(RoceEnd),
     /// The transport has ended.
     Nothing,
 }
@@ -28,6 +33,22 @@ pub(super) enum FlowPhase {
     Up {
         finished: bool,
     },
+}
+
+/// A connection over RoCEv2.
+#[derive(Debug)]
+pub(super) struct RoceEnd {
+    pub(super) connection: ConnectionId,
+    /// Our address, and the peer's.
+    pub(super) addresses: (IpAddr, IpAddr),
+    /// The PSN of the first packet that we expect.
+    pub(super) first_psn_in: u32,
+    /// Our maximum numbers of outstanding reads from the peer and to the peer.
+    pub(super) depths: (u16, u16),
+    /// The peer's request, until it is answered.
+    pub(super) request: Option<Box<Req>>,
+    /// How the queue pair of an accepted request will send, until the peer is ready.
+    pub(super) sending: Option<RoceSending>,
 }
 
 #[derive(Debug)]

@@ -8,6 +8,9 @@
 //!            [`Nic::on_stream_closed`] reports the end of its byte stream.
 //! EFE        [`Nic::pump`] moves segments between the core and an endpoint. The endpoint's greetings carry
 //!            MPA's start frames, so depths, extensions and private data are negotiated in the same way.
+//! RoCEv2     queue pairs make their own packets; [`RocePort`] has the datagrams of a NIC and InfiniBand's
+//!            connection manager. The driver passes datagrams in ([`Nic::take_roce`]) and sends those of
+//!            [`Nic::next_roce`].
 //! Host side  calls [`Nic::connect_flow`], [`Nic::accept`] and [`Nic::reject`], and polls [`Nic::poll`].
 //! Limits     an end that does not complete its start frames in time is given up. The number of incoming ends
 //!            that have not sent a request or have not been answered is bounded; when full, the oldest is
@@ -18,8 +21,10 @@ mod connection;
 mod device;
 mod end;
 mod flows;
+mod roce;
 mod streams;
 
 pub use answers::{HOLD, NUDGE, NUDGES_MAX};
 pub use connection::{CmEvent, ConnectError, OpenError, Request};
 pub use device::Nic;
+pub use roce::{RoceConfig, RocePort};

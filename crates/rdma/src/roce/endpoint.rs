@@ -18,7 +18,7 @@
 //! Time       [`Endpoint::deadline`], [`Endpoint::advance`].
 
 use super::grh::grh;
-use crate::rnic::{CNP_INTERVAL, Outgoing, Rnic, RoceTraits};
+use crate::rnic::{CNP_INTERVAL, Outgoing, Rnic, RoceTraits, StreamAction};
 use crate::wire::datagram;
 use crate::wire::roce::icrc::{Icrc, Identifications};
 use crate::wire::roce::{
@@ -104,6 +104,8 @@ pub struct Endpoint {
     connections: BTreeMap<u32, Connection>,
     /// One for each queue pair that is armed.
     timers: BTreeSet<(Instant, u32)>,
+    /// Queue pairs that have ended, or sent everything before an orderly end, and are still attached.
+    ended: BTreeSet<u32>,
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
     /// Queue pairs whose peers are to get a congestion notification. `quiet_until` keeps them few.
@@ -135,8 +137,22 @@ impl Endpoint {
         if let Some(connection) = self.connections.remove(&qp) {
             self.timers.remove(&(connection.armed, qp));
         }
+        self.ended.remove(&qp);
         self.held.take_if(|(held, _)| *held == qp);
         self.notifying.retain(|&number| number != qp);
+    }
+
+    /// Returns the next attached queue pair that has ended, or has sent everything before an orderly end:
+    /// [`Rnic::stream_action`] tells which.
+    pub fn next_ended(&mut self) -> Option<u32> {
+        self.ended.pop_first()
+    }
+
+    /// Notes the end of a queue pair that has no packet to send.
+    fn note_end(&mut self, core: &Rnic, qp: u32) {
+        if self.connections.contains_key(&qp) && core.stream_action(qp) != StreamAction::Open {
+            self.ended.insert(qp);
+        }
     }
 
     /// Takes a datagram; `is_marked` says whether it has met congestion (CE). `find` returns the NIC's number
@@ -275,6 +291,7 @@ impl Endpoint {
                 break;
             }
             if !core.next_packet(qp, now, train) {
+                self.note_end(core, qp);
                 break;
             }
         }
@@ -289,6 +306,7 @@ impl Endpoint {
             if self.connections.contains_key(&qp) && core.next_packet(qp, now, train) {
                 return Some(qp);
             }
+            self.note_end(core, qp);
         }
         None
     }

@@ -3,6 +3,7 @@
 mod captures;
 mod cm;
 mod congestion;
+mod connections;
 mod credits;
 mod error_times;
 mod impaired;
