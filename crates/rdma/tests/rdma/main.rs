@@ -6,8 +6,12 @@ mod datagrams;
 mod dissected;
 mod expected;
 mod fixture;
+#[path = "../common/guarded.rs"]
+mod guarded;
 mod host;
 mod immediate;
+#[path = "../common/model.rs"]
+mod model;
 mod operations;
 mod progress;
 mod steps;
