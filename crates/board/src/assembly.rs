@@ -9,14 +9,18 @@ use crate::wiring::ip;
 use crate::wiring::rdma::RdmaWiring;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use kiban_base::{Copies, Instant, Memory, PagePool, PduPool, RngKey, SecureRng};
+use kiban_rdma::wire::roce;
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_vi::Nic;
 
 impl Board {
     /// Builds a board. All of its keys, and all random numbers that peers can see, come from a generator
     /// seeded with `key`.
+    ///
+    /// # Panics
+    /// If the RDMA NIC speaks RoCEv2 and the board may have no UDP socket.
     pub fn new(config: &BoardConfig, key: RngKey) -> Board {
         let sizes = &config.memory;
         let memory = Memory {
@@ -78,6 +82,16 @@ impl Board {
                 }
             });
         }
+        let full_bytes = (page_payload * sizes.page_bytes as f64) as usize;
+        let mut edge = Edge::new(config.datagrams_max, full_bytes);
+        if let (Some(rdma), Some(roce)) =
+            (&mut rdma, config.rdma.as_ref().and_then(|rdma| rdma.roce.as_ref()))
+        {
+            let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), roce::PORT);
+            let socket = ip_stack.udp.bind_with(any, false).expect("it is the board's first socket");
+            edge.set_roce_socket(socket);
+            rdma.add_roce(roce, socket, rng.draw_key());
+        }
         let tx_queues = ports
             .iter()
             .scan(0, |next, port| Some(core::mem::replace(next, *next + port.tx_queues())))
@@ -94,7 +108,7 @@ impl Board {
             rng,
             copies: Copies::default(),
             ip: ip_stack,
-            edge: Edge::new(config.datagrams_max, (page_payload * sizes.page_bytes as f64) as usize),
+            edge,
             ports,
             tx_queues,
             passages,
@@ -102,6 +116,7 @@ impl Board {
             bridging: Vec::new(),
             rooms: Vec::new(),
             unsettled: true,
+            roce_waits: false,
             v6_only: config.v6_only,
             owners: 0,
             now: Instant::ZERO,

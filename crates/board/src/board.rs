@@ -197,6 +197,7 @@ impl Board {
         let Some(place @ Port::Atm(atm)) = self.stack.ports.get(port) else { return Instant::NEVER };
         let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();
         let waits = tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
+            || self.stack.roce_waits
             || !self.stack.edge.page_line.is_empty();
         if waits { atm.segmentation.next_end() } else { Instant::NEVER }
     }

@@ -6,7 +6,7 @@ use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{Contract, OC3C_BITS_PER_SECOND};
 use kiban_base::ethernet::Mac;
 use kiban_rdma::efe;
-use kiban_rdma::{iwarp::mpa, rnic};
+use kiban_rdma::{iwarp::mpa, nic, rnic};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{self, Prefix, Route};
 use kiban_tcpip::tcp;
@@ -256,6 +256,27 @@ pub struct RdmaConfig {
     pub nic: rnic::Config,
     /// How connections over TCP are set up; connections over EFE begin with the same greetings.
     pub mpa: mpa::Config,
+    /// RoCEv2 over the board's UDP, if the NIC speaks it: port 4791 of all of the board's addresses.
+    pub roce: Option<RoceConfig>,
+}
+
+/// RoCEv2 on a board.
+#[derive(Clone, Debug)]
+pub struct RoceConfig {
+    /// Connections.
+    pub nic: nic::RoceConfig,
+    /// DSCP and ECN of all packets (RFC 2474 §3).
+    pub traffic_class: u8,
+}
+
+/// DSCP 26, which switches commonly treat as RoCE's priority 3, and ECT(0): switches may mark the packet
+/// instead of dropping it (RFC 3168 §5).
+const ROCE_TRAFFIC_CLASS: u8 = 26 << 2 | 0b10;
+
+impl Default for RoceConfig {
+    fn default() -> RoceConfig {
+        RoceConfig { nic: nic::RoceConfig::default(), traffic_class: ROCE_TRAFFIC_CLASS }
+    }
 }
 
 /// A port for EFE in Ethernet frames. A board has at most one.

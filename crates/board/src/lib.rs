@@ -78,6 +78,7 @@ pub use board::{Board, Input, Output};
 pub use config::{
     AtmPortConfig, BoardConfig, BridgePortConfig, BridgedCircuit, CircuitConfig, EfePortConfig,
     EthernetPortConfig, HostPortConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig, RdmaConfig,
+    RoceConfig,
 };
 pub use edge::{Completion, Consumer, StreamId};
 pub use error::HostError;

@@ -2,7 +2,7 @@
 
 use super::completion::{Consumer, Upper};
 use alloc::collections::VecDeque;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use kiban_base::{Copies, Page, PagePool, Pdu, Slice};
 use kiban_tcpip::tcp::SessionId;
 use kiban_tcpip::udp::SocketId;
@@ -37,6 +37,16 @@ pub(crate) struct Inbox {
     pub(crate) consumer: Consumer,
     pub(crate) socket: SocketId,
     pub(crate) datagrams: VecDeque<(SocketAddr, Pdu)>,
+}
+
+/// A received datagram of RoCEv2.
+pub(crate) struct RoceArrival {
+    pub(crate) remote: SocketAddr,
+    /// The address to which it was sent.
+    pub(crate) local: IpAddr,
+    /// DSCP and ECN.
+    pub(crate) traffic_class: u8,
+    pub(crate) pdu: Pdu,
 }
 
 impl Stream {

@@ -3,7 +3,6 @@
 use super::streams::Host;
 use crate::edge::Inbox;
 use crate::error::HostError;
-use crate::stack::Stack;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
@@ -142,16 +141,6 @@ impl Host<'_> {
         if bytes.len() + headers > usize::from(u16::MAX) {
             return Err(HostError::TooLong);
         }
-        let Stack { memory, copies, .. } = &mut self.board.stack;
-        let mut pdu = memory.pdus.take().ok_or(HostError::NoMemory)?;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let slice =
-                memory.transmit.take().and_then(|mut page| page.append(rest)).ok_or(HostError::NoMemory)?;
-            rest = &rest[slice.len()..];
-            pdu.push_body(slice).map_err(|_| HostError::TooLong)?;
-        }
-        copies.host_in_bytes += bytes.len() as u64;
-        Ok(pdu)
+        self.board.stack.payload(bytes)
     }
 }

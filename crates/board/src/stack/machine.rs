@@ -1,6 +1,7 @@
 //! The parts of the stack, and how it settles a burst.
 
 use crate::edge::{Edge, NEXT_TURN};
+use crate::error::HostError;
 use crate::port::{LinkEvent, Port, QueueLimit};
 use crate::wiring::ip::IpStack;
 use alloc::vec::Vec;
@@ -28,6 +29,8 @@ pub(crate) struct Stack {
     pub(crate) rooms: Vec<usize>,
     /// Whether anything has happened since the last [`Stack::settle`].
     pub(crate) unsettled: bool,
+    /// Whether a datagram of RoCEv2 waits for room at its port.
+    pub(crate) roce_waits: bool,
     pub(crate) v6_only: bool,
     /// The number of owners assigned to clients so far.
     pub(crate) owners: u32,
@@ -93,8 +96,9 @@ impl Stack {
                 && !packets.held
                 && let Some(pdu) = packets.pop()
             {
-                // The port's queue is now empty, so it has room for segments that wait.
-                self.unsettled |= packets.is_empty() && self.ip.tcp.has_work(self.tx_queues[port]);
+                // The port's queue is now empty, so it has room for segments and datagrams that wait.
+                self.unsettled |=
+                    packets.is_empty() && (self.roce_waits || self.ip.tcp.has_work(self.tx_queues[port]));
                 return Some((port, pdu));
             }
         }
@@ -111,6 +115,34 @@ impl Stack {
         self.unsettled = true;
         let Stack { memory, rng, copies, ip, now, .. } = self;
         work(ip, &mut Context { now: *now, memory, rng, copies })
+    }
+
+    /// Returns whether the route from `source` to `target` has room for a packet; without a route it is lost
+    /// anyway.
+    pub(crate) fn has_room_towards(&self, source: IpAddr, target: IpAddr) -> bool {
+        let hop = self.ip.ip.first_hop(source, target).filter(|_| !self.ip.ip.is_ours(target));
+        hop.is_none_or(|(port, next)| {
+            let port = &self.ports[port];
+            port.room(port.tx_queue_to(next)) > 0
+        })
+    }
+
+    /// Returns a PDU with `bytes` copied into content pages.
+    ///
+    /// # Errors
+    /// `NoMemory`; `TooLong` if a PDU has too few slices for the bytes.
+    pub(crate) fn payload(&mut self, bytes: &[u8]) -> Result<Pdu, HostError> {
+        let Stack { memory, copies, .. } = self;
+        let mut pdu = memory.pdus.take().ok_or(HostError::NoMemory)?;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let slice =
+                memory.transmit.take().and_then(|mut page| page.append(rest)).ok_or(HostError::NoMemory)?;
+            rest = &rest[slice.len()..];
+            pdu.push_body(slice).map_err(|_| HostError::TooLong)?;
+        }
+        copies.host_in_bytes += bytes.len() as u64;
+        Ok(pdu)
     }
 
     pub(crate) fn consume(&mut self, session: SessionId, bytes: u32) {

@@ -12,7 +12,7 @@
 //!           └─────────────┘ hops: port, neighbour, packet
 //! ```
 
-use crate::edge::Edge;
+use crate::edge::{Edge, RoceArrival};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -114,6 +114,9 @@ impl IpStack {
     fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
         let Delivery { source, target, protocol, pdu, brief } = delivery;
         match self.udp.arrive(source, target, pdu, cx) {
+            Arrival::Data { socket, remote, pdu } if edge.is_roce(socket) => {
+                edge.on_roce(RoceArrival { remote, local: target, traffic_class: brief.traffic_class, pdu });
+            }
             Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
             Arrival::NoSocket { pdu } => {
@@ -242,9 +245,11 @@ impl IpStack {
         while let Some(message) = self.messages.pop_front() {
             let protocol = message.protocol();
             let icmp::Message { source, target, pdu } = message;
-            let packet =
-                Packet { source, target, protocol, traffic_class: 0, dont_fragment: false, pdu };
-            self.ip.send(packet, cx, &mut hop);
+            self.ip.send(
+                Packet { source, target, protocol, traffic_class: 0, dont_fragment: false, pdu },
+                cx,
+                &mut hop,
+            );
         }
         while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
             let packet = Packet {
@@ -258,14 +263,8 @@ impl IpStack {
             self.ip.send(packet, cx, &mut hop);
         }
         while let Some(Segment { source, target, traffic_class, pdu }) = self.from_tcp.down.pop_front() {
-            let packet = Packet {
-                source,
-                target,
-                protocol: protocol::TCP,
-                traffic_class,
-                dont_fragment: false,
-                pdu,
-            };
+            let packet =
+                Packet { source, target, protocol: protocol::TCP, traffic_class, dont_fragment: false, pdu };
             self.ip.send(packet, cx, &mut hop);
         }
     }

@@ -16,6 +16,7 @@ use kiban_rdma::wire::rdmap::Atomic;
 use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The address to which a side connects, or at which it listens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,7 +25,13 @@ pub enum RdmaAddress {
     Tcp(SocketAddr),
     /// The listener's address and service, over EFE.
     Efe(Mac, u16),
+    /// Over RoCEv2: the listener's address, and the port of RDMA-CM.
+    Roce(SocketAddr),
 }
+
+/// How long the connecting side waits over RoCEv2 before it disconnects. The peer's last work request is
+/// complete only when it has our acknowledgement, which may be lost several times.
+const LINGER: Duration = Duration::from_secs(2);
 
 /// A transfer to or from the peer's memory or queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +77,8 @@ pub struct Transfer {
     numbers: Numbers,
     moved: TransferStats,
     closing: bool,
+    /// When the connecting side disconnects.
+    closes_at: Instant,
 }
 
 #[derive(Default)]
@@ -116,6 +125,7 @@ impl Transfer {
             numbers: Numbers::default(),
             moved: TransferStats::default(),
             closing: false,
+            closes_at: Instant::NEVER,
         }
     }
 
@@ -163,7 +173,7 @@ impl Transfer {
         }
     }
 
-    fn go_on(&mut self, host: &mut Host<'_>) {
+    fn go_on(&mut self, host: &mut Host<'_>, now: Instant) {
         if self.under_way.is_some() || self.moved.connected.is_none() {
             return;
         }
@@ -172,7 +182,10 @@ impl Transfer {
             // The connecting side ends the connection when both have finished.
             if self.asks && !self.closing && self.moved.received.len() >= self.expected {
                 self.closing = true;
-                host.rdma().expect("a NIC").nic().core.disconnect(qp).expect("connected");
+                match self.meeting {
+                    RdmaAddress::Roce(_) => self.closes_at = now + LINGER,
+                    _ => host.rdma().expect("a NIC").nic().core.disconnect(qp).expect("connected"),
+                }
             }
             return;
         };
@@ -212,7 +225,7 @@ impl Transfer {
                     CmEvent::Failed { error, .. } => panic!("the connection failed: {error}"),
                     CmEvent::Withdrawn { .. } => {}
                 }
-                self.go_on(host);
+                self.go_on(host, now);
                 continue;
             }
             let Ok(Some(done)) = rdma.nic().core.poll(self.numbers.cq) else { return };
@@ -232,7 +245,7 @@ impl Transfer {
                 self.moved.done.push((under_way, done.status, now));
             }
         }
-        self.go_on(host);
+        self.go_on(host, now);
     }
 }
 
@@ -275,6 +288,10 @@ impl Program for Transfer {
             (true, RdmaAddress::Efe(mac, service)) => {
                 self.numbers.end = rdma.connect_efe(mac, service, qp, (4, 4), &private_data).expect("a port");
             }
+            (true, RdmaAddress::Roce(remote)) => {
+                self.numbers.end = rdma.connect_roce(remote, qp, (4, 4), &private_data).expect("a route");
+            }
+            (false, RdmaAddress::Roce(local)) => rdma.listen_roce(local.port()).expect("free"),
             (false, RdmaAddress::Tcp(local)) => drop(rdma.listen(local).expect("free")),
             (false, RdmaAddress::Efe(_, service)) => rdma.listen_efe(service),
         }
@@ -284,6 +301,17 @@ impl Program for Transfer {
         if completion == Completion::Rdma {
             self.look(host, now);
         }
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        if self.closes_at <= now {
+            self.closes_at = Instant::NEVER;
+            host.rdma().expect("a NIC").nic().core.disconnect(self.numbers.qp).expect("connected");
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.closes_at
     }
 
     fn is_done(&self) -> bool {

@@ -1,5 +1,5 @@
-//! RDMA between boards in virtual time: over the boards' own TCP on cables and on ATM, and over EFE, with and
-//! without impairments.
+//! RDMA between boards in virtual time: over the boards' own TCP and UDP on cables and on ATM, and over EFE,
+//! with and without impairments.
 
 use crate::refusal::Refusal;
 use kiban_atm::wire::atm::Vc;
@@ -7,6 +7,7 @@ use kiban_base::Instant;
 use kiban_base::ethernet::Mac;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, EfePortConfig, IpPortConfig, PortConfig, RdmaConfig,
+    RoceConfig,
 };
 use kiban_rdma::efe;
 use kiban_rdma::iwarp::mpa::{self, CrcUse};
@@ -30,13 +31,25 @@ const PLAN: [TransferKind; 6] = [
 const LIMIT: Instant = Instant::from_nanos(120_000_000_000);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Over {
+pub(crate) enum Over {
     TcpOnIp,
     TcpOnAtm,
     Efe,
+    Roce,
+    RoceOnAtm,
 }
 
-const ALL: [Over; 3] = [Over::TcpOnIp, Over::TcpOnAtm, Over::Efe];
+const ALL: [Over; 5] = [Over::TcpOnIp, Over::TcpOnAtm, Over::Efe, Over::Roce, Over::RoceOnAtm];
+
+impl Over {
+    fn is_roce(self) -> bool {
+        matches!(self, Over::Roce | Over::RoceOnAtm)
+    }
+
+    fn is_on_atm(self) -> bool {
+        matches!(self, Over::TcpOnAtm | Over::RoceOnAtm)
+    }
+}
 
 fn address(n: u8) -> Ipv4Addr {
     Ipv4Addr::new(10, 0, 0, n)
@@ -47,7 +60,7 @@ fn mac(n: u8) -> Mac {
 }
 
 /// Returns two boards with RDMA NICs, and the address at which the second one listens.
-fn boards(
+pub(crate) fn boards(
     over: Over,
     mpa: &mpa::Config,
     impairment: ImpairmentConfig,
@@ -57,7 +70,7 @@ fn boards(
     let prefix = Prefix::new(address(0).into(), 24);
     let board = |n: u8| {
         let port = match over {
-            Over::TcpOnIp => PortConfig::Ip(IpPortConfig {
+            Over::TcpOnIp | Over::Roce => PortConfig::Ip(IpPortConfig {
                 address: address(n).into(),
                 prefix,
                 mtu_bytes: 1500,
@@ -66,7 +79,7 @@ fn boards(
                 merges: false,
                 believe_sums: false,
             }),
-            Over::TcpOnAtm => {
+            Over::TcpOnAtm | Over::RoceOnAtm => {
                 let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(3 - n).into());
                 let port = AtmPortConfig::oc3c(address(n).into(), prefix);
                 PortConfig::Atm(AtmPortConfig { circuits: vec![circuit], ..port })
@@ -75,29 +88,34 @@ fn boards(
         };
         BoardConfig {
             ports: vec![port],
-            rdma: Some(RdmaConfig { mpa: mpa.clone(), ..RdmaConfig::default() }),
+            rdma: Some(RdmaConfig {
+                mpa: mpa.clone(),
+                roce: over.is_roce().then(RoceConfig::default),
+                ..RdmaConfig::default()
+            }),
             ..BoardConfig::default()
         }
     };
     let (one, two) = (world.add_board(&board(1)), world.add_board(&board(2)));
     let (near, far) = (Attachment::Board(one, 0), Attachment::Board(two, 0));
-    match over {
-        Over::TcpOnAtm => {
+    match over.is_on_atm() {
+        true => {
             world.connect(near, far, 1000.0, impairment).expect("they fit");
         }
-        Over::TcpOnIp | Over::Efe => {
+        false => {
             let line = CableConfig::ethernet(10_000_000_000, Duration::from_micros(5));
             world.connect_packets(near, far, &CableConfig { impairment, ..line }).expect("they fit");
         }
     }
     let meeting = match over {
         Over::Efe => RdmaAddress::Efe(mac(2), 7),
-        _ => RdmaAddress::Tcp(SocketAddr::new(address(2).into(), 7471)),
+        Over::Roce | Over::RoceOnAtm => RdmaAddress::Roce(SocketAddr::new(address(2).into(), 7471)),
+        Over::TcpOnIp | Over::TcpOnAtm => RdmaAddress::Tcp(SocketAddr::new(address(2).into(), 7471)),
     };
     (world, one, two, meeting)
 }
 
-fn config() -> mpa::Config {
+pub(crate) fn config() -> mpa::Config {
     mpa::Config { extensions: true, ..mpa::Config::default() }
 }
 
@@ -108,7 +126,13 @@ fn check(over: Over, mpa: &mpa::Config, impairment: ImpairmentConfig, bytes: usi
     world.now()
 }
 
-fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, bytes: usize, name: &str) {
+pub(crate) fn meet(
+    world: &mut World,
+    [one, two]: [BoardNumber; 2],
+    meeting: RdmaAddress,
+    bytes: usize,
+    name: &str,
+) {
     world.run_program(one, Box::new(Transfer::new(meeting, true, bytes, &PLAN, 3)));
     world.run_program(two, Box::new(Transfer::new(meeting, false, bytes, &PLAN, 3)));
     assert!(
@@ -121,9 +145,11 @@ fn meet(world: &mut World, [one, two]: [BoardNumber; 2], meeting: RdmaAddress, b
         let done: Vec<(TransferKind, Status)> =
             mover.moved().done.iter().map(|&(what, how, _)| (what, how)).collect();
         assert_eq!(done, PLAN.map(|what| (what, Status::Success)), "{name}");
+        // RoCEv2 reports the length of a Write with its immediate data.
+        let notice_bytes = if matches!(meeting, RdmaAddress::Roce(_)) { bytes as u32 } else { 0 };
         assert_eq!(
             mover.moved().received,
-            [(true, 0), (false, bytes as u32), (false, bytes as u32)],
+            [(true, notice_bytes), (false, bytes as u32), (false, bytes as u32)],
             "{name}"
         );
         assert!(mover.inbox_is_right() && mover.back_is_right() && mover.target_is_right(1), "{name}");
@@ -151,7 +177,7 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 #[test]
 fn an_allocation_failure_delays_and_loses_nothing() {
     // EFE is omitted because it does not use the board's packet memory.
-    for over in [Over::TcpOnIp, Over::TcpOnAtm] {
+    for over in [Over::TcpOnIp, Over::TcpOnAtm, Over::Roce] {
         crate::refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }
 }
@@ -170,7 +196,7 @@ fn losses_are_recovered_below_rdma_and_are_not_visible() {
     for over in ALL {
         for seed in 1..=6 {
             // On ATM, the loss of one cell in a thousand would lose one packet in five.
-            let loss = if over == Over::TcpOnAtm { 0.0005 } else { 0.02 };
+            let loss = if over.is_on_atm() { 0.0005 } else { 0.02 };
             check(over, &config(), ImpairmentConfig { loss, ..ImpairmentConfig::NONE }, 100_000, seed);
         }
     }
@@ -184,5 +210,23 @@ fn crcs_and_markers_work_on_the_boards_own_tcp() {
         for mpa in [&crc, &markers] {
             check(over, mpa, ImpairmentConfig { loss: 0.0002, ..ImpairmentConfig::NONE }, 50_000, 3);
         }
+    }
+}
+
+#[test]
+fn payload_over_roce_is_copied_into_pages_once() {
+    let (mut world, one, two, meeting) = boards(Over::Roce, &config(), ImpairmentConfig::NONE, 1);
+    let bytes = 200_000;
+    meet(&mut world, [one, two], meeting, bytes, "copies");
+    for board in [one, two] {
+        let board = world.board(board);
+        // Two Writes, two Sends, and the response to the peer's Read.
+        let payload = 5 * bytes as u64;
+        let copied = board.copies().host_in_bytes;
+        assert!((payload..payload + payload / 16).contains(&copied), "{copied} bytes");
+        // Each datagram lies in one page, so none is joined; the NIC places the payload.
+        assert_eq!(board.copies().host_out_bytes, 0);
+        let placed = board.counter("rdma", "placed_bytes");
+        assert_eq!(placed, payload + 8, "the result of the atomic operation, too");
     }
 }

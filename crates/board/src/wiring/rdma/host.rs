@@ -94,6 +94,36 @@ impl RdmaHost<'_> {
         nic.connect_flow(endpoint, (mac.into(), service), config, qp, depths, private_data, now)
     }
 
+    /// Listens for connections over RoCEv2; the listener's number is the port.
+    ///
+    /// # Errors
+    /// `NotOpen` if the board's NIC does not speak RoCEv2; `Busy` if the port has a listener, or there are too
+    /// many.
+    pub fn listen_roce(&mut self, port: u16) -> Result<(), HostError> {
+        let roce = self.rdma.roce.as_mut().ok_or(HostError::NotOpen)?;
+        roce.port.listen(port).map_err(|_| HostError::Busy)
+    }
+
+    /// Starts a connection over RoCEv2 to the service of a port, and returns the number of its local endpoint.
+    ///
+    /// # Errors
+    /// [`HostError::NoRoute`]; `NotOpen` if the board's NIC does not speak RoCEv2; `Busy` if the NIC has no
+    /// room, the private data is too long, or the queue pair cannot be connected.
+    pub fn connect_roce(
+        &mut self,
+        remote: SocketAddr,
+        qp: u32,
+        depths: (u16, u16),
+        private_data: &[u8],
+    ) -> Result<u32, HostError> {
+        let now = self.stack.now;
+        let local = self.stack.ip.ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?;
+        let RdmaWiring { nic, roce, .. } = &mut *self.rdma;
+        let roce = roce.as_mut().ok_or(HostError::NotOpen)?;
+        nic.connect_roce(&mut roce.port, (local, remote), qp, depths, private_data, now)
+            .map_err(|_| HostError::Busy)
+    }
+
     /// Accepts a request ([`Nic::poll`]) for a queue pair.
     ///
     /// # Errors
@@ -106,7 +136,10 @@ impl RdmaHost<'_> {
         private_data: &[u8],
     ) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
+        let RdmaWiring { nic, efe, roce, .. } = &mut *self.rdma;
+        if let (true, Some(roce)) = (nic.is_roce(end), roce) {
+            return nic.accept_roce(&mut roce.port, end, qp, depths, private_data, now);
+        }
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
         // Boards accept the reply and the first FPDU in one segment. So the responder need not wait for the
         // initiator to send first, unless both agreed on a ready-to-receive message (RFC 6581 §9).
@@ -122,14 +155,20 @@ impl RdmaHost<'_> {
     /// Same as for [`Nic::reject`].
     pub fn reject(&mut self, end: u32, private_data: &[u8]) -> Result<(), OpenError> {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
+        let RdmaWiring { nic, efe, roce, .. } = &mut *self.rdma;
+        if let (true, Some(roce)) = (nic.is_roce(end), roce) {
+            return nic.reject_roce(&mut roce.port, end, private_data, now);
+        }
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
     /// Removes an endpoint; aborts its connection if it still has one.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;
-        let RdmaWiring { nic, efe, .. } = &mut *self.rdma;
+        let RdmaWiring { nic, efe, roce, .. } = &mut *self.rdma;
+        if let (true, Some(roce)) = (nic.is_roce(end), roce) {
+            return nic.forget_roce(&mut roce.port, end, now);
+        }
         nic.forget(efe.as_mut().map(|(_, endpoint)| endpoint), end, now);
         if let Some(stream) = self.rdma.streams.get(&end).copied() {
             self.rdma.forget_stream(end, stream);

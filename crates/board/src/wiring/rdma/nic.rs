@@ -1,6 +1,7 @@
-//! The NIC, its streams by number, and its EFE endpoint.
+//! The NIC, its streams by number, its EFE endpoint and its RoCEv2 port.
 
-use crate::config::{EfePortConfig, RdmaConfig};
+use super::roce::RoceWiring;
+use crate::config::{EfePortConfig, RdmaConfig, RoceConfig};
 use crate::edge::StreamId;
 use alloc::collections::{BTreeMap, BTreeSet};
 use kiban_base::ethernet::Mac;
@@ -8,6 +9,7 @@ use kiban_base::{Instant, RngKey, SharedBytes, SharedRoom};
 use kiban_rdma::efe::{Endpoint, ethernet};
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::Nic;
+use kiban_tcpip::udp::SocketId;
 
 /// The NIC and its transports.
 pub(crate) struct RdmaWiring {
@@ -18,6 +20,7 @@ pub(crate) struct RdmaWiring {
     /// Streams whose peer has sent its FIN while one of its messages waits for a posted receive.
     pub(super) ended: BTreeSet<u32>,
     pub(super) efe: Option<(Mac, Endpoint)>,
+    pub(super) roce: Option<RoceWiring>,
     pub(super) completions_seen: u64,
 }
 
@@ -30,6 +33,7 @@ impl RdmaWiring {
             ends: BTreeMap::new(),
             ended: BTreeSet::new(),
             efe: None,
+            roce: None,
             completions_seen: 0,
         }
     }
@@ -41,6 +45,11 @@ impl RdmaWiring {
     pub(crate) fn add_port(&mut self, port: &EfePortConfig, key: RngKey) {
         assert!(self.efe.is_none(), "a board has one port for EFE at most");
         self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), key)));
+    }
+
+    /// Adds RoCEv2 over a socket of the board's UDP.
+    pub(crate) fn add_roce(&mut self, config: &RoceConfig, socket: SocketId, key: RngKey) {
+        self.roce = Some(RoceWiring::new(config, socket, key));
     }
 
     /// Handles a frame from the EFE port.
@@ -82,13 +91,17 @@ impl RdmaWiring {
 
     pub(crate) fn deadline(&self) -> Instant {
         let efe = self.efe.as_ref().map_or(Instant::NEVER, |(_, endpoint)| endpoint.deadline());
-        self.nic.deadline().min(efe)
+        let roce = self.roce.as_ref().map_or(Instant::NEVER, RoceWiring::deadline);
+        self.nic.deadline().min(efe).min(roce)
     }
 
     pub(crate) fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
         self.nic.core.counters().each(&mut |name, value| see("rdma", name, value));
         if let Some((_, endpoint)) = &self.efe {
             endpoint.counters().each(&mut |name, value| see("efe", name, value));
+        }
+        if let Some(roce) = &self.roce {
+            roce.counters(see);
         }
     }
 

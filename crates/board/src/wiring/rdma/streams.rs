@@ -130,6 +130,9 @@ impl RdmaWiring {
         if let Some((_, endpoint)) = &mut self.efe {
             self.nic.pump(endpoint, &self.config, now);
         }
+        if let Some(roce) = &mut self.roce {
+            roce.receive(&mut self.nic, stack);
+        }
         while let Some(end) = self.nic.next_resumed() {
             if let Some(&stream) = self.streams.get(&end) {
                 self.read(end, stream, stack);
@@ -145,6 +148,9 @@ impl RdmaWiring {
             if let Some(&stream) = self.streams.get(&end) {
                 self.write(end, stream, stack);
             }
+        }
+        if let Some(roce) = &mut self.roce {
+            roce.send(&mut self.nic, stack);
         }
         self.nic.release_invalidated();
     }
