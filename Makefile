@@ -105,8 +105,10 @@ properties: ## Run the property tests longer, from a new seed: CASES=20000 (some
 # A variable only if the user set it: SEED and TIME have defaults that are meant for other targets.
 said = $(if $(filter command environment,$(firstword $(origin $(1)))),$($(1)))
 
-soak: ## Inject failing, short and stalled system calls: SEEDS=10000, or TIME=600 seconds per scenario; SEED=17 for one
+soak: ## Inject failing, short and stalled system calls, and simulate RoCE worlds: SEEDS=10000, or TIME=600 seconds per scenario; SEED=17 for one
 	@scripts/need cargo gcc libibverbs-dev librdmacm-dev
+	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_SEEDS=$(SEEDS) \
+		$(CARGO) test --locked -p kiban-sim --test nics impaired_roce_worlds -- --nocapture
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
 		$(CARGO) test --locked -p kiban --test faults -- --nocapture
