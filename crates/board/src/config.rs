@@ -239,13 +239,23 @@ pub struct EthernetPortConfig {
     pub merges: bool,
     /// As for an [`IpPortConfig`].
     pub believe_sums: bool,
+    /// The link's rate, if the port obeys priority-based flow control (IEEE 802.1Q §36): the other end counts
+    /// pauses in bit times of the link.
+    pub pfc_bits_per_second: Option<u64>,
 }
 
 impl EthernetPortConfig {
-    /// Returns a port on a link, with room for 256 frames, with segmentation, merging and trusted checksums
-    /// off.
+    /// Returns a port on a link, with room for 256 frames, with segmentation, merging, trusted checksums and
+    /// flow control off.
     pub fn on(link: LinkConfig) -> EthernetPortConfig {
-        EthernetPortConfig { link, packets_max: 256, cuts: false, merges: false, believe_sums: false }
+        EthernetPortConfig {
+            link,
+            packets_max: 256,
+            cuts: false,
+            merges: false,
+            believe_sums: false,
+            pfc_bits_per_second: None,
+        }
     }
 }
 

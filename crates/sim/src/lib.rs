@@ -1,6 +1,6 @@
 //! The boards of this project in virtual time, in simulated worlds.
 //!
-//! A [`World`] connects boards and ATM switches by lines of cells, and boards by cables of packets. Nothing
+//! A [`World`] connects boards and ATM switches by lines of cells, and boards and Ethernet switches by cables. Nothing
 //! here reads a clock or a source of entropy: the same configuration and seed give the same run, byte for
 //! byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently of
 //! the code under test.
@@ -41,9 +41,12 @@ pub use models::pair::Pair;
 pub use models::plan::Plan;
 pub use models::{cost, rnic_clocks};
 pub use network::cable::{Cable, CableConfig, CableCounters, ETHERNET_FRAMING_BYTES};
+pub use network::ecn::EcnConfig;
 pub use network::line::{Line, delay_of};
+pub use network::pfc::PfcConfig;
 pub use network::plug::{
-    AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
+    AttachError, Attachment, BoardNumber, CableNumber, EthernetSwitchNumber, LineNumber, PortKind,
+    SwitchNumber, TerminalNumber,
 };
 pub use network::star::{QueueWatch, Star, StarConfig, Stream};
 pub use network::switch::{Switch, SwitchCounters};

@@ -20,6 +20,8 @@ kiban_base::counters! {
         /// Packets from the host that have no route, or whose destination is a multicast or broadcast
         /// address.
         no_route,
+        /// Frames that paused priorities, or resumed them (IEEE 802.1Q §36).
+        pauses,
     }
 }
 

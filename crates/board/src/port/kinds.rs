@@ -111,7 +111,10 @@ impl Port {
     pub(crate) fn deadline(&self) -> Instant {
         match self {
             Port::Atm(atm) => atm.inarp.deadline().min(atm.loopback.deadline()),
-            Port::Packets(port) => port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline()),
+            Port::Packets(port) => {
+                let link = port.link.as_ref().map_or(Instant::NEVER, |link| link.deadline());
+                link.min(port.resumes_at())
+            }
             // All paths of the VI NIC share one deadline, which the board gets from the NIC.
             Port::Vi(_) | Port::Efe => Instant::NEVER,
         }

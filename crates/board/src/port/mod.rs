@@ -14,6 +14,7 @@ mod events;
 mod fcs;
 mod kinds;
 mod packets;
+mod pause;
 
 pub(crate) use atm::AtmPort;
 pub(crate) use counters::QueueLimit;

@@ -2,10 +2,13 @@
 //!
 //! Cut and merge    cuts large TCP segments into packets (TSO), and merges packets of a stream that arrive in
 //!                  one burst (LRO), if configured.
-//! Limits           `packets_max` packets, as counted on the line.
+//! Pauses           frames of a priority that the other end has paused stay in the queue, and others overtake
+//!                  them.
+//! Limits           `packets_max` packets, as counted on the line. Paused frames use the room of others.
 
 use super::counters::{PortCounters, QueueLimit};
 use super::events::LinkEvent;
+use super::pause::Pauses;
 use crate::bridge::Bridging;
 use crate::config::{BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig};
 use alloc::boxed::Box;
@@ -13,7 +16,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::ethernet::Mac;
-use kiban_base::{Context, Pdu, PduPool, SLICES_MAX, SecureRng};
+use kiban_base::{Context, Instant, Pdu, PduPool, SLICES_MAX, SecureRng};
 use kiban_tcpip::ethernet::{Link, Output};
 use kiban_tcpip::ip::Prefix;
 use kiban_tcpip::offload::{self, Merge};
@@ -38,6 +41,10 @@ pub(crate) struct PacketPort {
     pub(crate) bridge: Option<Box<Bridging>>,
     /// The longest IPv6 packet, in bytes: the link's MTU, or the one that a router advertised.
     mtu6_bytes: usize,
+    /// Priority-based flow control, if the port obeys it.
+    pauses: Option<Pauses>,
+    /// When the first paused frame in the queue may be sent.
+    resumes_at: Instant,
     pub(super) counters: PortCounters,
 }
 
@@ -61,6 +68,8 @@ impl PacketPort {
             link: None,
             bridge: None,
             mtu6_bytes: mtu_bytes,
+            pauses: None,
+            resumes_at: Instant::NEVER,
             counters: PortCounters::default(),
         }
     }
@@ -105,6 +114,8 @@ impl PacketPort {
             merge: Merge::default(),
             bridge: None,
             mtu6_bytes: config.link.mtu_bytes,
+            pauses: config.pfc_bits_per_second.map(Pauses::new),
+            resumes_at: Instant::NEVER,
             link: Some(Box::new(Link::new(config.link.clone(), rng))),
             counters: PortCounters::default(),
         }
@@ -194,10 +205,35 @@ impl PacketPort {
         }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Pdu> {
-        let pdu = self.queue.pop_front()?;
+    /// Takes a frame if it is one of flow control. Returns whether it is.
+    pub(crate) fn is_pause(&mut self, frame: &Pdu, now: Instant) -> bool {
+        let is_pause = self.pauses.as_mut().is_some_and(|pauses| pauses.take(frame, now));
+        self.counters.pauses += u64::from(is_pause);
+        is_pause
+    }
+
+    /// Returns the next packet that may be sent now.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<Pdu> {
+        self.resumes_at = Instant::NEVER;
+        let pdu = match &self.pauses {
+            None => self.queue.pop_front()?,
+            Some(pauses) => {
+                let free = self.queue.iter().position(|frame| pauses.until(frame) <= now);
+                let Some(at) = free else {
+                    let times = self.queue.iter().map(|frame| pauses.until(frame));
+                    self.resumes_at = times.min().unwrap_or(Instant::NEVER);
+                    return None;
+                };
+                self.queue.remove(at)?
+            }
+        };
         self.waiting -= packets_of(&pdu);
         Some(pdu)
+    }
+
+    /// Returns when a paused frame may be sent, if only such frames wait.
+    pub(super) fn resumes_at(&self) -> Instant {
+        self.resumes_at
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -46,6 +46,7 @@ impl Stack {
         if place.bridge.is_some() {
             return packets.drain(..).for_each(|pdu| bridge::forward(ports, port, 0, pdu, cx));
         }
+        packets.retain(|frame| !place.is_pause(frame, cx.now));
         let PacketPort { believe_sums, merges, merge, link, .. } = place;
         for mut pdu in packets.drain(..) {
             if !*believe_sums {

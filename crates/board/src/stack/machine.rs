@@ -94,7 +94,7 @@ impl Stack {
         for (port, place) in self.ports.iter_mut().enumerate() {
             if let Port::Packets(packets) = place
                 && !packets.held
-                && let Some(pdu) = packets.pop()
+                && let Some(pdu) = packets.pop(self.now)
             {
                 // The port's queue is now empty, so it has room for segments and datagrams that wait.
                 self.unsettled |=

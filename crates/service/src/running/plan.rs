@@ -86,7 +86,13 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
                 let link =
                     LinkConfig { addresses: port.addresses.clone(), mtu_bytes, ..LinkConfig::new(port.mac) };
                 let believe_sums = true;
-                PortConfig::Ethernet(EthernetPortConfig { link, packets_max, cuts, merges, believe_sums })
+                PortConfig::Ethernet(EthernetPortConfig {
+                    packets_max,
+                    cuts,
+                    merges,
+                    believe_sums,
+                    ..EthernetPortConfig::on(link)
+                })
             }
             Carries::Cells => {
                 // This port has no address, because its circuits belong to bridges.

@@ -10,8 +10,9 @@
 //!                  other board's memory when it arrives: packets in transit hold no pages. If the receiver
 //!                  has no memory, the packet is lost (`no_memory`).
 //! Precision        times on the line are exact to a fraction of a nanosecond while the line is busy.
-//! Not implemented  back-pressure: a port does not learn that the line is busy, because the tail-drop queue
-//!                  is in the cable, as in a router. A cable joins two ports; there are no hubs.
+//! Back-pressure    only if configured ([`CableConfig::holds`]): otherwise a port does not learn that the line
+//!                  is busy, because the tail-drop queue is in the cable, as in a router.
+//! Not implemented  hubs: a cable joins two ports.
 
 use crate::network::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
@@ -47,6 +48,9 @@ pub struct CableConfig {
     pub delay: Duration,
     /// Maximum number of packets that wait for the line, not counting the one on the line.
     pub packets_max: usize,
+    /// Whether a board's port is held while the queue is full, so that packets wait in the port instead of
+    /// being dropped here.
+    pub holds: bool,
     /// Bytes that each packet takes on the line in addition to its content, such as
     /// [`ETHERNET_FRAMING_BYTES`].
     pub framing_bytes: usize,
@@ -61,6 +65,7 @@ impl CableConfig {
             bits_per_second,
             delay,
             packets_max: 1000,
+            holds: false,
             framing_bytes: 0,
             impairment: ImpairmentConfig::NONE,
         }
@@ -147,11 +152,29 @@ impl Cable {
         self.travel(at, bytes);
     }
 
-    /// Sends a packet that the cable has fetched from a board.
-    pub(crate) fn send_bytes(&mut self, bytes: Vec<u8>, now: Instant) {
-        if let Some(at) = self.admit(bytes.len(), now) {
-            self.travel(at, bytes);
-        }
+    /// Sends a packet that the cable has fetched from a board. Returns when it will have left the queue and
+    /// the sender; `None` if the queue is full.
+    pub(crate) fn send_bytes(&mut self, bytes: Vec<u8>, now: Instant) -> Option<Instant> {
+        let at = self.admit(bytes.len(), now)?;
+        let delay = self.config.delay;
+        self.travel(at, bytes);
+        Some(Instant::ZERO + at.since(Instant::ZERO + delay))
+    }
+
+    /// Sends a frame of flow control, which does not wait for those in the queue. Its time on the line is not
+    /// taken from theirs.
+    pub(crate) fn send_express(&mut self, bytes: Vec<u8>, now: Instant) {
+        let CableConfig { bits_per_second, framing_bytes, delay, .. } = self.config;
+        self.counters.packets += 1;
+        self.counters.bytes += bytes.len() as u64;
+        let bits = 8 * (bytes.len() + framing_bytes) as u128;
+        let nanos = bits * 1_000_000_000 / u128::from(bits_per_second.max(1));
+        self.travel(now + Duration::from_nanos(nanos as u64) + delay, bytes);
+    }
+
+    /// Returns whether the sending port must be held.
+    pub(crate) fn must_hold(&mut self, now: Instant) -> bool {
+        self.config.holds && self.room_at(now) > now
     }
 
     /// Returns when the queue will have room again, for cables that fetch no more packets than fit.
@@ -206,10 +229,15 @@ impl Cable {
     /// Moves packets that have arrived by `now` into a board's memory.
     pub(crate) fn arrive(&mut self, now: Instant, memory: &mut Memory, out: &mut VecDeque<Pdu>) {
         while let Some(bytes) = self.arrive_bytes(now) {
-            match lay_down(&bytes, memory) {
-                Some(pdu) => out.push_back(pdu),
-                None => self.counters.no_memory += 1,
-            }
+            self.lay_down(&bytes, memory, out);
+        }
+    }
+
+    /// Copies a packet that has arrived into a board's memory. Without memory, it is lost.
+    pub(crate) fn lay_down(&mut self, bytes: &[u8], memory: &mut Memory, out: &mut VecDeque<Pdu>) {
+        match lay_down(bytes, memory) {
+            Some(pdu) => out.push_back(pdu),
+            None => self.counters.no_memory += 1,
         }
     }
 }

@@ -12,6 +12,10 @@ pub struct BoardNumber(pub(crate) usize);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SwitchNumber(pub(crate) usize);
 
+/// An Ethernet switch of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EthernetSwitchNumber(pub(crate) usize);
+
 /// A terminal of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TerminalNumber(pub(crate) usize);
@@ -113,6 +117,8 @@ pub enum AttachError {
     NotCells(Attachment, PortKind),
     /// A cable carries packets: use [`World::connect`](crate::World::connect) for this port.
     NotPackets(Attachment),
+    /// An Ethernet switch forwards Ethernet frames.
+    NotFrames(Attachment),
 }
 
 impl fmt::Display for AttachError {
@@ -128,6 +134,9 @@ impl fmt::Display for AttachError {
             }
             AttachError::NotPackets(plug) => {
                 write!(f, "{plug} carries cells, but a cable carries packets: use World::connect")
+            }
+            AttachError::NotFrames(plug) => {
+                write!(f, "{plug} does not carry Ethernet frames: connect an Ethernet port to the switch")
             }
         }
     }

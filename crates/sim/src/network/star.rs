@@ -287,7 +287,7 @@ impl Star {
                 break;
             }
             let Some(length) = ethernet::fetch(endpoint, *mac, &mut self.room, now) else { break };
-            up.send_bytes(self.room[..length].to_vec(), now);
+            let _ = up.send_bytes(self.room[..length].to_vec(), now);
         }
     }
 

@@ -1,21 +1,26 @@
 //! An Ethernet switch: store and forward, with a queue per port.
 //!
-//! Purpose          models a plain switch: frames wait for their output port, and are dropped if too many
-//!                  wait.
+//! Purpose          models a switch: frames wait for their output port, and are dropped if too many wait.
 //! Path             a frame that has arrived completely goes to the port of its destination (learned from
 //!                  source addresses, IEEE 802.1D §7.8), or to all others if that is unknown or a group
 //!                  address. Each port is a [`Cable`], with a bounded queue, a rate, a length and
 //!                  impairments.
 //! Time             a frame arrives at the far end of its output port after its transmission time at `rate`
 //!                  and after `delay`; the look-up takes no time.
+//! Congestion       if configured, packets are marked while the queue of their output port is long
+//!                  ([`EcnConfig`]), and senders are paused ([`PfcConfig`]). Pauses do not wait in a queue.
 //! Limits           the switch learns `addresses_max` addresses; frames for others are flooded. Entries do
 //!                  not age.
-//! Not implemented  spanning trees, VLANs, pause frames, and buffer memory shared among ports.
+//! Not implemented  spanning trees, VLANs, obeying pauses, and buffer memory shared among ports.
 
 use crate::network::cable::{Cable, CableConfig, CableCounters};
+use crate::network::ecn::{self, EcnConfig};
+use crate::network::pfc::{Pfc, PfcConfig};
 use kiban_base::ethernet::{Header, Mac};
+use kiban_base::numbers::ether_type;
 use kiban_base::{Instant, SimRng};
 use kiban_capture as capture;
+use kiban_tcpip::wire::pfc;
 use std::collections::BTreeMap;
 
 kiban_base::counters! {
@@ -29,6 +34,12 @@ kiban_base::counters! {
         filtered,
         /// Frames without a complete header.
         malformed,
+        /// Packets marked because of a long queue (ECN).
+        ce_marked,
+        /// Requests to pause a sender (PFC).
+        pauses,
+        /// MAC control frames received, which are ignored.
+        control_ignored,
     }
 }
 
@@ -40,6 +51,9 @@ const ADDRESSES_MAX: usize = 4096;
 pub struct Switch {
     ports: Vec<Cable>,
     addresses: BTreeMap<Mac, usize>,
+    ecn: Option<EcnConfig>,
+    pfc: Option<Pfc>,
+    rng: SimRng,
     counters: SwitchCounters,
 }
 
@@ -54,13 +68,33 @@ impl Switch {
         Switch {
             ports: ports.iter().enumerate().map(port).collect(),
             addresses: BTreeMap::new(),
+            ecn: None,
+            pfc: None,
+            rng: rng.fork(u64::MAX),
             counters: SwitchCounters::default(),
         }
+    }
+
+    /// Makes the queues of all ports mark packets.
+    pub fn with_ecn(mut self, ecn: EcnConfig) -> Switch {
+        self.ecn = Some(ecn);
+        self
+    }
+
+    /// Makes the switch pause senders.
+    pub fn with_pfc(mut self, pfc: PfcConfig) -> Switch {
+        self.pfc = Some(Pfc::new(pfc, self.ports.iter().map(|port| port.config().bits_per_second)));
+        self
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> &SwitchCounters {
         &self.counters
+    }
+
+    /// Returns the number of ports.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
     }
 
     /// Returns the line and the queue of a port.
@@ -92,6 +126,10 @@ impl Switch {
             self.counters.malformed += 1;
             return;
         };
+        if header.ether_type == ether_type::MAC_CONTROL {
+            self.counters.control_ignored += 1;
+            return;
+        }
         if !header.source.is_group()
             && (self.addresses.len() < ADDRESSES_MAX || self.addresses.contains_key(&header.source))
         {
@@ -99,19 +137,48 @@ impl Switch {
         }
         match self.addresses.get(&header.target) {
             Some(&out) if out == port => self.counters.filtered += 1,
-            Some(&out) => self.ports[out].send_bytes(frame, now),
+            Some(&out) => self.forward(port, out, frame, now),
             None => {
                 self.counters.flooded += 1;
                 for out in (0..self.ports.len()).filter(|out| *out != port) {
-                    self.ports[out].send_bytes(frame.clone(), now);
+                    self.forward(port, out, frame.clone(), now);
                 }
             }
+        }
+        self.advance(now);
+    }
+
+    /// Queues a frame that came through port `from` at port `out`.
+    fn forward(&mut self, from: usize, out: usize, mut frame: Vec<u8>, now: Instant) {
+        let waiting = self.ports[out].waiting(now);
+        if self.ecn.is_some_and(|ecn| ecn.marks(waiting, &mut self.rng)) {
+            self.counters.ce_marked += u64::from(ecn::mark(&mut frame));
+        }
+        let priority = ecn::traffic_class(&frame).map_or(0, pfc::priority);
+        let bytes = frame.len();
+        let left = self.ports[out].send_bytes(frame, now);
+        if let (Some(left), Some(pfc)) = (left, &mut self.pfc) {
+            pfc.add(from, priority, bytes, left);
+        }
+    }
+
+    /// Pauses and resumes senders.
+    pub fn advance(&mut self, now: Instant) {
+        let Some(pfc) = &mut self.pfc else { return };
+        for request in pfc.advance(now) {
+            self.counters.pauses += u64::from(request.pauses);
+            self.ports[request.port].send_express(request.frame, now);
         }
     }
 
     /// Returns when the next frame arrives at the far end of a port.
     pub fn next_arrival(&self) -> Instant {
         self.ports.iter().map(Cable::next_arrival).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Returns when the next frame arrives at the far end of a port, or [`Switch::advance`] is due.
+    pub fn deadline(&self) -> Instant {
+        self.next_arrival().min(self.pfc.as_ref().map_or(Instant::NEVER, Pfc::deadline))
     }
 
     /// Returns a frame that has arrived at the far end of a port by `now`, and the port's number.

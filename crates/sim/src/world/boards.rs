@@ -62,7 +62,14 @@ impl World {
                     }
                 }
                 Output::Transmit { port, pdu } => match node.ports[port].cable {
-                    Some(cable) => self.cable_links[cable].cable.send(&pdu, now),
+                    Some(cable) => {
+                        let cable = &mut self.cable_links[cable].cable;
+                        cable.send(&pdu, now);
+                        if cable.must_hold(now) {
+                            node.board.hold(port, true);
+                            node.ports[port].held = true;
+                        }
+                    }
                     None => node.packets_nowhere += 1,
                 },
                 Output::Idle { deadline } => {
@@ -80,11 +87,20 @@ impl World {
         panic!("board {number} does not come to rest at {now:?}");
     }
 
-    /// Moves the VI packets that fit onto their cables. Returns the current time if any were moved, otherwise
-    /// the time when there will be room.
+    /// Moves the VI packets that fit onto their cables, and releases ports whose cables have room again.
+    /// Returns the current time if there were any, otherwise the time when there will be room.
     pub(super) fn fetch(&mut self, number: usize) -> Instant {
         let mut room_at = Instant::NEVER;
         let Node { board, ports, packets_nowhere, .. } = &mut self.nodes[number];
+        for (port, port_state) in ports.iter_mut().enumerate().filter(|(_, port_state)| port_state.held) {
+            let Some(cable) = port_state.cable else { continue };
+            let free_at = self.cable_links[cable].cable.room_at(self.now);
+            room_at = room_at.min(free_at);
+            if free_at <= self.now {
+                port_state.held = false;
+                board.hold(port, false);
+            }
+        }
         for (port, port_state) in
             ports.iter().enumerate().filter(|(_, port_state)| port_state.kind.is_fetched())
         {
@@ -100,7 +116,7 @@ impl World {
             };
             room_at = self.now;
             match cable {
-                Some(cable) => cable.send_bytes(self.message[..length].to_vec(), self.now),
+                Some(cable) => drop(cable.send_bytes(self.message[..length].to_vec(), self.now)),
                 None => *packets_nowhere += 1,
             }
         }

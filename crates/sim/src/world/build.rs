@@ -1,13 +1,15 @@
 //! Builds a world: boards, switches, terminals, lines and cables.
 
-use super::state::{CableLink, LineLink, Node, PortState, SwitchNode, World};
+use super::state::{CableEnd, CableLink, EthernetNode, LineLink, Node, PortState, SwitchNode, World};
 use crate::models::cost::CostModel;
 use crate::models::processor::Processor;
 use crate::network::cable::{Cable, CableConfig};
 use crate::network::line::Line;
 use crate::network::plug::{
-    AttachError, Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
+    AttachError, Attachment, BoardNumber, CableNumber, EthernetSwitchNumber, LineNumber, PortKind,
+    SwitchNumber, TerminalNumber,
 };
+use crate::network::switch;
 use crate::programs::program::Program;
 use crate::programs::terminal::Terminal;
 use kiban_atm::Switch;
@@ -19,7 +21,7 @@ use std::time::Duration;
 impl World {
     /// Adds a board.
     pub fn add_board(&mut self, config: &BoardConfig) -> BoardNumber {
-        let port_state = |port| PortState { kind: PortKind::of(port), cable: None };
+        let port_state = |port| PortState { kind: PortKind::of(port), cable: None, held: false };
         // The fork numbers of boards must differ from the fork numbers of lines and cables.
         let key = RngKey::for_simulation(self.rng.fork((2 << 32) + self.nodes.len() as u64).draw());
         self.nodes.push(Node {
@@ -46,6 +48,13 @@ impl World {
             trains: Vec::new(),
         });
         SwitchNumber(self.switches.len() - 1)
+    }
+
+    /// Adds an Ethernet switch.
+    pub fn add_ethernet_switch(&mut self, switch: switch::Switch) -> EthernetSwitchNumber {
+        let boards = vec![None; switch.ports()];
+        self.ethernets.push(EthernetNode { switch, boards, event_at: Instant::NEVER });
+        EthernetSwitchNumber(self.ethernets.len() - 1)
     }
 
     /// Adds a terminal.
@@ -92,19 +101,48 @@ impl World {
                 Attachment::Board(one, near),
                 Attachment::Board(other, far),
             ) => {
-                let there = self.lay_cable((one, near), (other, far), config);
-                let back = self.lay_cable((other, far), (one, near), config);
-                // The port's link comes up, so the board configures its addresses and announces itself.
-                for BoardNumber(node) in [one, other] {
-                    if let Some(processor) = &mut self.nodes[node].processor {
-                        processor.due = self.now;
-                    }
-                    self.wake(node, self.now);
-                }
+                let there = self.lay_cable((one, near), CableEnd::Board(other.0, far), config);
+                let back = self.lay_cable((other, far), CableEnd::Board(one.0, near), config);
+                [one, other].into_iter().for_each(|board| self.link_up(board));
                 Ok((there, back))
             }
             _ => Err(AttachError::NotPackets(one)),
         }
+    }
+
+    /// Connects an Ethernet port of a board to a port of an Ethernet switch. `up` is the cable to the switch;
+    /// the switch has the one back.
+    ///
+    /// # Errors
+    /// If there is no such port, or it is not for Ethernet frames, or is connected.
+    ///
+    /// # Panics
+    /// If the switch has no such port.
+    pub fn connect_to_switch(
+        &mut self,
+        board: BoardNumber,
+        port: usize,
+        (switch, switch_port): (EthernetSwitchNumber, usize),
+        up: &CableConfig,
+    ) -> Result<CableNumber, AttachError> {
+        let attachment = Attachment::Board(board, port);
+        if self.kind_of(attachment)? != PortKind::Frames {
+            return Err(AttachError::NotFrames(attachment));
+        }
+        if self.ethernets[switch.0].boards[switch_port].replace((board.0, port)).is_some() {
+            return Err(AttachError::Taken(attachment));
+        }
+        let cable = self.lay_cable((board, port), CableEnd::Ethernet(switch.0, switch_port), up);
+        self.link_up(board);
+        Ok(cable)
+    }
+
+    /// A port's link comes up, so its board configures its addresses and announces itself.
+    fn link_up(&mut self, BoardNumber(node): BoardNumber) {
+        if let Some(processor) = &mut self.nodes[node].processor {
+            processor.due = self.now;
+        }
+        self.wake(node, self.now);
     }
 
     /// Returns what both attachments carry, if they are free and match.
@@ -133,7 +171,7 @@ impl World {
     pub(super) fn lay_cable(
         &mut self,
         from: (BoardNumber, usize),
-        to: (BoardNumber, usize),
+        to: CableEnd,
         config: &CableConfig,
     ) -> CableNumber {
         let number = self.cable_links.len();
@@ -142,7 +180,7 @@ impl World {
         let rng = self.rng.fork((1 << 32) + number as u64);
         let cable = Cable::new(*config, port_state.kind.link_type(), rng);
         port_state.cable = Some(number);
-        self.cable_links.push(CableLink { to: to.0, port: to.1, cable, event_at: Instant::NEVER });
+        self.cable_links.push(CableLink { to, cable, event_at: Instant::NEVER });
         CableNumber(number)
     }
 

@@ -1,10 +1,11 @@
 //! Runs a world: takes events from the heap and schedules new ones.
 
-use super::state::{CableLink, Event, World};
+use super::state::{CableEnd, CableLink, EthernetNode, Event, World};
 use crate::network::plug::{Attachment, TerminalNumber};
-use kiban_base::{Instant, SharedBytes};
+use kiban_base::{Instant, Pdu, SharedBytes};
 use kiban_board::Input;
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 
 impl World {
     /// Runs until all programs are done, no event is left, or `until` is reached. Returns whether the
@@ -65,6 +66,7 @@ impl World {
         match event {
             Event::End(line) => self.on_end(line),
             Event::Arrival(cable) => self.on_arrival(cable),
+            Event::Ethernet(switch) => self.on_ethernet(switch),
             Event::Wake(node) if self.nodes[node].wake_at == moment => {
                 self.nodes[node].wake_at = Instant::NEVER;
                 match &mut self.nodes[node].processor {
@@ -123,12 +125,21 @@ impl World {
 
     /// Handles the possible arrival of a packet at the far end of a cable.
     pub(super) fn on_arrival(&mut self, number: usize) {
-        let CableLink { to, port, cable, event_at } = &mut self.cable_links[number];
+        let CableLink { to, cable, event_at } = &mut self.cable_links[number];
         if *event_at != self.now {
             return;
         }
         *event_at = Instant::NEVER;
-        let (node, port) = (to.0, *port);
+        let (node, port) = match *to {
+            CableEnd::Board(node, port) => (node, port),
+            CableEnd::Ethernet(switch, port) => {
+                while let Some(frame) = cable.arrive_bytes(self.now) {
+                    self.ethernets[switch].switch.arrive(port, frame, self.now);
+                }
+                self.expect_arrival(number);
+                return self.expect_from_switch(switch);
+            }
+        };
         if self.nodes[node].ports[port].kind.is_fetched() {
             while let Some(bytes) = self.cable_links[number].cable.arrive_bytes(self.now) {
                 self.work(node, Input::Message { port, bytes: SharedBytes::from(&bytes[..]) });
@@ -137,6 +148,12 @@ impl World {
         }
         let mut packets = std::mem::take(&mut self.packets);
         cable.arrive(self.now, self.nodes[node].board.memory_mut(), &mut packets);
+        self.give_packets(node, port, packets);
+        self.expect_arrival(number);
+    }
+
+    /// Gives packets to a board, and keeps the empty queue.
+    fn give_packets(&mut self, node: usize, port: usize, mut packets: VecDeque<Pdu>) {
         if !packets.is_empty() {
             match &mut self.nodes[node].processor {
                 Some(processor) => {
@@ -147,7 +164,34 @@ impl World {
             }
         }
         self.packets = packets;
-        self.expect_arrival(number);
+    }
+
+    /// Delivers the frames that have arrived behind an Ethernet switch, and runs its flow control.
+    fn on_ethernet(&mut self, number: usize) {
+        if self.ethernets[number].event_at != self.now {
+            return;
+        }
+        self.ethernets[number].event_at = Instant::NEVER;
+        self.ethernets[number].switch.advance(self.now);
+        while let Some((port, frame)) = self.ethernets[number].switch.leave(self.now) {
+            let EthernetNode { switch, boards, .. } = &mut self.ethernets[number];
+            let Some((node, board_port)) = boards[port] else { continue };
+            let mut packets = std::mem::take(&mut self.packets);
+            let memory = self.nodes[node].board.memory_mut();
+            switch.port_mut(port).lay_down(&frame, memory, &mut packets);
+            self.give_packets(node, board_port, packets);
+        }
+        self.expect_from_switch(number);
+    }
+
+    /// Schedules an event for an Ethernet switch.
+    fn expect_from_switch(&mut self, number: usize) {
+        let EthernetNode { switch, event_at, .. } = &mut self.ethernets[number];
+        let next = switch.deadline().max(self.now);
+        if next < *event_at {
+            *event_at = next;
+            self.push(next, Event::Ethernet(number));
+        }
     }
 
     /// Schedules an event for the next frame end on a line.

@@ -4,11 +4,13 @@ use crate::models::processor::Processor;
 use crate::network::cable::Cable;
 use crate::network::line::Line;
 use crate::network::plug::{
-    Attachment, BoardNumber, CableNumber, LineNumber, PortKind, SwitchNumber, TerminalNumber,
+    Attachment, BoardNumber, CableNumber, EthernetSwitchNumber, LineNumber, PortKind, SwitchNumber,
+    TerminalNumber,
 };
+use crate::network::switch::Switch;
 use crate::programs::program::Program;
 use crate::programs::terminal::Terminal;
-use kiban_atm::{Switch, TimedCell};
+use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, SimRng};
 use kiban_board::Board;
 use std::cmp::Reverse;
@@ -32,9 +34,15 @@ pub(super) struct LineLink {
     pub(super) event_at: Instant,
 }
 
+/// The far end of a cable: a port of a board, or of an Ethernet switch.
+#[derive(Clone, Copy)]
+pub(super) enum CableEnd {
+    Board(usize, usize),
+    Ethernet(usize, usize),
+}
+
 pub(super) struct CableLink {
-    pub(super) to: BoardNumber,
-    pub(super) port: usize,
+    pub(super) to: CableEnd,
     pub(super) cable: Cable,
     /// When the event for the cable's next arrival is due, if one is in the heap.
     pub(super) event_at: Instant,
@@ -44,6 +52,17 @@ pub(super) struct PortState {
     pub(super) kind: PortKind,
     /// The outgoing cable of a packet port.
     pub(super) cable: Option<usize>,
+    /// Whether the port is held, because its cable has no room.
+    pub(super) held: bool,
+}
+
+/// An Ethernet switch.
+pub(super) struct EthernetNode {
+    pub(super) switch: Switch,
+    /// The port of a board at each port of the switch.
+    pub(super) boards: Vec<Option<(usize, usize)>>,
+    /// When the switch's next event is due, if one is in the heap.
+    pub(super) event_at: Instant,
 }
 
 pub(super) struct Node {
@@ -62,7 +81,7 @@ pub(super) struct Node {
 }
 
 pub(super) struct SwitchNode {
-    pub(super) switch: Switch,
+    pub(super) switch: kiban_atm::Switch,
     pub(super) into: Vec<usize>,
     pub(super) out: Vec<usize>,
     pub(super) pulled: Instant,
@@ -80,6 +99,8 @@ pub(super) enum Event {
     Arrival(usize),
     /// A board's deadline, or room in one of its ports.
     Wake(usize),
+    /// A frame may have arrived behind an Ethernet switch, or its flow control is due.
+    Ethernet(usize),
 }
 
 /// Boards, switches, lines, cables, and the time.
@@ -88,6 +109,7 @@ pub struct World {
     pub(super) rng: SimRng,
     pub(super) nodes: Vec<Node>,
     pub(super) switches: Vec<SwitchNode>,
+    pub(super) ethernets: Vec<EthernetNode>,
     pub(super) terminals: Vec<Box<dyn Terminal>>,
     pub(super) line_links: Vec<LineLink>,
     pub(super) cable_links: Vec<CableLink>,
@@ -111,6 +133,7 @@ impl World {
             rng: SimRng::from_seed(seed),
             nodes: Vec::new(),
             switches: Vec::new(),
+            ethernets: Vec::new(),
             terminals: Vec::new(),
             line_links: Vec::new(),
             cable_links: Vec::new(),
@@ -161,8 +184,13 @@ impl World {
     }
 
     /// Returns a switch.
-    pub fn switch(&self, switch: SwitchNumber) -> &Switch {
+    pub fn switch(&self, switch: SwitchNumber) -> &kiban_atm::Switch {
         &self.switches[switch.0].switch
+    }
+
+    /// Returns an Ethernet switch.
+    pub fn ethernet_switch(&mut self, switch: EthernetSwitchNumber) -> &mut Switch {
+        &mut self.ethernets[switch.0].switch
     }
 
     /// Returns a terminal, if it is a `T`.

@@ -9,5 +9,6 @@ mod rdma;
 #[path = "../../../base/tests/common/refusal.rs"]
 mod refusal;
 mod roce_capture;
+mod roce_switch;
 mod roce_worlds;
 mod vi;
