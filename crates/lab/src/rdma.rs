@@ -9,8 +9,9 @@
 //! Write     round trips are RDMA Writes with immediate data (RFC 7306) in both directions; streams are plain
 //!           RDMA Writes.
 //! Read      a Read is a round trip by itself; the server program is not involved.
-//! End of a stream  the client sends immediate data at the end of a stream. The server answers when this has
-//!                  arrived, by which time all earlier messages have arrived, too.
+//! End of a stream  the client ends a stream with a Write of no bytes that has immediate data. The server
+//!                  answers when this has arrived, by which time all earlier messages have arrived, too. The
+//!                  immediate data is the number of messages, in the upper half: RoCEv2 carries no more.
 //! Limits    one thread per connection. Results depend on the other load on the machine.
 
 pub use crate::messages::{PingPong, Stream};
@@ -23,7 +24,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The first bytes of the private data on both sides; anything else means that the peer is another program.
-const MAGIC: &[u8; 12] = b"kiban rdma 1";
+const MAGIC: &[u8; 12] = b"kiban rdma 2";
 /// How long to wait for the peer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Bytes of the longest message.
@@ -182,6 +183,11 @@ impl End {
         peer.at(self.receive_at(number) as u64)
     }
 
+    /// Returns a work request that tells the peer a number of messages.
+    fn notice(&self, peer: Remote, count: u64) -> Wr {
+        Wr::write_with_immediate(count, self.memory.slice(0, 0), peer, count << 32)
+    }
+
     /// Returns the work request of an operation.
     fn work(&self, operation: Operation, number: u64, peer: Remote) -> Wr {
         match operation {
@@ -275,7 +281,7 @@ fn answer(
         };
         end.post_receive(heard.id)?;
         let answer = match (greeting.role, heard.kind) {
-            (Role::Counts, Kind::ReceiveImmediate) => Wr::immediate(count, count),
+            (Role::Counts, Kind::ReceiveImmediate) => end.notice(greeting.memory, count),
             (Role::Counts, _) => {
                 count += 1;
                 continue;
@@ -392,9 +398,9 @@ pub fn stream(
         }
     }
     if plan.operation != Operation::Read {
-        end.qp.post_send(Wr::immediate(0, plan.count))?;
+        end.qp.post_send(end.notice(peer, plan.count))?;
         let counted = done(&end.heard)?.immediate;
-        if plan.operation == Operation::Send && counted != Some(plan.count) {
+        if plan.operation == Operation::Send && counted != Some(plan.count << 32) {
             return Err(Failure::NotABenchmarkServer);
         }
     }
@@ -412,10 +418,11 @@ mod tests {
     #[test]
     fn every_operation_is_measured_over_each_lower_layer() {
         let process = std::process::id() % 250;
-        let efe = |end: u32| format!("efe:127.79.{process}.{end}");
+        let own = |kind: &str, end: u32| format!("{kind}:127.79.{process}.{end}");
         for (over, own, at) in [
             ("tcp".to_owned(), "tcp".to_owned(), "127.0.0.1:0".to_owned()),
-            (efe(1), efe(2), format!("127.79.{process}.1:0")),
+            (own("efe", 1), own("efe", 2), format!("127.79.{process}.1:0")),
+            (own("roce", 1), own("roce", 2), format!("127.79.{process}.1:0")),
         ] {
             let open =
                 |word: &str| Context::open(&word.parse::<Lower>().expect("a lower layer")).expect("it opens");

@@ -37,6 +37,7 @@ mod link;
 pub(crate) mod linked_nic;
 mod memory;
 mod queues;
+mod roce;
 pub mod same_user;
 pub mod shared;
 pub mod tcp;

@@ -3,6 +3,7 @@
 //! ```text
 //! tcp[:ADDRESS]         MPA on the operating system's TCP; connections use that local address
 //! board[:NAME]          MPA on the TCP of a running board: the only one, or the one with this name or path
+//! roce[:ADDRESS]        RoCEv2, at that local address
 //! efe:ADDRESS           EFE over UDP, at that local address
 //! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
 //! ```
@@ -13,11 +14,12 @@ use kiban_base::{Instant, RngKey};
 use kiban_os::packet::PacketLink;
 use kiban_os::udp::UdpLink;
 use kiban_rdma::efe::{self, Endpoint, Peer, ethernet};
+use kiban_rdma::wire::roce::PORT;
 use kiban_rdma::{iwarp::mpa, nic::Nic};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 
@@ -40,6 +42,11 @@ pub enum Lower {
         /// running board.
         name: Option<String>,
     },
+    /// RoCEv2 at UDP port 4791.
+    Roce {
+        /// A local address. Without one, [`Lower::towards`] chooses it.
+        at: Option<IpAddr>,
+    },
     /// EFE over UDP.
     EfeUdp {
         /// A local address; port 0 means [`EFE_UDP_PORT`].
@@ -59,6 +66,8 @@ impl fmt::Display for Lower {
             Lower::Tcp { from: Some(from) } => write!(f, "tcp:{from}"),
             Lower::Board { name: None } => f.write_str("board"),
             Lower::Board { name: Some(name) } => write!(f, "board:{name}"),
+            Lower::Roce { at: None } => f.write_str("roce"),
+            Lower::Roce { at: Some(at) } => write!(f, "roce:{at}"),
             Lower::EfeUdp { at } => write!(f, "efe:{at}"),
             Lower::EfeRaw { interface } => write!(f, "efe-raw:{interface}"),
         }
@@ -78,24 +87,67 @@ impl FromStr for Lower {
             ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
             ("board", None) => Ok(Lower::Board { name: None }),
             ("board", Some(name)) if !name.is_empty() => Ok(Lower::Board { name: Some(name.into()) }),
+            ("roce", None) => Ok(Lower::Roce { at: None }),
+            ("roce", Some(rest)) => Ok(Lower::Roce { at: Some(ip(rest)?) }),
             ("efe", Some(rest)) => {
                 let at = rest.parse().or_else(|_| ip(rest).map(|ip| SocketAddr::new(ip, 0)))?;
                 Ok(Lower::EfeUdp { at })
             }
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
-                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or \
-                 efe-raw:INTERFACE"
+                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, roce, roce:ADDRESS, \
+                 efe:ADDRESS or efe-raw:INTERFACE"
             )),
         }
+    }
+}
+
+impl Lower {
+    /// Returns the lower layer with which a server listens at an address: RoCEv2 without an address uses this
+    /// one.
+    pub fn serving(self, at: Address) -> Lower {
+        match (self, at) {
+            (Lower::Roce { at: None }, Address::Ip(at)) if !at.ip().is_unspecified() => {
+                Lower::Roce { at: Some(at.ip()) }
+            }
+            (lower, _) => lower,
+        }
+    }
+
+    /// Returns the lower layer with which a client reaches a server. RoCEv2 without an address uses that of
+    /// the route or, if it is the server's own and a loopback address, the next one: each NIC needs its own.
+    ///
+    /// # Errors
+    /// There is no route.
+    pub fn towards(self, server: Address) -> io::Result<Lower> {
+        let (Lower::Roce { at: None }, Address::Ip(mut server)) = (&self, server) else { return Ok(self) };
+        let any: IpAddr = match server {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        server.set_port(PORT);
+        // Connecting a UDP socket sends nothing: the system looks up the route and chooses the address.
+        let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket.connect(server)?;
+        Ok(Lower::Roce { at: Some(beside(socket.local_addr()?.ip(), server.ip())) })
+    }
+}
+
+/// Returns `own`, or the loopback address after it if it is that of the server.
+fn beside(own: IpAddr, server: IpAddr) -> IpAddr {
+    match own {
+        IpAddr::V4(ip) if own == server && own.is_loopback() => {
+            Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1)).into()
+        }
+        own => own,
     }
 }
 
 /// The address of a NIC: a host, and a service (a port) on that host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Address {
-    /// An IP address and a port. Over EFE, the port is the service, and the UDP port is the same as the
-    /// sender's.
+    /// An IP address and a port. Over RoCEv2, the port is RDMA-CM's. Over EFE, the port is the service, and
+    /// the UDP port is the same as the sender's.
     Ip(SocketAddr),
     /// An Ethernet address.
     Ethernet {
@@ -184,7 +236,7 @@ impl EfeLink {
     /// Opens the EFE link for a lower layer. Returns `None` if the lower layer needs none.
     pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
         let (socket, config) = match lower {
-            Lower::Tcp { .. } | Lower::Board { .. } => return Ok(None),
+            Lower::Tcp { .. } | Lower::Board { .. } | Lower::Roce { .. } => return Ok(None),
             Lower::EfeUdp { at } => {
                 let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
                 (Socket::Udp(UdpLink::bind(SocketAddr::new(at.ip(), port))?), efe::Config::udp())

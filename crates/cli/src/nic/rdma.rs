@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Send messages and access memory through an RDMA NIC, and measure round trips and throughput.
 ///
 /// RDMA lets a program write to another program's memory and read from it. This NIC is software (iWARP:
-/// RDMAP, DDP, MPA) on the operating system's TCP, on the TCP of a running board, or on EFE over UDP or
-/// Ethernet. Without a SERVER both ends run in this process, with one NIC each.
+/// RDMAP, DDP, MPA) on the operating system's TCP or on the TCP of a running board, RoCEv2 on UDP, or EFE
+/// over UDP or Ethernet. Without a SERVER both ends run in this process, with one NIC each.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban rdma pingpong                            round trips of messages, over this host's TCP\
@@ -35,6 +35,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
         \n  kiban rdma serve 10.9.0.2:7471 --over board:lab\
         \n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\
         \n                                                 a server elsewhere, over any TCP\
+        \n\nTwo hosts, over RoCEv2, which uses UDP port 4791 of one address of each host:\
+        \n  kiban rdma serve 192.0.2.1:7471 --over roce\
+        \n  kiban rdma pingpong 192.0.2.1:7471 --over roce\
         \n\nTwo hosts, over EFE in UDP; each end names its own address:\
         \n  kiban rdma serve 192.0.2.1:7471 --over efe:192.0.2.1\
         \n  kiban rdma pingpong 192.0.2.1:7471 --over efe:192.0.2.2\
@@ -61,7 +64,8 @@ enum What {
 struct Serve {
     /// Where to listen: IP:PORT, or MAC/SERVICE on Ethernet; port 0 chooses one and prints it.
     address: Address,
-    /// Lower layer: tcp, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this host's.
+    /// Lower layer: tcp, board, board:NAME, roce, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this
+    /// host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
@@ -76,8 +80,8 @@ struct Serve {
 struct Measure {
     /// The server: IP:PORT, or MAC/SERVICE on Ethernet [default: a server in this process].
     server: Option<Address>,
-    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of
-    /// this host's.
+    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, roce, roce:ADDRESS, efe:ADDRESS or
+    /// efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]
@@ -89,7 +93,7 @@ struct Measure {
     /// Number of messages of each size.
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     count: u64,
-    /// Protect every frame with a CRC-32C (over TCP; EFE over UDP has its own).
+    /// Protect every frame with a CRC-32C (over TCP; RoCEv2 and EFE over UDP have their own).
     #[arg(long)]
     crc: bool,
     /// Wait policy of both ends (a remote server has its own): poll, interrupt, hybrid:100us (any duration)
@@ -164,7 +168,7 @@ fn address_of(board: Option<&str>) -> Result<IpAddr, String> {
 
 impl Serve {
     fn run(self) -> Result<ExitCode, String> {
-        let context = open(&self.over, self.wait)?;
+        let context = open(&self.over.clone().serving(self.address), self.wait)?;
         let listener =
             rdma::listen(&context, self.address).map_err(|error| format!("{}: {error}", self.address))?;
         let quiet = self.quiet;
@@ -197,7 +201,8 @@ impl Measure {
         }
         let results = match self.server {
             Some(server) => {
-                let context = open(&self.over, self.wait)?;
+                let over = self.over.clone().towards(server);
+                let context = open(&over.map_err(|error| format!("{server}: {error}"))?, self.wait)?;
                 self.measure(&context, server, measure).map_err(|failure| format!("{server}: {failure}"))?
             }
             None => self.alone(measure)?,
@@ -236,8 +241,15 @@ impl Measure {
 
     /// Measures against a server in this process, which has its own NIC.
     fn alone<T>(&self, measure: Measurement<T>) -> Result<Vec<T>, String> {
+        let mut theirs = self.over.clone();
         let (own, at) = match &self.over {
             Lower::Tcp { from } => (self.over.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+            Lower::Roce { at } => {
+                let at = at.unwrap_or(Ipv4Addr::LOCALHOST.into());
+                theirs = Lower::Roce { at: Some(at) };
+                let own = Lower::Roce { at: None }.towards(SocketAddr::new(at, 0).into());
+                (own.map_err(|error| format!("{at}: {error}"))?, at)
+            }
             Lower::Board { name } if is_path(name.as_deref()) => {
                 return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
@@ -259,7 +271,7 @@ impl Measure {
                 return Err(format!("{} can only reach other hosts: specify SERVER", self.over));
             }
         };
-        let (server, client) = (open(&self.over, self.wait)?, open(&own, self.wait)?);
+        let (server, client) = (open(&theirs, self.wait)?, open(&own, self.wait)?);
         let listener =
             rdma::listen(&server, SocketAddr::new(at, 0).into()).map_err(|error| error.to_string())?;
         let over = AtomicBool::new(false);

@@ -33,18 +33,22 @@ pub(crate) fn run(
     }
     let lower: Lower = match words.iter().position(|word| word == "--over") {
         Some(at) if at + 1 < words.len() => words.drain(at..at + 2).nth(1).unwrap_or_default().parse()?,
-        Some(_) => return Err("--over requires a lower layer, such as tcp or efe:ADDRESS".into()),
+        Some(_) => return Err("--over requires a lower layer, such as tcp, roce or efe:ADDRESS".into()),
         None => Lower::Tcp { from: None },
     };
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => both(&lower, serve, connect),
         ["serve", address] => {
-            let context = Context::open(&lower)?;
-            let listener = context.listen(address.parse()?, &Connect::default())?;
+            let address = address.parse()?;
+            let context = Context::open(&lower.serving(address))?;
+            let listener = context.listen(address, &Connect::default())?;
             println!("listening on {}", listener.address());
             serve(&context, &listener)
         }
-        ["connect", address, ..] => connect(&Context::open(&lower)?, address.parse()?, &words[2..]),
+        ["connect", address, ..] => {
+            let address = address.parse()?;
+            connect(&Context::open(&lower.towards(address)?)?, address, &words[2..])
+        }
         _ => Err(format!("unrecognized arguments\n{usage}").into()),
     }
 }
@@ -56,6 +60,12 @@ fn both(
 ) -> Outcome {
     let (server, client, at) = match lower {
         Lower::Tcp { from } => (lower.clone(), lower.clone(), from.unwrap_or(Ipv4Addr::LOCALHOST.into())),
+        // With RoCEv2, too, each NIC has an address of its own.
+        Lower::Roce { at } => {
+            let at = at.unwrap_or(Ipv4Addr::LOCALHOST.into());
+            let client = Lower::Roce { at: None }.towards(SocketAddr::new(at, 0).into())?;
+            (Lower::Roce { at: Some(at) }, client, at)
+        }
         // An EFE endpoint is identified by its address, so the client takes the next address of the loopback
         // network.
         Lower::EfeUdp { at } => {

@@ -5,6 +5,7 @@ use super::file::File;
 use super::line::{EndState, ListenSocket, MpaListener};
 use super::state::{ASK_EVERY, LinkedNic, Timer};
 use crate::link::EfeLink;
+use crate::roce::RoceLink;
 use crate::shared::SharedLink;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
@@ -19,6 +20,8 @@ impl LinkedNic {
     pub(super) fn serve(&mut self, now: Instant) {
         if let Some(efe) = &mut self.efe {
             efe.pump(&mut self.nic, now);
+        } else if let Some(roce) = &mut self.roce {
+            roce.pump(&mut self.nic, now);
         } else {
             while let Some(end) = self.nic.next_resumed() {
                 self.set_interest(end);
@@ -72,7 +75,7 @@ impl LinkedNic {
                     } else if self.connections.contains_key(&end) {
                         self.orphans.push(end);
                     } else {
-                        self.nic.forget(None, end, now);
+                        self.forget(end, now);
                     }
                 }
                 CmEvent::Gone { end }
@@ -156,6 +159,9 @@ impl Machine for LinkedNic {
         if let Some(efe) = &mut self.efe {
             self.more |= efe.take(now);
         }
+        if let Some(roce) = &mut self.roce {
+            self.more |= roce.take(&mut self.nic, now);
+        }
         self.drives = self.drives.wrapping_add(1);
         let is_due = self.drives.is_multiple_of(ASK_EVERY);
         // Without a connection, only a listener can have news, as beside connections that are tried directly.
@@ -197,7 +203,8 @@ impl Machine for LinkedNic {
     fn deadline(&self) -> Instant {
         let own = self.timers.peek().map_or(Instant::NEVER, |Reverse((at, _))| *at);
         let efe = self.efe.as_ref().map_or(Instant::NEVER, EfeLink::deadline);
-        own.min(self.nic.deadline()).min(efe)
+        let roce = self.roce.as_ref().map_or(Instant::NEVER, RoceLink::deadline);
+        own.min(self.nic.deadline()).min(efe).min(roce)
     }
 
     fn has_more(&self) -> bool {

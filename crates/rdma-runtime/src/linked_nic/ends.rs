@@ -10,6 +10,7 @@ use crate::tcp::{TcpLink, TcpListenSocket};
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::{ConnectError, HOLD, OpenError, Request};
+use kiban_rdma::wire::roce::PORT;
 use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -37,9 +38,20 @@ impl LinkedNic {
             }
             return Ok(opened);
         }
+        if let Some(roce) = &mut self.roce {
+            let route = (roce.address(), ip_address(to)?);
+            if route.0.is_ipv4() != route.1.is_ipv4() {
+                return Err(io::ErrorKind::AddrNotAvailable.into());
+            }
+            let opened = self.nic.connect_roce(&mut roce.port, route, qp, depths, private_data, now);
+            if let Ok(end) = opened {
+                self.end_states.insert(end, EndState::default());
+            }
+            return Ok(opened);
+        }
         let mut offer = SharedMemoryOffer::None;
         let shares = self.shares;
-        let to = tcp_address(to)?;
+        let to = ip_address(to)?;
         let carrier = match &self.board {
             Some(board) => Transport::Board(board.connect(from.map(|from| SocketAddr::new(from, 0)), to)?),
             None => TcpLink::connect_after(to, from.or(self.lower.from()), |own| {
@@ -94,7 +106,12 @@ impl LinkedNic {
             let (number, address) = efe.listen(at)?;
             return Ok((number, Some(address)));
         }
-        let at = tcp_address(at)?;
+        let at = ip_address(at)?;
+        if let Some(roce) = &mut self.roce {
+            let port = roce.listen(at)?;
+            let address = SocketAddr::new(roce.address(), port);
+            return Ok((port.into(), Some(address.into())));
+        }
         if self.board.is_some() {
             return Ok((self.listen_on_board(at, config)?, None));
         }
@@ -130,9 +147,10 @@ impl LinkedNic {
     }
 
     pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
-        match &mut self.efe {
-            Some(efe) => efe.endpoint.unlisten(listener as u16),
-            None => drop(self.listeners.remove(&listener)),
+        match (&mut self.efe, &mut self.roce) {
+            (Some(efe), _) => efe.endpoint.unlisten(listener as u16),
+            (None, Some(roce)) => roce.port.unlisten(listener as u16),
+            (None, None) => drop(self.listeners.remove(&listener)),
         }
         let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
         self.requests = others;
@@ -147,7 +165,7 @@ impl LinkedNic {
         let at = self.requests.iter().position(|request| request.listener == listener)?;
         let request = self.requests.remove(at)?;
         self.end_states.entry(request.end).or_default();
-        let from = self.connections.get(&request.end).and_then(|line| line.transport.addresses());
+        let from = self.addresses(request.end);
         Some((request, from.map(|(_, peer)| peer)))
     }
 
@@ -159,6 +177,9 @@ impl LinkedNic {
         private_data: &[u8],
         now: Instant,
     ) -> Result<(), OpenError> {
+        if let Some(roce) = &mut self.roce {
+            return self.nic.accept_roce(&mut roce.port, end, qp, depths, private_data, now);
+        }
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
         if self.nic.may_responder_send_first(end) {
@@ -168,6 +189,9 @@ impl LinkedNic {
     }
 
     pub(crate) fn reject(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+        if let Some(roce) = &mut self.roce {
+            return self.nic.reject_roce(&mut roce.port, end, private_data, now);
+        }
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.reject(endpoint, end, private_data, now)
     }
@@ -194,6 +218,9 @@ impl LinkedNic {
             None => {}
         }
         self.choose_direct();
+        if let Some(roce) = &mut self.roce {
+            return self.nic.forget_roce(&mut roce.port, end, now);
+        }
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.forget(endpoint, end, now);
     }
@@ -234,8 +261,11 @@ impl LinkedNic {
         Some(line)
     }
 
-    /// Returns the addresses of an end's stream, ours first.
+    /// Returns the addresses of an end's stream or datagrams, ours first.
     pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        if let Some((own, peer)) = self.nic.roce_addresses(end) {
+            return Some((SocketAddr::new(own, PORT), SocketAddr::new(peer, PORT)));
+        }
         self.connections.get(&end)?.transport.addresses()
     }
 
@@ -257,6 +287,9 @@ impl LinkedNic {
         if let Some(efe) = &mut self.efe {
             efe.stop_listening();
         }
+        if let Some(roce) = &mut self.roce {
+            roce.port.unlisten_all();
+        }
         self.serve(now);
     }
 
@@ -271,13 +304,13 @@ impl LinkedNic {
     }
 }
 
-/// Returns the IP address of a remote end; TCP supports no other kind of address.
-fn tcp_address(address: Address) -> io::Result<SocketAddr> {
+/// Returns the IP address of an end; TCP and RoCEv2 support no other kind of address.
+fn ip_address(address: Address) -> io::Result<SocketAddr> {
     match address {
         Address::Ip(address) => Ok(address),
         Address::Ethernet { .. } => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "TCP needs an address in the form IP:PORT, not an Ethernet address",
+            "TCP and RoCEv2 need an address in the form IP:PORT, not an Ethernet address",
         )),
     }
 }

@@ -12,6 +12,7 @@ pub(super) enum File {
     Shared(u32),
     Efe,
     Board,
+    Roce,
 }
 
 impl File {
@@ -19,6 +20,7 @@ impl File {
         EventData::new_u64(match self {
             File::Efe => 1 << 32,
             File::Board => 7 << 32,
+            File::Roce => 8 << 32,
             File::Listener(listener) => 2 << 32 | u64::from(listener),
             File::Link(end) => 3 << 32 | u64::from(end),
             File::Farewell(link) => 4 << 32 | u64::from(link),
@@ -36,6 +38,7 @@ impl File {
             5 => Some(File::Offer(data as u32)),
             6 => Some(File::Shared(data as u32)),
             7 => Some(File::Board),
+            8 => Some(File::Roce),
             _ => None,
         }
     }

@@ -5,6 +5,7 @@ use super::carrier::Transport;
 use super::file::File;
 use super::line::{Connection, EndState, MpaListener};
 use crate::link::{EfeLink, Lower};
+use crate::roce::RoceLink;
 use kiban_base::Instant;
 use kiban_os::random;
 use kiban_os::turn::watch;
@@ -48,6 +49,7 @@ pub(crate) struct LinkedNic {
     pub(crate) nic: Nic,
     pub(super) lower: Lower,
     pub(super) efe: Option<EfeLink>,
+    pub(super) roce: Option<RoceLink>,
     pub(super) board: Option<BoardLink>,
     pub(super) epoll: OwnedFd,
     /// The connections, which are looked up several times per `drive` call. With few entries, a tree is
@@ -95,11 +97,13 @@ impl LinkedNic {
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
         let efe = EfeLink::open(&lower, random::key()?)?;
+        let roce = RoceLink::open(&lower, random::key()?)?;
         let board = BoardLink::attach(&lower)?;
         let core = LinkedNic {
             nic: Nic::new(config, random::key()?),
             lower,
             efe,
+            roce,
             board,
             epoll: inner,
             connections: BTreeMap::new(),
@@ -129,6 +133,11 @@ impl LinkedNic {
         };
         if let Some(efe) = &core.efe {
             core.watch(efe.as_fd(), File::Efe, EventFlags::IN)?;
+        }
+        if let Some(roce) = &core.roce {
+            // Edge-triggered, because the socket almost always has room.
+            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
+            core.watch(roce.as_fd(), File::Roce, flags)?;
         }
         core.watch_board()?;
         Ok(core)

@@ -97,7 +97,7 @@ impl LinkedNic {
                     }
                 }
                 Some(File::Board) => self.hear_board(),
-                Some(File::Efe) | None => {}
+                Some(File::Efe | File::Roce) | None => {}
             }
         }
     }

@@ -274,7 +274,8 @@ impl RoceLinks {
         if manager_is_due {
             self.memory.set_up();
         }
-        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, activity, .. } = self;
+        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, activity, .. } =
+            self;
         let core = &mut core.nic.core;
         if manager_is_due {
             *more |= take_refusals(endpoint, core, cm, shared, &mut room, now);
