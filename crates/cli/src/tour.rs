@@ -9,10 +9,10 @@ use std::process::ExitCode;
 /// Transfer a real file between two boards in every supported way, and show the cost of each.
 ///
 /// Two simulated boards are connected by OC-3c lines through an ATM switch. The file is sent in both
-/// directions over one TCP session, then over sixty at once; then through the VI board over a cLAN-like
-/// link; then by RDMA Write and Read over this machine's TCP in real time, over the board's own TCP and over
-/// EFE; then by FTAM through all seven OSI layers, over X.25 at 2 Mbit/s, over the board's own TCP and in
-/// internal loopback. SHA-256 verifies every copy. Nothing leaves this machine.
+/// directions over one TCP session, then over sixty at once; then through the VI board over a cLAN-like link;
+/// then by RDMA Write and Read over this machine's TCP in real time, over the board's own TCP, over EFE and
+/// over RoCEv2; then by FTAM through all seven OSI layers, over X.25 at 2 Mbit/s, over the board's own TCP
+/// and in internal loopback. SHA-256 verifies every copy. Nothing leaves this machine.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban tour                         a generated file of 64 MiB\

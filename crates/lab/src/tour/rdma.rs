@@ -1,11 +1,12 @@
-//! The RDMA board's rows of the tour: a file is transferred by RDMA Write and by RDMA Read, over three lower
+//! The RDMA board's rows of the tour: a file is transferred by RDMA Write and by RDMA Read, over four lower
 //! layers.
 //!
 //! Protocol  blocks of 256 KiB, at most eight outstanding. With Write, the source writes a block into the
 //!           sink's memory and announces it with a Send; with Read, the source announces the block and the
 //!           sink reads it. The sink acknowledges every block with a Send after it has hashed it.
 //! Set-ups   TCP of the operating system: two NICs of this process over the loopback, in real time. The
-//!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE: Ethernet of 10 Gbit/s.
+//!           board's own TCP: OC-3c lines as in the ATM board's rows. EFE, and RoCEv2 over the board's own
+//!           UDP: Ethernet of 10 Gbit/s.
 //! Limits    in virtual time, the limit is the payload that the line can carry in frames of these sizes; in
 //!           real time, it is the rate of a bare TCP stream of the same file, measured just before the
 //!           transfer, with the same block size and with hashing at both ends.
@@ -16,8 +17,8 @@ use kiban_atm::wire::atm::Vc;
 use kiban_base::ethernet::{HEADER_BYTES as ETHERNET_HEADER_BYTES, Mac};
 use kiban_base::{Instant, Region, SharedBytes};
 use kiban_board::{
-    AtmPortConfig, BoardConfig, CircuitConfig, Completion, EfePortConfig, Host, MemoryConfig, PortConfig,
-    RdmaConfig,
+    AtmPortConfig, BoardConfig, CircuitConfig, Completion, EfePortConfig, EthernetPortConfig, Host,
+    MemoryConfig, PortConfig, RdmaConfig, RoceConfig,
 };
 use kiban_os::clock::{Clock, TickScale, ticks};
 use kiban_rdma::efe;
@@ -28,10 +29,14 @@ use kiban_rdma::rnic::{
 };
 use kiban_rdma::wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
 use kiban_rdma::wire::efe::{HEADER_BYTES as EFE_HEADER_BYTES, SEGMENT_BYTES_MAX};
+use kiban_rdma::wire::roce::{BTH_BYTES, ICRC_BYTES, Reth};
 use kiban_rdma_runtime as rdma;
 use kiban_sim::program::Source;
 use kiban_sim::{Attachment, CableConfig, ETHERNET_FRAMING_BYTES, ImpairmentConfig, Program, World};
+use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::wire::ipv4::HEADER_BYTES as IPV4_HEADER_BYTES;
+use kiban_tcpip::wire::udp::HEADER_BYTES as UDP_HEADER_BYTES;
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::cell::RefCell;
@@ -70,16 +75,20 @@ pub enum LowerLayer {
     OwnTcp,
     /// EFE, over Ethernet.
     Efe,
+    /// RoCEv2 on the board's own UDP, over Ethernet.
+    Roce,
 }
 
 /// The rows in the order of the table.
-pub const TRANSFERS: [(Method, LowerLayer); 6] = [
+pub const TRANSFERS: [(Method, LowerLayer); 8] = [
     (Method::Write, LowerLayer::OsTcp),
     (Method::Read, LowerLayer::OsTcp),
     (Method::Write, LowerLayer::OwnTcp),
     (Method::Read, LowerLayer::OwnTcp),
     (Method::Write, LowerLayer::Efe),
     (Method::Read, LowerLayer::Efe),
+    (Method::Write, LowerLayer::Roce),
+    (Method::Read, LowerLayer::Roce),
 ];
 
 impl LowerLayer {
@@ -88,6 +97,7 @@ impl LowerLayer {
             LowerLayer::OsTcp => "RDMAP/DDP/MPA/TCP of the operating system",
             LowerLayer::OwnTcp => "RDMAP/DDP/MPA/TCP/IPv4/LLC-SNAP/AAL5/ATM/OC-3c",
             LowerLayer::Efe => "RDMAP/DDP/EFE/Ethernet",
+            LowerLayer::Roce => "RoCEv2/UDP/IPv4/Ethernet",
         }
     }
 
@@ -96,6 +106,7 @@ impl LowerLayer {
             LowerLayer::OsTcp => "OS",
             LowerLayer::OwnTcp => "TCP",
             LowerLayer::Efe => "EFE",
+            LowerLayer::Roce => "RoCE",
         }
     }
 }
@@ -121,7 +132,7 @@ pub fn run(
 ) -> Result<Row, Failure> {
     match over {
         LowerLayer::OsTcp => in_real_time(by, cargo, progress),
-        LowerLayer::OwnTcp | LowerLayer::Efe => in_virtual_time(by, over, cargo, progress),
+        LowerLayer::OwnTcp | LowerLayer::Efe | LowerLayer::Roce => in_virtual_time(by, over, cargo, progress),
     }
 }
 
@@ -320,6 +331,10 @@ impl Program for End {
             (true, LowerLayer::Efe) => {
                 rdma.connect_efe(mac(1), SERVICE, self.qp, depths, &said).expect(room);
             }
+            (true, LowerLayer::Roce) => {
+                rdma.connect_roce(address(1), self.qp, depths, &said).expect("a route");
+            }
+            (false, LowerLayer::Roce) => rdma.listen_roce(SERVICE).expect("the port is free"),
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
             (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),
             (false, _) => drop(rdma.listen(address(1)).expect("the port is free")),
@@ -372,6 +387,11 @@ fn board(side: usize, over: LowerLayer) -> BoardConfig {
         LowerLayer::Efe => {
             PortConfig::Efe(EfePortConfig { mac: mac(side), endpoint: efe::Config::default() })
         }
+        LowerLayer::Roce => {
+            let addresses = vec![(address(side).ip(), Prefix::new(address(side).ip(), 24))];
+            let link = LinkConfig { addresses, ..LinkConfig::new(mac(side)) };
+            PortConfig::Ethernet(EthernetPortConfig::on(link))
+        }
         _ => {
             let prefix = Prefix::new(address(side).ip(), 24);
             let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(1 - side).ip());
@@ -383,7 +403,10 @@ fn board(side: usize, over: LowerLayer) -> BoardConfig {
         memory: MemoryConfig::default(),
         tcp: kiban_sim::Plan::with_window(256 << 10).tcp,
         ports: vec![port],
-        rdma: Some(RdmaConfig::default()),
+        rdma: Some(RdmaConfig {
+            roce: (over == LowerLayer::Roce).then(RoceConfig::default),
+            ..RdmaConfig::default()
+        }),
         ..BoardConfig::default()
     }
 }
@@ -400,6 +423,14 @@ fn limit_mbps(over: LowerLayer) -> f64 {
             let bytes = whole * frame(SEGMENT_BYTES_MAX)
                 + frame(TAGGED_BYTES + rest)
                 + frame(UNTAGGED_BYTES + WORD_BYTES);
+            ETHERNET_BITS_PER_SECOND as f64 * BLOCK_BYTES as f64 / bytes as f64 / 1e6
+        }
+        LowerLayer::Roce => {
+            let headers =
+                ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES + UDP_HEADER_BYTES + BTH_BYTES + ICRC_BYTES;
+            let frame = |payload: usize| (payload + headers).max(60) + ETHERNET_FRAMING_BYTES;
+            let path_mtu = RoceConfig::default().nic.path_mtu;
+            let bytes = BLOCK_BYTES / path_mtu * frame(path_mtu) + Reth::BYTES + frame(WORD_BYTES);
             ETHERNET_BITS_PER_SECOND as f64 * BLOCK_BYTES as f64 / bytes as f64 / 1e6
         }
         _ => {
@@ -430,6 +461,10 @@ fn in_virtual_time(
             let cable = CableConfig { packets_max: 1, ..cable };
             world.connect_packets(plugs[0], plugs[1], &cable).expect("both are EFE ports");
         }
+        LowerLayer::Roce => {
+            let cable = CableConfig::ethernet(ETHERNET_BITS_PER_SECOND, Duration::from_nanos(3700));
+            world.connect_packets(plugs[0], plugs[1], &cable).expect("both are Ethernet ports");
+        }
         _ => drop(
             world.connect(plugs[0], plugs[1], 200.0, ImpairmentConfig::NONE).expect("both are ATM ports"),
         ),
@@ -449,10 +484,12 @@ fn in_virtual_time(
     let (received, last) = (sink.hasher.borrow().clone().finalize(), sink.last_at);
     let boards = boards.map(|number| world.board(number));
     let total = |family, name| boards.iter().map(|board| board.counter(family, name)).sum::<u64>();
-    // The boards' copy counters include the copy from host memory into TCP's pages. Add the copy into EFE's
-    // frames, and the copy into the receiver's memory.
-    let to_ring = if over == LowerLayer::Efe { total("rdma", "payload_out_bytes") } else { 0 };
-    let copied = super::copied(&boards) + to_ring + total("rdma", "placed_bytes");
+    // The boards' copy counters include the copy into pages: from host memory for TCP, from the packet for
+    // RoCEv2. Add the copy into EFE's frames or RoCEv2's packets, and the copy into the receiver's memory.
+    let builds = matches!(over, LowerLayer::Efe | LowerLayer::Roce);
+    let to_packets = if builds { total("rdma", "payload_out_bytes") } else { 0 };
+    let copied = super::copied(&boards) + to_packets + total("rdma", "placed_bytes");
+    let units = if over == LowerLayer::Roce { "packets_out" } else { "segments_out" };
     Ok(row(&Measured {
         by,
         over,
@@ -464,9 +501,11 @@ fn in_virtual_time(
         wall_seconds,
         limit_mbps: limit_mbps(over),
         copied,
-        segments: boards[0].counter("rdma", "segments_out"),
-        pdus: total("rdma", "segments_out"),
-        retransmits: total("tcp", "retransmits") + total("efe", "retransmits"),
+        segments: boards[0].counter("rdma", units),
+        pdus: total("rdma", units),
+        retransmits: total("tcp", "retransmits")
+            + total("efe", "retransmits")
+            + total("rdma", "packets_retransmitted"),
         cpu_nanos: scale.nanos(world.cost().board_ticks),
     }))
 }
@@ -735,14 +774,20 @@ mod tests {
     }
 
     #[test]
-    fn rdma_over_the_boards_tcp_adds_no_copies() {
+    fn rdma_adds_no_copies_to_those_of_its_lower_layer() {
         for (by, over) in TRANSFERS.into_iter().filter(|(_, over)| *over != LowerLayer::OsTcp) {
             let row = run(by, over, &Payload::generated(5_000_000), &mut |_| {}).expect("it ends");
             let copies = row.copies_per_byte.expect("bytes arrived");
             // The minimum number of copies: from host memory, into cells, out of cells, into host memory. EFE
-            // needs only the first and the last.
-            let least = if over == LowerLayer::Efe { 2.0 } else { 4.0 };
-            assert!((least..least + 0.05).contains(&copies), "{by:?} {over:?}: {copies}");
+            // needs only the first and the last; RoCEv2 builds packets and copies them into pages.
+            let least = match over {
+                LowerLayer::Efe => 2.0,
+                LowerLayer::Roce => 3.0,
+                _ => 4.0,
+            };
+            // The pages hold RoCEv2's headers, too.
+            let most = least + if over == LowerLayer::Roce { 0.1 } else { 0.05 };
+            assert!((least..most).contains(&copies), "{by:?} {over:?}: {copies}");
         }
     }
 
