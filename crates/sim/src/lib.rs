@@ -1,9 +1,9 @@
 //! The boards of this project in virtual time, in simulated worlds.
 //!
-//! A [`World`] connects boards and ATM switches by lines of cells, and boards and Ethernet switches by cables. Nothing
-//! here reads a clock or a source of entropy: the same configuration and seed give the same run, byte for
-//! byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results, independently of
-//! the code under test.
+//! A [`World`] connects boards and ATM switches by lines of cells, and boards and Ethernet switches by
+//! cables. Nothing here reads a clock or a source of entropy: the same configuration and seed give the same
+//! run, byte for byte. [`ImpairmentConfig`] configures the impairments; [`check`] verifies the results,
+//! independently of the code under test.
 //!
 //! ```
 //! use core::time::Duration;

@@ -4,8 +4,8 @@
 //!                  driver calls [`Nic::take_roce`] with each received datagram, [`Nic::pump_roce`] after a
 //!                  burst and when time has passed, and sends the datagrams of [`Nic::next_roce`].
 //! Setup            REQ, REP, RTU. A responder sends nothing before the RTU or the first packet of its peer,
-//!                  which would not be ready for it. The request and its reply carry depths, PSNs and private data. Private
-//!                  data is filled with zeros, because the messages do not carry its length.
+//!                  which would not be ready for it. The request and its reply carry depths, PSNs and private
+//!                  data. Private data is filled with zeros, because the messages do not carry its length.
 //! End              a queue pair that is closing sends DREQ once all of its work is acknowledged, and one
 //!                  that has failed at once. Sends of the peer whose acknowledgements were lost are flushed:
 //!                  as with hardware, programs that need a result wait for it before they disconnect.
@@ -429,8 +429,8 @@ impl Nic {
         were_any
     }
 
-    /// Serves an end of the TX queue: ends a connection over RoCEv2 that was given up, or whose queue pair was
-    /// reset. An end with another transport stays queued.
+    /// Serves an end of the TX queue: ends a connection over RoCEv2 that was given up, or whose queue pair
+    /// was reset. An end with another transport stays queued.
     fn serve_roce_end(&mut self, port: &mut RocePort, number: u32, now: Instant) {
         let Some(end) = self.ends.get_mut(number) else { return };
         match end.below {
@@ -446,7 +446,8 @@ impl Nic {
     }
 
     /// Writes the next datagrams to be sent into `room` (its old contents are lost): one, or a train to one
-    /// peer of at most `datagrams_max` datagrams and `bytes_max`. Ends connections whose queue pairs have ended.
+    /// peer of at most `datagrams_max` datagrams and `bytes_max`. Ends connections whose queue pairs have
+    /// ended.
     pub fn next_roce(
         &mut self,
         port: &mut RocePort,

@@ -260,7 +260,7 @@ fn a_connection_fails_for_a_reason() {
     };
     assert_eq!((*failed, &data[..3]), (end, &b"no\0"[..]));
 
-    // Nobody listens, or the path MTU is too long for the peer.
+    // There is no listener, or the path MTU is too long for the peer.
     let long = RoceConfig { path_mtu: 4096, ..RoceConfig::default() };
     for (listens, configs, error) in [
         (false, [RoceConfig::default(), RoceConfig::default()], ConnectError::Unreachable),

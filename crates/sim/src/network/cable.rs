@@ -10,8 +10,8 @@
 //!                  other board's memory when it arrives: packets in transit hold no pages. If the receiver
 //!                  has no memory, the packet is lost (`no_memory`).
 //! Precision        times on the line are exact to a fraction of a nanosecond while the line is busy.
-//! Back-pressure    only if configured ([`CableConfig::holds`]): otherwise a port does not learn that the line
-//!                  is busy, because the tail-drop queue is in the cable, as in a router.
+//! Back-pressure    only if configured ([`CableConfig::holds`]): otherwise a port does not learn that the
+//!                  line is busy, because the tail-drop queue is in the cable, as in a router.
 //! Not implemented  hubs: a cable joins two ports.
 
 use crate::network::tap::Tap;

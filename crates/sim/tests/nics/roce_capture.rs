@@ -1,5 +1,5 @@
-//! RoCEv2 on the line of simulated boards, as others read it: every frame has the right ICRC, and tshark finds
-//! the packets.
+//! RoCEv2 on the line of simulated boards, as others read it: every frame has the right ICRC, and tshark
+//! finds the packets.
 
 use crate::rdma::{Over, boards, config, meet};
 use kiban_sim::{ImpairmentConfig, Tap};
@@ -102,8 +102,8 @@ fn tshark(file: &[u8], arguments: &[&str]) -> Vec<String> {
 fn tshark_finds_the_packets_of_every_operation_and_of_the_connection_manager() {
     let lines = tshark(&capture(5000), &["-T", "fields", "-e", "infiniband.bth.opcode"]);
     let count = |opcode: u8| lines.iter().filter(|line| **line == opcode.to_string()).count();
-    // Send First and Last, Write First, Middle and Last, Write Last with Immediate, Read Request, the first and
-    // last packet of a response, Acknowledge, the acknowledgement of an atomic operation, FetchAdd.
+    // Send First and Last, Write First, Middle and Last, Write Last with Immediate, Read Request, the first
+    // and last packet of a response, Acknowledge, the acknowledgement of an atomic operation, FetchAdd.
     for (opcode, least) in [
         (0, 4),
         (2, 4),

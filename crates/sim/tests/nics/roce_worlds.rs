@@ -1,5 +1,5 @@
-//! RoCEv2 between boards over impaired lines. Both sides perform random operations; memory and completions are
-//! compared with a model ([`crate::model`]). Then one side breaks a rule of memory protection, which must
+//! RoCEv2 between boards over impaired lines. Both sides perform random operations; memory and completions
+//! are compared with a model ([`crate::model`]). Then one side breaks a rule of memory protection, which must
 //! change no byte of the other's guarded memory ([`crate::guarded`]).
 
 use crate::guarded::{Guarded, SLOT, Slot, at};

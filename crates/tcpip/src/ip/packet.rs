@@ -15,8 +15,8 @@ pub struct Packet {
     pub protocol: u8,
     /// DSCP and ECN, as in the header (RFC 2474 §3).
     pub traffic_class: u8,
-    /// Whether the packet is dropped if it is too long for the path, instead of being fragmented. Over IPv4 it
-    /// then has the DF bit and identification 0 (RFC 6864 §4.1). TCP's segments need not set it.
+    /// Whether the packet is dropped if it is too long for the path, instead of being fragmented. Over IPv4
+    /// it then has the DF bit and identification 0 (RFC 6864 §4.1). TCP's segments need not set it.
     pub dont_fragment: bool,
     /// Transport header and payload.
     pub pdu: Pdu,

@@ -97,14 +97,15 @@ impl RdmaHost<'_> {
     /// Listens for connections over RoCEv2; the listener's number is the port.
     ///
     /// # Errors
-    /// `NotOpen` if the board's NIC does not speak RoCEv2; `Busy` if the port has a listener, or there are too
-    /// many.
+    /// `NotOpen` if the board's NIC does not speak RoCEv2; `Busy` if the port has a listener, or there are
+    /// too many.
     pub fn listen_roce(&mut self, port: u16) -> Result<(), HostError> {
         let roce = self.rdma.roce.as_mut().ok_or(HostError::NotOpen)?;
         roce.port.listen(port).map_err(|_| HostError::Busy)
     }
 
-    /// Starts a connection over RoCEv2 to the service of a port, and returns the number of its local endpoint.
+    /// Starts a connection over RoCEv2 to the service of a port, and returns the number of its local
+    /// endpoint.
     ///
     /// # Errors
     /// [`HostError::NoRoute`]; `NotOpen` if the board's NIC does not speak RoCEv2; `Busy` if the NIC has no
