@@ -115,32 +115,32 @@ impl Lower {
     }
 
     /// Returns the lower layer with which a client reaches a server. RoCEv2 without an address uses that of
-    /// the route or, if it is the server's own and a loopback address, the next one: each NIC needs its own.
+    /// the route; to a loopback address, it uses one of this process, because each NIC needs its own.
     ///
     /// # Errors
     /// There is no route.
     pub fn towards(self, server: Address) -> io::Result<Lower> {
         let (Lower::Roce { at: None }, Address::Ip(mut server)) = (&self, server) else { return Ok(self) };
-        let any: IpAddr = match server {
-            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        let any: IpAddr = match server.ip() {
+            IpAddr::V4(server) if server.is_loopback() => {
+                return Ok(Lower::Roce { at: Some(loopback_beside(server).into()) });
+            }
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         server.set_port(PORT);
         // Connecting a UDP socket sends nothing: the system looks up the route and chooses the address.
         let socket = UdpSocket::bind(SocketAddr::new(any, 0))?;
         socket.connect(server)?;
-        Ok(Lower::Roce { at: Some(beside(socket.local_addr()?.ip(), server.ip())) })
+        Ok(Lower::Roce { at: Some(socket.local_addr()?.ip()) })
     }
 }
 
-/// Returns `own`, or the loopback address after it if it is that of the server.
-fn beside(own: IpAddr, server: IpAddr) -> IpAddr {
-    match own {
-        IpAddr::V4(ip) if own == server && own.is_loopback() => {
-            Ipv4Addr::from_bits(ip.to_bits().wrapping_add(1)).into()
-        }
-        own => own,
-    }
+/// Returns the loopback address of this process, which is not that of the server. 127.128.0.0/9 has more
+/// addresses than the system has process numbers (2^22, proc(5)).
+fn loopback_beside(server: Ipv4Addr) -> Ipv4Addr {
+    let own = 0x7f80_0000 | std::process::id() & 0x3f_ffff;
+    Ipv4Addr::from_bits(if server.to_bits() == own { own + 1 } else { own })
 }
 
 /// The address of a NIC: a host, and a service (a port) on that host.
