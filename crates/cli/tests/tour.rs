@@ -50,7 +50,7 @@ fn the_table_is_readable() {
     let output = kiban(&["tour", "--quiet"]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(text.matches("equal").count(), 14, "{text}");
+    assert_eq!(text.matches("equal").count(), 16, "{text}");
     assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
     assert!(output.stderr.is_empty());
 }
