@@ -42,9 +42,7 @@ pub(crate) struct PacketPort {
     /// The longest IPv6 packet, in bytes: the link's MTU, or the one that a router advertised.
     mtu6_bytes: usize,
     /// Priority-based flow control, if the port obeys it.
-    pauses: Option<Pauses>,
-    /// When the first paused frame in the queue may be sent.
-    resumes_at: Instant,
+    pauses: Option<Box<Pauses>>,
     pub(super) counters: PortCounters,
 }
 
@@ -69,7 +67,6 @@ impl PacketPort {
             bridge: None,
             mtu6_bytes: mtu_bytes,
             pauses: None,
-            resumes_at: Instant::NEVER,
             counters: PortCounters::default(),
         }
     }
@@ -114,8 +111,7 @@ impl PacketPort {
             merge: Merge::default(),
             bridge: None,
             mtu6_bytes: config.link.mtu_bytes,
-            pauses: config.pfc_bits_per_second.map(Pauses::new),
-            resumes_at: Instant::NEVER,
+            pauses: config.pfc_bits_per_second.map(|rate| Box::new(Pauses::new(rate))),
             link: Some(Box::new(Link::new(config.link.clone(), rng))),
             counters: PortCounters::default(),
         }
@@ -214,26 +210,18 @@ impl PacketPort {
 
     /// Returns the next packet that may be sent now.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Pdu> {
-        self.resumes_at = Instant::NEVER;
-        let pdu = match &self.pauses {
-            None => self.queue.pop_front()?,
-            Some(pauses) => {
-                let free = self.queue.iter().position(|frame| pauses.until(frame) <= now);
-                let Some(at) = free else {
-                    let times = self.queue.iter().map(|frame| pauses.until(frame));
-                    self.resumes_at = times.min().unwrap_or(Instant::NEVER);
-                    return None;
-                };
-                self.queue.remove(at)?
-            }
+        let at = match &mut self.pauses {
+            None => 0,
+            Some(pauses) => pauses.first_free(&self.queue, now)?,
         };
+        let pdu = self.queue.remove(at)?;
         self.waiting -= packets_of(&pdu);
         Some(pdu)
     }
 
     /// Returns when a paused frame may be sent, if only such frames wait.
     pub(super) fn resumes_at(&self) -> Instant {
-        self.resumes_at
+        self.pauses.as_ref().map_or(Instant::NEVER, |pauses| pauses.resumes_at())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

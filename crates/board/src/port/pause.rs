@@ -4,6 +4,7 @@
 //! Receive path     a pause lasts until its time is over, or until another one ends or replaces it.
 //! Not implemented  asking the other end to pause: the board takes whatever arrives. VLAN tags.
 
+use alloc::collections::VecDeque;
 use core::time::Duration;
 use kiban_base::ethernet::{HEADER_BYTES, Header};
 use kiban_base::numbers::ether_type;
@@ -18,12 +19,18 @@ pub(super) struct Pauses {
     bits_per_second: u64,
     /// When each priority may send again.
     until: [Instant; PRIORITIES],
+    /// When the first paused frame may be sent, if only such frames wait.
+    resumes_at: Instant,
 }
 
 impl Pauses {
     /// Creates the state of a port on a link of this rate.
     pub(super) fn new(bits_per_second: u64) -> Pauses {
-        Pauses { bits_per_second: bits_per_second.max(1), until: [Instant::ZERO; PRIORITIES] }
+        Pauses {
+            bits_per_second: bits_per_second.max(1),
+            until: [Instant::ZERO; PRIORITIES],
+            resumes_at: Instant::NEVER,
+        }
     }
 
     /// Takes a frame if it is a MAC control frame. Returns whether it is one.
@@ -51,9 +58,21 @@ impl Pauses {
         true
     }
 
-    /// Returns when a frame may be sent.
-    pub(super) fn until(&self, frame: &Pdu) -> Instant {
-        self.until[priority(frame.head())]
+    /// Returns the index of the first frame that may be sent now.
+    pub(super) fn first_free(&mut self, queue: &VecDeque<Pdu>, now: Instant) -> Option<usize> {
+        let times = || queue.iter().map(|frame| self.until[priority(frame.head())]);
+        let free = times().position(|until| until <= now);
+        self.resumes_at = match free {
+            Some(_) => Instant::NEVER,
+            None => times().min().unwrap_or(Instant::NEVER),
+        };
+        free
+    }
+
+    /// Returns when a paused frame may be sent, if only such frames waited at the last
+    /// [`Pauses::first_free`].
+    pub(super) fn resumes_at(&self) -> Instant {
+        self.resumes_at
     }
 }
 

@@ -141,7 +141,7 @@ mod tests {
         let config = PfcConfig { priorities: 1 << 3, xoff_bytes: 2000, xon_bytes: 1000 };
         let mut pfc = Pfc::new(config, [10_000_000_000, 10_000_000_000].into_iter());
         let at = Instant::from_nanos;
-        let mut quanta = |pfc: &mut Pfc, now| -> Vec<(usize, Option<u16>)> {
+        let quanta = |pfc: &mut Pfc, now| -> Vec<(usize, Option<u16>)> {
             let requests = pfc.advance(now);
             let read =
                 |request: &Request| Pause::read(&request.frame[HEADER_BYTES..]).expect("valid").0.quanta[3];

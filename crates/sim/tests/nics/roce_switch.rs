@@ -186,10 +186,10 @@ fn incast(ecn: Option<EcnConfig>, pfc: Option<PfcConfig>) -> Incast {
         })
         .collect();
     world.run_program(boards[0], Box::new(Target::default()));
-    for number in 1..=SENDERS {
+    for (number, board) in boards.iter().enumerate().skip(1) {
         let memory = Region::new(0x1000, BYTES);
         let sender = Sender { number, memory, qp: 0, cq: 0, stag: 0, done: 0, gone: false };
-        world.run_program(boards[number], Box::new(sender));
+        world.run_program(*board, Box::new(sender));
     }
     assert!(world.run(LIMIT), "it does not come to an end");
     let target = world.program::<Target>(boards[0]).expect("it ran");
