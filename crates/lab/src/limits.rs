@@ -10,7 +10,13 @@
 use kiban_atm::OC3C_BITS_PER_SECOND;
 use kiban_atm::wire::atm::{CELL_BYTES, CELL_PAYLOAD_BYTES};
 use kiban_atm::wire::{aal5, llc_snap};
-use kiban_tcpip::wire::{ipv4, tcp};
+use kiban_base::ethernet;
+use kiban_rdma::wire::roce::{BTH_BYTES, ICRC_BYTES};
+use kiban_sim::ETHERNET_FRAMING_BYTES;
+use kiban_tcpip::wire::{ipv4, tcp, udp};
+
+/// The shortest Ethernet frame, without its FCS (IEEE 802.3 §3.2.8).
+const FRAME_BYTES_MIN: usize = 60;
 
 /// An OC-3c line, bit/s (T1.105, G.707: 9 rows of 270 columns, 8000 times a second).
 pub const OC3C_LINE_BITS_PER_SECOND: u64 = 9 * 270 * 8 * 8000;
@@ -31,6 +37,12 @@ pub fn oc3c_mbps(payload_bytes: usize, option_bytes: usize) -> f64 {
     let cells = segment_cells(payload_bytes, option_bytes);
     let cells_per_second = OC3C_BITS_PER_SECOND as f64 / (8 * CELL_BYTES) as f64;
     payload_bytes as f64 * 8.0 * cells_per_second / cells as f64 / 1e6
+}
+
+/// Returns the bytes that a RoCEv2 packet over IPv4 takes on an Ethernet line, without extended headers.
+pub fn roce_frame_bytes(payload_bytes: usize) -> usize {
+    let headers = ethernet::HEADER_BYTES + ipv4::HEADER_BYTES + udp::HEADER_BYTES + BTH_BYTES + ICRC_BYTES;
+    (payload_bytes + headers).max(FRAME_BYTES_MIN) + ETHERNET_FRAMING_BYTES
 }
 
 #[cfg(test)]

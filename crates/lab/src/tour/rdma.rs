@@ -29,14 +29,12 @@ use kiban_rdma::rnic::{
 };
 use kiban_rdma::wire::ddp::{TAGGED_BYTES, UNTAGGED_BYTES};
 use kiban_rdma::wire::efe::{HEADER_BYTES as EFE_HEADER_BYTES, SEGMENT_BYTES_MAX};
-use kiban_rdma::wire::roce::{BTH_BYTES, ICRC_BYTES, Reth};
+use kiban_rdma::wire::roce::Reth;
 use kiban_rdma_runtime as rdma;
 use kiban_sim::program::Source;
 use kiban_sim::{Attachment, CableConfig, ETHERNET_FRAMING_BYTES, ImpairmentConfig, Program, World};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
-use kiban_tcpip::wire::ipv4::HEADER_BYTES as IPV4_HEADER_BYTES;
-use kiban_tcpip::wire::udp::HEADER_BYTES as UDP_HEADER_BYTES;
 use sha2::{Digest, Sha256};
 use std::any::Any;
 use std::cell::RefCell;
@@ -426,11 +424,9 @@ fn limit_mbps(over: LowerLayer) -> f64 {
             ETHERNET_BITS_PER_SECOND as f64 * BLOCK_BYTES as f64 / bytes as f64 / 1e6
         }
         LowerLayer::Roce => {
-            let headers =
-                ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES + UDP_HEADER_BYTES + BTH_BYTES + ICRC_BYTES;
-            let frame = |payload: usize| (payload + headers).max(60) + ETHERNET_FRAMING_BYTES;
             let path_mtu = RoceConfig::default().nic.path_mtu;
-            let bytes = BLOCK_BYTES / path_mtu * frame(path_mtu) + Reth::BYTES + frame(WORD_BYTES);
+            let packets = BLOCK_BYTES / path_mtu * limits::roce_frame_bytes(path_mtu);
+            let bytes = packets + Reth::BYTES + limits::roce_frame_bytes(WORD_BYTES);
             ETHERNET_BITS_PER_SECOND as f64 * BLOCK_BYTES as f64 / bytes as f64 / 1e6
         }
         _ => {
