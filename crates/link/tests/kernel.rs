@@ -16,7 +16,7 @@ use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::tcp;
 use std::any::Any;
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 
 /// The interface of the board's port.
 const PORT: &str = "kiban0";
@@ -164,7 +164,7 @@ fn exchange(driver: &mut Driver, bytes: u64) {
             for _ in 0..bytes / buffer.len() as u64 {
                 out.write_all(&buffer).expect("sent");
             }
-            drop(out);
+            out.shutdown(Shutdown::Write).expect("connected");
             let mut from = TcpStream::connect("10.9.0.2:19").expect("the board listens");
             let (mut received, mut wrong) = (0, 0);
             while let count @ 1.. = from.read(&mut buffer).expect("read") {
@@ -172,6 +172,8 @@ fn exchange(driver: &mut Driver, bytes: u64) {
                 wrong += buffer[..count].iter().filter(|byte| **byte != 7).count();
             }
             assert_eq!((received, wrong), (bytes, 0), "from the board");
+            // The board closes its end when it has read everything.
+            assert_eq!(out.read(&mut buffer).expect("read"), 0);
         });
         driver.run(&mut waiting, Instant::NEVER, |_| peer.is_finished());
         peer.join().expect("the peer is content");
