@@ -95,12 +95,12 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "rdma-nic", "--json", "--svg", svg]);
-    // The published latency of the read request is not reproduced, and the program reports it.
+    // kiban's core needs more steps for a read request than the paper's, and the program reports it.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("conflict"), of("fitted")), (1, 1, 2));
+    assert_eq!((of("missed"), of("conflict"), of("fitted")), (1, 0, 2));
     assert_eq!(made["table_2"].as_array().expect("steps").len(), 16);
     let text = std::fs::read_to_string(folder.join("rdma-nic-figure-10.svg")).expect("it was drawn");
     assert_eq!(text.matches("<polyline").count(), 6);
@@ -114,12 +114,12 @@ fn the_osi_board_has_figures_tasks_and_this_machine() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--svg", svg]);
-    // The published growth of the session layer's time is not reproduced, and the program reports it.
+    // Two statements about figure 3 are not reproduced, and the program reports them.
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("fitted"), of("met")), (1, 4, 7));
+    assert_eq!((of("missed"), of("fitted"), of("met")), (2, 4, 6));
     let constants = made["constants"].as_array().expect("constants");
     assert_eq!(constants.iter().filter(|one| one["origin"] == "fitted").count(), 3);
     assert_eq!(made["figure_3"].as_array().expect("bars").len(), 4);
