@@ -14,7 +14,7 @@ use kiban_rdma::iwarp::mpa::{
 use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
 use kiban_tcpip::wire::{
-    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, tcp, udp,
+    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, pfc, tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
 
@@ -54,6 +54,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "llc_snap", run: llc_snap, seeds: llc_snap_seeds },
     Target { name: "mpa", run: mpa, seeds: mpa_seeds },
     Target { name: "oam", run: oam, seeds: oam_seeds },
+    Target { name: "pfc", run: pfc, seeds: || vec![[&[1, 1, 0, 8][..], &[9; 42]].concat()] },
     Target { name: "tcp", run: tcp, seeds: tcp_seeds },
     Target { name: "udp", run: udp, seeds: || vec![vec![0, 1, 0, 2, 0, 9, 0, 0, 5]] },
     Target {
@@ -131,6 +132,12 @@ fn aal5(bytes: &[u8], features: &mut Features<'_>) {
 fn arp(bytes: &[u8], features: &mut Features<'_>) {
     if let Some((packet, _)) = comes_back!(bytes, features, arp::Packet) {
         features.show(core::mem::discriminant(&packet.operation));
+    }
+}
+
+fn pfc(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((pause, _)) = comes_back!(bytes, features, pfc::Pause) {
+        features.show(pause.quanta.map(|quanta| quanta.is_some()));
     }
 }
 
