@@ -24,7 +24,7 @@ use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::icrc::Icrc;
 use kiban_rdma::wire::roce::{
     Aeth, AtomicAckEth, AtomicEth, Bth, ICRC_BYTES, NakCode, Opcode, PORT, PSN_MASK, Packet, Reth,
-    SelectiveAck, Syndrome,
+    SelectiveAck, Service, Syndrome,
 };
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -97,7 +97,7 @@ impl Stand {
         // Both PSNs wrap soon.
         (end.psn, end.heard) = (0xff_fff0, VecDeque::new());
         let traits = RoceTraits {
-            is_reliable: end.is_reliable,
+            service: if end.is_reliable { Service::Rc } else { Service::Uc },
             peer: queues.qpn + QPS as u32,
             pkey: 0xffff,
             path_mtu: PATH_MTU,

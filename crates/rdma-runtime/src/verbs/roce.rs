@@ -35,6 +35,7 @@ use kiban_os::interface;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
 use kiban_rdma::rnic::{RequestError, Rnic, RoceSending, RoceTraits};
 use kiban_rdma::roce::{Departure, Endpoint, Path};
+use kiban_rdma::wire::roce as wire;
 use kiban_rdma::wire::roce::cm::mtu_code;
 use kiban_rdma::wire::roce::{GSI_QPN, PORT, Packet};
 use rustix::event::epoll;
@@ -237,7 +238,10 @@ impl RoceLinks {
             return Err(RequestError::BadAddress);
         }
         let traits = RoceTraits {
-            is_reliable: service == Service::Connected,
+            service: match service {
+                Service::Unreliable => wire::Service::Uc,
+                _ => wire::Service::Rc,
+            },
             peer: peer.qpn,
             pkey: PKEY,
             path_mtu: peer.path_mtu,

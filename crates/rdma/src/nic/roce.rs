@@ -22,7 +22,7 @@ use crate::rnic::{RoceSending, RoceTraits, StreamAction};
 use crate::roce::cm::{self, Accept, Cm, CmConfig, CmCounters, CmError, Connect, ConnectionId};
 use crate::roce::{Departure, Endpoint, EndpointCounters, Path};
 use crate::wire::roce::cm::{IpCm, PortSpace, RejectReason, Rep, Req, mtu_bytes, timeout};
-use crate::wire::roce::{PORT, PSN_MASK, QPN_MASK};
+use crate::wire::roce::{PORT, PSN_MASK, QPN_MASK, Service};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -312,7 +312,7 @@ impl Nic {
         below.depths = agreed.depths;
         let (local, remote) = below.addresses;
         let traits = RoceTraits {
-            is_reliable: true,
+            service: Service::Rc,
             peer: agreed.peer,
             pkey: PKEY,
             path_mtu: agreed.path_mtu,

@@ -58,7 +58,7 @@ impl Rnic {
                 let window = sending.window.clamp(1, WINDOW_MAX);
                 roce.sending = RoceSending { ord, window, ..sending };
                 roce.requester.window = window;
-                if roce.traits.is_reliable && roce.traits.reorder_max > 0 {
+                if roce.traits.is_reliable() && roce.traits.reorder_max > 0 {
                     roce.requester.recovery = Recovery::Offered;
                 }
                 (qp.traits.ord, qp.traits.may_send) = (ord, true);
@@ -110,10 +110,7 @@ impl Rnic {
     pub fn packet(&mut self, qp: u32, packet: &Packet, payload: &[u8], now: Instant) {
         let Rnic { qps, smt, srqs, outputs, .. } = self;
         let Some(qp) = qps.get_mut(qp) else { return };
-        let service = qp.roce.as_ref().map(|roce| match roce.traits.is_reliable {
-            true => Service::Rc,
-            false => Service::Uc,
-        });
+        let service = qp.roce.as_ref().map(|roce| roce.traits.service);
         // The highest bit of a partition key is the membership type, which does not count here.
         let is_same_partition =
             qp.roce.as_ref().is_some_and(|roce| (roce.traits.pkey ^ packet.bth.pkey) << 1 == 0);

@@ -435,7 +435,7 @@ fn seal(path: &Path, number: u16, train: &mut Vec<u8>, start: usize) {
 mod tests {
     use super::*;
     use crate::rnic::{Config, Data, Operation as Work, QpAttributes, RoceSending, RoceTraits, SendWork};
-    use crate::wire::roce::{Aeth, Syndrome};
+    use crate::wire::roce::{Aeth, Service, Syndrome};
     use core::net::Ipv4Addr;
     use core::time::Duration;
     use kiban_base::RngKey;
@@ -462,7 +462,7 @@ mod tests {
         };
         let qp = nic.create_qp(attributes).expect("room");
         let traits = RoceTraits {
-            is_reliable: true,
+            service: Service::Rc,
             peer: PEER,
             pkey: PKEY,
             path_mtu: 256,

@@ -5,7 +5,7 @@ use kiban_rdma::rnic::{
     self, Access, Completion, Config, Data, Event, Operation, QpAttributes, ReceiveWork, Rnic, RoceSending,
     SendWork, Sge, Status, TaggedAddress,
 };
-use kiban_rdma::wire::roce::Packet;
+use kiban_rdma::wire::roce::{Packet, Service};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -104,7 +104,7 @@ pub(crate) fn attributes(pd: u32, cq: u32) -> QpAttributes {
 /// How the two hosts send and receive.
 #[derive(Clone, Copy)]
 pub(crate) struct RoceTraits {
-    pub(crate) is_reliable: bool,
+    pub(crate) service: Service,
     pub(crate) path_mtu: usize,
     /// The first PSNs of host 0 and host 1.
     pub(crate) first_psn_out: u32,
@@ -123,7 +123,7 @@ pub(crate) struct RoceTraits {
 /// The traits of host 0; host 1's mirror them.
 pub(crate) fn traits() -> RoceTraits {
     RoceTraits {
-        is_reliable: true,
+        service: Service::Rc,
         path_mtu: 1024,
         first_psn_out: 0xff_fff0,
         first_psn_in: 0x00_1234,
@@ -158,7 +158,7 @@ impl Pair {
     /// Creates a pair of which host 1 exposes its memory with this access.
     pub(crate) fn with_access(traits: RoceTraits, access: Access) -> Pair {
         let mut hosts = [Host::new(1, Access::ALL), Host::new(2, access)];
-        let RoceTraits { is_reliable, path_mtu, ird, rnr_timer, .. } = traits;
+        let RoceTraits { service, path_mtu, ird, rnr_timer, .. } = traits;
         let RoceTraits { ord, ack_timeout, retries, rnr_retries, window, .. } = traits;
         let psns = [traits.first_psn_out, traits.first_psn_in];
         for (index, host) in hosts.iter_mut().enumerate() {
@@ -166,7 +166,7 @@ impl Pair {
             host.nic.set_qpn(host.qp, own).expect("a queue pair");
             let first_psn = psns[1 - index];
             let receiving = rnic::RoceTraits {
-                is_reliable,
+                service,
                 peer,
                 pkey: 0xffff,
                 path_mtu,

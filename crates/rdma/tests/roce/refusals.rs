@@ -316,7 +316,7 @@ fn a_send_that_never_ends_is_refused() {
     let qp = nic.create_qp(QpAttributes { receive_sges_max: 32, ..attributes(*pd, *cq) }).expect("room");
     let stag = nic.register(*pd, Region::new(BASE, ELEMENT_BYTES as usize), Access::ALL).expect("room");
     let receiving = rnic::RoceTraits {
-        is_reliable: true,
+        service: Service::Rc,
         peer: 7,
         pkey: 0xffff,
         path_mtu: PATH_MTU,

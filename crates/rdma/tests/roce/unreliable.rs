@@ -2,9 +2,10 @@
 
 use crate::pair::{Pair, RoceTraits, arrives, is_lost, pattern, traits};
 use kiban_rdma::rnic::{Data, Operation, RequestError, SendWork, Status};
+use kiban_rdma::wire::roce::Service;
 
 fn pair() -> Pair {
-    Pair::new(RoceTraits { is_reliable: false, ..traits() })
+    Pair::new(RoceTraits { service: Service::Uc, ..traits() })
 }
 
 #[test]

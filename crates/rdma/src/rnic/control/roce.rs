@@ -13,7 +13,7 @@ use super::psn::{distance, psn_of};
 use super::reorder::Reorder;
 use super::scoreboard::Scoreboard;
 use crate::wire::rdmap::Atomic;
-use crate::wire::roce::{PSN_MASK, Syndrome};
+use crate::wire::roce::{PSN_MASK, Service, Syndrome};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -24,8 +24,8 @@ use kiban_base::Instant;
 /// to RTR.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RoceTraits {
-    /// Whether the service is reliable (RC), or not (UC).
-    pub is_reliable: bool,
+    /// The transport service: reliable or unreliable connection.
+    pub service: Service,
     /// The peer's queue pair number, 24 bits.
     pub peer: u32,
     /// The partition key in every packet.
@@ -42,6 +42,13 @@ pub struct RoceTraits {
     /// How many packets are kept if an earlier one is missing, provided that the peer retransmits
     /// selectively. 0: this queue pair does not retransmit selectively either.
     pub reorder_max: u32,
+}
+
+impl RoceTraits {
+    /// Returns whether requests are acknowledged.
+    pub const fn is_reliable(&self) -> bool {
+        !matches!(self.service, Service::Uc)
+    }
 }
 
 /// How a queue pair sends: the attributes that `ibv_modify_qp` sets on the way to RTS.
@@ -258,7 +265,7 @@ impl Roce {
     /// invalidates (IBTA volume 1 §9.2, table 38).
     pub(in super::super) fn has(&self, operation: &Operation) -> bool {
         match operation {
-            Operation::Send { invalidate: Some(_) } => self.traits.is_reliable,
+            Operation::Send { invalidate: Some(_) } => self.traits.is_reliable(),
             Operation::Immediate { .. } | Operation::Read { invalidate: true, .. } => false,
             Operation::Atomic { atomic: Atomic::FetchAdd { mask, .. }, .. } => *mask == 0,
             Operation::Atomic { atomic: Atomic::CompareSwap { swap_mask, compare_mask, .. }, .. } => {

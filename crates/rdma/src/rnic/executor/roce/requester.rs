@@ -35,8 +35,7 @@ use super::super::send;
 use super::{MESSAGE_BYTES_MAX, finish};
 use crate::wire::rdmap::Atomic;
 use crate::wire::roce::{
-    Aeth, AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome, credits, pad,
-    rnr_timer,
+    Aeth, AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Syndrome, credits, pad, rnr_timer,
 };
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -130,7 +129,7 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
     let (Some(wqe), Some(roce)) = (qp.sq.get_mut(number), &mut qp.roce) else { return Start::Nothing };
     let has_response = wqe.work.operation.has_response();
     let checked = match send::check(&wqe.work, smt, owner, outputs) {
-        _ if !agrees || has_response && !roce.traits.is_reliable => Err(Status::LocalOperation),
+        _ if !agrees || has_response && !roce.traits.is_reliable() => Err(Status::LocalOperation),
         Ok(Some(_)) if wqe.work.data.length() > u64::from(MESSAGE_BYTES_MAX) => Err(Status::LocalLength),
         Ok(Some(_)) => Ok(true),
         Ok(None) => send::execute_locally(&mut wqe.work.operation, smt, owner).map(|()| false),
@@ -161,7 +160,7 @@ fn start(qp: &mut Qp, smt: &mut StagTable, outputs: &mut Outputs) -> Start {
                     first,
                     end,
                     takes_receive_at: match wqe.work.operation {
-                        _ if !roce.traits.is_reliable => None,
+                        _ if !roce.traits.is_reliable() => None,
                         Operation::Send { .. } | Operation::SendImmediate { .. } => Some(first),
                         Operation::Write { immediate: Some(_), .. } => Some(end - 1),
                         _ => None,
@@ -228,15 +227,14 @@ fn build(
     if ack_request {
         requester.unrequested = 0;
     }
-    let service = if traits.is_reliable { Service::Rc } else { Service::Uc };
     let operation = operation(&work.operation, at == message.first, is_last);
-    let opcode = Opcode::Transport(service, operation);
+    let opcode = Opcode::Transport(traits.service, operation);
     let psn = psn_of(roce.sending.first_psn, at);
     let start = room.len();
     let mut packet = Packet::new(Bth {
         solicited: work.solicited && is_last,
         pad: pad(payload_bytes),
-        ack_request: ack_request && traits.is_reliable && carries_payload,
+        ack_request: ack_request && traits.is_reliable() && carries_payload,
         selective: requester.recovery != Recovery::GoBackN,
         ..Bth::new(opcode, traits.pkey, traits.peer, psn)
     });
@@ -266,7 +264,7 @@ fn build(
         requester.next = next;
         requester.sent = requester.sent.max(next);
     }
-    if traits.is_reliable {
+    if traits.is_reliable() {
         if requester.ack_timer.is_none() {
             requester.ack_timer = roce.sending.ack_timeout.map(|timeout| now + timeout);
         }
@@ -490,7 +488,7 @@ fn advance(qp: &mut Qp, upto: u64, now: Instant, outputs: &mut Outputs) {
     requester.next = requester.next.max(upto);
     requester.went_back_to = requester.went_back_to.filter(|&at| at >= upto);
     (requester.retries, requester.rnr_retries) = (0, 0);
-    let is_waiting = upto < requester.sent && roce.traits.is_reliable;
+    let is_waiting = upto < requester.sent && roce.traits.is_reliable();
     requester.ack_timer = roce.sending.ack_timeout.filter(|_| is_waiting).map(|timeout| now + timeout);
     while let Some(message) = requester.messages.front()
         && message.end <= upto

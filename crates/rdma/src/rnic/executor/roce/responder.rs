@@ -32,8 +32,7 @@ use super::super::receive::{self, Tables};
 use super::{MESSAGE_BYTES_MAX, finish};
 use crate::wire::rdmap::{self, Atomic};
 use crate::wire::roce::{
-    Aeth, AtomicAckEth, Bth, NakCode, Opcode, Operation as Op, PSN_MASK, Packet, Reth, Service, Syndrome,
-    credits, pad,
+    Aeth, AtomicAckEth, Bth, NakCode, Opcode, Operation as Op, PSN_MASK, Packet, Reth, Syndrome, credits, pad,
 };
 use alloc::vec::Vec;
 use kiban_base::{Instant, SharedBytes};
@@ -76,13 +75,13 @@ pub(in super::super::super) fn take(
     }
     let psn = packet.bth.psn;
     let ahead = distance(responder.expected, psn);
-    if traits.is_reliable && packet.bth.selective {
+    if traits.is_reliable() && packet.bth.selective {
         responder.reorder.on_mark();
     }
     if ahead > 0 && responder.reorder.is_agreed() && !responder.has_refused {
         return keep(qp, tables, operation, packet, payload, ahead.unsigned_abs());
     }
-    if traits.is_reliable && ahead > 0 {
+    if traits.is_reliable() && ahead > 0 {
         tables.outputs.counters.packets_out_of_order += 1;
         if !core::mem::replace(&mut responder.has_refused, true) {
             tables.outputs.counters.sequence_naks_out += 1;
@@ -92,7 +91,7 @@ pub(in super::super::super) fn take(
         }
         return;
     }
-    if traits.is_reliable && ahead < 0 {
+    if traits.is_reliable() && ahead < 0 {
         tables.outputs.counters.packets_duplicate += 1;
         return take_duplicate(qp, tables, operation, packet);
     }
@@ -166,7 +165,7 @@ fn execute_expected(
             }
             return Some(psns);
         }
-        Err(fault) if !traits.is_reliable => {
+        Err(fault) if !traits.is_reliable() => {
             responder.expected = psn.wrapping_add(1) & PSN_MASK;
             give_up_message(qp);
             match fault {
@@ -555,7 +554,7 @@ pub(in super::super::super) fn next_packet(
     let selective = responder.reorder.is_agreed();
     let bth = |operation, psn| Bth {
         selective,
-        ..Bth::new(Opcode::Transport(Service::Rc, operation), traits.pkey, traits.peer, psn)
+        ..Bth::new(Opcode::Transport(traits.service, operation), traits.pkey, traits.peer, psn)
     };
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
