@@ -61,6 +61,13 @@ impl<T> Slab<T> {
         self.entries[self.index_of(number)?].value.as_ref()
     }
 
+    /// Returns the number of the value whose number ends in these 24 bits, for protocols that carry no more.
+    pub fn number_ending_in(&self, low: u32) -> Option<u32> {
+        let index = ((low & INDEX_MASK) as usize).checked_sub(1)?;
+        let place = self.entries.get(index)?;
+        (place.number & 0x00ff_ffff == low && place.value.is_some()).then_some(place.number)
+    }
+
     /// Returns the value with this number, mutably.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
@@ -116,5 +123,9 @@ mod tests {
             assert_eq!(slab.get(invented), None, "{invented:#x}");
         }
         assert_eq!((slab.len(), slab.iter().count()), (2, 2));
+        assert_eq!(slab.number_ending_in(three & 0xff_ffff), Some(three));
+        for stale in [one, three | 1 << 31, 0] {
+            assert_eq!(slab.number_ending_in(stale), None, "{stale:#x}");
+        }
     }
 }

@@ -60,6 +60,8 @@ pub(crate) struct Host {
     pub(crate) queues: Vec<Queues>,
     /// The receives on the shared queue.
     pub(crate) shared: BTreeSet<u64>,
+    /// The shared receive queue that sends name over extended reliable connections.
+    pub(crate) xrc_srq: u32,
     area_bytes: u64,
     /// The first area of canary memory.
     closed: usize,
@@ -86,7 +88,7 @@ impl Host {
         let stags = areas.iter().enumerate().map(register).collect();
         let srq = nic.create_srq(pds[0], 16, 2).expect("room");
         let (queues, shared) = (Vec::new(), BTreeSet::new());
-        Host { nic, pds, guard, stags, srq, queues, shared, area_bytes, closed, next_id: 0 }
+        Host { nic, pds, guard, stags, srq, queues, shared, xrc_srq: 0, area_bytes, closed, next_id: 0 }
     }
 
     /// Creates the next queue pair, in a protection domain.
@@ -147,6 +149,7 @@ impl Host {
             solicited: flags & 2 != 0,
             fence: flags & 4 != 0,
             local_fence: flags & 0xc0 == 0xc0,
+            xrc_srq: self.xrc_srq,
         };
         if self.nic.post_send(self.queues[n].qp, work).is_ok() {
             self.queues[n].sends.push_back((id, signalled));

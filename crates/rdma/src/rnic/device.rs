@@ -11,6 +11,7 @@ use super::host::cmt::{CompletionQueue, Notify};
 use super::host::smt::StagTable;
 use super::outbox::Outputs;
 use super::work::{Access, Completion, ReceiveWork};
+use super::xrc::XrcDomain;
 use crate::wire::rdmap::{Reason, Terminate};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -23,6 +24,7 @@ pub struct Rnic {
     pub(super) smt: StagTable,
     pub(super) qps: Slab<Qp>,
     pub(super) srqs: Slab<SharedReceiveQueue>,
+    pub(super) xrc_domains: Slab<XrcDomain>,
     pub(super) outputs: Outputs,
     /// Spare buffers for streams that become active: one for outgoing frames, one for an incoming frame.
     pub(crate) spare: [Vec<u8>; 2],
@@ -36,6 +38,7 @@ impl Rnic {
             smt: StagTable::new(config.stags_max, config.blocks_max, config.pds_max, &mut rng),
             qps: Slab::new(config.qps_max, rng.draw_u32()),
             srqs: Slab::new(config.srqs_max, rng.draw_u32()),
+            xrc_domains: Slab::new(config.pds_max, rng.draw_u32()),
             outputs: Outputs {
                 cqs: Slab::new(config.cqs_max, rng.draw_u32()),
                 cq_events: VecDeque::new(),
@@ -273,6 +276,7 @@ impl Rnic {
             users: 0,
             limit,
             waiters: Vec::new(),
+            xrc: None,
         };
         self.srqs.insert(srq).ok_or_else(|| {
             self.smt.release_pd(pd);
@@ -305,9 +309,10 @@ impl Rnic {
             None => Err(RequestError::UnknownSrq),
             Some(queue) if queue.users > 0 => Err(RequestError::InUse),
             Some(queue) => {
-                let pd = queue.pd;
+                let (pd, xrc) = (queue.pd, queue.xrc);
                 self.srqs.remove(srq);
                 self.smt.release_pd(pd);
+                self.release_xrc(xrc);
                 Ok(())
             }
         }

@@ -17,6 +17,8 @@ pub enum RequestError {
     UnknownQp,
     /// No such shared receive queue.
     UnknownSrq,
+    /// No such XRC domain.
+    UnknownXrcDomain,
     /// The shared receive queue belongs to another protection domain.
     OtherPd,
     /// The object is still in use.
@@ -37,7 +39,7 @@ pub enum RequestError {
     TooMuchInline,
     /// The peer accepts no reads, or does not support this operation.
     NotAgreed,
-    /// The request is for datagrams but the queue pair is for a stream, or the reverse.
+    /// The queue pair or shared receive queue is of another type than the request needs.
     OtherKind,
     /// The number of a datagram queue pair, or the number set for it, exceeds 24 bits.
     BadNumber,
@@ -53,6 +55,7 @@ impl fmt::Display for RequestError {
             RequestError::UnknownCq => "no such completion queue: it was not created, or was destroyed",
             RequestError::UnknownQp => "no such queue pair: it was not created, or was destroyed",
             RequestError::UnknownSrq => "no such shared receive queue: it was not created, or was destroyed",
+            RequestError::UnknownXrcDomain => "no such XRC domain: it was not opened, or was closed",
             RequestError::OtherPd => {
                 "the shared receive queue belongs to another protection domain: create both in the same one"
             }
@@ -80,7 +83,8 @@ impl fmt::Display for RequestError {
                  need extensions at both ends, and a Send with immediate data needs kiban at both ends"
             }
             RequestError::OtherKind => {
-                "wrong type of queue pair: use a datagram queue pair for datagrams, and a connected one for streams"
+                "wrong type of queue pair or queue: datagrams need a datagram queue pair, and an XRC shared receive \
+                 queue an XRC target"
             }
             RequestError::BadNumber => "a datagram queue pair's number must fit in 24 bits",
         })

@@ -3,7 +3,6 @@
 use super::control::qp::Qp;
 use super::control::state::StreamAction;
 use super::device::Rnic;
-use super::event::Event;
 use super::executor::datagram::{self, GRH_BYTES};
 use super::executor::receive::{self, Placement, SegmentResult, Tables, Validation};
 use super::executor::send::{self, ToLlp};
@@ -116,9 +115,7 @@ impl Rnic {
     pub fn on_stream_closed(&mut self, qp: u32, in_order: bool) {
         if let Ok((qp, outputs)) = self.qp(qp) {
             qp.on_stream_closed(in_order, outputs);
-            if qp.attributes.srq.is_some() {
-                outputs.event(Event::LastReceive { qp: qp.number });
-            }
+            qp.report_last_receive(outputs);
         }
         self.fail_overrun();
     }

@@ -34,7 +34,7 @@
 //! Completion manager                            control/completion.rs
 //! Send module: acceptor, resolver, generator    executor/send.rs
 //! (none: datagrams)                             control/datagram.rs, executor/datagram.rs
-//! (none: RoCEv2)                                control/roce.rs, executor/roce, packets.rs
+//! (none: RoCEv2)                                control/roce.rs, executor/roce, packets.rs, xrc.rs
 //! Receive module: receiver, resolver            executor/receive.rs
 //! TO LLP FIFO, FROM LLP FIFO                    lower.rs: ToLlp, and validate/place/deliver
 //! PCI Express interface                         not implemented
@@ -58,6 +58,7 @@ mod outbox;
 mod packets;
 mod queue_pairs;
 mod work;
+mod xrc;
 
 pub use config::Config;
 pub use control::datagram::DatagramState;

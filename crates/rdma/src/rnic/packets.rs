@@ -17,13 +17,17 @@ impl Rnic {
     /// ([`Rnic::set_qpn`]) must fit in 24 bits.
     ///
     /// # Errors
-    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] for a datagram queue pair;
+    /// [`RequestError::UnknownQp`]; [`RequestError::OtherKind`] if the queue pair cannot have this service;
     /// [`RequestError::BadState`] unless the queue pair is idle; [`RequestError::BadNumber`] if a queue pair
     /// number or PSN exceeds 24 bits, or the path MTU is not a power of two from 256 to 4096.
     pub fn connect_roce(&mut self, qp: u32, traits: RoceTraits) -> Result<(), RequestError> {
         let ird = traits.ird.min(self.config.ird_max);
         let (qp, _) = self.qp(qp)?;
-        if qp.datagram.is_some() {
+        let is_target = qp.xrc_domain.is_some();
+        if qp.datagram.is_some()
+            || traits.service == Service::Ud
+            || is_target && traits.service != Service::Xrc
+        {
             return Err(RequestError::OtherKind);
         }
         if qp.state != QpState::Idle {
@@ -119,11 +123,14 @@ impl Rnic {
                 let tables = &mut Tables { smt, srqs, outputs };
                 if operation.is_response() {
                     requester::take(qp, tables, operation, packet, payload, now);
-                } else {
+                } else if of != Service::Xrc || qp.xrc_domain.is_some() {
                     responder::take(qp, tables, operation, packet, payload);
+                } else {
+                    // An initiator has no responder.
+                    tables.outputs.counters.packets_malformed += 1;
                 }
             }
-            Opcode::SelectiveAck if service == Some(Service::Rc) && is_same_partition => {
+            Opcode::SelectiveAck if service.is_some_and(|of| of != Service::Uc) && is_same_partition => {
                 requester::take_selective_ack(qp, outputs, packet, now);
             }
             _ => outputs.counters.packets_malformed += 1,

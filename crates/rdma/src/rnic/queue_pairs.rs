@@ -17,7 +17,8 @@ impl Rnic {
     /// # Errors
     /// [`RequestError::TooMany`] for attributes beyond the limits in [`Config`], or if there are
     /// [`Config::qps_max`] queue pairs; [`RequestError::UnknownPd`]; [`RequestError::UnknownCq`];
-    /// [`RequestError::UnknownSrq`]; [`RequestError::OtherPd`].
+    /// [`RequestError::UnknownSrq`]; [`RequestError::OtherKind`] for an XRC shared receive queue;
+    /// [`RequestError::OtherPd`].
     pub fn create_qp(&mut self, attributes: QpAttributes) -> Result<u32, RequestError> {
         let QpAttributes { pd, send_cq, receive_cq, srq, .. } = attributes;
         let Config { work_max, sges_max, inline_bytes_max, .. } = self.config;
@@ -31,6 +32,7 @@ impl Rnic {
         }
         match srq.map(|srq| self.srqs.get(srq)) {
             Some(None) => return Err(RequestError::UnknownSrq),
+            Some(Some(srq)) if srq.xrc.is_some() => return Err(RequestError::OtherKind),
             // The receives in a shared receive queue refer to memory in that queue's protection domain.
             Some(Some(srq)) if srq.pd != pd => return Err(RequestError::OtherPd),
             _ => {}
@@ -113,6 +115,9 @@ impl Rnic {
     pub fn destroy_qp(&mut self, qp: u32) -> Result<(), RequestError> {
         let gone = self.qps.remove(qp).ok_or(RequestError::UnknownQp)?;
         gone.release(&mut self.smt, &mut self.srqs, &mut self.outputs);
+        if let Some(domain) = gone.xrc_domain.and_then(|domain| self.xrc_domains.get_mut(domain)) {
+            domain.users -= 1;
+        }
         if let Some(srq) = gone.attributes.srq.and_then(|srq| self.srqs.get_mut(srq)) {
             srq.waiters.retain(|&waits| waits != qp);
         }
@@ -216,9 +221,7 @@ impl Rnic {
             return Err(RequestError::BadState(qp.state));
         }
         qp.give_up(outputs);
-        if qp.attributes.srq.is_some() {
-            outputs.event(Event::LastReceive { qp: qp.number });
-        }
+        qp.report_last_receive(outputs);
         self.fail_overrun();
         Ok(())
     }
@@ -350,8 +353,8 @@ impl Rnic {
             return Err(RequestError::BadState(qp.state));
         }
         let datagram = qp.datagram.map(|_| DatagramState::default());
-        *qp = Qp { qpn: qp.qpn, datagram, ..Qp::new(qp.number, qp.attributes) };
-        let number = qp.number;
+        let Qp { number, qpn, attributes, xrc_domain, .. } = *qp;
+        *qp = Qp { qpn, datagram, xrc_domain, ..Qp::new(number, attributes) };
         outputs.remove_from_tx_queue(number);
         self.smt.release_windows(number);
         Ok(())

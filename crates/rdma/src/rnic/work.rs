@@ -260,12 +260,24 @@ pub struct SendWork {
     pub fence: bool,
     /// Whether to start only when all earlier work is done.
     pub local_fence: bool,
+    /// The number of the peer's shared receive queue ([`super::Rnic::create_xrc_srq`]), 24 bits. Only extended
+    /// reliable connections use it.
+    pub xrc_srq: u32,
 }
 
 impl SendWork {
     /// Returns a signalled work request without fences.
     pub fn new(id: u64, operation: Operation, data: Data) -> SendWork {
-        SendWork { id, operation, data, signalled: true, solicited: false, fence: false, local_fence: false }
+        SendWork {
+            id,
+            operation,
+            data,
+            signalled: true,
+            solicited: false,
+            fence: false,
+            local_fence: false,
+            xrc_srq: 0,
+        }
     }
 }
 

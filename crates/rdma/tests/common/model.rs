@@ -270,7 +270,7 @@ impl Half {
         if signalled {
             self.sent.push((self.next_id, kind, bytes_told, None));
         }
-        SendWork { id: self.next_id, operation, data, signalled, solicited, fence, local_fence }
+        SendWork { id: self.next_id, operation, data, signalled, solicited, fence, local_fence, xrc_srq: 0 }
     }
 
     /// Compares memory and completions with the model.

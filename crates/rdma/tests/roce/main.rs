@@ -15,3 +15,4 @@ mod retransmission;
 mod selective;
 mod spoofed;
 mod unreliable;
+mod xrc;

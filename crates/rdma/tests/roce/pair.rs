@@ -41,7 +41,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    fn new(seed: u64, access: Access) -> Host {
+    pub(crate) fn new(seed: u64, access: Access) -> Host {
         let mut nic = Rnic::new(Config::default(), RngKey::for_simulation(seed));
         let pd = nic.create_pd().expect("room");
         let cq = nic.create_cq(4096).expect("room");
@@ -157,7 +157,11 @@ impl Pair {
 
     /// Creates a pair of which host 1 exposes its memory with this access.
     pub(crate) fn with_access(traits: RoceTraits, access: Access) -> Pair {
-        let mut hosts = [Host::new(1, Access::ALL), Host::new(2, access)];
+        Pair::of([Host::new(1, Access::ALL), Host::new(2, access)], traits)
+    }
+
+    /// Connects the queue pairs of two hosts.
+    pub(crate) fn of(mut hosts: [Host; 2], traits: RoceTraits) -> Pair {
         let RoceTraits { service, path_mtu, ird, rnr_timer, .. } = traits;
         let RoceTraits { ord, ack_timeout, retries, rnr_retries, window, .. } = traits;
         let psns = [traits.first_psn_out, traits.first_psn_in];

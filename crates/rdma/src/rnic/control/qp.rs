@@ -46,6 +46,9 @@ pub(in super::super) struct Qp {
     pub(in super::super) datagram: Option<DatagramState>,
     /// Set while the queue pair speaks RoCEv2 with its peer, instead of having a stream.
     pub(in super::super) roce: Option<Box<Roce>>,
+    /// Set for the target of an extended reliable connection: its XRC domain. Its protection domain, shared
+    /// receive queue and completion queue are those of the last request.
+    pub(in super::super) xrc_domain: Option<u32>,
     /// The traits agreed on with the peer or, while a stream is being set up, the expected traits.
     pub(in super::super) traits: StreamTraits,
     /// Whether the peer is known to be a kiban NIC, regardless of how the stream was set up.
@@ -104,6 +107,7 @@ impl Qp {
             state: QpState::Idle,
             datagram: None,
             roce: None,
+            xrc_domain: None,
             traits: StreamTraits { ird: 0, ord: 0, extensions: false, kiban: false, may_send: false },
             peer_is_kiban: false,
             is_expecting: false,
@@ -440,6 +444,9 @@ impl Qp {
         outputs: &mut Outputs,
     ) {
         smt.release_windows(self.number);
+        if self.xrc_domain.is_some() {
+            return;
+        }
         smt.release_pd(self.attributes.pd);
         for cq in [self.attributes.send_cq, self.attributes.receive_cq] {
             if let Some(cq) = outputs.cqs.get_mut(cq) {
@@ -458,9 +465,14 @@ impl Qp {
         }
         self.state = QpState::Error;
         outputs.event(Event::QpFailed { qp: self.number, reason: None });
-        if self.attributes.srq.is_some() {
+        self.report_last_receive(outputs);
+        self.flush(outputs);
+    }
+
+    /// Reports that the queue pair takes no more receives from its shared receive queue.
+    pub(in super::super) fn report_last_receive(&self, outputs: &mut Outputs) {
+        if self.attributes.srq.is_some() && self.xrc_domain.is_none() {
             outputs.event(Event::LastReceive { qp: self.number });
         }
-        self.flush(outputs);
     }
 }

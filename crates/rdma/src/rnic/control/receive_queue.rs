@@ -34,6 +34,15 @@ impl ReceiveQueue {
     }
 }
 
+/// What a shared receive queue for extended reliable connections has beside its receives.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct XrcQueue {
+    /// The domain, whose targets' peers may name the queue.
+    pub(in super::super) domain: u32,
+    /// The completion queue of the receives.
+    pub(in super::super) cq: u32,
+}
+
 /// A receive queue that several queue pairs share.
 #[derive(Debug)]
 pub(in super::super) struct SharedReceiveQueue {
@@ -46,4 +55,6 @@ pub(in super::super) struct SharedReceiveQueue {
     pub(in super::super) limit: usize,
     /// Queue pairs with a message that waits for a receive.
     pub(in super::super) waiters: Vec<u32>,
+    /// Set if the peers of extended reliable connections name it.
+    pub(in super::super) xrc: Option<XrcQueue>,
 }

@@ -179,8 +179,9 @@ pub(in super::super) struct Requester {
 /// A response with data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Response {
-    /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet.
-    Read { psn: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32 },
+    /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet. The key counts
+    /// in protection domain `pd`.
+    Read { psn: u32, pd: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32 },
     /// The original value of eight bytes.
     Atomic { psn: u32, original: u64, msn: u32 },
 }

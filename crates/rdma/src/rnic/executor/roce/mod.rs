@@ -3,10 +3,12 @@
 //! ```text
 //! requester   sends the messages of the send queue packet by packet, goes back when packets are lost
 //! responder   executes requests in the order of their PSNs, acknowledges them, answers reads and atomics
+//! xrc         which shared receive queue a request of an extended reliable connection uses
 //! ```
 
 pub(in super::super) mod requester;
 pub(in super::super) mod responder;
+mod xrc;
 
 use crate::wire::roce::Packet;
 use alloc::vec::Vec;

@@ -316,6 +316,7 @@ fn operation(of: &Operation, is_first: bool, is_last: bool) -> Op {
 /// `rest` bytes of the message remain.
 fn extend(packet: &mut Packet, work: &SendWork, before: u32, rest: u32) {
     let headers = packet.bth.opcode.headers();
+    packet.xrc_srq = headers.xrc.then_some(work.xrc_srq);
     match work.operation {
         Operation::Read { remote, .. } | Operation::Write { remote, .. } if headers.rdma => {
             let address = remote.offset.wrapping_add(u64::from(before));

@@ -29,7 +29,7 @@ use super::super::super::host::smt::{AccessKind, StagTable, Violation};
 use super::super::super::outbox::Outputs;
 use super::super::super::work::{Completion, Kind, Status};
 use super::super::receive::{self, Tables};
-use super::{MESSAGE_BYTES_MAX, finish};
+use super::{MESSAGE_BYTES_MAX, finish, xrc};
 use crate::wire::rdmap::{self, Atomic};
 use crate::wire::roce::{
     Aeth, AtomicAckEth, Bth, NakCode, Opcode, Operation as Op, PSN_MASK, Packet, Reth, Syndrome, credits, pad,
@@ -204,6 +204,9 @@ fn execute(
     packet: &Packet,
     payload: &[u8],
 ) -> Result<u32, Fault> {
+    if !xrc::select(qp, tables.srqs, packet) {
+        return Err(INVALID_REQUEST);
+    }
     let Some(roce) = &mut qp.roce else { return Err(INVALID_REQUEST) };
     let (traits, receiving) = (roce.traits, roce.responder.receiving);
     let is_send = is_send(operation);
@@ -236,7 +239,8 @@ fn execute(
     match (packet.reth, packet.atomic) {
         (Some(reth), _) if reth.length > MESSAGE_BYTES_MAX => Err(INVALID_REQUEST),
         (Some(reth), _) => {
-            check_read(qp, tables.smt, &reth).map_err(|violation| refused(tables.outputs, violation))?;
+            check_read(qp, qp.attributes.pd, tables.smt, &reth)
+                .map_err(|violation| refused(tables.outputs, violation))?;
             tables.outputs.counters.reads_in += 1;
             Ok(answer_read(qp, tables.outputs, packet.bth.psn, &reth))
         }
@@ -406,24 +410,25 @@ fn finish_message(qp: &mut Qp, tables: &mut Tables<'_>, packet: &Packet, kind: K
 }
 
 /// Checks that the peer may read this memory.
-fn check_read(qp: &Qp, smt: &StagTable, reth: &Reth) -> Result<(), Violation> {
+fn check_read(qp: &Qp, pd: u32, smt: &StagTable, reth: &Reth) -> Result<(), Violation> {
     if reth.length == 0 {
         return Ok(());
     }
     if !qp.allows.remote_read {
         return Err(Violation::Access);
     }
-    smt.check(reth.rkey, qp.owner(), AccessKind::RemoteRead, reth.address, reth.length.into()).map(drop)
+    smt.check(reth.rkey, (pd, qp.number), AccessKind::RemoteRead, reth.address, reth.length.into()).map(drop)
 }
 
 /// Queues the response to a read. Returns how many PSNs it takes.
 fn answer_read(qp: &mut Qp, outputs: &mut Outputs, psn: u32, reth: &Reth) -> u32 {
+    let pd = qp.attributes.pd;
     let Some(roce) = &mut qp.roce else { return 1 };
     let responder = &mut roce.responder;
     responder.msn = responder.msn.wrapping_add(1);
     let &Reth { address, rkey, length } = reth;
     let msn = responder.msn;
-    responder.responses.push_back(Response::Read { psn, rkey, address, length, sent: 0, msn });
+    responder.responses.push_back(Response::Read { psn, pd, rkey, address, length, sent: 0, msn });
     let psns = psns(length, roce.traits.path_mtu);
     qp.schedule(outputs);
     psns
@@ -479,14 +484,15 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
     let response = match operation {
         Op::ReadRequest => {
             let Some(Reth { address, rkey, length }) = packet.reth else { return };
+            let Some(pd) = xrc::pd(qp, tables.srqs, packet) else { return };
             // The range must lie in what was requested before, and may no longer be allowed.
             let known = distance(psn, responder.expected).unsigned_abs();
             if psns(length, roce.traits.path_mtu) > known
-                || check_read(qp, tables.smt, &Reth { address, rkey, length }).is_err()
+                || check_read(qp, pd, tables.smt, &Reth { address, rkey, length }).is_err()
             {
                 return;
             }
-            Response::Read { psn, rkey, address, length, sent: 0, msn: responder.msn }
+            Response::Read { psn, pd, rkey, address, length, sent: 0, msn: responder.msn }
         }
         Op::CompareSwap | Op::FetchAdd => {
             let Some(&(_, original)) = responder.atomics.iter().find(|(done, _)| *done == psn) else {
@@ -547,7 +553,7 @@ pub(in super::super::super) fn next_packet(
     if !has_packet(qp, now) {
         return false;
     }
-    let (owner, start) = (qp.owner(), room.len());
+    let (number, start) = (qp.number, room.len());
     let free = qp.attributes.srq.is_none().then_some(qp.rq.wqes.len() as u32);
     let Some(roce) = &mut qp.roce else { return false };
     let (traits, responder) = (&roce.traits, &mut roce.responder);
@@ -558,7 +564,7 @@ pub(in super::super::super) fn next_packet(
     };
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
-        Some(Response::Read { psn, rkey, address, length, sent, msn }) => {
+        Some(Response::Read { psn, pd, rkey, address, length, sent, msn }) => {
             let bytes = ((length - sent) as usize).min(traits.path_mtu);
             let is_last = sent + bytes as u32 == length;
             let operation = match (sent == 0, is_last) {
@@ -571,7 +577,7 @@ pub(in super::super::super) fn next_packet(
             packet.aeth = positive(msn);
             packet.append_to(room);
             let from = address.wrapping_add(sent.into());
-            if dmac::copy_place(smt, owner, rkey, from, bytes, room).is_err() {
+            if dmac::copy_place(smt, (pd, number), rkey, from, bytes, room).is_err() {
                 // The memory was valid when the peer asked for it, but no longer is.
                 room.truncate(start);
                 outputs.counters.reads_withdrawn += 1;
@@ -586,7 +592,7 @@ pub(in super::super::super) fn next_packet(
                 responder.responses.pop_front();
             } else if let Some(front) = responder.responses.front_mut() {
                 let (psn, sent) = (psn.wrapping_add(1) & PSN_MASK, sent + bytes as u32);
-                *front = Response::Read { psn, rkey, address, length, sent, msn };
+                *front = Response::Read { psn, pd, rkey, address, length, sent, msn };
             }
             roce.pace(room.len() - start, now);
         }
