@@ -54,12 +54,22 @@ fn signals_interrupt_calls_as_they_interrupt_read() {
     run_tests("signals");
 }
 
-#[test]
-fn datagrams_resolve_services_and_reach_groups_over_roce() {
+/// Runs a program's test cases with RoCE devices, in a network namespace of their own.
+fn run_tests_over_roce(name: &str) {
     let addresses =
         "ip link set lo up && ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";
     let mut namespace = Command::new("unshare");
     namespace.args(["--user", "--map-root-user", "--net", "sh", "-c"]);
     namespace.arg(format!("{addresses} && exec timeout \"$@\"")).arg("sh");
-    run_tests_with("datagrams", namespace.env("KIBAN_TRANSPORT", "roce"));
+    run_tests_with(name, namespace.env("KIBAN_TRANSPORT", "roce"));
+}
+
+#[test]
+fn datagrams_resolve_services_and_reach_groups_over_roce() {
+    run_tests_over_roce("datagrams");
+}
+
+#[test]
+fn extended_reliable_connections_work_over_roce() {
+    run_tests_over_roce("xrc");
 }

@@ -279,21 +279,26 @@ impl Engine {
 
     // ---- shared receive queues
 
-    /// Creates a shared receive queue. `events` receives an event when fewer receives than the limit are
-    /// left.
+    /// Creates a shared receive queue: one for extended reliable connections, if `xrc` contains its XRC domain
+    /// and its completion queue. `events` receives an event when fewer receives than the limit are left, which
+    /// is set later ([`Engine::set_srq_limit`]).
     ///
     /// # Errors
-    /// There are too many queues, or `entries` is too large.
+    /// There are too many queues, `entries` is too large, or an object is unknown.
     pub fn create_srq(
         &self,
         pd: u32,
+        xrc: Option<(u32, u32)>,
         entries: usize,
-        limit: usize,
         events: Arc<Channel<AsyncEvent>>,
         cookie: u64,
     ) -> Result<u32, RequestError> {
         self.turn.work(|board, _| {
-            let srq = board.core.nic.core.create_srq(pd, entries, limit)?;
+            let core = &mut board.core.nic.core;
+            let srq = match xrc {
+                Some(xrc) => core.create_xrc_srq(pd, xrc, entries, 0)?,
+                None => core.create_srq(pd, entries, 0)?,
+            };
             board.srqs.insert(srq, (events, cookie));
             Ok(srq)
         })

@@ -10,6 +10,7 @@ use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
 use super::roce::RoceLinks;
+use super::xrc::Xrc;
 use crate::Lower;
 use crate::linked_nic::LinkedNic;
 use crate::same_user::SocketOwners;
@@ -27,6 +28,7 @@ pub(super) struct EngineState {
     pub(super) core: LinkedNic,
     pub(super) cqs: HashMap<u32, CqChannels>,
     pub(super) srqs: HashMap<u32, (Arc<Channel<AsyncEvent>>, u64)>,
+    pub(super) xrc: Xrc,
     pub(super) qps: QueuePairs,
     pub(super) ports: Ports,
     pub(super) ends: Ends,
@@ -57,6 +59,7 @@ impl EngineState {
             core,
             cqs: HashMap::new(),
             srqs: HashMap::new(),
+            xrc: Xrc::default(),
             qps: QueuePairs::default(),
             ports: Ports::default(),
             ends: Ends::default(),

@@ -34,6 +34,7 @@ mod roce_groups;
 mod roce_multicast;
 mod roce_services;
 mod roce_shared;
+mod xrc;
 
 pub use self::channel::Channel;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest, DatagramPeer};
@@ -41,6 +42,7 @@ pub use self::engine::{Engine, InUse};
 pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
 pub use self::pairs::{Peer, QueuePair, Sending, Service, State};
 pub use self::roce_groups::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
+pub use self::xrc::{Creation, FileId};
 pub use kiban_os::turn::ends_this_call;
 pub use kiban_rdma::nic::{ConnectError, OpenError};
 pub use kiban_rdma::rnic::{

@@ -20,6 +20,10 @@ pub enum Service {
     Unreliable,
     /// Datagrams from and to any peer (UD).
     Datagrams,
+    /// The sending end of an extended reliable connection (XRC). Only RoCEv2 has them.
+    XrcInitiator,
+    /// The receiving end, in an XRC domain ([`super::Engine::open_xrc_domain`]).
+    XrcTarget(u32),
 }
 
 /// The state of a queue pair.

@@ -60,15 +60,17 @@ impl Engine {
         self.turn.work(|board, _| board.create_qp(made))
     }
 
-    /// Destroys a queue pair in any state. Completed sends still arrive; completions that were not polled are
+    /// Destroys a queue pair in any state, or one of the handles of a target ([`Engine::open_target`]). Completed sends still arrive; completions that were not polled are
     /// dropped.
     ///
     /// # Errors
     /// The queue pair is unknown, or attached to a multicast group.
     pub fn destroy_qp(&self, qp: u32) -> Result<(), RequestError> {
-        self.turn.work(|board, now| match board.is_attached(qp) {
-            true => Err(RequestError::InUse),
-            false => board.destroy_qp(qp, now),
+        self.turn.work(|board, now| {
+            if board.is_attached(qp) {
+                return Err(RequestError::InUse);
+            }
+            if board.xrc.release_target(qp) { board.destroy_qp(qp, now) } else { Ok(()) }
         })
     }
 
@@ -208,8 +210,9 @@ impl EngineState {
         let QueuePair { address, service, attributes, async_events: events, cookie } = made;
         let core = &mut self.core.nic.core;
         let created = match service {
-            Service::Connected | Service::Unreliable => core.create_qp(attributes),
+            Service::Connected | Service::Unreliable | Service::XrcInitiator => core.create_qp(attributes),
             Service::Datagrams => core.create_datagram_qp(attributes),
+            Service::XrcTarget(domain) => core.create_xrc_target(domain),
         };
         let qp = match created {
             Ok(qp) => qp,

@@ -240,7 +240,8 @@ impl RoceLinks {
         let traits = RoceTraits {
             service: match service {
                 Service::Unreliable => wire::Service::Uc,
-                _ => wire::Service::Rc,
+                Service::XrcInitiator | Service::XrcTarget(_) => wire::Service::Xrc,
+                Service::Connected | Service::Datagrams => wire::Service::Rc,
             },
             peer: peer.qpn,
             pkey: PKEY,

@@ -85,21 +85,7 @@ impl Rnic {
     /// [`RequestError::UnknownXrcDomain`]; [`RequestError::TooMany`].
     pub fn create_xrc_target(&mut self, domain: u32) -> Result<u32, RequestError> {
         let entry = self.xrc_domains.get_mut(domain).ok_or(RequestError::UnknownXrcDomain)?;
-        // No object has the number 0.
-        let attributes = QpAttributes {
-            pd: 0,
-            send_cq: 0,
-            receive_cq: 0,
-            srq: None,
-            send_work_max: 0,
-            receive_work_max: 0,
-            send_sges_max: 0,
-            receive_sges_max: 0,
-            inline_bytes_max: 0,
-            signal_all: false,
-            waits_for_receives: true,
-        };
-        let target = Qp { xrc_domain: Some(domain), ..Qp::new(0, attributes) };
+        let target = Qp { xrc_domain: Some(domain), ..Qp::new(0, QpAttributes::TARGET) };
         let number = self.qps.insert(target).ok_or(RequestError::TooMany)?;
         entry.users += 1;
         if let Some(qp) = self.qps.get_mut(number) {

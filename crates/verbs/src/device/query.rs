@@ -57,7 +57,8 @@ fn attributes(context: &Context) -> ibv_device_attr {
         | IBV_DEVICE_MEM_WINDOW
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
-        | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 };
+        | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 }
+        | if transport() == Transport::Roce { IBV_DEVICE_XRC } else { 0 };
     attr.max_sge = int(bounds.sges_max);
     attr.max_sge_rd = int(bounds.sges_max);
     attr.max_cq = int(bounds.cqs_max);

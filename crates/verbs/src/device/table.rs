@@ -1,12 +1,12 @@
 //! The function tables through which `verbs.h` calls.
 //!
-//! Not implemented flows, work queues, counters, device memory, XRC, rate limits and moderation: their
+//! Not implemented flows, work queues, counters, device memory, rate limits and moderation: their
 //!                 entries stay null, so `verbs.h` returns EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::device::query;
 use crate::memory;
-use crate::queue::{cq, post, qp, srq};
+use crate::queue::{cq, post, qp, srq, xrc};
 
 /// Fills in the tables of a new context.
 pub(crate) fn fill(context: &mut verbs_context) {
@@ -30,4 +30,7 @@ pub(crate) fn fill(context: &mut verbs_context) {
     context.create_qp_ex = Some(qp::create_qp_ex);
     context.get_srq_num = Some(srq::get_srq_num);
     context.create_srq_ex = Some(srq::create_srq_ex);
+    context.open_xrcd = Some(xrc::open_xrcd);
+    context.close_xrcd = Some(xrc::close_xrcd);
+    context.open_qp = Some(xrc::open_qp);
 }

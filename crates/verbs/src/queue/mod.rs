@@ -6,3 +6,4 @@ pub(crate) mod qp;
 pub(crate) mod srq;
 pub(crate) mod states;
 pub(crate) mod wr;
+pub(crate) mod xrc;

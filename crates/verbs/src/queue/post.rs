@@ -192,7 +192,9 @@ unsafe fn send(qp: &Qp, wr: &ibv_send_wr) -> Result<SendWork, c_int> {
         }
         _ => return Err(libc::EINVAL),
     };
-    Ok(finished(wr.wr_id, operation, data, wr.send_flags))
+    // Only extended reliable connections use the number, which other programs do not set.
+    let xrc_srq = if qp.service == Service::XrcInitiator { wr.qp_type.remote_srqn } else { 0 };
+    Ok(SendWork { xrc_srq, ..finished(wr.wr_id, operation, data, wr.send_flags) })
 }
 
 /// Returns the work request with its flags. Work that transfers no bytes ignores the list of elements.
@@ -203,13 +205,10 @@ pub(crate) fn finished(id: u64, operation: Operation, data: Data, flags: c_uint)
         _ => data,
     };
     SendWork {
-        id,
-        operation,
-        data,
         signalled: has(IBV_SEND_SIGNALED),
         solicited: has(IBV_SEND_SOLICITED),
         fence: has(IBV_SEND_FENCE),
-        local_fence: false,
+        ..SendWork::new(id, operation, data)
     }
 }
 

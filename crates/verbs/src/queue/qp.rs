@@ -13,8 +13,10 @@
 //!                 would take in total, but at least two seconds.
 //! Receive path    a message that finds no posted receive stalls its stream; hardware would send an RNR NAK.
 //! Access          the access flags of a queue pair that is connected out of band limit what its peer may do.
-//! Not implemented Send Queue Drained (SQD), alternate paths, XRC and raw packets: they fail with EOPNOTSUPP
-//!                 or EINVAL.
+//! XRC             an initiator is a queue pair without receives. A target has no protection domain and no
+//!                 queues, only an XRC domain ([`super::xrc`]).
+//! Not implemented Send Queue Drained (SQD), alternate paths and raw packets: they fail with EOPNOTSUPP or
+//!                 EINVAL.
 
 use crate::abi::*;
 use crate::ah::destination;
@@ -28,6 +30,7 @@ use crate::queue::cq::Cq;
 use crate::queue::srq::Srq;
 use crate::queue::states::is_change;
 use crate::queue::wr;
+use crate::queue::xrc::Xrcd;
 use crate::sync::acknowledged::Acknowledged;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint};
@@ -133,6 +136,109 @@ fn of_io(error: &io::Error) -> c_int {
 
 // ---- creating
 
+/// Returns the service of a queue pair that is not a target of extended reliable connections.
+fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
+    match (qp_type, transport()) {
+        (IBV_QPT_RC, _) => Ok(Service::Connected),
+        (IBV_QPT_UC, Transport::Ib | Transport::Roce) => Ok(Service::Unreliable),
+        (IBV_QPT_UD, Transport::Ib | Transport::Roce) => Ok(Service::Datagrams),
+        (IBV_QPT_XRC_SEND, Transport::Roce) => Ok(Service::XrcInitiator),
+        (
+            IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
+            | IBV_QPT_DRIVER,
+            _,
+        ) => Err(unsupported("ibv_create_qp: this type of queue pair with this transport")),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// Returns a new object, which has no queue pair of the engine yet.
+fn allocate(
+    context: &'static Context,
+    service: Service,
+    attr: &ibv_qp_init_attr,
+    ops: Option<u64>,
+) -> *mut Qp {
+    let mut abi = ibv_qp_ex::ZERO;
+    let base = &mut abi.qp_base;
+    (base.context, base.qp_context) = (context.abi(), attr.qp_context);
+    (base.send_cq, base.recv_cq, base.srq) = (attr.send_cq, attr.recv_cq, attr.srq);
+    (base.state, base.qp_type) = (IBV_QPS_RESET, attr.qp_type);
+    if let Some(ops) = ops {
+        wr::fill(&mut abi, ops);
+    }
+    let mut kept = ibv_qp_attr::ZERO;
+    kept.cap = attr.cap;
+    kept.path_mig_state = IBV_MIG_MIGRATED;
+    Box::into_raw(Box::new(Qp {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context,
+        number: 0,
+        service,
+        inline_max: context.engine.bounds().inline_bytes_max,
+        send_elements_max: attr.cap.max_send_sge as usize,
+        receive_elements_max: attr.cap.max_recv_sge as usize,
+        init_attr: *attr,
+        state: AtomicU32::new(IBV_QPS_RESET),
+        kept: Mutex::new(kept),
+        events: Acknowledged::default(),
+        batch: wr::Batch::new(ops.is_some()),
+    }))
+}
+
+/// Completes an object with the engine's number and the peers' number, and returns it to the program.
+///
+/// # Safety
+/// The object is new, and no other thread has a pointer to it yet.
+unsafe fn complete(qp: *mut Qp, (number, name): (u32, u32)) -> *mut ibv_qp {
+    // SAFETY: the caller of `complete` guarantees that nothing else uses the object.
+    unsafe {
+        (*qp).number = number;
+        let base = &mut (*qp).abi.get_mut().qp_base;
+        (base.handle, base.qp_num) = (number, name);
+        (*qp).context.retain();
+    }
+    qp.cast()
+}
+
+/// Creates the engine's queue pair for a new object, and returns the object to the program.
+///
+/// # Safety
+/// As for [`complete`].
+unsafe fn create_in_engine(qp: *mut Qp, attributes: QpAttributes) -> Result<*mut ibv_qp, c_int> {
+    // SAFETY: the caller of `create_in_engine` guarantees that nothing else uses the object.
+    let (context, service) = unsafe { ((*qp).context, (*qp).service) };
+    let made = context.engine.create_qp(QueuePair {
+        address: context.device.address,
+        service,
+        attributes,
+        async_events: context.async_events.clone(),
+        cookie: context::tag(qp.cast(), context::QP),
+    });
+    match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
+        // SAFETY: the caller of `create_in_engine` guarantees that nothing else uses the object.
+        Ok(numbers) => Ok(unsafe { complete(qp, numbers) }),
+        Err(error) => {
+            // SAFETY: the queue pair was not created, so nothing else refers to the object.
+            unsafe { take_back::<Qp>(qp.cast()) };
+            Err(error)
+        }
+    }
+}
+
+/// Returns an object for a queue pair that the engine already has: another handle of a target.
+pub(crate) fn adopt(
+    context: &'static Context,
+    service: Service,
+    attr: &ibv_qp_init_attr,
+    numbers: (u32, u32),
+) -> *mut ibv_qp {
+    let qp = allocate(context, service, attr, None);
+    // SAFETY: the object was made above.
+    unsafe { complete(qp, numbers) }
+}
+
 /// # Safety
 /// Each object to which the attributes refer is null or a live object created by this library.
 unsafe fn create(
@@ -144,22 +250,18 @@ unsafe fn create(
     // this library.
     let domain = unsafe { given::<Pd>(pd)? };
     let context = domain.context;
-    let service = match attr.qp_type {
-        IBV_QPT_RC => Service::Connected,
-        IBV_QPT_UC if transport() != Transport::Iwarp => Service::Unreliable,
-        IBV_QPT_UD if transport() != Transport::Iwarp => Service::Datagrams,
-        IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
-        | IBV_QPT_DRIVER => {
-            return Err(unsupported("ibv_create_qp: this type of queue pair with this transport"));
-        }
-        _ => return Err(libc::EINVAL),
-    };
+    let service = service_of(attr.qp_type)?;
     let ops = match ops {
         Some(ops) if ops & !wr::supported(service) != 0 => {
             return Err(unsupported("ibv_create_qp_ex: some of these send operations"));
         }
         ops => ops,
     };
+    if service == Service::XrcInitiator {
+        // It receives nothing: its fields for receives are ignored.
+        (attr.recv_cq, attr.srq) = (attr.send_cq, core::ptr::null_mut());
+        (attr.cap.max_recv_wr, attr.cap.max_recv_sge) = (0, 0);
+    }
     // SAFETY: the caller of `create` guarantees that `attr.send_cq` is null or a live CQ created by this
     // library and `attr.recv_cq` is null or a live CQ created by this library.
     let (send_cq, receive_cq) =
@@ -189,69 +291,44 @@ unsafe fn create(
     }
     // A larger inline size costs nothing, and some programs use the returned value.
     cap.max_inline_data = bounds.inline_bytes_max as u32;
-    let mut abi = ibv_qp_ex::ZERO;
-    let base = &mut abi.qp_base;
-    (base.context, base.qp_context, base.pd) = (context.abi(), attr.qp_context, pd);
-    (base.send_cq, base.recv_cq, base.srq) = (attr.send_cq, attr.recv_cq, attr.srq);
-    (base.state, base.qp_type) = (IBV_QPS_RESET, attr.qp_type);
-    if let Some(ops) = ops {
-        wr::fill(&mut abi, ops);
-    }
-    let mut kept = ibv_qp_attr::ZERO;
-    kept.cap = *cap;
-    kept.path_mig_state = IBV_MIG_MIGRATED;
-    let qp = Box::into_raw(Box::new(Qp {
-        abi: UnsafeCell::new(abi),
-        born: Generation::now(),
-        context,
-        number: 0,
-        service,
-        inline_max: bounds.inline_bytes_max,
-        send_elements_max: cap.max_send_sge as usize,
-        receive_elements_max: cap.max_recv_sge as usize,
-        init_attr: *attr,
-        state: AtomicU32::new(IBV_QPS_RESET),
-        kept: Mutex::new(kept),
-        events: Acknowledged::default(),
-        batch: wr::Batch::new(ops.is_some()),
-    }));
     let attributes = QpAttributes {
         pd: domain.number,
         send_cq: send_cq.number,
         receive_cq: receive_cq.number,
         srq: srq.map(|srq| srq.number),
-        send_work_max: attr.cap.max_send_wr as usize,
-        receive_work_max: attr.cap.max_recv_wr as usize,
-        send_sges_max: attr.cap.max_send_sge as usize,
-        receive_sges_max: attr.cap.max_recv_sge as usize,
+        send_work_max: cap.max_send_wr as usize,
+        receive_work_max: cap.max_recv_wr as usize,
+        send_sges_max: cap.max_send_sge as usize,
+        receive_sges_max: cap.max_recv_sge as usize,
         inline_bytes_max: bounds.inline_bytes_max,
         signal_all: attr.sq_sig_all != 0,
         waits_for_receives: true,
     };
-    let made = context.engine.create_qp(QueuePair {
-        address: context.device.address,
-        service,
-        attributes,
-        async_events: context.async_events.clone(),
-        cookie: context::tag(qp.cast(), context::QP),
-    });
-    match made.map_err(|error| of_io(&error)).and_then(|made| made.map_err(refused)) {
-        Ok((number, name)) => {
-            // SAFETY: the object is new, and no other thread has a pointer to it yet.
-            unsafe {
-                (*qp).number = number;
-                let base = &mut (*qp).abi.get_mut().qp_base;
-                (base.handle, base.qp_num) = (number, name);
-            }
-            context.retain();
-            Ok(qp.cast())
-        }
-        Err(error) => {
-            // SAFETY: the queue pair was not created, so nothing else refers to the box made above.
-            unsafe { take_back::<Qp>(qp.cast()) };
-            Err(error)
-        }
+    let qp = allocate(context, service, attr, ops);
+    // SAFETY: the object was made above.
+    unsafe {
+        (*qp).abi.get_mut().qp_base.pd = pd;
+        create_in_engine(qp, attributes)
     }
+}
+
+/// Creates a target of extended reliable connections.
+///
+/// # Safety
+/// `xrcd` is null or a live XRC domain created by this library.
+unsafe fn create_target(
+    context: &'static Context,
+    xrcd: *mut ibv_xrcd,
+    attr: &ibv_qp_init_attr,
+) -> Result<*mut ibv_qp, c_int> {
+    // SAFETY: the caller of `create_target` guarantees that `xrcd` is null or a live XRC domain created by this
+    // library.
+    let service = Service::XrcTarget(unsafe { given::<Xrcd>(xrcd)? }.number);
+    let mut own = ibv_qp_init_attr::ZERO;
+    (own.qp_context, own.qp_type) = (attr.qp_context, attr.qp_type);
+    let qp = allocate(context, service, &own, None);
+    // SAFETY: the object was made above.
+    unsafe { create_in_engine(qp, QpAttributes::TARGET) }
 }
 
 /// # Safety
@@ -274,14 +351,23 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     pointer(|| {
         // SAFETY: the caller of `ibv_create_qp_ex` guarantees that `context` is null or an open context
         // created by this library and `attr` is null or valid for reads and writes.
-        let (_, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
+        let (context, attr) = unsafe { (Context::given(context)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let has = |mask| attr.comp_mask & mask != 0;
-        let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+        let known = IBV_QP_INIT_ATTR_PD
+            | IBV_QP_INIT_ATTR_XRCD
+            | IBV_QP_INIT_ATTR_CREATE_FLAGS
+            | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
         if attr.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
             return Err(unsupported("ibv_create_qp_ex: some of these attributes"));
         }
-        if !has(IBV_QP_INIT_ATTR_PD) {
+        let is_target = attr.qp_type == IBV_QPT_XRC_RECV && transport() == Transport::Roce;
+        if !has(if is_target { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD }) {
             return Err(libc::EINVAL);
+        }
+        if is_target {
+            // SAFETY: the struct starts with the fields of the shorter one, and the caller of
+            // `ibv_create_qp_ex` guarantees that `attr.xrcd` is null or a live XRC domain.
+            return unsafe { create_target(context, attr.xrcd, &*core::ptr::from_ref(attr).cast()) };
         }
         let ops = has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(attr.send_ops_flags);
         let pd = attr.pd;

@@ -2,7 +2,8 @@
 //!
 //! Limit event     raised once when the number of posted receives falls below `srq_limit`. For another
 //!                 event, the program must set the limit again.
-//! Not implemented XRC, tag matching and resizing.
+//! XRC             a queue for extended reliable connections has an XRC domain and a completion queue.
+//! Not implemented tag matching and resizing.
 
 use crate::abi::*;
 use crate::context::{self, Context};
@@ -10,10 +11,13 @@ use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{errno_or_zero, pointer};
 use crate::log::unsupported;
 use crate::memory::Pd;
+use crate::queue::cq::Cq;
 use crate::queue::post;
+use crate::queue::xrc::Xrcd;
 use crate::sync::acknowledged::Acknowledged;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
+use kiban_rdma_runtime::verbs::Engine;
 
 /// A shared receive queue.
 #[repr(C)]
@@ -46,9 +50,24 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> *mut ibv_srq {
-    pointer(|| {
-        // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain
-        // created by this library and `attr` is null or valid for reads and writes.
+    // SAFETY: the caller of `ibv_create_srq` guarantees that `pd` is null or a live protection domain created
+    // by this library and `attr` is null or valid for reads and writes.
+    pointer(|| unsafe { create(pd, attr, None) })
+}
+
+/// Creates a queue; one for extended reliable connections has the engine's numbers for its XRC domain and its
+/// completion queue.
+///
+/// # Safety
+/// `pd` is null or a live protection domain created by this library, and `attr` is null or valid for reads and
+/// writes.
+unsafe fn create(
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+    xrc: Option<(u32, u32)>,
+) -> Result<*mut ibv_srq, c_int> {
+    {
+        // SAFETY: the caller of `create` guarantees it.
         let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
         let context = domain.context;
         let bounds = context.engine.bounds();
@@ -69,7 +88,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
         }));
         let cookie = context::tag(srq.cast(), context::SRQ);
         // Only ibv_modify_srq(3) sets a limit.
-        match context.engine.create_srq(domain.number, entries, 0, context.async_events.clone(), cookie) {
+        match context.engine.create_srq(domain.number, xrc, entries, context.async_events.clone(), cookie) {
             Ok(number) => {
                 // SAFETY: the object is new, and no other thread has a pointer to it yet.
                 unsafe {
@@ -85,7 +104,7 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
                 Err(refused(refusal))
             }
         }
-    })
+    }
 }
 
 /// # Safety
@@ -102,17 +121,21 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         if attr.comp_mask >= IBV_SRQ_INIT_ATTR_RESERVED || !has(IBV_SRQ_INIT_ATTR_PD) {
             return Err(libc::EINVAL);
         }
-        if has(IBV_SRQ_INIT_ATTR_TYPE) && attr.srq_type != IBV_SRQT_BASIC {
-            return Err(unsupported("ibv_create_srq_ex: this type of shared receive queue"));
-        }
-        let pd = attr.pd;
-        // SAFETY: the struct starts with the fields of the shorter one.
-        let made = unsafe { ibv_create_srq(pd, core::ptr::from_mut(attr).cast()) };
-        if made.is_null() {
-            Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
-        } else {
-            Ok(made)
-        }
+        let srq_type = if has(IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { IBV_SRQT_BASIC };
+        let xrc = match srq_type {
+            IBV_SRQT_BASIC => None,
+            IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
+                // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `attr.xrcd` and `attr.cq` are null
+                // or live objects created by this library.
+                let (domain, cq) = unsafe { (given::<Xrcd>(attr.xrcd)?, given::<Cq>(attr.cq.cast())?) };
+                Some((domain.number, cq.number))
+            }
+            IBV_SRQT_XRC => return Err(libc::EINVAL),
+            _ => return Err(unsupported("ibv_create_srq_ex: this type of shared receive queue")),
+        };
+        // SAFETY: the struct starts with the fields of the shorter one, and `attr.pd` is null or a live
+        // protection domain.
+        unsafe { create(attr.pd, core::ptr::from_mut(attr).cast(), xrc) }
     })
 }
 
@@ -185,7 +208,7 @@ pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, answer: *mut u32)
         // SAFETY: the caller of `ibv_get_srq_num` guarantees that `srq` is null or a live SRQ created by
         // this library and `answer` is null or valid for reads and writes.
         let (queue, answer) = unsafe { (given::<Srq>(srq)?, answer.as_mut().ok_or(libc::EINVAL)?) };
-        *answer = queue.number;
+        *answer = Engine::srq_number(queue.number);
         Ok(())
     })
 }

@@ -21,32 +21,35 @@ const AT_WORK_UD: c_uint = IBV_QP_CUR_STATE | IBV_QP_QKEY;
 /// Returns the attributes that a state change requires and those that it allows, or `None` if there is no
 /// such change.
 fn masks(from: ibv_qp_state, to: ibv_qp_state, service: Service) -> Option<(c_uint, c_uint)> {
-    fn choose<T>(service: Service, rc: T, uc: T, ud: T) -> T {
-        match service {
-            Service::Connected => rc,
-            Service::Unreliable => uc,
-            Service::Datagrams => ud,
-        }
-    }
-    let by = |rc, uc, ud| choose(service, rc, uc, ud);
-    let init = by(INIT_CONNECTED, INIT_CONNECTED, INIT_UD);
-    let at_work = by(AT_WORK_RC, AT_WORK_UC, AT_WORK_UD);
+    let init = if service == Service::Datagrams { INIT_UD } else { INIT_CONNECTED };
+    let at_work = match service {
+        Service::Connected | Service::XrcTarget(_) => AT_WORK_RC,
+        Service::Unreliable | Service::XrcInitiator => AT_WORK_UC,
+        Service::Datagrams => AT_WORK_UD,
+    };
     Some(match (from, to) {
         (IBV_QPS_RESET..=IBV_QPS_ERR, IBV_QPS_RESET | IBV_QPS_ERR) => (0, 0),
         (IBV_QPS_RESET, IBV_QPS_INIT) => (init, 0),
         (IBV_QPS_INIT, IBV_QPS_INIT) => (0, init),
         (IBV_QPS_INIT, IBV_QPS_RTR) => {
             let takes = IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX;
-            choose(
-                service,
-                (RTR_CONNECTED | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, takes),
-                (RTR_CONNECTED, takes),
-                (0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
-            )
+            match service {
+                Service::Connected | Service::XrcTarget(_) => {
+                    (RTR_CONNECTED | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, takes)
+                }
+                Service::Unreliable | Service::XrcInitiator => (RTR_CONNECTED, takes),
+                Service::Datagrams => (0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY),
+            }
         }
         (IBV_QPS_RTR, IBV_QPS_RTS) => {
-            let retries = IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
-            (IBV_QP_SQ_PSN | by(retries, 0, 0), at_work)
+            let sends = match service {
+                Service::Connected | Service::XrcInitiator => {
+                    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
+                }
+                Service::XrcTarget(_) => IBV_QP_TIMEOUT,
+                Service::Unreliable | Service::Datagrams => 0,
+            };
+            (IBV_QP_SQ_PSN | sends, at_work)
         }
         (IBV_QPS_RTS, IBV_QPS_RTS) => (0, at_work),
         (IBV_QPS_RTS, IBV_QPS_SQD) => (0, IBV_QP_EN_SQD_ASYNC_NOTIFY),
@@ -74,6 +77,8 @@ mod tests {
     const RC: Service = Service::Connected;
     const UC: Service = Service::Unreliable;
     const UD: Service = Service::Datagrams;
+    const INI: Service = Service::XrcInitiator;
+    const TGT: Service = Service::XrcTarget(1);
 
     const RTR: c_uint = IBV_QP_STATE
         | IBV_QP_AV
@@ -106,6 +111,11 @@ mod tests {
             (IBV_QPS_ERR, IBV_QPS_RTS, RC, IBV_QP_STATE, false),
             (IBV_QPS_RTS, IBV_QPS_ERR, RC, IBV_QP_STATE | IBV_QP_PORT, false),
             (IBV_QPS_RTS, 99, RC, IBV_QP_STATE, false),
+            (IBV_QPS_INIT, IBV_QPS_RTR, INI, IBV_QP_STATE | RTR_CONNECTED, true),
+            (IBV_QPS_INIT, IBV_QPS_RTR, INI, RTR, false),
+            (IBV_QPS_INIT, IBV_QPS_RTR, TGT, RTR, true),
+            (IBV_QPS_RTR, IBV_QPS_RTS, TGT, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT, true),
+            (IBV_QPS_RTR, IBV_QPS_RTS, INI, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT, false),
         ];
         for (from, to, service, mask, expected) in given {
             assert_eq!(is_change(from, to, service, mask), expected, "{from} to {to}, {mask:#x}");

@@ -34,9 +34,10 @@ const OF_UC: u64 = OF_RC
 /// Returns the IBV_QP_EX_WITH_* flags for the operations that a transport service supports.
 pub(crate) fn supported(service: Service) -> u64 {
     match service {
-        Service::Connected => OF_RC,
+        Service::Connected | Service::XrcInitiator => OF_RC,
         Service::Unreliable => OF_UC,
         Service::Datagrams => OF_UD,
+        Service::XrcTarget(_) => 0,
     }
 }
 
@@ -263,6 +264,17 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, number:
     }
 }
 
+unsafe extern "C" fn wr_set_xrc_srqn(qp: *mut ibv_qp_ex, number: u32) {
+    // SAFETY: `with_requests` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the
+    // program keeps that order (ibv_wr_post(3)).
+    unsafe {
+        with_requests(qp, |_, collected| {
+            collected.works.last_mut().ok_or(libc::EINVAL)?.xrc_srq = number;
+            Ok(())
+        });
+    }
+}
+
 unsafe extern "C" fn wr_set_sge(qp: *mut ibv_qp_ex, key: u32, address: u64, length: u32) {
     // SAFETY: `set` needs a live queue pair between `ibv_wr_start` and `ibv_wr_complete`; the program keeps
     // that order (ibv_wr_post(3)).
@@ -334,6 +346,7 @@ pub(crate) fn fill(abi: &mut ibv_qp_ex, ops: u64) {
         IBV_QP_EX_WITH_SEND_WITH_INV: wr_send_inv;
     }
     abi.wr_set_ud_addr = Some(wr_set_ud_addr);
+    abi.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     abi.wr_set_sge = Some(wr_set_sge);
     abi.wr_set_sge_list = Some(wr_set_sge_list);
     abi.wr_set_inline_data = Some(wr_set_inline_data);

@@ -7,7 +7,8 @@ use crate::pyverbs;
 const SECONDS: u64 = 30;
 
 /// Why a program runs over RoCEv2 only.
-const NEEDS_ROCE: &str = "datagrams with the connection manager (RDMA_PS_UDP) and multicast need RoCEv2";
+const NEEDS_ROCE: &str = "only RoCE devices have datagrams with the connection manager (RDMA_PS_UDP), multicast, and \
+                          extended reliable connections (XRC)";
 /// The port of udaddy, which has no option for it.
 const UDADDY_PORT: u16 = 7174;
 
@@ -294,9 +295,10 @@ fn pingpongs(all: &mut Vec<Case>) {
     for options in ["", " -e", " -c"] {
         all.push(case("ibv_uc_pingpong", options));
     }
-    all.push(
-        case("ibv_xsrq_pingpong", "").missing("extended reliable connections (XRC) are not implemented"),
-    );
+    for options in ["", " -e"] {
+        let xrc = case("ibv_xsrq_pingpong", options).missing(NEEDS_ROCE);
+        all.push(Case { proof: Proof::Says(&["success"]), ..xrc });
+    }
 }
 
 fn qperf(all: &mut Vec<Case>) {

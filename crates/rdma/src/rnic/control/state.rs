@@ -43,6 +43,24 @@ pub struct QpAttributes {
     pub waits_for_receives: bool,
 }
 
+impl QpAttributes {
+    /// The attributes of a queue pair that has no queues of its own: a target of extended reliable connections.
+    /// No object has the number 0.
+    pub const TARGET: QpAttributes = QpAttributes {
+        pd: 0,
+        send_cq: 0,
+        receive_cq: 0,
+        srq: None,
+        send_work_max: 0,
+        receive_work_max: 0,
+        send_sges_max: 0,
+        receive_sges_max: 0,
+        inline_bytes_max: 0,
+        signal_all: false,
+        waits_for_receives: true,
+    };
+}
+
 /// The traits of a stream, agreed on by its two ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamTraits {
