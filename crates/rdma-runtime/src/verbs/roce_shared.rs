@@ -11,8 +11,8 @@
 //! Order       before the first frame is taken, the sockets are read once more, because packets that were
 //!             sent over UDP before it may still be there. Unreliable queue pairs would lose messages
 //!             otherwise.
-//! End         when a process ends, its peers read what it has written, and then send over UDP again, to a
-//!             port that nobody has: work fails when its retries are exhausted.
+//! End         when a process ends, its peers read what it has written; what they send meanwhile is lost. Then
+//!             they send over UDP again, to a port that nobody has: work fails when its retries are exhausted.
 //! Limits      datagrams of datagram queue pairs use the memory only if it is already there. Two addresses of
 //!             one host are two hosts. What does not fit into the memory waits, up to [`BACKLOG_BYTES_MAX`];
 //!             the rest is lost, as in a full socket.
@@ -215,6 +215,10 @@ impl SharedLinks {
 impl Link {
     /// Writes a frame, or keeps it until there is room.
     fn send(&mut self, train: &[u8], each: usize) -> io::Result<()> {
+        if self.memory.has_hung_up() {
+            // The link is needed until what the peer has written is read.
+            return Ok(());
+        }
         let length = HEADER_BYTES + train.len();
         let words = [train.len() as u32, each as u32].map(u32::to_le_bytes);
         if self.backlog.is_empty() && self.memory.has_room_for(length) {
@@ -230,6 +234,9 @@ impl Link {
 
     /// Writes frames that have waited.
     fn flush(&mut self) -> io::Result<()> {
+        if self.memory.has_hung_up() {
+            self.backlog.clear();
+        }
         while let Some(frame) = self.backlog.front()
             && self.memory.has_room_for(frame.len())
         {

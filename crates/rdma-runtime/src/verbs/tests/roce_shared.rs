@@ -106,6 +106,34 @@ fn work_for_a_process_that_has_ended_fails_when_its_retries_are_exhausted() {
     assert_eq!(engine.in_use().shared, 0);
 }
 
+#[test]
+fn what_a_process_has_sent_before_it_ended_arrives() {
+    const PAIRS: u64 = 6;
+    const WRITES: u64 = 16;
+    let engine = open(true);
+    let b = Side::new(&engine);
+    {
+        let a = Side::new(&open(true));
+        a.memory[..8].fill(1);
+        let (ours, theirs) = connect(&a, &b, Service::Connected);
+        share((&a, ours.0), (&b, theirs.0));
+        let pairs: Vec<u32> = (0..PAIRS).map(|_| connect(&a, &b, Service::Connected).0.0).collect();
+        for at in 0..PAIRS * WRITES {
+            let offset = b.memory.as_ptr() as u64 + at * 8;
+            let remote = TaggedAddress { stag: b.key, offset };
+            a.send(pairs[(at % PAIRS) as usize], at, Operation::write(remote), 8);
+        }
+    }
+    // After each sleep, it acknowledges what it has read to a peer that is gone, and has not read all.
+    b.engine.arm_cq(b.cq, Notify::Any).expect("it is there");
+    let end = engine.turn.now() + SOON;
+    while engine.in_use().shared > 0 {
+        let _ = engine.next_event(&b.completions, Duration::from_millis(1));
+        assert!(engine.turn.now() < end, "the link ends with the peer");
+    }
+    assert_eq!(b.memory[..(PAIRS * WRITES * 8) as usize], [1; (PAIRS * WRITES * 8) as usize]);
+}
+
 /// An unreliable queue pair does not repeat what arrives out of order, so the change from UDP to shared
 /// memory must keep the order.
 #[test]
