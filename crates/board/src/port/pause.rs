@@ -33,7 +33,7 @@ impl Pauses {
         }
     }
 
-    /// Takes a frame if it is a MAC control frame. Returns whether it is one.
+    /// Consumes a frame if it is a MAC control frame. Returns whether it is one.
     pub(super) fn take(&mut self, frame: &Pdu, now: Instant) -> bool {
         let mut bytes = [0; FRAME_BYTES];
         let mut filled = 0;

@@ -57,7 +57,7 @@ const SHORT_BYTES: usize = 512;
 const ASK_MANAGER_EVERY: u32 = 32;
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;
-/// What precedes a relayed packet: [`RELAYED`], an octet that is not zero if the packet has met congestion,
+/// Header of a relayed packet: [`RELAYED`], an octet that is not zero if the packet has met congestion,
 /// and the sender's port, its address, and the address that it sent to.
 const RELAY_BYTES: usize = 36;
 /// The first port that the system assigns, whatever its settings: lower ones are privileged
@@ -428,7 +428,7 @@ fn remote(shared: &BTreeMap<IpAddr, Shared>, address: IpAddr, qpn: u32) -> Socke
     SocketAddr::new(address, if shared.contains_key(&address) { port_of(qpn) } else { PORT })
 }
 
-/// Returns the packets that one queue pair may have on the way. It keeps as many if one is missing.
+/// Returns the maximum number of packets in flight per queue pair. The responder buffers as many after a gap.
 fn window(path_mtu: usize) -> u32 {
     (WINDOW_BYTES / path_mtu) as u32
 }
@@ -529,7 +529,7 @@ pub(super) fn relay_port(packet: &[u8], owner: impl FnOnce(u32) -> Option<u16>) 
     owner(packet.bth.destination).filter(|port| *port >= UNPRIVILEGED_PORT && *port != PORT)
 }
 
-/// Takes a relayed packet apart: the path on which it came, the packet, and its congestion mark. Only sockets
+/// Decodes a relayed packet: the path on which it came, the packet, and its congestion mark. Only sockets
 /// of the same user can send from port 4791 of an address that this process shares (SO_REUSEPORT, socket(7)).
 /// They relay packets of the address's own family.
 fn relayed<'a>(

@@ -40,7 +40,7 @@ fn depth(depth: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
 }
 
-/// What a connection's messages say of its queue pair.
+/// Queue pair parameters from the messages of a connection.
 struct Agreed {
     /// The peer's queue pair.
     qpn: u32,

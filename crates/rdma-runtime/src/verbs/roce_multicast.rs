@@ -18,7 +18,7 @@ impl Engine {
     /// Attaches a datagram queue pair to a multicast group. Has no effect if it is attached already.
     ///
     /// # Errors
-    /// The queue pair is unknown or not one for datagrams, the GID is no group's, or it is of another family
+    /// The queue pair is unknown or not UD, the GID is not a multicast GID, or it is of another family
     /// than the queue pair's address ([`io::ErrorKind::InvalidInput`]); there are too many groups or queue
     /// pairs ([`io::ErrorKind::OutOfMemory`]); another program uses port 4791 of all addresses. Other
     /// protocols than RoCEv2: [`io::ErrorKind::Unsupported`].

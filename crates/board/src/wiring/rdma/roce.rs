@@ -6,7 +6,7 @@
 //! ECN              packets of connected queue pairs have the configured code point, others none; those that
 //!                  arrive marked are counted, and the endpoint answers them.
 //! Limits           a datagram that waits for room holds back those to other ports. Without packet memory a
-//!                  datagram is lost, and sent again after the acknowledgement timeout.
+//!                  datagram is lost; it is retransmitted after the acknowledgement timeout.
 
 use crate::config::RoceConfig;
 use crate::edge::RoceArrival;

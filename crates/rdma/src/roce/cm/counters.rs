@@ -23,9 +23,9 @@ kiban_base::counters! {
         requests_dropped,
         /// Requests for services without a listener.
         no_service,
-        /// Requests that nobody served, repeated after a short pause.
+        /// Requests sent again after a short pause, because the peer had no listener.
         refused_retries,
-        /// ICMP errors that quote no request which awaits its answer.
+        /// ICMP errors that quote no outstanding request.
         stray_errors,
         /// Requests and replies from queue pairs that are connected already.
         stale,
