@@ -38,7 +38,7 @@ const QPN_OFFSET: u32 = 16;
 #[derive(Clone, Debug)]
 pub struct RoceConfig {
     /// The longest payload of a packet in bytes: 256, 512, 1024, 2048 or 4096. With its headers, which have
-    /// at most 64 bytes over IPv4 and 84 over IPv6, it must fit the links of the path.
+    /// at most 68 bytes over IPv4 and 88 over IPv6, it must fit the links of the path.
     pub path_mtu: usize,
     /// The code of the acknowledgement timeout, 5 bits ([`timeout`]).
     pub ack_timeout: u8,
