@@ -4,7 +4,9 @@ use crate::pair::{ACK_TIMEOUT, BYTES, DELAY, Fate, Pair, RoceTraits, arrives, is
 use kiban_base::Instant;
 use kiban_rdma::rnic::{Operation, Status};
 use kiban_rdma::wire::rdmap::Atomic;
-use kiban_rdma::wire::roce::{Aeth, Bth, Opcode, PSN_MASK, Packet, SelectiveAck, Syndrome};
+use kiban_rdma::wire::roce::{
+    Aeth, Bth, Opcode, Operation as Op, PSN_MASK, Packet, SelectiveAck, Service, Syndrome,
+};
 use std::time::Duration;
 
 /// Both hosts retransmit selectively.
@@ -276,6 +278,43 @@ fn others_get_no_mark_after_their_first_answer_and_nothing_unknown() {
             assert_eq!(packet.bth.selective, offers, "packet {number}");
         }
         assert_eq!(pair.hosts[1].nic.counters().sequence_naks_out, 3, "everything is sent again");
+    }
+}
+
+#[test]
+fn a_forged_mark_does_not_change_how_others_are_answered() {
+    // Host 0 is of another implementation. Before its first packet and after it, a forged one has the mark.
+    for begins_forged in [true, false] {
+        let mut pair = Pair::new(RoceTraits { reorder_max: [0, 64], ..traits() });
+        let mut id = 0;
+        let mut write = |pair: &mut Pair, fate: &mut dyn FnMut(usize, &Packet) -> Fate| {
+            id += 1;
+            post_write(pair, id, 4);
+            pair.run(|from, packet| fate(from, packet));
+            assert_eq!(pair.hosts[0].results(), [(id, Status::Success)]);
+            check_write(pair, id, 4);
+        };
+        if !begins_forged {
+            write(&mut pair, &mut |_, _| arrives());
+        }
+        for ahead in [-9_i32, 9, 20_000] {
+            let opcode = Opcode::Transport(Service::Rc, Op::SendOnly);
+            let psn = traits().first_psn_out.wrapping_add_signed(4 + ahead) & PSN_MASK;
+            let bth = Bth { selective: true, ack_request: true, ..Bth::new(opcode, 0xffff, 0x1001, psn) };
+            pair.deliver(1, &Packet::new(bth), &[]);
+        }
+        pair.send(&mut |_, _| is_lost());
+        let timeouts = pair.hosts[0].nic.counters().ack_timeouts;
+        write(&mut pair, &mut |_, _| arrives());
+        assert_eq!(pair.hosts[0].nic.counters().ack_timeouts, timeouts, "a gap is refused at once");
+        // The acknowledgement is lost: duplicates are acknowledged again.
+        let mut lost = 0;
+        write(&mut pair, &mut |from, _| {
+            lost += usize::from(from == 1);
+            if from == 1 && lost == 1 { is_lost() } else { arrives() }
+        });
+        let last = pair.sent.iter().rfind(|(from, ..)| *from == 1).expect("an answer");
+        assert!(!last.1.bth.selective && last.1.selective_ack.is_none(), "{last:?}");
     }
 }
 

@@ -7,7 +7,7 @@
 //!            guaranteed). But programs poll the last byte of a Write, and take the rest for complete; this
 //!            holds on all hardware, so it does here. Reads, atomics and Sends must not be executed early.
 //! Peer       only a peer whose packets have the mark of selective retransmission is served this way; every
-//!            other gets a NAK and sends everything again.
+//!            other gets a NAK and sends everything again. See [`Reorder::on_request`].
 //! Reports    selective acknowledgements say which packets are kept: for each new gap, and whenever the peer
 //!            asks for an acknowledgement. Each covers a block of [`BLOCK_PACKETS`]. The latest packets are
 //!            always reported first, because the requester takes those for lost that are not. A report waits
@@ -51,8 +51,9 @@ pub(in super::super) enum Keeping {
 /// The kept packets of a queue pair.
 #[derive(Debug, Default)]
 pub(in super::super) struct Reorder {
-    /// Whether the peer retransmits selectively.
+    /// Whether the peer retransmits selectively, and whether a request with the expected PSN has shown it.
     is_agreed: bool,
+    is_certain: bool,
     /// How many packets after the missing one are kept.
     span: u32,
     /// Begins with the packet after the missing one.
@@ -66,10 +67,21 @@ impl Reorder {
         Reorder { span, ..Reorder::default() }
     }
 
-    /// Records that the peer retransmits selectively.
+    /// Learns from the mark of a request, `ahead` of the expected one, whether the peer retransmits
+    /// selectively. Only a request with the expected PSN proves it. Until the first of them, later ones
+    /// count, too, because it may be lost. Otherwise, a forged packet with any PSN could make this queue pair
+    /// answer a peer in a way that the peer does not understand.
     #[inline]
-    pub(in super::super) fn on_mark(&mut self) {
-        self.is_agreed |= self.span > 0;
+    pub(in super::super) fn on_request(&mut self, is_marked: bool, ahead: i32) {
+        let is_marked = is_marked && self.span > 0;
+        if ahead == 0 {
+            if self.is_agreed && !is_marked {
+                self.clear();
+            }
+            (self.is_agreed, self.is_certain) = (is_marked, true);
+        } else if ahead > 0 && !self.is_certain {
+            self.is_agreed |= is_marked;
+        }
     }
 
     /// Returns whether packets after a missing one are kept.

@@ -75,8 +75,8 @@ pub(in super::super::super) fn take(
     }
     let psn = packet.bth.psn;
     let ahead = distance(responder.expected, psn);
-    if traits.is_reliable() && packet.bth.selective {
-        responder.reorder.on_mark();
+    if traits.is_reliable() {
+        responder.reorder.on_request(packet.bth.selective, ahead);
     }
     if ahead > 0 && responder.reorder.is_agreed() && !responder.has_refused {
         return keep(qp, tables, operation, packet, payload, ahead.unsigned_abs());
