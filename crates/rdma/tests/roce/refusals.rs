@@ -8,7 +8,7 @@ use kiban_rdma::rnic::{
 };
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{
-    AtomicEth, Bth, NakCode, Opcode, Operation as Op, Packet, Reth, Service, Syndrome,
+    AtomicEth, Bth, NakCode, Opcode, Operation as Op, PSN_MASK, Packet, Reth, Service, Syndrome,
 };
 
 const GUARD: u8 = 0x77;
@@ -241,6 +241,29 @@ fn more_reads_than_agreed_are_an_invalid_request() {
     let refused = Syndrome::Nak(NakCode::InvalidRequest);
     let answered = answers(&mut pair);
     assert_eq!((answered.len(), answered.last()), (4, Some(&refused)), "three responses come first");
+}
+
+#[test]
+fn duplicates_take_no_place_of_the_reads_that_are_agreed() {
+    // Duplicates of reads of no bytes need no key, and half of all PSNs make one.
+    for (reorder_max, duplicates) in [([0; 2], 8), ([64; 2], 40)] {
+        let mut pair = Pair::new(RoceTraits { ird: 3, reorder_max, ..traits() });
+        let rkey = pair.hosts[1].stag;
+        let mut read = |psn: u32, length| {
+            let mut packet = forged(Op::ReadRequest, psn & PSN_MASK);
+            packet.bth.selective = reorder_max[1] > 0;
+            packet.reth = Some(Reth { address: BASE, rkey, length });
+            pair.deliver(1, &packet, &[]);
+        };
+        let first = traits().first_psn_out;
+        read(first, 8);
+        (0..duplicates).for_each(|at| read(first - 1000 + at, 0));
+        read(first + 1, 8);
+        read(first + 2, 8);
+        let answers = answers(&mut pair);
+        assert!(answers.iter().all(|answer| matches!(answer, Syndrome::Ack(_))), "{answers:?}");
+        assert_eq!(pair.hosts[1].nic.counters().reads_in, 3);
+    }
 }
 
 #[test]

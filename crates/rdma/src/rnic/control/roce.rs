@@ -176,14 +176,14 @@ pub(in super::super) struct Requester {
     pub(in super::super) held_until: Option<Instant>,
 }
 
-/// A response with data.
+/// A response with data. `is_repeat`: the request is a duplicate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Response {
     /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet. The key counts
     /// in protection domain `pd`.
-    Read { psn: u32, pd: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32 },
+    Read { psn: u32, pd: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32, is_repeat: bool },
     /// The original value of eight bytes.
-    Atomic { psn: u32, original: u64, msn: u32 },
+    Atomic { psn: u32, original: u64, msn: u32, is_repeat: bool },
 }
 
 impl Response {
@@ -191,6 +191,13 @@ impl Response {
     pub(in super::super) const fn psn(&self) -> u32 {
         match *self {
             Response::Read { psn, .. } | Response::Atomic { psn, .. } => psn,
+        }
+    }
+
+    /// Returns whether its request is a duplicate.
+    pub(in super::super) const fn is_repeat(&self) -> bool {
+        match *self {
+            Response::Read { is_repeat, .. } | Response::Atomic { is_repeat, .. } => is_repeat,
         }
     }
 }

@@ -190,10 +190,17 @@ fn execute_expected(
     None
 }
 
-/// Returns how many responses may wait.
+/// Returns how many responses may wait before another duplicate is answered.
 fn responses_max(roce: &Roce) -> usize {
     let parts = if roce.responder.reorder.is_agreed() { PARTS_PER_READ } else { 0 };
     usize::from(roce.traits.ird) * (1 + parts)
+}
+
+/// Returns whether as many reads and atomics as the peer may have outstanding await their responses. Repeated
+/// responses do not count: the peer may ask for many parts of one, and anyone may forge duplicates.
+fn is_full(roce: &Roce) -> bool {
+    let (ird, responses) = (usize::from(roce.traits.ird), &roce.responder.responses);
+    responses.len() >= ird && responses.iter().filter(|response| !response.is_repeat()).count() >= ird
 }
 
 /// Executes the expected request. Returns how many PSNs it takes.
@@ -233,7 +240,7 @@ fn execute(
         }
         return Ok(1);
     }
-    if receiving != Receiving::Nothing || roce.responder.responses.len() >= responses_max(roce) {
+    if receiving != Receiving::Nothing || is_full(roce) {
         return Err(INVALID_REQUEST);
     }
     match (packet.reth, packet.atomic) {
@@ -428,7 +435,16 @@ fn answer_read(qp: &mut Qp, outputs: &mut Outputs, psn: u32, reth: &Reth) -> u32
     responder.msn = responder.msn.wrapping_add(1);
     let &Reth { address, rkey, length } = reth;
     let msn = responder.msn;
-    responder.responses.push_back(Response::Read { psn, pd, rkey, address, length, sent: 0, msn });
+    responder.responses.push_back(Response::Read {
+        psn,
+        pd,
+        rkey,
+        address,
+        length,
+        sent: 0,
+        msn,
+        is_repeat: false,
+    });
     let psns = psns(length, roce.traits.path_mtu);
     qp.schedule(outputs);
     psns
@@ -464,7 +480,7 @@ fn atomic(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &Packet) 
     let Some(roce) = &mut qp.roce else { return Ok(()) };
     let (psn, responder) = (packet.bth.psn, &mut roce.responder);
     responder.msn = responder.msn.wrapping_add(1);
-    responder.responses.push_back(Response::Atomic { psn, original, msn: responder.msn });
+    responder.responses.push_back(Response::Atomic { psn, original, msn: responder.msn, is_repeat: false });
     // The peer has at most `ird` atomic operations without a response.
     if responder.atomics.len() >= usize::from(roce.traits.ird) {
         responder.atomics.pop_front();
@@ -492,13 +508,13 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
             {
                 return;
             }
-            Response::Read { psn, pd, rkey, address, length, sent: 0, msn: responder.msn }
+            Response::Read { psn, pd, rkey, address, length, sent: 0, msn: responder.msn, is_repeat: true }
         }
         Op::CompareSwap | Op::FetchAdd => {
-            let Some(&(_, original)) = responder.atomics.iter().find(|(done, _)| *done == psn) else {
+            let Some(&(_, original)) = responder.atomics.iter().rev().find(|(done, _)| *done == psn) else {
                 return;
             };
-            Response::Atomic { psn, original, msn: responder.msn }
+            Response::Atomic { psn, original, msn: responder.msn, is_repeat: true }
         }
         _ => {
             if let Some(roce) = &mut qp.roce {
@@ -564,7 +580,7 @@ pub(in super::super::super) fn next_packet(
     };
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
-        Some(Response::Read { psn, pd, rkey, address, length, sent, msn }) => {
+        Some(Response::Read { psn, pd, rkey, address, length, sent, msn, .. }) => {
             let bytes = ((length - sent) as usize).min(traits.path_mtu);
             let is_last = sent + bytes as u32 == length;
             let operation = match (sent == 0, is_last) {
@@ -590,13 +606,12 @@ pub(in super::super::super) fn next_packet(
             outputs.counters.payload_out_bytes += bytes as u64;
             if is_last {
                 responder.responses.pop_front();
-            } else if let Some(front) = responder.responses.front_mut() {
-                let (psn, sent) = (psn.wrapping_add(1) & PSN_MASK, sent + bytes as u32);
-                *front = Response::Read { psn, pd, rkey, address, length, sent, msn };
+            } else if let Some(Response::Read { psn, sent, .. }) = responder.responses.front_mut() {
+                (*psn, *sent) = (psn.wrapping_add(1) & PSN_MASK, *sent + bytes as u32);
             }
             roce.pace(room.len() - start, now);
         }
-        Some(Response::Atomic { psn, original, msn }) => {
+        Some(Response::Atomic { psn, original, msn, .. }) => {
             let mut packet = Packet::new(bth(Op::AtomicAcknowledge, psn));
             packet.aeth = positive(msn);
             packet.atomic_ack = Some(AtomicAckEth { original });
