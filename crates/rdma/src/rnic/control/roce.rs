@@ -404,9 +404,9 @@ impl Requester {
     }
 
     /// Sends everything from a position on anew, because the peer drops what follows a request without a
-    /// receive.
+    /// receive. Earlier positions may be among what is sent anew already: the scoreboard has none left out.
     pub(in super::super) fn restart_at(&mut self, position: u64) {
-        self.next = position;
+        self.next = self.next.min(position);
         self.scoreboard.truncate(position);
     }
 
@@ -439,6 +439,20 @@ impl Requester {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_second_refusal_before_anything_is_sent_anew_leaves_no_gap() {
+        let mut requester = Requester { next: 4, sent: 4, end: 4, ..Requester::default() };
+        requester.scoreboard.on_sent(0..4, false, Instant::ZERO);
+        // A stale RNR NAK of position 1 comes before the one of position 3, which acknowledges 1 and 2.
+        requester.scoreboard.on_executed(1, Instant::ZERO);
+        requester.restart_at(1);
+        requester.scoreboard.on_executed(3, Instant::ZERO);
+        requester.restart_at(3);
+        requester.scoreboard.on_sent(requester.next..4, false, Instant::ZERO);
+        requester.scoreboard.on_executed(4, Instant::ZERO);
+        assert_eq!(requester.scoreboard.settle(), 4, "everything is done");
+    }
 
     #[test]
     fn a_position_survives_the_wrap_of_its_psn() {
