@@ -13,13 +13,16 @@
 //!             with everything before it. The peer may keep a read until then: its response is not lost, and
 //!             counts as asked for when it is executed.
 //! Cost        constant for each packet sent, acknowledged or lost.
-//! Limits      as many slots as the requester's window has packets. `order` has one entry for each
-//!             transmission since the oldest that is not known to have arrived.
+//! Limits      as many slots as the requester's window has packets. `lost` has each of them once; `order`
+//!             forgets earlier transmissions of what was sent again once they are more than the slots.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
 use core::time::Duration;
 use kiban_base::Instant;
+
+/// How many entries `order` may have beside two for each slot before it is cleaned up.
+const ORDER_SPARE: usize = 64;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
@@ -40,6 +43,8 @@ struct Slot {
     state: State,
     /// Whether it is a packet of a response.
     is_response: bool,
+    /// Whether it is in `Scoreboard::lost`.
+    is_queued: bool,
 }
 
 /// The packets in flight.
@@ -57,7 +62,7 @@ pub(in super::super) struct Scoreboard {
     round_trip_min: Option<Duration>,
     /// The peer has executed all requests before this position.
     executed: u64,
-    /// Positions to be sent again. Some may have arrived since, and some may be there twice.
+    /// Positions to be sent again. Some may have arrived since.
     lost: VecDeque<u64>,
     /// How many slots are lost.
     lost_count: usize,
@@ -108,10 +113,17 @@ impl Scoreboard {
                     // After a stale RNR NAK, requests are sent again that the peer has executed.
                     let is_executed = position < self.executed && !is_response;
                     let state = if is_executed { State::Arrived } else { state };
-                    let slot = Slot { serial, sent_at: now, was_sent_before: false, state, is_response };
+                    let (was_sent_before, is_queued) = (false, false);
+                    let slot = Slot { serial, sent_at: now, was_sent_before, state, is_response, is_queued };
                     self.slots.push_back(slot);
                 }
             }
+        }
+        if self.order.len() > 2 * self.slots.len() + ORDER_SPARE {
+            let mut order = core::mem::take(&mut self.order);
+            order
+                .retain(|(serial, position)| self.slot(*position).is_some_and(|slot| slot.serial == *serial));
+            self.order = order;
         }
     }
 
@@ -193,20 +205,26 @@ impl Scoreboard {
             self.order.pop_front();
             if self.slot(position).is_some_and(|slot| (slot.serial, slot.state) == (serial, State::InFlight))
             {
-                self.set(position, State::Lost);
-                self.lost.push_back(position);
+                if self.set_lost(position) {
+                    self.lost.push_back(position);
+                }
                 count += 1;
             }
         }
         count
     }
 
+    /// Takes the packet at a position for lost. Returns whether it is to be put into `lost`.
+    fn set_lost(&mut self, position: u64) -> bool {
+        let slot = self.set(position, State::Lost);
+        slot.is_some_and(|slot| !core::mem::replace(&mut slot.is_queued, true))
+    }
+
     /// Takes the packets at these positions for lost, unless a response has arrived. They are sent first.
     pub(in super::super) fn lose(&mut self, positions: Range<u64>) {
         for position in positions.rev() {
             // A request that has arrived is sent again, too: the report of its execution may be lost.
-            if self.is_missing(position) || self.is_kept(position) {
-                self.set(position, State::Lost);
+            if (self.is_missing(position) || self.is_kept(position)) && self.set_lost(position) {
                 self.lost.push_front(position);
             }
         }
@@ -218,6 +236,7 @@ impl Scoreboard {
         let dropped = self.slots.iter().skip(length);
         self.lost_count -= dropped.filter(|slot| slot.state == State::Lost).count();
         self.slots.truncate(length);
+        self.lost.retain(|lost| *lost < position);
     }
 
     /// Returns the next position to be sent again.
@@ -227,6 +246,11 @@ impl Scoreboard {
                 return Some(position);
             }
             self.lost.pop_front();
+            if let Some(index) = position.checked_sub(self.base)
+                && let Some(slot) = self.slots.get_mut(index as usize)
+            {
+                slot.is_queued = false;
+            }
         }
         None
     }
@@ -372,6 +396,28 @@ mod tests {
             3,
             "a round trip after the last transmission of 1: 3, 4 and 5 are lost"
         );
+    }
+
+    #[test]
+    fn a_peer_that_refuses_again_and_again_costs_no_memory() {
+        // A read of 500 packets, and a request that stays in flight before it.
+        let mut board = board(1);
+        board.on_sent(1..501, true, NOW);
+        for _ in 0..1000 {
+            board.lose(1..501);
+            // What the peer says to be kept may be refused, too.
+            board.on_kept(1..501, NOW);
+            board.lose(1..501);
+        }
+        assert_eq!((board.lost.len(), board.next_lost(), board.lost_run(501)), (500, Some(1), Some(501)));
+        for _ in 0..1000 {
+            board.lose(1..501);
+            board.on_sent(1..501, true, NOW);
+        }
+        assert!(board.order.len() <= 2 * 501 + ORDER_SPARE, "{}", board.order.len());
+        assert_eq!(board.next_lost(), None);
+        board.on_arrived(500, NOW);
+        assert_eq!((board.find_lost(), board.next_lost()), (500, Some(0)));
     }
 
     #[test]
