@@ -16,6 +16,7 @@ use kiban_rdma::wire::roce::cm::{
     Rtu, ServiceType, SidrRep, SidrReq, SidrStatus,
 };
 use kiban_rdma::wire::roce::{MAD_BYTES, PORT};
+use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -173,6 +174,8 @@ struct World {
     now: Instant,
     /// Every id that the machine has reported.
     ids: Vec<u32>,
+    /// The transaction ids of its requests, by the id.
+    transactions: BTreeMap<u32, u64>,
 }
 
 impl World {
@@ -220,7 +223,9 @@ impl World {
                 let message = message(kind >> 4, ids, variant);
                 let before = counts(&self.cm);
                 let mads_out = self.cm.counters().mads_out;
-                self.cm.take(peer(choice), LOCAL, &message.mad(1), self.now).expect("a valid MAD");
+                // Hostile peers know the transaction ids; the ids in `theirs` belong to no request.
+                let transaction = self.transactions.get(&ours).copied().unwrap_or(1);
+                self.cm.take(peer(choice), LOCAL, &message.mad(transaction), self.now).expect("a valid MAD");
                 assert!(self.cm.counters().mads_out - mads_out <= 2);
                 let after = counts(&self.cm);
                 let changed: Vec<bool> = before.iter().zip(&after).map(|(one, two)| one != two).collect();
@@ -228,18 +233,31 @@ impl World {
                 Ok(())
             }
         };
+        if kind % 16 < 2 {
+            self.take_mads(features);
+        }
         features.show((kind % 16, outcome.err().map(|error: CmError| error.to_string())));
     }
 
-    /// Takes all MADs and events.
-    fn drain(&mut self, features: &mut Features<'_>) {
+    /// Takes all MADs.
+    fn take_mads(&mut self, features: &mut Features<'_>) {
         let mut transmits = 0;
         while let Some(transmit) = self.cm.poll_transmit() {
-            let (_, message) = Message::read(&transmit.mad).expect("a valid MAD");
+            let (header, message) = Message::read(&transmit.mad).expect("a valid MAD");
+            if let Message::Req(Req { local_comm_id: id, .. })
+            | Message::SidrReq(SidrReq { request_id: id, .. }) = message
+            {
+                self.transactions.insert(id, header.transaction);
+            }
             features.show(("sent", discriminant(&message)));
             transmits += 1;
         }
         assert!(transmits <= TRANSMITS_MAX);
+    }
+
+    /// Takes all MADs and events.
+    fn drain(&mut self, features: &mut Features<'_>) {
+        self.take_mads(features);
         let mut events = 0;
         while let Some(event) = self.cm.poll_event() {
             features.show(("event", discriminant(&event)));
@@ -275,7 +293,12 @@ pub(crate) fn machine(bytes: &[u8], features: &mut Features<'_>) {
         packet_lifetime: 4,
         ..CmConfig::default()
     };
-    let mut world = World { cm: Cm::new(config, key(1)), now: Instant::ZERO, ids: Vec::new() };
+    let mut world = World {
+        cm: Cm::new(config, key(1)),
+        now: Instant::ZERO,
+        ids: Vec::new(),
+        transactions: BTreeMap::new(),
+    };
     world.cm.listen(SERVICE).expect("free");
     let mut input = Input::new(bytes);
     for _ in 0..STEPS_MAX {

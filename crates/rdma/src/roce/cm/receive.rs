@@ -60,12 +60,14 @@ impl Cm {
         Ok(())
     }
 
-    /// Returns the state of the connection to which a message with these ids belongs. The peer's id is not
-    /// compared if it is not known yet.
+    /// Returns the state of the connection to which a message with these ids belongs. If the peer's id is not
+    /// known yet, the message must have the transaction id of the request (IBTA volume 1 §12.6.4: answers
+    /// repeat it): our own id alone may be guessed, because half of it is a port.
     fn matching(&mut self, envelope: Envelope, id: u32, remote_id: u32) -> Option<State> {
         let state = self.find(id).and_then(|connection| {
             let is_peer = connection.peer == envelope.peer;
-            (is_peer && connection.remote_id.is_none_or(|known| known == remote_id))
+            let is_answer = connection.transaction == envelope.transaction;
+            (is_peer && connection.remote_id.map_or(is_answer, |known| known == remote_id))
                 .then_some(connection.state)
         });
         self.counters.unmatched += u64::from(state.is_none());
@@ -352,8 +354,8 @@ impl Cm {
     fn on_sidr_rep(&mut self, envelope: Envelope, reply: SidrRep, now: Instant) {
         let id = reply.request_id;
         let is_answer = self.find(id).is_some_and(|found| {
-            (found.state, found.peer, found.service_id)
-                == (State::SidrReqSent, envelope.peer, reply.service_id)
+            (found.state, found.peer, found.service_id, found.transaction)
+                == (State::SidrReqSent, envelope.peer, reply.service_id, envelope.transaction)
         });
         if !is_answer {
             self.counters.unmatched += 1;

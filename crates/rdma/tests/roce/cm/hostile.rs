@@ -5,7 +5,10 @@ use super::pair::{ADDRESSES, SERVICE, accept, connect, source, text};
 use kiban_base::{Instant, RngKey, SimRng};
 use kiban_rdma::roce::cm::{Cm, CmConfig, CmEvent, Connect, ConnectionId};
 use kiban_rdma::wire::roce::MAD_BYTES;
-use kiban_rdma::wire::roce::cm::{Message, PortSpace};
+use kiban_rdma::wire::roce::cm::{
+    Message, PortSpace, Rej, RejectReason, RejectedMessage, Req, SidrRep, SidrStatus,
+};
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -56,8 +59,19 @@ fn call(cm: &mut Cm, rng: &mut SimRng, id: ConnectionId, now: Instant) {
     };
 }
 
+/// The transaction id of each request, by its communication id.
+type Transactions = BTreeMap<[u8; 4], [u8; 8]>;
+
+/// Takes all MADs and remembers their transaction ids.
+fn overhear(cm: &mut Cm, transactions: &mut Transactions) {
+    while let Some(transmit) = cm.poll_transmit() {
+        let [id, transaction] = [24..28, 8..16].map(|range| &transmit.mad[range]);
+        transactions.insert(id.try_into().expect("an id"), transaction.try_into().expect("an id"));
+    }
+}
+
 /// Returns a MAD of a valid type with arbitrary fields, which prefers the ids of existing connections.
-fn mad(rng: &mut SimRng, ids: &[u32]) -> Vec<u8> {
+fn mad(rng: &mut SimRng, ids: &[u32], transactions: &Transactions) -> Vec<u8> {
     let mut mad = [1, 7, 2, 3].to_vec();
     mad.resize_with(MAD_BYTES, || if rng.below(4) == 0 { rng.draw() as u8 } else { 0 });
     mad[17] = 0x10 + rng.below(10) as u8;
@@ -81,6 +95,11 @@ fn mad(rng: &mut SimRng, ids: &[u32]) -> Vec<u8> {
         // The queue pair of a DREQ.
         mad[32..35].copy_from_slice(&[0, 0, 0x22]);
     }
+    // A SIDR_REP has our id where other messages have the peer's.
+    let at = if mad[17] == 0x18 { 24 } else { 28 };
+    if let Some(transaction) = transactions.get(&mad[at..at + 4]) {
+        mad[8..16].copy_from_slice(transaction);
+    }
     mad
 }
 
@@ -94,7 +113,7 @@ fn whatever_a_peer_sends_limits_hold_and_others_are_served() {
         cm.listen(SERVICE).expect("free");
         cm.listen(PortSpace::Udp.service_id(0)).expect("free");
         let hostile: [SocketAddr; 2] = [(Ipv4Addr::new(192, 0, 2, 66), 1).into(), source(0)];
-        let (mut now, mut ids) = (Instant::ZERO, Vec::new());
+        let (mut now, mut ids, mut transactions) = (Instant::ZERO, Vec::new(), Transactions::new());
         for _ in 0..1500 {
             match rng.below(16) {
                 0 => now += Duration::from_micros(rng.below(30_000)),
@@ -114,10 +133,10 @@ fn whatever_a_peer_sends_limits_hold_and_others_are_served() {
                         react(&mut cm, &mut rng, &event, now, &mut ids);
                     }
                 }
-                4 => while cm.poll_transmit().is_some() {},
+                4 => overhear(&mut cm, &mut transactions),
                 _ => {
                     let before = cm.counters().mads_out;
-                    let _ = cm.take(hostile[0], ADDRESSES[1], &mad(&mut rng, &ids), now);
+                    let _ = cm.take(hostile[0], ADDRESSES[1], &mad(&mut rng, &ids, &transactions), now);
                     assert!(cm.counters().mads_out - before <= 2);
                 }
             }
@@ -135,7 +154,7 @@ fn whatever_a_peer_sends_limits_hold_and_others_are_served() {
             while let Some(transmit) = good.poll_transmit() {
                 cm.take(source(0), ADDRESSES[1], &transmit.mad, now).expect("valid");
             }
-            let _ = cm.take(hostile[0], ADDRESSES[1], &mad(&mut rng, &ids), now);
+            let _ = cm.take(hostile[0], ADDRESSES[1], &mad(&mut rng, &ids, &transactions), now);
             while let Some(event) = cm.poll_event() {
                 if let CmEvent::ConnectRequest { connection, peer, .. } = event
                     && peer.ip() == ADDRESSES[0]
@@ -167,6 +186,54 @@ fn whatever_a_peer_sends_limits_hold_and_others_are_served() {
         "timed out",
     ];
     assert!(expected.iter().all(|name| seen.contains(name)), "{seen:?}");
+}
+
+/// Half of our communication id may be a port, which anyone can guess; the transaction id is random.
+#[test]
+fn only_a_peer_that_has_seen_a_request_can_answer_it() {
+    let mut pair = super::pair::Pair::new(3);
+    pair.connect();
+    let req = pair.sides[0].poll_transmit().expect("a REQ").mad;
+    let mut answer = |mad: &[u8]| {
+        pair.deliver(0, mad);
+        pair.sides[0].poll_event().is_some()
+    };
+    let mut rep = message(&req);
+    let Message::Req(Req { local_comm_id, .. }) = rep else { panic!("a REQ") };
+    let mut peer = super::pair::Pair::new(4);
+    peer.deliver(1, &req);
+    let Some(CmEvent::ConnectRequest { connection, .. }) = peer.sides[1].poll_event() else { panic!("one") };
+    peer.sides[1].accept(connection, &accept(), peer.now).expect("requested");
+    let genuine = peer.sides[1].poll_transmit().expect("a REP").mad;
+    rep = message(&genuine);
+    let rej = Message::Rej(Rej {
+        local_comm_id: 0,
+        remote_comm_id: local_comm_id,
+        message: RejectedMessage::Req,
+        information_bytes: 0,
+        reason: RejectReason::CONSUMER,
+        information: [0; 72],
+        private_data: [0; Rej::PRIVATE_BYTES],
+    });
+    assert!(!answer(&rep.mad(1)) && !answer(&rej.mad(1)), "forged");
+    assert!(answer(&genuine));
+    // The same for the reply to a SIDR_REQ.
+    let service = PortSpace::Udp.service_id(9);
+    let cm = &mut pair.sides[0];
+    let id = cm.resolve(ADDRESSES[0], source(1), service, 0xffff, b"", pair.now).expect("room");
+    while cm.poll_transmit().is_some() {}
+    let reply = SidrRep {
+        request_id: id.0,
+        status: SidrStatus::VALID,
+        information_bytes: 0,
+        qpn: 9,
+        service_id: service,
+        qkey: 1,
+        information: [0; 72],
+        private_data: [0; SidrRep::PRIVATE_BYTES],
+    };
+    pair.deliver(0, &Message::SidrRep(reply).mad(1));
+    assert_eq!(pair.sides[0].poll_event(), None);
 }
 
 /// Messages from another address, with another communication id or queue pair, do not belong to a connection.

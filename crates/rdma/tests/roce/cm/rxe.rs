@@ -70,10 +70,16 @@ fn with_id(mut message: Message, theirs: u32, ours: u32) -> Message {
 }
 
 fn sent(cm: &mut Cm, to: SocketAddr, from: IpAddr) -> Message {
+    sent_in(cm, to, from).1
+}
+
+/// The same, with the transaction id.
+fn sent_in(cm: &mut Cm, to: SocketAddr, from: IpAddr) -> (u64, Message) {
     let Transmit { to: target, from: source, mad } = cm.poll_transmit().expect("a MAD");
     assert_eq!((target.ip(), target.port(), source), (to.ip(), 4791, from));
     assert_eq!(cm.poll_transmit(), None);
-    message(&mad)
+    let (header, message) = Message::read(&mad).expect("a valid MAD");
+    (header.transaction, message)
 }
 
 /// Replays the rest of a connection: one side's messages arrive, and ours must be those of the other side.
@@ -161,9 +167,10 @@ fn our_request_and_the_rest_are_those_of_rxe() {
             };
             let connection = cm.connect(us.ip(), recorded.passive, &connect, NOW).expect("room");
             let expected = Req { local_comm_id: connection.0, ..req };
-            assert_eq!(sent(&mut cm, recorded.passive, us.ip()), Message::Req(expected));
+            let (transaction, request) = sent_in(&mut cm, recorded.passive, us.ip());
+            assert_eq!(request, Message::Req(expected));
             let rep = with_id(Message::Rep(recorded.rep), req.local_comm_id, connection.0);
-            cm.take(recorded.passive, us.ip(), &rep.mad(2), NOW).expect("valid");
+            cm.take(recorded.passive, us.ip(), &rep.mad(transaction), NOW).expect("valid");
             let Some(CmEvent::Connected { reply, .. }) = cm.poll_event() else { panic!("a reply") };
             assert_eq!(Message::Rep(*reply), rep);
             play_rest(&mut cm, &recorded, us, connection);
@@ -193,9 +200,10 @@ fn services_resolve_between_rxe_and_us() {
         .resolve(active.ip(), passive, request.service_id, request.pkey, &request.private_data, NOW)
         .expect("room");
     let expected = kiban_rdma::wire::roce::cm::SidrReq { request_id: ours.0, ..request };
-    assert_eq!(sent(&mut client, passive, active.ip()), Message::SidrReq(expected));
+    let (transaction, resolution) = sent_in(&mut client, passive, active.ip());
+    assert_eq!(resolution, Message::SidrReq(expected));
     let reply = kiban_rdma::wire::roce::cm::SidrRep { request_id: ours.0, ..reply };
-    client.take(passive, active.ip(), &Message::SidrRep(reply).mad(9), NOW).expect("valid");
+    client.take(passive, active.ip(), &Message::SidrRep(reply).mad(transaction), NOW).expect("valid");
     let Some(CmEvent::ServiceReply { reply: got, .. }) = client.poll_event() else { panic!("a reply") };
     assert_eq!((*got, client.connections()), (reply, 0));
 }

@@ -103,7 +103,8 @@ fn invalid_requests_are_rejected_without_an_event() {
         let mad = pair.sides[0].poll_transmit().expect("a REQ").mad;
         let Message::Req(mut req) = message(&mad) else { panic!("a REQ") };
         change(&mut req);
-        pair.deliver(1, &Message::Req(req).mad(1));
+        let (header, _) = Message::read(&mad).expect("a REQ");
+        pair.deliver(1, &Message::Req(req).mad(header.transaction));
         pair.run(arrives, ignore);
         assert_eq!(pair.names(1), [""; 0]);
         assert_eq!(pair.sides[1].connections(), 0);
