@@ -65,6 +65,9 @@ kiban_base::counters! {
         malformed,
         /// Datagrams dropped because of their ICRC.
         bad_icrc,
+        /// Datagrams to datagram queue pairs and to the connection manager that were dropped because they
+        /// are for another partition.
+        wrong_partition,
         /// Packets dropped because no queue pair has the number.
         unknown_queue_pair,
         /// Packets dropped because they come from another address than that of the queue pair's peer, or
@@ -223,6 +226,12 @@ impl Endpoint {
         };
         if !self.is_intact(path, bytes) {
             self.counters.bad_icrc += 1;
+            return None;
+        }
+        // IBTA volume 1 §10.9.3. The highest bit is the membership type. Connected queue pairs check their
+        // own.
+        if packet.deth.is_some() && (packet.bth.pkey ^ PKEY) << 1 != 0 {
+            self.counters.wrong_partition += 1;
             return None;
         }
         self.counters.datagrams_in += 1;
@@ -439,6 +448,23 @@ mod tests {
     use core::net::Ipv4Addr;
     use core::time::Duration;
     use kiban_base::RngKey;
+
+    #[test]
+    fn datagrams_of_other_partitions_are_dropped() {
+        let end = |octet| SocketAddr::from((Ipv4Addr::new(192, 0, 2, octet), PORT));
+        let (there, here) = (Path { local: end(1), remote: end(2) }, Path { local: end(2), remote: end(1) });
+        let mut nic = Rnic::new(Config::default(), RngKey::for_simulation(1));
+        let (mut endpoint, mut datagram) = (Endpoint::default(), Vec::new());
+        for (pkey, is_taken) in [(0xffff_u16, true), (0x7fff, true), (0xfffe, false), (0x1234, false)] {
+            endpoint.management(&there, &[7; 256], &mut datagram);
+            datagram[2..4].copy_from_slice(&pkey.to_be_bytes());
+            datagram.truncate(datagram.len() - ICRC_BYTES);
+            seal(&there, 0, &mut datagram, 0);
+            let mad = endpoint.take(&mut nic, |_| None, here, &datagram, false, Instant::ZERO);
+            assert_eq!(mad.is_some(), is_taken, "{pkey:#x}");
+        }
+        assert_eq!((endpoint.counters().wrong_partition, endpoint.counters().bad_icrc), (2, 0));
+    }
 
     #[test]
     fn a_peer_that_never_has_a_receive_leaves_one_timer() {
