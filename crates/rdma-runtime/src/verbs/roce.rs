@@ -321,7 +321,7 @@ impl RoceLinks {
             *more |= each(socket, &mut room, |bytes, from, is_marked| {
                 is_empty = false;
                 let owner = |qpn| match qpn {
-                    GSI_QPN => cm.owner(bytes),
+                    GSI_QPN => cm.owner(address, bytes),
                     _ => qps.named(address, qpn).is_none().then_some(port_of(qpn)),
                 };
                 match relay_port(bytes, owner) {
@@ -356,7 +356,7 @@ impl RoceLinks {
             let mut datagram = Vec::new();
             self.endpoint.management(&path, &mad, &mut datagram);
             // What the system does not take now is sent again later.
-            match (self.shared.get(&path.remote.ip()), self.cm.owner(&datagram)) {
+            match (self.shared.get(&path.remote.ip()), self.cm.owner(path.remote.ip(), &datagram)) {
                 // A process of this host gets it at once: port 4791 might give it to one that is about to
                 // end.
                 (Some(Shared { socket, .. }), Some(port)) => {

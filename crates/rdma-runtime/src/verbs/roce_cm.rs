@@ -42,6 +42,13 @@ pub(super) struct Listener {
     pub(super) owner: Arc<dyn CmEventHandler>,
 }
 
+impl Listener {
+    /// Returns whether it is for a service at an address.
+    pub(super) fn serves(&self, service_id: u64, address: IpAddr) -> bool {
+        self.service_id == service_id && self.addresses.contains(&address)
+    }
+}
+
 /// A connection, or the resolution of a service of datagrams, from its request on.
 pub(super) struct End {
     pub(super) owner: Option<Arc<dyn CmEventHandler>>,
@@ -100,11 +107,12 @@ impl RoceCm {
         listeners.cloned().chain([self.port.clone()]).collect()
     }
 
-    /// Returns the port of another process to which a datagram for the connection manager belongs.
-    pub(super) fn owner(&self, datagram: &[u8]) -> Option<u16> {
+    /// Returns the port of another process to which a datagram for the connection manager at an address
+    /// belongs.
+    pub(super) fn owner(&self, address: IpAddr, datagram: &[u8]) -> Option<u16> {
         let (_, message) = Message::read(datagram.get(MAD_AT..MAD_AT + MAD_BYTES)?).ok()?;
         let of_service = |id: u64| {
-            let is_own = self.listeners.values().any(|listener| listener.service_id == id);
+            let is_own = self.listeners.values().any(|listener| listener.serves(id, address));
             PortSpace::of_service(id).filter(|_| !is_own).map(|(_, port)| port)
         };
         let of_id = |id: u32| {

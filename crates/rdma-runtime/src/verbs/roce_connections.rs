@@ -397,11 +397,11 @@ impl EngineState {
         let Some(roce) = &mut self.roce else { return };
         let is_datagrams = request.is_none();
         let Asked { service_id, private_data, depths } = *asked;
-        let listener = roce.cm.listeners.iter().find(|(_, listener)| listener.service_id == service_id);
+        let listener = roce.cm.listeners.iter().find(|(_, listener)| listener.serves(service_id, local));
         let (Some((&listener, Listener { owner, .. })), Some((_, port))) =
             (listener, PortSpace::of_service(service_id))
         else {
-            // The listener has just ended. This fails if the peer has given up.
+            // The listener has just ended, or is for other addresses. This fails if the peer has given up.
             let _ = match is_datagrams {
                 true => roce.cm.cm.refuse(ConnectionId(number), SidrStatus::NOT_SUPPORTED, &[], now),
                 false => roce.cm.cm.reject(ConnectionId(number), RejectReason::INVALID_SERVICE_ID, &[], now),

@@ -2,7 +2,12 @@
 
 use super::*;
 use crate::tcp::ReservedPort;
-use std::net::SocketAddr;
+use kiban_base::Instant;
+use kiban_rdma::roce::cm::{Cm, CmConfig, Connect};
+use kiban_rdma::roce::{Endpoint, Path};
+use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason};
+use kiban_rdma::wire::roce::{MAD_BYTES, PORT};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Weak;
 
 /// An address that no other file of tests uses: port 4791 of an address is shared. Both sides have it, as a
@@ -137,6 +142,47 @@ fn a_refused_resolution_carries_status_and_private_data() {
     server.side.engine.reject(server.request().end, b"no").expect("it is asked");
     let ConnectError::NotServed { status, private_data } = error(client.next()) else { panic!("a status") };
     assert_eq!((status, &private_data[..3]), (REJECTED, &b"no\0"[..]));
+}
+
+#[test]
+fn a_listener_serves_only_its_own_addresses() {
+    // Another host's request, to another address of this process.
+    let (other, peer) = (IpAddr::from([127, 0, 0, 81]), SocketAddr::from(([127, 0, 0, 82], PORT)));
+    let server = Node::new();
+    let _open = server.side.qp_at(other, Service::Connected);
+    let socket = UdpSocket::bind(peer).expect("no other test uses it");
+    socket.set_nonblocking(true).expect("a socket");
+    for is_datagrams in [false, true] {
+        let port = server.listen(is_datagrams).port();
+        let to = SocketAddr::new(other, PORT);
+        let mut cm = Cm::new(CmConfig::default(), kiban_os::random::key().expect("random octets"));
+        let begun = match is_datagrams {
+            true => cm.resolve(peer.ip(), to, PortSpace::Udp.service_id(port), 0xffff, b"", Instant::ZERO),
+            false => {
+                let connect = Connect { service_id: PortSpace::Tcp.service_id(port), ..Connect::default() };
+                cm.connect(peer.ip(), to, &connect, Instant::ZERO)
+            }
+        };
+        begun.expect("room");
+        let (mut endpoint, mut datagram) = (Endpoint::default(), Vec::new());
+        let mad = cm.poll_transmit().expect("a request").mad;
+        endpoint.management(&Path { local: peer, remote: to }, &mad, &mut datagram);
+        socket.send_to(&datagram, to).expect("the address is there");
+        let mut answer = [0; 512];
+        // The loopback delivers at once; a process reads some of its sockets only now and then.
+        let answered =
+            (0..1000).any(|_| server.side.engine.turn.look(|_| socket.recv(&mut answer).ok()).is_some());
+        assert!(
+            answered && server.owner.events.take_noting(&mut |_| ()).is_none(),
+            "the program hears nothing"
+        );
+        let (_, answer) = Message::read(&answer[20..20 + MAD_BYTES]).expect("a MAD");
+        match answer {
+            Message::Rej(rej) => assert_eq!(rej.reason, RejectReason::INVALID_SERVICE_ID),
+            Message::SidrRep(reply) => assert_eq!(reply.status.0, NOT_SUPPORTED),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 /// Returns a port at which nothing listens.
