@@ -25,7 +25,7 @@ use crate::wire::roce::{
     BTH_BYTES, Bth, Deth, GSI_QKEY, GSI_QPN, ICRC_BYTES, MULTICAST_QPN, Opcode, Operation, PORT, PSN_MASK,
     Packet, Service, pad,
 };
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::mem;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -112,7 +112,7 @@ pub struct Endpoint {
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
     /// Queue pairs whose peers are to get a congestion notification. `quiet_until` keeps them few.
-    notifying: VecDeque<u32>,
+    notifying: BTreeSet<u32>,
     /// Room for the payload of a datagram.
     payload: Vec<u8>,
     identifications: Identifications,
@@ -142,7 +142,7 @@ impl Endpoint {
         }
         self.ended.remove(&qp);
         self.held.take_if(|(held, _)| *held == qp);
-        self.notifying.retain(|&number| number != qp);
+        self.notifying.remove(&qp);
     }
 
     /// Returns the next attached queue pair that has ended, or has sent everything before an orderly end:
@@ -197,7 +197,7 @@ impl Endpoint {
         }
         if is_marked && connection.quiet_until <= now {
             connection.quiet_until = now + CNP_INTERVAL;
-            self.notifying.push_back(qp);
+            self.notifying.insert(qp);
         }
         core.packet(qp, &packet, payload, now);
         self.arm(core, qp);
@@ -267,7 +267,7 @@ impl Endpoint {
         train: &mut Vec<u8>,
     ) -> Option<Departure> {
         train.clear();
-        while let Some(qp) = self.notifying.pop_front() {
+        while let Some(qp) = self.notifying.pop_first() {
             if let (Some(connection), Some(traits)) = (self.connections.get(&qp), core.roce_traits(qp)) {
                 let path = connection.path;
                 notification(&path, &traits, train);

@@ -96,6 +96,19 @@ fn marked_datagrams_are_answered_with_one_notification_per_interval() {
 }
 
 #[test]
+fn notifications_that_cannot_leave_do_not_pile_up() {
+    let mut ends = Ends::new(traits());
+    ends.write(1);
+    let (_, datagram) = ends.next(0).expect("a packet");
+    for _ in 0..100 {
+        ends.take(1, &datagram, true);
+        ends.now += CNP_INTERVAL;
+    }
+    let left = std::iter::from_fn(|| ends.next(1)).filter(|(_, datagram)| datagram[0] == 0x81).count();
+    assert_eq!(left, 1);
+}
+
+#[test]
 fn a_notification_from_a_stranger_is_dropped() {
     let mut ends = Ends::new(traits());
     ends.write(1);
