@@ -5,9 +5,11 @@
 //! Ports           are TCP ports. A bound port is reserved by a socket that does not listen, until the
 //!                 identifier listens. The system assigns the port of a connecting identifier, and a new one
 //!                 on each retry.
-//! Loopback        as in the kernel (cma.c): an identifier bound to a loopback address has no device yet,
-//!                 like one bound to the wildcard address. If the destination is a loopback address, or if a
-//!                 request arrives at one, the identifier gets the first device. libfabric relies on both.
+//! Loopback        an identifier with a loopback address uses the first device. In the kernel (cma.c), it has
+//!                 no device before its destination is known, or a request arrives. Programs differ in what
+//!                 they expect: DAPL and librpma bind an address to find its device, and libfabric binds
+//!                 `localhost` to enumerate all devices. Only libfabric's identifier is synchronous, so such
+//!                 identifiers behave as in the kernel, and others have the device once they are bound.
 //! Events          the result is known when the call returns; an event also reports it, as with the kernel.
 //! Not implemented time limits, because nothing here waits. The type of service and the ACK timeout are
 //!                 accepted and ignored.
@@ -46,13 +48,13 @@ fn take(id: &Arc<Id>, at: SocketAddr, shares: bool, family_only: bool) -> Result
 
 /// Binds an identifier that is not bound.
 pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
-    let (shares, family_only) = {
+    let (shares, family_only, is_synchronous) = {
         let state = id.state();
         if state.phase != Phase::Idle {
             return Err(libc::EINVAL);
         }
         // As in the kernel (cma.c), IPv4 addresses never stand for IPv6 addresses.
-        (state.shares, state.family_only || at.is_ipv4())
+        (state.shares, state.family_only || at.is_ipv4(), state.own)
     };
     // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
     // listening must not take long.
@@ -60,9 +62,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     let reserved = ReservedPort::shared(at, family_only).map_err(|error| errno_of(&error))?;
     let bound = reserved.address().map_err(|error| errno_of(&error))?;
     take(id, bound, shares, family_only)?;
-    // As in the kernel (cma.c), an identifier bound to a loopback address has no device. libfabric binds one
-    // to enumerate all devices.
-    let is_any = at.ip().is_unspecified() || at.ip().to_canonical().is_loopback();
+    let is_any = at.ip().is_unspecified() || is_synchronous && at.ip().to_canonical().is_loopback();
     if !is_any && !device::bind_device(id, at.ip()) {
         lock(&world().taken).retain(|taken| taken.id != id.abi() as usize);
         return Err(libc::ENODEV);

@@ -215,8 +215,6 @@ fn unreachable_addresses_are_reported() {
     // Loopback addresses have no route to other hosts.
     let out = Ident::new(Some(&events));
     assert_eq!(out.bind(at("127.0.0.1:0")), 0);
-    // SAFETY: `out` is live. An identifier bound to a loopback address has no device yet.
-    assert!(unsafe { (*out.0).verbs.is_null() });
     assert_eq!(out.resolve_addr(at("192.0.2.1:9")), 0);
     let event = events.next();
     assert_eq!(event.get().event, RDMA_CM_EVENT_ADDR_ERROR);
@@ -227,6 +225,28 @@ fn unreachable_addresses_are_reported() {
     assert_eq!(waits.bind(at("127.0.0.1:0")), 0);
     assert_eq!(waits.resolve_addr(at("192.0.2.1:9")), -1);
     assert_eq!(waits.resolve_addr(at("127.0.0.1:9")), 0);
+}
+
+/// DAPL and librpma bind an address to find its device.
+#[test]
+fn an_identifier_bound_to_a_loopback_address_has_the_device_that_it_uses_later() {
+    let events = Events::new();
+    for loopback in ["127.0.0.1:0", "127.0.0.9:0", "[::1]:0"].map(at) {
+        let id = Ident::new(Some(&events));
+        assert_eq!(id.bind(loopback), 0);
+        let bound = id.device();
+        // SAFETY: `id` is live.
+        assert!(unsafe { !(*id.0).pd.is_null() && (*id.0).port_num == 1 });
+        assert_eq!(id.resolve_addr(loopback.ip().into_port(9)), 0);
+        events.expect(RDMA_CM_EVENT_ADDR_RESOLVED, 0);
+        assert_eq!(id.device(), bound, "{loopback}");
+    }
+    let (any, synchronous) = (Ident::new(Some(&events)), Ident::new(None));
+    assert_eq!(any.bind(at("0.0.0.0:0")), 0);
+    // libfabric expects no device here.
+    assert_eq!(synchronous.bind(at("127.0.0.1:0")), 0);
+    // SAFETY: both identifiers are live.
+    unsafe { assert!((*any.0).verbs.is_null() && (*synchronous.0).verbs.is_null()) };
 }
 
 #[test]
