@@ -36,6 +36,7 @@ mod connect;
 mod link;
 pub(crate) mod linked_nic;
 mod memory;
+mod port_space;
 mod queues;
 mod roce;
 pub mod same_user;

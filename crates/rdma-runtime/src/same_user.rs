@@ -60,6 +60,8 @@ pub struct SocketOwners {
 #[derive(PartialEq, Eq, Debug)]
 enum Owner {
     User(u32),
+    /// No socket is connected, but one listens.
+    Listener(u32),
     /// The socket is closed or not accepted yet: the system reports owner zero, which does not mean root.
     Nobody,
     /// No socket on this host.
@@ -93,11 +95,20 @@ impl SocketOwners {
     /// host, or the system does not answer.
     pub fn is_allowed(&self, local: SocketAddr, peer: SocketAddr) -> bool {
         match self.owner(peer, local) {
-            Owner::User(user) => user == rustix::process::geteuid().as_raw() || user == 0,
-            Owner::Nobody => false,
+            Owner::User(user) => is_own(user),
+            Owner::Listener(_) | Owner::Nobody => false,
             Owner::Elsewhere => !(self.tells && self.is_within_host(local, peer)),
             Owner::Unknown => true,
         }
+    }
+
+    /// Returns whether this user or root listens at an address.
+    pub fn is_own_listener(&self, at: SocketAddr) -> bool {
+        let nobody = SocketAddr::new(at.ip(), 0);
+        let Some(answer) = self.sockets.as_ref().and_then(|socket| self.ask(socket, at, nobody)) else {
+            return false;
+        };
+        matches!(answer, Owner::Listener(user) if is_own(user))
     }
 
     /// Returns whether both ends must be on this host. Also true if the route query fails, since a peer may
@@ -123,12 +134,18 @@ impl SocketOwners {
         let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
         match kind {
             // A listening socket is returned when no connected socket matches.
-            BY_FAMILY if word(INODE_AT)? == 0 || *answer.get(STATE_AT)? == LISTENS => Some(Owner::Nobody),
+            BY_FAMILY if *answer.get(STATE_AT)? == LISTENS => Some(Owner::Listener(word(OWNER_AT)?)),
+            BY_FAMILY if word(INODE_AT)? == 0 => Some(Owner::Nobody),
             BY_FAMILY => Some(Owner::User(word(OWNER_AT)?)),
             NLMSG_ERROR if word(HEADER_BYTES)? as i32 == -ENOENT => Some(Owner::Elsewhere),
             _ => None,
         }
     }
+}
+
+/// Returns whether a user is that of this process, or root.
+fn is_own(user: u32) -> bool {
+    user == rustix::process::geteuid().as_raw() || user == 0
 }
 
 /// Opens a netlink socket, for routes if no protocol is given. Returns `None` if the system does not support

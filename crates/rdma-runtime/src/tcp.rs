@@ -7,6 +7,7 @@
 //!                payload, and then into a buffer for the bytes that follow.
 //! Limits         never blocks. Silent peers are detected by TCP keep-alive (`KEEPALIVE`).
 
+use crate::port_space::Claim;
 use kiban_base::Region;
 use kiban_rdma::iwarp::stream::Chunk;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
@@ -14,6 +15,7 @@ use smallvec::SmallVec;
 use std::io::{self, IoSliceMut, Read};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 /// Idle time before the first TCP keep-alive probe; three more follow, at intervals of a third of this time.
@@ -248,6 +250,8 @@ impl AsFd for TcpLink {
 #[derive(Debug)]
 pub struct ReservedPort {
     socket: TcpListener,
+    /// The address at which the program listens for RDMA connections ([`crate::port_space`]).
+    claim: Option<Claim>,
 }
 
 impl ReservedPort {
@@ -259,13 +263,30 @@ impl ReservedPort {
         ReservedPort::bind(at, false, false)
     }
 
-    /// Binds an address that other sockets may bind too, as long as none of them listens; port 0 lets the
-    /// system choose. With `family_only`, an IPv6 address does not stand for IPv4 addresses.
+    /// Binds an address for RDMA connections. Other sockets may bind it too, as long as none of them listens;
+    /// port 0 lets the system choose. If a TCP socket of another kind has the port, reserves another TCP port
+    /// for the address. With `family_only`, an IPv6 address does not stand for IPv4 addresses.
     ///
     /// # Errors
-    /// A socket listens on the address, or it is not local.
-    pub fn shared(at: SocketAddr, family_only: bool) -> io::Result<ReservedPort> {
-        ReservedPort::bind(at, true, family_only)
+    /// There is an RDMA listener at the address, or it is not local.
+    pub fn for_rdma(at: SocketAddr, family_only: bool) -> io::Result<ReservedPort> {
+        let claim = Claim { at, family_only };
+        if at.port() != 0 && claim.is_taken() {
+            return Err(listen_error(rustix::io::Errno::ADDRINUSE, at));
+        }
+        let bound = match ReservedPort::bind(at, true, family_only) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && at.port() != 0 => {
+                ReservedPort::at_any_port(claim)?
+            }
+            bound => bound?,
+        };
+        let port = if at.port() == 0 { bound.address()?.port() } else { at.port() };
+        let at = SocketAddr::new(at.ip(), port);
+        Ok(ReservedPort { claim: Some(Claim { at, family_only }), ..bound })
+    }
+
+    fn at_any_port(claim: Claim) -> io::Result<ReservedPort> {
+        ReservedPort::bind(SocketAddr::new(claim.at.ip(), 0), true, claim.family_only)
     }
 
     fn bind(at: SocketAddr, again: bool, family_only: bool) -> io::Result<ReservedPort> {
@@ -279,7 +300,7 @@ impl ReservedPort {
         sockopt::set_socket_reuseaddr(&socket, again && at.port() != 0)?;
         net::bind(&socket, &at).map_err(|error| listen_error(error, at))?;
         sockopt::set_socket_reuseaddr(&socket, again)?;
-        Ok(ReservedPort { socket: TcpListener::from(socket) })
+        Ok(ReservedPort { socket: TcpListener::from(socket), claim: None })
     }
 
     /// Returns the address.
@@ -287,7 +308,7 @@ impl ReservedPort {
     /// # Errors
     /// Never for a bound socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.socket.local_addr()
+        self.claim.map_or_else(|| self.socket.local_addr(), |claim| Ok(claim.at))
     }
 
     /// Starts listening, with at most `backlog` connections waiting to be accepted. After an error the port
@@ -297,9 +318,31 @@ impl ReservedPort {
     /// Another socket listens on the address, or there are no more file descriptors.
     pub fn listen(&self, backlog: u32) -> io::Result<TcpListenSocket> {
         let at = self.address()?;
+        let backlog = backlog.min(4096) as i32;
         let listener = self.socket.try_clone()?;
-        net::listen(&listener, backlog.min(4096) as i32).map_err(|error| listen_error(error, at))?;
-        Ok(TcpListenSocket { listener })
+        let Some(claim) = self.claim else {
+            net::listen(&listener, backlog).map_err(|error| listen_error(error, at))?;
+            return Ok(TcpListenSocket { listener, rdma: None });
+        };
+        if claim.is_taken() {
+            return Err(listen_error(rustix::io::Errno::ADDRINUSE, at));
+        }
+        let listener = match net::listen(&listener, backlog) {
+            // A TCP socket has begun to listen since the port was bound.
+            Err(rustix::io::Errno::ADDRINUSE) => {
+                let listener = ReservedPort::at_any_port(claim)?.socket;
+                net::listen(&listener, backlog).map(|()| listener)
+            }
+            listening => listening.map(|()| listener),
+        }
+        .map_err(|error| listen_error(error, at))?;
+        let tcp_port = listener.local_addr()?.port();
+        let entry = match claim.publish(tcp_port) {
+            // Clients need no entry to find the port.
+            Err(_) if tcp_port == at.port() => None,
+            entry => Some(entry?),
+        };
+        Ok(TcpListenSocket { listener, rdma: Some((claim, entry)) })
     }
 }
 
@@ -312,6 +355,8 @@ fn listen_error(error: rustix::io::Errno, at: SocketAddr) -> io::Error {
 #[derive(Debug)]
 pub struct TcpListenSocket {
     listener: TcpListener,
+    /// The address at which the program listens for RDMA connections, and its entry in the registry.
+    rdma: Option<(Claim, Option<UnixDatagram>)>,
 }
 
 impl TcpListenSocket {
@@ -321,7 +366,7 @@ impl TcpListenSocket {
     /// # Errors
     /// The address is in use, or is not local.
     pub fn open(at: SocketAddr, backlog: u32) -> io::Result<TcpListenSocket> {
-        ReservedPort::shared(at, false)?.listen(backlog)
+        ReservedPort::bind(at, true, false)?.listen(backlog)
     }
 
     /// Returns the address.
@@ -329,7 +374,7 @@ impl TcpListenSocket {
     /// # Errors
     /// Never for a listening socket.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.rdma.as_ref().map_or_else(|| self.listener.local_addr(), |(claim, _)| Ok(claim.at))
     }
 
     /// Accepts the next connection, if there is one.

@@ -8,7 +8,9 @@
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest, EndUse, Retry};
 use super::engine::Engine;
 use super::engine_state::EngineState;
+use crate::link::Address;
 use crate::linked_nic::Route;
+use crate::port_space::tcp_address;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
@@ -32,6 +34,14 @@ fn manager_config(extensions: bool) -> mpa::Config {
     mpa::Config { extensions, ..mpa::Config::default() }
 }
 
+/// Returns the route for TCP to an RDMA listener. It may change until the listener exists.
+fn tcp_route(route: Route) -> Route {
+    match route.to {
+        Address::Ip(to) => Route { to: tcp_address(to).into(), ..route },
+        Address::Ethernet { .. } => route,
+    }
+}
+
 impl Engine {
     /// Accepts connections from a listening socket. Returns the listener's number. For RoCEv2, whose
     /// connections do not come through the socket, `addresses` are those of the devices at which it listens.
@@ -49,8 +59,9 @@ impl Engine {
             if board.roce.is_some() {
                 return board.roce_listen(PortSpace::Tcp, socket, addresses, listens);
             }
+            let port = socket.address()?.port();
             let listener = board.core.listen_at(socket, manager_config(board.offers))?;
-            board.listeners.of.insert(listener, listens);
+            board.listeners.of.insert(listener, (listens, port));
             Ok(listener)
         })
     }
@@ -114,7 +125,7 @@ impl Engine {
             }
             let config = manager_config(board.offers);
             let route = Route { to: to.into(), from };
-            let opened = board.core.connect(route, &config, qp, depths, private_data, now)?;
+            let opened = board.core.connect(tcp_route(route), &config, qp, depths, private_data, now)?;
             if let Ok(end) = opened {
                 let private_data = private_data.to_vec();
                 let again = Retry {
@@ -221,14 +232,15 @@ impl EngineState {
             self.has_events = true;
             progressed = true;
             let end = request.end;
-            let Some(listens) = self.listeners.of.get(&request.listener).cloned() else {
+            let Some((listens, port)) = self.listeners.of.get(&request.listener).cloned() else {
                 self.on_oob_request(end, request.listener, &request.private_data, now);
                 continue;
             };
-            let Some((local, peer)) = self.core.addresses(end) else {
+            let Some((mut local, peer)) = self.core.addresses(end) else {
                 self.core.forget(end, now);
                 continue;
             };
+            local.set_port(port);
             let request = ConnectRequest {
                 listener: request.listener,
                 end,
@@ -310,7 +322,14 @@ impl EngineState {
         self.ends.of.remove(&end);
         self.core.forget(end, now);
         let config = manager_config(again.offers);
-        match self.core.connect(again.route, &config, again.qp, again.depths, &again.private_data, now) {
+        match self.core.connect(
+            tcp_route(again.route),
+            &config,
+            again.qp,
+            again.depths,
+            &again.private_data,
+            now,
+        ) {
             Ok(Ok(to)) => {
                 let local = self.core.local_address(to);
                 listens.on_event(CmEvent::Retried { end, to, local });

@@ -123,8 +123,8 @@ pub(super) struct Ends {
     pub(super) of: HashMap<u32, EndUse>,
 }
 
-/// The owners of listeners.
+/// The owners of listeners, and the ports that they chose.
 #[derive(Default)]
 pub(super) struct Listeners {
-    pub(super) of: HashMap<u32, Arc<dyn CmEventHandler>>,
+    pub(super) of: HashMap<u32, (Arc<dyn CmEventHandler>, u16)>,
 }

@@ -2,8 +2,8 @@
 //!
 //! Purpose         chooses the device from the system's routing table: a UDP socket connected to the
 //!                 destination reports the local address from which it would send.
-//! Ports           are TCP ports. A bound port is reserved by a socket that does not listen, until the
-//!                 identifier listens. The system assigns the port of a connecting identifier, and a new one
+//! Ports           are separate from those of TCP (`port_space` in rdma-runtime). A bound port is reserved by a
+//!                 TCP socket that does not listen, until the identifier listens. The system assigns the port of a connecting identifier, and a new one
 //!                 on each retry.
 //! Loopback        an identifier with a loopback address uses the first device. In the kernel (cma.c), it has
 //!                 no device before its destination is known, or a request arrives. Programs differ in what
@@ -59,7 +59,7 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
     // listening must not take long.
     below::engine()?;
-    let reserved = ReservedPort::shared(at, family_only).map_err(|error| errno_of(&error))?;
+    let reserved = ReservedPort::for_rdma(at, family_only).map_err(|error| errno_of(&error))?;
     let bound = reserved.address().map_err(|error| errno_of(&error))?;
     take(id, bound, shares, family_only)?;
     let is_any = at.ip().is_unspecified() || is_synchronous && at.ip().to_canonical().is_loopback();

@@ -263,7 +263,9 @@ impl Socket {
         match Connect::read(answer) {
             Some(peer) => {
                 stream.on_connect_data(&peer);
-                if let Some((local, peer)) = stream.end.and_then(|end| self.world.engine.addresses(end)) {
+                if let Some((local, mut peer)) = stream.end.and_then(|end| self.world.engine.addresses(end)) {
+                    // The TCP port may be another one than that of the listener.
+                    peer.set_port(inner.peer.map_or(peer.port(), |to| to.port()));
                     (inner.local, inner.peer) = (Some(local), Some(peer));
                 }
                 inner.phase = Phase::Connected(stream);
@@ -362,7 +364,7 @@ impl Socket {
     /// Reserves a port. Returns it with its address.
     fn reserve(&self, at: SocketAddr, inner: &Inner) -> Result<(ReservedPort, SocketAddr), c_int> {
         let with_address = |reserved: ReservedPort| reserved.address().map(|address| (reserved, address));
-        let reserved = ReservedPort::shared(at, inner.options.only_v6);
+        let reserved = ReservedPort::for_rdma(at, inner.options.only_v6);
         reserved.and_then(with_address).map_err(|error| errno_of(&error))
     }
 

@@ -286,6 +286,37 @@ fn ports_are_bound_once_unless_shared() {
     assert_eq!(third.bind(same), 0);
 }
 
+/// Valkey listens for TCP and RDMA at one port.
+#[test]
+fn a_listener_may_have_the_port_of_a_tcp_socket() {
+    let (theirs, ours) = (Events::new(), Events::new());
+    for (tcp, rdma) in [("127.0.0.1:0", "127.0.0.1:0"), ("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "[::]:0")] {
+        let tcp = TcpListener::bind(tcp).expect("a port");
+        let port = tcp.local_addr().expect("it is bound").port();
+        let rdma = at(rdma).ip().into_port(port);
+        let listener = Ident::listen(rdma, Some(&theirs), 5);
+        assert_eq!(listener.port(), port);
+        let again = Ident::new(Some(&theirs));
+        assert_eq!((again.bind(rdma), errno()), (-1, Some(libc::EADDRINUSE)));
+        let to = at("127.0.0.1:0").ip().into_port(port);
+        let ((passive, ..), (active, ..)) = &connect_to(&listener, &theirs, &ours);
+        // SAFETY: both identifiers are live.
+        unsafe {
+            assert_eq!(address::read((&raw const (*passive.0).route.addr.src).cast()), Ok(to));
+            assert_eq!(address::read((&raw const (*active.0).route.addr.dst).cast()), Ok(to));
+        }
+        assert_eq!(active.disconnect(), 0);
+        expect_over(&ours);
+        expect_over(&theirs);
+        // TCP still reaches its own listener.
+        let caller = TcpStream::connect(to).expect("it listens");
+        let (_, from) = tcp.accept().expect("it called");
+        assert_eq!(from.port(), caller.local_addr().expect("it is connected").port());
+        drop(listener);
+        assert_eq!(again.bind(rdma), 0);
+    }
+}
+
 /// tgtd listens on the same port for each family (`--iser port=3262`).
 #[test]
 fn both_families_listen_on_one_port_if_each_is_restricted_to_its_own() {
