@@ -102,6 +102,11 @@ impl SocketOwners {
         }
     }
 
+    /// Returns whether the peer is known to belong to another user, who is not root.
+    pub fn is_other_user(&self, local: SocketAddr, peer: SocketAddr) -> bool {
+        matches!(self.owner(peer, local), Owner::User(user) if !is_own(user))
+    }
+
     /// Returns whether this user or root listens at an address.
     pub fn is_own_listener(&self, at: SocketAddr) -> bool {
         let nobody = SocketAddr::new(at.ip(), 0);

@@ -287,6 +287,9 @@ impl EngineState {
                     if let Some(answer) = connected.filter(|answer| !answer.is_empty()) {
                         self.on_oob_answer(qp, end, &answer, now);
                     }
+                    if let Some(ConnectError::Rejected(answer)) = &failed {
+                        self.on_oob_rejected(qp, answer);
+                    }
                     if failed.is_some() || gone {
                         self.ends.of.remove(&end);
                         self.on_oob_closed(qp, end, now);

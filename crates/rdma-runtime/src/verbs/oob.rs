@@ -7,9 +7,11 @@ use super::pairs::{Peer, PendingIncoming, State, Timer};
 use crate::linked_nic::Route;
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::wire::oob_setup::{self, OobSetup};
+use kiban_rdma::wire::oob_setup::{OobSetup, SetupRefusal};
 use std::cmp::Reverse;
+use std::io::{Write, stderr};
 use std::net::SocketAddr;
+use std::sync::Once;
 use std::time::Duration;
 
 /// The first and the longest pause before a connection attempt is retried.
@@ -23,6 +25,20 @@ const HELD_MAX: usize = 4;
 /// NICs.
 pub(super) fn oob_config() -> mpa::Config {
     mpa::Config { extensions: true, peer_to_peer: true, ..mpa::Config::default() }
+}
+
+/// Names on standard error the reason why a queue pair fails. Its work only completes with "transport retry
+/// counter exceeded", as if the peer did not answer. One line is enough for a process.
+fn warn_of_other_user(peer: SocketAddr) {
+    static WRITTEN: Once = Once::new();
+    WRITTEN.call_once(|| {
+        // If the line cannot be written, the program still gets the error.
+        let _ = writeln!(
+            stderr(),
+            "kiban: the queue pair's peer at {peer} belongs to another user of this host: run both programs \
+             as the same user, or connect them through rdma_cm"
+        );
+    });
 }
 
 impl EngineState {
@@ -83,6 +99,15 @@ impl EngineState {
         }
     }
 
+    /// Handles a refusal of a connection attempt, which is retried until the queue pair's timeout.
+    pub(super) fn on_oob_rejected(&self, qp: u32, answer: &[u8]) {
+        if OobSetup::read(answer).is_ok_and(|answer| answer.refusal == Some(SetupRefusal::User))
+            && let Some(seat) = self.qps.entries.get(&qp).and_then(|entry| entry.oob.as_ref())
+        {
+            warn_of_other_user(SocketAddr::new(seat.peer.address, super::ports::port_of(seat.peer.qpn)));
+        }
+    }
+
     /// Handles the failure or end of an out-of-band connection.
     pub(super) fn on_oob_closed(&mut self, qp: u32, end: u32, now: Instant) {
         self.core.forget(end, now);
@@ -105,19 +130,19 @@ impl EngineState {
         };
         let held = PendingIncoming { end, address, from, local, setup };
         if super::ports::port_of(setup.destination) != port {
-            return self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
+            return self.refuse(&held, SetupRefusal::Unknown, now);
         }
         self.ends.of.insert(end, EndUse::Held);
         if let Some(held) = self.match_incoming(held, now) {
             let same = |other: &&PendingIncoming| other.setup.destination == held.setup.destination;
             if self.qps.held.iter().filter(same).count() >= HELD_MAX {
-                return self.refuse(&held, oob_setup::SetupRefusal::Other, now);
+                return self.refuse(&held, SetupRefusal::Other, now);
             }
             self.qps.held.push(held);
         }
     }
 
-    fn refuse(&mut self, held: &PendingIncoming, refusal: oob_setup::SetupRefusal, now: Instant) {
+    fn refuse(&mut self, held: &PendingIncoming, refusal: SetupRefusal, now: Instant) {
         let OobSetup { destination, source, .. } = held.setup;
         let answer = OobSetup {
             destination: source,
@@ -155,7 +180,7 @@ impl EngineState {
     fn match_incoming(&mut self, held: PendingIncoming, now: Instant) -> Option<PendingIncoming> {
         let OobSetup { destination, source, expects, begins, .. } = held.setup;
         let Some(qp) = self.qps.named(held.address, destination) else {
-            self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
+            self.refuse(&held, SetupRefusal::Unknown, now);
             return None;
         };
         let state = self.state(qp).unwrap_or(State::Error);
@@ -164,7 +189,7 @@ impl EngineState {
             _ if state < State::Rtr => return Some(held),
             Some(seat) if state != State::Error => seat,
             _ => {
-                self.refuse(&held, oob_setup::SetupRefusal::Unknown, now);
+                self.refuse(&held, SetupRefusal::Unknown, now);
                 return None;
             }
         };
@@ -176,10 +201,16 @@ impl EngineState {
             && entry.end.is_none()
             && (seat.peer.address, seat.peer.qpn) == (held.from.ip().to_canonical(), source)
             && begins.is_none_or(|begins| begins == seat.peer.initial_psn)
-            && seat.ours.is_none_or(|(ours, _)| ours == expects)
-            && self.socket_owners.is_allowed(held.local, held.from);
-        if !fits {
-            self.refuse(&held, oob_setup::SetupRefusal::Other, now);
+            && seat.ours.is_none_or(|(ours, _)| ours == expects);
+        if !fits || !self.socket_owners.is_allowed(held.local, held.from) {
+            let refusal = match fits && self.socket_owners.is_other_user(held.local, held.from) {
+                true => SetupRefusal::User,
+                false => SetupRefusal::Other,
+            };
+            if refusal == SetupRefusal::User {
+                warn_of_other_user(held.from);
+            }
+            self.refuse(&held, refusal, now);
             return None;
         }
         let answer = OobSetup {

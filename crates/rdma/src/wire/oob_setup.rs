@@ -46,6 +46,8 @@ pub enum SetupRefusal {
     Unknown = 1,
     /// The queue pair exists, but is set up for another peer.
     Other = 2,
+    /// The queue pair is set up for this peer, which belongs to another user of the same host.
+    User = 3,
 }
 
 impl OobSetup {
@@ -70,6 +72,7 @@ impl OobSetup {
                 0 => None,
                 1 => Some(SetupRefusal::Unknown),
                 2 => Some(SetupRefusal::Other),
+                3 => Some(SetupRefusal::User),
                 _ => return Err(Malformed::Operation),
             },
         })
@@ -110,8 +113,10 @@ mod tests {
         let bytes = *b"kbn\x01\0\x80\0\x01\0\x80\x01\x02\0\0\0\x03\0\xff\xff\xff\0\0\0\0";
         assert_eq!(MEETING.bytes(), bytes);
         assert_eq!(OobSetup::read(&bytes), Ok(MEETING));
-        let refusal = OobSetup { begins: None, refusal: Some(SetupRefusal::Other), ..MEETING };
-        assert_eq!(OobSetup::read(&refusal.bytes()), Ok(refusal));
+        for refusal in [SetupRefusal::Unknown, SetupRefusal::Other, SetupRefusal::User] {
+            let refusal = OobSetup { begins: None, refusal: Some(refusal), ..MEETING };
+            assert_eq!(OobSetup::read(&refusal.bytes()), Ok(refusal));
+        }
     }
 
     #[test]

@@ -1,0 +1,49 @@
+//! Two programs of different users on one host, which may not connect their queue pairs out of band.
+//!
+//! Needs   root, to start a program as another user; the package ibverbs-utils.
+
+#[path = "common/libraries.rs"]
+mod libraries;
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+const MESSAGE: &str = "belongs to another user";
+
+/// Starts a command that ends after a minute at the latest.
+fn start(command: &[&str], libraries: &std::path::Path) -> Child {
+    let mut limited = Command::new("timeout");
+    limited.arg("60").args(command).env("LD_LIBRARY_PATH", libraries).env_remove("KIBAN_TRANSPORT");
+    limited.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("timeout is part of coreutils")
+}
+
+#[test]
+fn queue_pairs_of_two_users_fail_with_a_message_at_both_ends() {
+    let user = libraries::stdout_of(Command::new("id").arg("-u"));
+    if user.trim() != "0" {
+        return println!("skipped: only root can start a program as another user");
+    }
+    let libraries = libraries::linked("users");
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = free.local_addr().expect("it is bound").port().to_string();
+    drop(free);
+    let pingpong = ["ibv_rc_pingpong", "-g", "0", "-p", &port];
+    let mut server = start(&pingpong, &libraries);
+    let as_nobody =
+        [&["setpriv", "--reuid", "65534", "--clear-groups"], &pingpong[..], &["127.0.0.1"]].concat();
+    // The client does not wait for its server.
+    let client = loop {
+        let client = start(&as_nobody, &libraries).wait_with_output().expect("it ends");
+        let words = String::from_utf8_lossy(&client.stderr).into_owned();
+        if !words.contains("Couldn't connect") {
+            break words;
+        }
+    };
+    assert!(client.contains(MESSAGE), "{client}");
+    let lines = BufReader::new(server.stderr.take().expect("a pipe")).lines();
+    let told = lines.map_while(Result::ok).any(|line| line.contains(MESSAGE));
+    server.kill().expect("it was not waited for");
+    server.wait().expect("it ends");
+    assert!(told, "the server wrote no message");
+}
