@@ -26,6 +26,18 @@ fn run_tests(name: &str) {
     run_tests_with(name, Command::new("timeout").env_remove("KIBAN_TRANSPORT"));
 }
 
+/// Builds a test program and runs its test cases in a network namespace, whose addresses a command sets up.
+fn run_tests_in_namespace(name: &str, setup: &str, transport: Option<&str>) {
+    let mut namespace = Command::new("unshare");
+    namespace.args(["--user", "--map-root-user", "--net", "sh", "-c"]);
+    namespace.arg(format!("ip link set lo up && {setup} && exec timeout \"$@\"")).arg("sh");
+    match transport {
+        Some(transport) => namespace.env("KIBAN_TRANSPORT", transport),
+        None => namespace.env_remove("KIBAN_TRANSPORT"),
+    };
+    run_tests_with(name, &mut namespace);
+}
+
 /// Builds a test program and runs its test cases by a command, which gets the time limit as arguments.
 fn run_tests_with(name: &str, run: &mut Command) {
     let program = LIBRARIES.join(name);
@@ -39,14 +51,15 @@ fn run_tests_with(name: &str, run: &mut Command) {
     assert!(passed > 0 && stdout.contains(&format!("{passed} tests passed")), "{stdout}");
 }
 
+// Where there is only the loopback interface, its address is the first device, whose MTU is known.
 #[test]
 fn objects_are_created_queried_and_destroyed() {
-    run_tests("objects");
+    run_tests_in_namespace("objects", "true", None);
 }
 
 #[test]
 fn all_operations_of_verbs_work() {
-    run_tests("traffic");
+    run_tests_in_namespace("traffic", "true", None);
 }
 
 #[test]
@@ -56,12 +69,8 @@ fn signals_interrupt_calls_as_they_interrupt_read() {
 
 /// Runs a program's test cases with RoCE devices, in a network namespace of their own.
 fn run_tests_over_roce(name: &str) {
-    let addresses =
-        "ip link set lo up && ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";
-    let mut namespace = Command::new("unshare");
-    namespace.args(["--user", "--map-root-user", "--net", "sh", "-c"]);
-    namespace.arg(format!("{addresses} && exec timeout \"$@\"")).arg("sh");
-    run_tests_with(name, namespace.env("KIBAN_TRANSPORT", "roce"));
+    let addresses = "ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";
+    run_tests_in_namespace(name, addresses, Some("roce"));
 }
 
 #[test]

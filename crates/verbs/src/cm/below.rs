@@ -45,9 +45,9 @@ pub(super) fn context(address: IpAddr) -> *mut ibv_context {
     crate::context::shared(address).unwrap_or(null_mut())
 }
 
-/// Returns the shared contexts of all devices.
+/// Returns the shared contexts of all devices that programs see.
 pub(super) fn contexts() -> Result<Vec<*mut ibv_context>, c_int> {
-    Ok(Device::all()?.into_iter().filter_map(|device| crate::context::shared_of(device).ok()).collect())
+    Ok(Device::listed()?.into_iter().filter_map(|device| crate::context::shared_of(device).ok()).collect())
 }
 
 /// Allocates a protection domain. Returns null on failure.

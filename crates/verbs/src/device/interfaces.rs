@@ -1,7 +1,11 @@
 //! The host's network interfaces and their addresses (getifaddrs(3)).
 //!
-//! Purpose         determines the addresses that become devices. Those that other hosts can reach come
-//!                 first.
+//! Purpose         determines the addresses that become devices, and which of them programs see.
+//! Order           network addresses, then those of bridges, then loopback addresses; in each of these
+//!                 classes IPv4 comes before IPv6. A bridge that appears therefore moves no other device.
+//! Listed          only the first class that has an address. Programs such as UCX try all devices that are
+//!                 listed, and cards have none for the loopback interface or for a bridge (docker0), whose
+//!                 addresses other hosts do not reach. A bridge with a default route is a network interface.
 //! Not implemented link-local IPv6 addresses, which are ambiguous without an interface; interfaces that are
 //! down.
 
@@ -16,6 +20,39 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
     is_up: bool,
+    class: Class,
+}
+
+/// How far an address reaches. Programs see the devices of the first class that has any.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    Network,
+    Bridge,
+    Loopback,
+}
+
+impl Class {
+    fn of(name: &str, address: IpAddr) -> Class {
+        if address.is_loopback() {
+            Class::Loopback
+        } else if kiban_os::interface::driver(name).is_ok_and(|driver| driver == "bridge")
+            && !has_default_route(name)
+        {
+            Class::Bridge
+        } else {
+            Class::Network
+        }
+    }
+}
+
+/// Returns whether an interface has an IPv4 default route.
+fn has_default_route(name: &str) -> bool {
+    // The first two columns are the interface and the destination.
+    let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
+    routes.lines().any(|line| {
+        let mut columns = line.split_whitespace();
+        columns.next() == Some(name) && columns.next() == Some("00000000")
+    })
 }
 
 impl Interface {
@@ -65,6 +102,7 @@ impl Interfaces {
             let found = unsafe {
                 let name = CStr::from_ptr(interface.ifa_name).to_string_lossy().into_owned();
                 interface.ifa_addr.as_ref().and_then(|at| ip(at)).map(|address| Interface {
+                    class: Class::of(&name, address),
                     name,
                     address,
                     is_up,
@@ -89,7 +127,15 @@ impl Interfaces {
                 found.push(interface);
             }
         }
-        found.sort_by_key(|interface| (interface.address.is_loopback(), interface.address.is_ipv6()));
+        found.sort_by_key(|interface| (interface.class, interface.address.is_ipv6()));
+        found
+    }
+
+    /// Returns the addresses whose devices programs see.
+    pub(crate) fn listed(&self) -> Vec<&Interface> {
+        let mut found = self.usable();
+        let first = found.first().map(|interface| interface.class);
+        found.retain(|interface| Some(interface.class) == first);
         found
     }
 }
@@ -131,22 +177,49 @@ unsafe fn ip(at: &libc::sockaddr) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn interface(name: &str, address: &str, is_up: bool) -> Interface {
-        Interface { name: name.into(), address: address.parse().expect("an address"), is_up }
+    fn interfaces(of: &[(&str, &str, bool)]) -> Interfaces {
+        Interfaces(
+            of.iter()
+                .map(|&(name, address, is_up)| {
+                    let address: IpAddr = address.parse().expect("an address");
+                    let class = match name {
+                        "lo" => Class::Loopback,
+                        "docker0" => Class::Bridge,
+                        _ => Class::Network,
+                    };
+                    Interface { name: name.into(), address, is_up, class }
+                })
+                .collect(),
+        )
+    }
+
+    fn check(all: &[(&str, &str, bool)], usable: &[&str], listed: &[&str]) {
+        let all = interfaces(all);
+        let text = |found: Vec<&Interface>| -> Vec<String> {
+            found.iter().map(|interface| interface.address.to_string()).collect()
+        };
+        assert_eq!(text(all.usable()), usable);
+        assert_eq!(text(all.listed()), listed);
     }
 
     #[test]
-    fn addresses_reachable_from_other_hosts_come_first() {
-        let all = Interfaces(vec![
-            interface("lo", "127.0.0.1", true),
-            interface("lo", "::1", true),
-            interface("eth0", "fe80::1", true),
-            interface("eth0", "2001:db8::1", true),
-            interface("eth1", "192.0.2.2", false),
-            interface("eth0", "192.0.2.1", true),
-            interface("eth2", "192.0.2.1", true),
-        ]);
-        let names: Vec<String> = all.usable().iter().map(|one| one.address.to_string()).collect();
-        assert_eq!(names, ["192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"]);
+    fn devices_of_the_network_hide_those_of_bridges_and_loopback() {
+        let network = [
+            ("lo", "127.0.0.1", true),
+            ("lo", "::1", true),
+            ("eth0", "fe80::1", true),
+            ("eth0", "2001:db8::1", true),
+            ("eth1", "192.0.2.2", false),
+            ("eth0", "192.0.2.1", true),
+            ("eth2", "192.0.2.1", true),
+        ];
+        let listed = ["192.0.2.1", "2001:db8::1"];
+        check(&network, &["192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"], &listed);
+        // A bridge that appears does not change the order, wherever the system lists it.
+        let docker = ("docker0", "172.17.0.1", true);
+        let bridged = [&[docker], &network[..]].concat();
+        check(&bridged, &["192.0.2.1", "2001:db8::1", "172.17.0.1", "127.0.0.1", "::1"], &listed);
+        check(&[network[0], docker], &["172.17.0.1", "127.0.0.1"], &["172.17.0.1"]);
+        check(&network[..2], &["127.0.0.1", "::1"], &["127.0.0.1", "::1"]);
     }
 }

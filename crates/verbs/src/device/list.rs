@@ -111,9 +111,15 @@ impl Device {
         }
     }
 
-    /// Returns the devices whose addresses can be used now.
+    /// Returns the devices whose addresses can be used now. The connection manager and rsockets use all of
+    /// them.
     pub(crate) fn all() -> Result<Vec<&'static Device>, c_int> {
         Ok(Interfaces::read()?.usable().into_iter().map(Device::of).collect())
+    }
+
+    /// Returns the devices that programs see.
+    pub(crate) fn listed() -> Result<Vec<&'static Device>, c_int> {
+        Ok(Interfaces::read()?.listed().into_iter().map(Device::of).collect())
     }
 
     /// Returns the device that has this address. For loopback addresses, the connection manager uses
@@ -201,7 +207,7 @@ fn guid(interface: &Interface) -> [u8; 8] {
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     catch_panics(null_mut(), || {
-        let all = match Device::all() {
+        let all = match Device::listed() {
             Ok(all) => all,
             Err(error) => {
                 set_errno(error);

@@ -10,24 +10,15 @@
 static struct ibv_context *context;
 static struct ibv_pd *pd;
 
-static struct ibv_context *open_loopback(void) {
+static struct ibv_context *open_first(void) {
     int count = -1;
     struct ibv_device **list = ibv_get_device_list(&count);
-    struct ibv_context *found = NULL;
+    struct ibv_context *first;
     check(list != NULL && count > 0 && list[count] == NULL);
-    for (int at = 0; at < count && !found; at++) {
-        struct ibv_context *one = ibv_open_device(list[at]);
-        union ibv_gid gid;
-        static const uint8_t loopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
-        check(one != NULL && ibv_query_gid(one, 1, 0, &gid) == 0);
-        if (memcmp(gid.raw, loopback, 16) == 0)
-            found = one;
-        else
-            check(ibv_close_device(one) == 0);
-    }
+    first = ibv_open_device(list[0]);
+    check(first != NULL);
     ibv_free_device_list(list);
-    check(found != NULL);
-    return found;
+    return first;
 }
 
 static void devices_can_be_queried(void) {
@@ -270,7 +261,7 @@ static void a_forked_child_does_not_disturb_its_parent(void) {
 }
 
 int main(void) {
-    context = open_loopback();
+    context = open_first();
     pd = ibv_alloc_pd(context);
     check(pd != NULL && pd->context == context);
     run(devices_can_be_queried);

@@ -13,22 +13,15 @@ static struct ibv_qp *a, *b;
 static struct ibv_mr *mr_a, *mr_b;
 static _Alignas(8) uint8_t room_a[ROOM], room_b[ROOM];
 
-static struct ibv_context *open_loopback(void) {
-    static const uint8_t loopback[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1};
-    struct ibv_device **list = ibv_get_device_list(NULL);
-    check(list != NULL);
-    for (int at = 0; list[at]; at++) {
-        struct ibv_context *one = ibv_open_device(list[at]);
-        union ibv_gid gid;
-        check(one != NULL && ibv_query_gid(one, 1, 0, &gid) == 0);
-        if (memcmp(gid.raw, loopback, 16) == 0) {
-            ibv_free_device_list(list);
-            return one;
-        }
-        check(ibv_close_device(one) == 0);
-    }
-    check(!"a device with 127.0.0.1");
-    return NULL;
+static struct ibv_context *open_first(void) {
+    int count = -1;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    struct ibv_context *first;
+    check(list != NULL && count > 0 && list[count] == NULL);
+    first = ibv_open_device(list[0]);
+    check(first != NULL);
+    ibv_free_device_list(list);
+    return first;
 }
 
 static struct ibv_qp *make(struct ibv_cq *cq, enum ibv_qp_type type) {
@@ -301,7 +294,7 @@ static void datagrams_arrive_at_their_queue_pair(void) {
 }
 
 int main(void) {
-    context = open_loopback();
+    context = open_first();
     pd = ibv_alloc_pd(context);
     channel = ibv_create_comp_channel(context);
     cq_a = ibv_create_cq(context, 64, NULL, NULL, 0);
