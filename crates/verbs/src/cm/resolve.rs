@@ -2,9 +2,9 @@
 //!
 //! Purpose         chooses the device from the system's routing table: a UDP socket connected to the
 //!                 destination reports the local address from which it would send.
-//! Ports           are separate from those of TCP (`port_space` in rdma-runtime). A bound port is reserved by a
-//!                 TCP socket that does not listen, until the identifier listens. The system assigns the port of a connecting identifier, and a new one
-//!                 on each retry.
+//! Ports           are separate from those of TCP (rdma-runtime: `port_space`). A bound port is reserved by a
+//!                 TCP socket that does not listen, until the identifier listens. The system assigns the port
+//!                 of a connecting identifier, and a new one on each retry.
 //! Loopback        an identifier with a loopback address uses the first device. In the kernel (cma.c), it has
 //!                 no device before its destination is known, or a request arrives. Programs differ in what
 //!                 they expect: DAPL and librpma bind an address to find its device, and libfabric binds
