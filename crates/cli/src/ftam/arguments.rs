@@ -21,13 +21,23 @@ pub(super) struct Transfer {
     pub(super) retries: u32,
 }
 
+/// Arguments common to the commands that descend into remote directories.
+#[derive(Args, Clone)]
+pub(super) struct Descent {
+    /// Descend into subdirectories.
+    #[arg(long, short)]
+    pub(super) recursive: bool,
+    /// Maximum number of remote directories to list, because a peer's tree may be endless.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10_000, requires = "recursive")]
+    pub(super) directories_max: usize,
+}
+
 #[derive(Args)]
 pub(super) struct Get {
     #[command(flatten)]
     pub(super) transfer: Transfer,
-    /// Transfer directories recursively.
-    #[arg(long, short)]
-    pub(super) recursive: bool,
+    #[command(flatten)]
+    pub(super) descent: Descent,
     /// Files to download.
     #[arg(required = true, value_name = "REMOTE")]
     pub(super) remotes: Vec<Remote>,
@@ -70,9 +80,8 @@ pub(super) struct Ls {
     /// Number of times to reconnect and retry when the association is lost.
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub(super) retries: u32,
-    /// List subdirectories recursively.
-    #[arg(long, short)]
-    pub(super) recursive: bool,
+    #[command(flatten)]
+    pub(super) descent: Descent,
     /// Directory to list.
     #[arg(value_name = "REMOTE")]
     pub(super) remote: Remote,

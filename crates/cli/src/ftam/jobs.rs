@@ -1,7 +1,7 @@
 //! The FTAM client commands.
 
 use super::address::Remote;
-use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
+use super::arguments::{Append, Chattr, Descent, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
 use super::attributes::{FileAttributes, list};
 use super::link::{PersistentClient, RetryPolicy, TransferResult};
 use super::options::{Association, Kind};
@@ -75,9 +75,6 @@ impl Report {
             };
             print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s{how}\n"))?;
         }
-        if let Some(entries) = &self.entries {
-            print(&list(String::new(), entries).to_string())?;
-        }
         if let Some(attributes) = &self.attributes {
             print(&attributes.table(String::new()).to_string())?;
         }
@@ -110,6 +107,21 @@ impl Transfer {
     }
 }
 
+impl Descent {
+    /// Checks that another directory may be listed, and counts it.
+    fn check(&self, remote: &Remote, depth: usize, listed: &mut usize) -> Result<(), String> {
+        *listed += 1;
+        if *listed > self.directories_max {
+            let most = self.directories_max;
+            return Err(format!("{remote}: more than {most} directories; raise --directories-max"));
+        }
+        match depth {
+            0..DEPTH_MAX => Ok(()),
+            _ => Err(format!("{remote}: more than {DEPTH_MAX} nested directories")),
+        }
+    }
+}
+
 impl Get {
     pub(super) async fn run(self) -> Result<ExitCode, String> {
         let same_host =
@@ -117,9 +129,9 @@ impl Get {
         if !self.remotes.iter().all(same_host) {
             return Err("all remote names must have the same user and host".into());
         }
-        let into = self.local.is_dir() || self.remotes.len() > 1 || self.recursive;
+        let into = self.local.is_dir() || self.remotes.len() > 1 || self.descent.recursive;
         let root = if into { self.local.clone() } else { parent(&self.local) };
-        if self.recursive {
+        if self.descent.recursive {
             std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
         }
         let association = &self.transfer.association;
@@ -127,6 +139,7 @@ impl Get {
         let mut report = Report::default();
         // Subdirectories that have been found but not listed yet.
         let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
+        let mut listed = 0;
         for remote in &self.remotes {
             let name = match into {
                 true if !remote.name().is_empty() => remote.name().to_owned(),
@@ -137,15 +150,21 @@ impl Get {
         }
         waiting.reverse();
         while let Some((remote, name, depth)) = waiting.pop() {
-            let is_directory = self.recursive && self.is_directory(&mut link, &remote).await;
-            let done = if !self.recursive && (remote.path.is_empty() || remote.path.ends_with('/')) {
+            let is_directory = self.descent.recursive && self.is_directory(&mut link, &remote).await;
+            let done = if !self.descent.recursive && (remote.path.is_empty() || remote.path.ends_with('/')) {
                 Err(format!("{remote}: is a directory; use --recursive to download it"))
             } else if is_directory {
-                self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await
+                match self.descent.check(&remote, depth, &mut listed) {
+                    Ok(()) => self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await,
+                    Err(failure) => Err(failure),
+                }
             } else {
                 self.fetch(&mut link, &remote, &name, &root).await.map(|moved| report.transfers.push(moved))
             };
             report.failures.extend(done.err());
+            if listed > self.descent.directories_max {
+                break;
+            }
         }
         report.finish(association, link).await
     }
@@ -170,13 +189,10 @@ impl Get {
         root: &Path,
         waiting: &mut Vec<(Remote, String, usize)>,
     ) -> Result<(), String> {
-        if depth == DEPTH_MAX {
-            return Err(format!("{remote}: more than {DEPTH_MAX} nested directories"));
-        }
         let here = root.join(name);
         std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
         for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
-            let Some(last) = entry.name.rsplit('/').next().filter(|last| !last.is_empty()) else { continue };
+            let last = last_component(&entry.name);
             // File names sent by the peer must not lead outside the target directory.
             let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
             let inside = above.and_then(|above| above.join(last));
@@ -331,28 +347,50 @@ impl Ls {
         let mut report = Report::default();
         let mut all = Vec::new();
         let mut waiting = vec![(self.remote.clone(), String::new(), 0)];
-        let mut retries = self.retries;
+        let (mut retries, mut listed) = (self.retries, 0);
         while let Some((remote, prefix, depth)) = waiting.pop() {
-            match entries(&mut link, &remote, &mut retries).await {
-                Err(failure) => report.failures.push(failure),
-                Ok(found) => {
-                    for mut entry in found {
-                        let last = entry.name.rsplit('/').next().unwrap_or_default().to_owned();
-                        let base = remote.path.trim_end_matches('/');
-                        entry.name = format!("{prefix}{last}");
-                        if self.recursive && entry.is_directory == Some(true) && depth < DEPTH_MAX {
-                            let path = if base.is_empty() { last } else { format!("{base}/{last}") };
-                            waiting.push((remote.with_path(path), format!("{}/", entry.name), depth + 1));
-                        }
-                        all.push(entry);
+            let found = match self.descent.check(&remote, depth, &mut listed) {
+                Ok(()) => entries(&mut link, &remote, &mut retries).await,
+                Err(failure) => Err(failure),
+            };
+            let mut found = match found {
+                Ok(found) => found,
+                Err(failure) => {
+                    report.failures.push(failure);
+                    if listed > self.descent.directories_max {
+                        break;
                     }
+                    continue;
                 }
+            };
+            found.sort_by(|one, other| one.name.cmp(&other.name));
+            let base = remote.path.trim_end_matches('/');
+            for entry in &mut found {
+                entry.name = format!("{prefix}{}", last_component(&entry.name));
+            }
+            for entry in found.iter().rev() {
+                if self.descent.recursive && entry.is_directory == Some(true) {
+                    let last = last_component(&entry.name);
+                    let path = if base.is_empty() { last.to_owned() } else { format!("{base}/{last}") };
+                    waiting.push((remote.with_path(path), format!("{}/", entry.name), depth + 1));
+                }
+            }
+            if self.association.json {
+                all.append(&mut found);
+            } else if !found.is_empty() || prefix.is_empty() {
+                // Each directory is printed at once, because a large tree takes long.
+                print(&list(String::new(), &found).to_string())?;
             }
         }
         all.sort_by(|one, other| one.name.cmp(&other.name));
-        report.entries = (report.failures.is_empty() || !all.is_empty()).then_some(all);
+        let is_wanted = self.association.json && (report.failures.is_empty() || !all.is_empty());
+        report.entries = is_wanted.then_some(all);
         report.finish(&self.association, link).await
     }
+}
+
+fn last_component(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
 }
 
 /// Lists a directory.
@@ -365,7 +403,12 @@ async fn entries(
     let path = remote.path.trim_end_matches('/');
     let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
     match link.run_with_retry(list, &remote.to_string(), retries).await? {
-        Outcome::Entries(entries) => Ok(entries.iter().map(FileAttributes::of).collect()),
+        // ISODE lists `.` and `..`, which would lead a recursive command in circles and out of the directory.
+        Outcome::Entries(entries) => Ok(entries
+            .iter()
+            .map(FileAttributes::of)
+            .filter(|entry| !matches!(last_component(&entry.name), "" | "." | ".."))
+            .collect()),
         _ => Ok(Vec::new()),
     }
 }

@@ -3,9 +3,13 @@
 //! ```text
 //! common      a directory, a server for it, and a relay between client and server
 //! commands    the commands over TCP and TLS, and their errors
+//! peer        scripted peers of both roles
+//! foreign     peers that behave as other implementations do
 //! failures    full disks, forbidden files, peers that stall, guess passwords, flood or send invalid data
 //! ```
 
 mod commands;
 mod common;
 mod failures;
+mod foreign;
+mod peer;

@@ -1,0 +1,104 @@
+//! Peers that behave as other implementations do, ISODE above all.
+
+use super::common::{TestDir, remote};
+use super::peer::{Responder, Said, data_end, entry, granted};
+
+use kiban_osi::wire::ftam::{Document, OpenContentsType, Pdu, ReadAttributes};
+use std::fs;
+
+/// Starts a responder whose directories have the entries that `list` returns for their names.
+fn listing(list: impl Fn(&str) -> Vec<ReadAttributes> + Send + 'static) -> Responder {
+    let (mut selected, mut is_directory) = (String::new(), false);
+    Responder::start(move |pdus| {
+        let mut said = Vec::new();
+        for pdu in pdus {
+            if let Pdu::OpenRequest(request) = pdu {
+                is_directory = match &request.contents_type {
+                    OpenContentsType::Proposed(contents) => {
+                        matches!(Document::of(contents), Some(Document::Directory(_)))
+                    }
+                    OpenContentsType::Unknown(_) => false,
+                };
+            }
+            if let Pdu::SelectRequest(request) = pdu {
+                let strings = request.attributes.pathname.components();
+                selected = strings.iter().map(|string| string.text()).collect::<Vec<_>>().join("/");
+            }
+            match pdu {
+                Pdu::ReadRequest(_) => {
+                    let entries = if is_directory { list(&selected) } else { Vec::new() };
+                    said.extend(entries.into_iter().map(Said::Entry));
+                    said.push(data_end());
+                }
+                request => said.extend(granted(request).map(Said::Pdu)),
+            }
+        }
+        said
+    })
+}
+
+/// ISODE's listings contain `.` and `..`, and name the entries of a subdirectory with its own name before.
+fn of_isode(directory: &str) -> Vec<ReadAttributes> {
+    let names: &[(&str, bool)] = match directory {
+        "." => &[(".", true), ("..", true), ("sub", true), ("top", false)],
+        "sub" => &[("sub/.", true), ("sub/..", true), ("sub/inner", false)],
+        other => panic!("«{other}» is outside the tree"),
+    };
+    names.iter().map(|(name, is_directory)| entry(name, *is_directory)).collect()
+}
+
+#[test]
+fn the_entries_dot_and_dot_dot_of_a_peer_are_skipped() {
+    let dir = TestDir::new();
+    let peer = listing(of_isode);
+    let report = dir.run(&["ls", "-r", "--json", &remote(peer.port, "")]);
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let names = report["entries"].as_array().expect("entries").iter().map(|entry| entry["name"].clone());
+    assert_eq!(names.collect::<Vec<_>>(), ["sub", "sub/inner", "top"]);
+    dir.run(&["get", "-r", "-q", &remote(peer.port, ""), "all"]);
+    assert!(fs::read(dir.at("all/sub/inner")).expect("fetched").is_empty());
+    assert_eq!(fs::read_dir(dir.at("all")).expect("listed").count(), 2);
+}
+
+#[test]
+fn a_recursive_listing_is_bounded_and_is_printed_as_it_proceeds() {
+    let dir = TestDir::new();
+    let endless = listing(|_| vec![entry("one", true), entry("other", true), entry("file", false)]);
+    let from = remote(endless.port, "");
+    let deep = listing(|_| vec![entry("d", true)]);
+    for command in [&["ls", "-r"][..], &["get", "-r", "-q"]] {
+        let into: &[&str] = if command[0] == "get" { &["into"] } else { &[] };
+        let with = |more: &[&str]| dir.try_run(&[command, more, into].concat());
+        let output = with(&["--directories-max", "40", &from]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && error.contains("more than 40 directories"), "{output:?}");
+        let output = with(&[&remote(deep.port, "")]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(error.contains("more than 32 nested directories"), "{output:?}");
+    }
+    // The peer stops answering at the second directory; the first one has been printed.
+    let silent = {
+        let mut lists = 0;
+        Responder::start(move |pdus| {
+            lists += pdus.iter().filter(|pdu| matches!(pdu, Pdu::SelectRequest(_))).count();
+            if lists > 1 {
+                return Vec::new();
+            }
+            let answer = |pdu: &Pdu| match pdu {
+                Pdu::ReadRequest(_) => vec![Said::Entry(entry("first", true)), data_end()],
+                request => granted(request).map(Said::Pdu).into_iter().collect(),
+            };
+            pdus.iter().flat_map(answer).collect()
+        })
+    };
+    let mut child = dir
+        .command(&["ls", "-r", &remote(silent.port, "")])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("it was built");
+    let out = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    let found = std::io::BufRead::lines(out).map_while(Result::ok).any(|line| line.starts_with("first/"));
+    child.kill().expect("it is a child of this process");
+    child.wait().expect("it is a child of this process");
+    assert!(found, "nothing was printed");
+}
