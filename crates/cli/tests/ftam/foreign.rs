@@ -1,9 +1,13 @@
 //! Peers that behave as other implementations do, ISODE above all.
 
 use super::common::{TestDir, remote};
-use super::peer::{Responder, Said, data_end, entry, granted};
-
-use kiban_osi::wire::ftam::{Document, OpenContentsType, Pdu, ReadAttributes};
+use super::peer::{Initiator, Responder, Said, close, data_end, deselect, entry, granted, open, select};
+use kiban_osi::wire::ber::{Asn1, Oid};
+use kiban_osi::wire::ftam::contents::DirectoryEntry;
+use kiban_osi::wire::ftam::{
+    AccessRequest, AttributeNames, ContentsTypeName, DirectoryParameters, Document, OpenContentsType, Pdu,
+    ReadAttributes, oids,
+};
 use std::fs;
 
 /// Starts a responder whose directories have the entries that `list` returns for their names.
@@ -101,4 +105,44 @@ fn a_recursive_listing_is_bounded_and_is_printed_as_it_proceeds() {
     child.kill().expect("it is a child of this process");
     child.wait().expect("it is a child of this process");
     assert!(found, "nothing was printed");
+}
+
+#[test]
+fn an_initiator_with_both_identifiers_of_nbs_9_is_given_the_new_one_and_selectable_names() {
+    let dir = TestDir::new();
+    fs::create_dir(dir.at("root/d1")).expect("made");
+    fs::write(dir.at("root/d1/inner"), b"x").expect("written");
+    let server = dir.serve(&[], &[]);
+    // ISODE proposes both, the new one first, and uses the last one that is accepted.
+    let eve = Initiator::connect(
+        server.port,
+        &[oids::FTAM_3, oids::NBS_9, oids::NBS_9_OLD],
+        &[oids::UNSTRUCTURED_BINARY, oids::NBS_DIRECTORY_ENTRY, oids::NBS_DIRECTORY_ENTRY_OLD],
+    );
+    let kept = eve.accepted.contents_type_list.as_ref().expect("a list").0.iter();
+    let kept: Vec<Oid> = kept
+        .filter_map(|name| match name {
+            ContentsTypeName::Document(name) => Some(name.0),
+            ContentsTypeName::AbstractSyntax(_) => None,
+        })
+        .collect();
+    assert_eq!(kept, [oids::FTAM_3, oids::NBS_9]);
+    let names = |directory: &str| {
+        let contents = Document::Directory(DirectoryParameters(AttributeNames::KERNEL)).contents_type();
+        eve.group(vec![select(directory, AccessRequest::READ), open(contents)]);
+        let entries = eve.read();
+        eve.group(vec![close(), deselect()]);
+        let name = |bytes: Vec<u8>| {
+            let (entry, _) = DirectoryEntry::read(&bytes).expect("an entry");
+            let name = entry.0.pathname.expect("a name");
+            name.components().iter().map(|string| string.text().into_owned()).collect::<Vec<_>>().join("/")
+        };
+        entries.into_iter().map(name).collect::<Vec<_>>()
+    };
+    // Each name can be selected as it is.
+    for (directory, name) in
+        [(".", "d1"), ("/", "/d1"), ("d1", "d1/inner"), ("d1/", "d1/inner"), ("/d1/.", "/d1/inner")]
+    {
+        assert_eq!(names(directory), [name], "{directory}");
+    }
 }

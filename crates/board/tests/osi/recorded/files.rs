@@ -4,7 +4,7 @@
 //! Different `..` is refused here: no name leads above the root. A directory has no entries `.` and `..`, and
 //! its entries are named by their last component only. After a failure in a group, ISODE's responder omits
 //! the remaining answers; ours reports a failure for each. ISODE's responder treats any octet after a CR as
-//! the LF of the line end, and sends LF. It uses only one of the two names for the directory document type.
+//! the LF of the line end, and sends LF.
 
 use super::{Heard, Listener, Turn, connections, reads, units, values};
 use kiban_base::{Instant, Rope};
@@ -283,7 +283,7 @@ fn isode_receives_what_its_own_responder_sent() {
             }
             if let [Answer::Accepted(_, theirs), ..] = &recorded[..] {
                 let Some(Answer::Accepted(_, taken)) = answered.first() else { panic!("{answered:?}") };
-                assert!(taken.len() == theirs.len() && taken.iter().all(|taken| *taken), "{taken:?}");
+                assert_eq!(taken, theirs, "which contents types are accepted");
             }
             for answer in &answered {
                 match answer {

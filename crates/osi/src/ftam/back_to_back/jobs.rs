@@ -75,7 +75,7 @@ fn directory_attribute_and_rename_jobs() {
         panic!("no entries");
     };
     let names: Vec<String> = entries.iter().map(|entry| entry.pathname.as_ref().unwrap().text()).collect();
-    assert_eq!(names, ["f", "g"]);
+    assert_eq!(names, ["d/f", "d/g"]);
     let Ok(Outcome::Entries(root)) = pair.job(&mut fixture, Job::List { remote: ".".into() }) else {
         panic!("no entries");
     };

@@ -53,6 +53,10 @@ impl Machine {
         }
         let known = |syntax| syntax == oids::PCI || self.offered.contains(&syntax);
         self.contexts = contexts.into_iter().filter(|context| known(context.abstract_syntax)).collect();
+        // Directory entries have two identifiers. An initiator that proposes both is to use the new one.
+        if self.context_of(oids::NBS_DIRECTORY_ENTRY).is_some() {
+            self.contexts.retain(|context| context.abstract_syntax != oids::NBS_DIRECTORY_ENTRY_OLD);
+        }
         let pci = self.context_of(oids::PCI);
         let request = user_information.iter().find_map(|value| {
             let first = self.fpdus(value).ok()?.into_iter().next()?;

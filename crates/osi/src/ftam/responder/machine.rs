@@ -12,7 +12,7 @@ use crate::wire::ftam::{
     ActionResult, AttributeGroups, BeginGroupResponse, ContentsTypeList, ContentsTypeName, DiagnosticItem,
     DiagnosticType, EndGroupResponse, EntityReference, ErrorIdentifier, FunctionalUnits, InitializeResponse,
     Kind as FpduKind, Pdu, QualityOfService, ServiceClass, StateResult, TerminateResponse, UserAbort,
-    documents,
+    documents, oids,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -235,7 +235,15 @@ impl Responder {
                     .is_some_and(|syntax| initialize.abstract_syntaxes.contains(&syntax)),
                 ContentsTypeName::AbstractSyntax(name) => initialize.abstract_syntaxes.contains(&name.0),
             };
-            let kept: Vec<ContentsTypeName> = list.0.iter().filter(known).cloned().collect();
+            // Attributes carry NBS-9's new identifier, so the old one is not accepted beside it.
+            let names = |name: &ContentsTypeName, oid| match name {
+                ContentsTypeName::Document(document) => document.0 == oid,
+                ContentsTypeName::AbstractSyntax(_) => false,
+            };
+            let has_new = list.0.iter().filter(known).any(|name| names(name, oids::NBS_9));
+            let is_old = |name: &&ContentsTypeName| has_new && names(name, oids::NBS_9_OLD);
+            let kept = list.0.iter().filter(known).filter(|name| !is_old(name));
+            let kept: Vec<ContentsTypeName> = kept.cloned().collect();
             if kept.len() < list.0.len() {
                 let cut = ErrorIdentifier::CONTENTS_TYPES_CUT_BY_RESPONDER;
                 response.diagnostic = Some(item_of(cut, DiagnosticType::INFORMATIVE).into());

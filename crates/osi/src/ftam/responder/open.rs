@@ -260,6 +260,7 @@ impl Responder {
         };
         self.selected = Some(Selected {
             path,
+            name: self.file.clone(),
             kind: Kind::File,
             access,
             hold,

@@ -22,6 +22,8 @@ pub(super) struct Unfinished {
 /// The file selection regime.
 pub(super) struct Selected {
     pub(super) path: Path,
+    /// The name by which the initiator selected it.
+    pub(super) name: String,
     pub(super) kind: Kind,
     pub(super) access: Actions,
     pub(super) hold: Hold,
@@ -111,8 +113,17 @@ pub(super) struct Reading {
 }
 
 pub(super) enum Source {
-    File { handle: Handle, stamp: Stamp, outflow: Outflow },
-    Directory { names: vec::IntoIter<String>, wanted: AttributeNames },
+    File {
+        handle: Handle,
+        stamp: Stamp,
+        outflow: Outflow,
+    },
+    Directory {
+        /// The part of the entries' names before their last component.
+        prefix: String,
+        names: vec::IntoIter<String>,
+        wanted: AttributeNames,
+    },
 }
 
 pub(super) struct Writing {

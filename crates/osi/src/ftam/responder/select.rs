@@ -12,10 +12,11 @@ use crate::ftam::filestore::{
 use crate::wire::ftam::{
     ActionResult, ChangeAttributes, ChangeAttributesRequest, ChangeAttributesResponse, ConcurrencyControl,
     CreateRequest, CreateResponse, DeleteResponse, DeselectResponse, Diagnostic, DiagnosticItem,
-    DiagnosticType, Document, ErrorIdentifier, ObjectType, Override, Pdu, PermittedActions,
-    ReadAttributesRequest, ReadAttributesResponse, SelectRequest, SelectResponse,
+    DiagnosticType, Document, ErrorIdentifier, ObjectType, Override, PathnameAttribute, Pdu,
+    PermittedActions, ReadAttributesRequest, ReadAttributesResponse, SelectRequest, SelectResponse,
 };
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Returns the requested locks, or the default locks if none are requested.
@@ -61,6 +62,7 @@ impl Responder {
         let hold = store.locks.take(&path, control).map_err(refused)?;
         self.selected = Some(Selected {
             path,
+            name: spelling(&request.attributes.pathname),
             kind: entry.kind,
             access: actions,
             hold,
@@ -160,6 +162,7 @@ impl Responder {
         }
         self.selected = Some(Selected {
             path,
+            name: spelling(&wanted.pathname),
             kind: if directory { Kind::Directory } else { Kind::File },
             access: actions,
             hold,
@@ -292,9 +295,15 @@ impl Responder {
         })))
     }
 
-    pub(super) fn path(&self, name: &crate::wire::ftam::PathnameAttribute) -> Result<Path, DiagnosticItem> {
+    pub(super) fn path(&self, name: &PathnameAttribute) -> Result<Path, DiagnosticItem> {
         attributes::path_of(name, &self.admission()?.home).map_err(bad_name)
     }
+}
+
+/// Returns a filename as the initiator spelled it, with `/` between its strings.
+fn spelling(name: &PathnameAttribute) -> String {
+    let strings: Vec<_> = name.components().iter().map(|string| string.text()).collect();
+    strings.join("/")
 }
 
 fn remove(

@@ -15,6 +15,8 @@ use crate::wire::ftam::{
     Restart, TransferEndResponse, WriteOperation, WriteRequest,
 };
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 
 /// Approximate encoded length of a directory entry in bytes.
@@ -61,7 +63,11 @@ impl Responder {
         let source = match (&open.document, selected.kind) {
             (Document::Directory(wanted) | Document::DirectoryOld(wanted), Kind::Directory) => {
                 let names = store.disk.list(&selected.path, names_max).map_err(disk_error)?;
-                Source::Directory { names: names.into_iter(), wanted: wanted.0 }
+                Source::Directory {
+                    prefix: prefix_of(&selected.name),
+                    names: names.into_iter(),
+                    wanted: wanted.0,
+                }
             }
             (document, _) => {
                 let (handle, entry) = store.disk.open(&selected.path).map_err(disk_error)?;
@@ -176,12 +182,13 @@ impl Responder {
                 reading.unchecked += element.as_ref().map_or(0, |element| element.len() as u64);
                 Ok(element)
             }
-            Source::Directory { names, wanted } => {
+            Source::Directory { prefix, names, wanted } => {
                 for name in names {
                     let Ok(path) = selected.path.join(&name) else { continue };
                     // Skips an entry that was removed since the names were read.
                     let Ok(entry) = store.disk.stat(&path) else { continue };
                     let names = AttributeNames(wanted.0 & allowed.0);
+                    let name = format!("{prefix}{name}");
                     let read = attributes::read(&entry, &name, rights, &usual, names);
                     return Ok(Some(DataElement::DirectoryEntry(Box::new(read))));
                 }
@@ -460,6 +467,17 @@ impl Responder {
             points,
         };
         docket.keep(key, store.disk).map_err(disk_error)
+    }
+}
+
+/// Returns the part of an entry's name before its last component. An initiator can select an entry by the
+/// name in the listing, so that name begins with the directory's, as the initiator spelled it; ISODE's client
+/// does not end its loop over a listing otherwise.
+fn prefix_of(directory: &str) -> String {
+    let plain = directory.strip_suffix("/.").unwrap_or(directory);
+    match plain.trim_end_matches('/') {
+        "." => String::new(),
+        name => format!("{name}/"),
     }
 }
 
