@@ -227,8 +227,25 @@ impl DirectoryDisk {
         if last { paths::settle_names(directory.as_fd()) } else { Ok(()) }
     }
 
-    fn dockets(&self) -> Result<OwnedFd, DiskError> {
-        paths::state(self.root.as_fd(), "dockets")
+    fn dockets(&self) -> Option<OwnedFd> {
+        paths::state_if_there(self.root.as_fd(), "dockets")
+    }
+
+    /// Creates locked contents in a directory; returns them with their token.
+    fn create(&self, new: &OwnedFd) -> Result<(OwnedFd, String), DiskError> {
+        if aside(|| self.sweep(new))? >= self.settings.left_max {
+            return Err(DiskError::TooMany);
+        }
+        let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
+        let token = format!("{settled}{}", paths::token()?);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let contents = real(paths::create(new.as_fd(), &token, flags))?;
+        if let Err(error) = lock(&contents) {
+            // These contents can never be resumed, because their token was not returned.
+            let _ = rustix::fs::unlinkat(new, token.as_str(), AtFlags::empty());
+            return Err(error);
+        }
+        Ok((contents, token))
     }
 }
 
@@ -303,19 +320,11 @@ impl Disk for DirectoryDisk {
             Err(DiskError::NotThere) if write_mode != WriteMode::Extend => {}
             Err(error) => return Err(error),
         }
-        let new = paths::state(entry.directory.as_fd(), "new")?;
-        if aside(|| self.sweep(&new))? >= self.settings.left_max {
-            return Err(DiskError::TooMany);
-        }
-        let settled = if self.settings.durability == Durability::AtCheckpoints { SETTLED } else { "" };
-        let token = format!("{settled}{}", paths::token()?);
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
-        let contents = real(paths::create(new.as_fd(), &token, flags))?;
-        if let Err(error) = lock(&contents) {
-            // These contents can never be resumed, because their token was not returned.
-            let _ = rustix::fs::unlinkat(&new, token.as_str(), AtFlags::empty());
-            return Err(error);
-        }
+        let made = paths::in_state(entry.directory.as_fd(), "new", |new| {
+            let (contents, token) = self.create(new)?;
+            Ok((real(rustix::io::dup(new))?, contents, token))
+        });
+        let (new, contents, token) = made?;
         let handle = self.handle();
         let contents = Contents::new(contents, 0);
         let writer = Writer { contents, entry, new, token: token.clone(), write_mode };
@@ -337,7 +346,7 @@ impl Disk for DirectoryDisk {
             return Err(DiskError::NotThere);
         }
         let entry = above(self.root.as_fd(), path)?;
-        let new = paths::state(entry.directory.as_fd(), "new")?;
+        let new = paths::state_if_there(entry.directory.as_fd(), "new").ok_or(DiskError::NotThere)?;
         let contents = open_at(new.as_fd(), token, OFlags::RDWR)?;
         lock(&contents)?;
         let stat = real(rustix::fs::fstat(&contents))?;
@@ -388,7 +397,7 @@ impl Disk for DirectoryDisk {
 
     fn discard(&mut self, path: &Path, token: &str) {
         let Ok(entry) = above(self.root.as_fd(), path) else { return };
-        let Ok(new) = paths::state(entry.directory.as_fd(), "new") else { return };
+        let Some(new) = paths::state_if_there(entry.directory.as_fd(), "new") else { return };
         if is_key(token)
             && let Ok(contents) = open_at(new.as_fd(), token, OFlags::RDONLY)
             && lock(&contents).is_ok()
@@ -450,33 +459,38 @@ impl Disk for DirectoryDisk {
         if !is_key(key) || record.len() > RECORD_BYTES_MAX {
             return Err(DiskError::Long);
         }
-        let dockets = self.dockets()?;
-        let is_new = rustix::fs::statat(&dockets, key, AtFlags::SYMLINK_NOFOLLOW).is_err();
+        let is_there = |dockets| rustix::fs::statat(dockets, key, AtFlags::SYMLINK_NOFOLLOW).is_ok();
+        let is_new = !self.dockets().is_some_and(is_there);
         if is_new && self.kept().len() >= RECORDS_MAX {
             return Err(DiskError::TooMany);
         }
         // The record is synced only if the data that it describes is synced at checkpoints.
         let last = self.settings.durability == Durability::AtCheckpoints;
-        aside(|| paths::replace(dockets.as_fd(), key, record, last))
+        aside(|| {
+            paths::in_state(self.root.as_fd(), "dockets", |dockets| {
+                paths::replace(dockets.as_fd(), key, record, last)
+            })
+        })
     }
 
     fn fetch(&mut self, key: &str) -> Result<Vec<u8>, DiskError> {
         if !is_key(key) {
             return Err(DiskError::NotThere);
         }
-        paths::whole(self.dockets()?.as_fd(), key, RECORD_BYTES_MAX)
+        let dockets = self.dockets().ok_or(DiskError::NotThere)?;
+        paths::whole(dockets.as_fd(), key, RECORD_BYTES_MAX)
     }
 
     fn forget(&mut self, key: &str) {
-        if let (true, Ok(dockets)) = (is_key(key), self.dockets()) {
+        if let (true, Some(dockets)) = (is_key(key), self.dockets()) {
             let _ = rustix::fs::unlinkat(&dockets, key, AtFlags::empty());
         }
     }
 
     fn kept(&mut self) -> Vec<String> {
-        let names = self.dockets().and_then(|dockets| paths::names(dockets.as_fd(), 2 * RECORDS_MAX));
+        let names = self.dockets().map(|dockets| paths::names(dockets.as_fd(), 2 * RECORDS_MAX));
         let mut keys: Vec<String> =
-            names.unwrap_or_default().into_iter().filter(|name| is_key(name)).collect();
+            names.and_then(Result::ok).unwrap_or_default().into_iter().filter(|name| is_key(name)).collect();
         keys.sort_unstable();
         keys
     }

@@ -75,9 +75,10 @@ pub(super) fn follow(from: &DirectoryEntry, to: &DirectoryEntry) {
     forget(to);
     if let Some(old) = paths::state_if_there(from.directory.as_fd(), "attributes")
         && rustix::fs::statat(&old, from.name.as_str(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
-        && let Ok(new) = paths::state(to.directory.as_fd(), "attributes")
     {
-        let _ = rustix::fs::renameat(&old, from.name.as_str(), &new, to.name.as_str());
+        let _ = paths::in_state(to.directory.as_fd(), "attributes", |new| {
+            real(rustix::fs::renameat(&old, from.name.as_str(), new, to.name.as_str()))
+        });
     }
 }
 
@@ -111,7 +112,6 @@ fn change_beside(entry: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<
         forget(entry);
         return Ok(());
     }
-    let attributes = paths::state(entry.directory.as_fd(), "attributes")?;
     let lines: String = marks
         .each()
         .map(|(mark, value)| {
@@ -119,7 +119,9 @@ fn change_beside(entry: &DirectoryEntry, changes: &[(Mark, Vec<u8>)]) -> Result<
             format!("{} {digits}\n", mark.word())
         })
         .collect();
-    paths::replace(attributes.as_fd(), &entry.name, lines.as_bytes(), false)
+    paths::in_state(entry.directory.as_fd(), "attributes", |attributes| {
+        paths::replace(attributes.as_fd(), &entry.name, lines.as_bytes(), false)
+    })
 }
 
 fn bytes_of(digits: &str) -> Option<Vec<u8>> {

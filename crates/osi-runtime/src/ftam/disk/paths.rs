@@ -64,8 +64,28 @@ pub(super) fn open_at(directory: BorrowedFd<'_>, name: &str, flags: OFlags) -> R
     real(enter(directory, name, flags | OFlags::NONBLOCK))
 }
 
+/// Does work in one of the disk's own subdirectories, which is created if missing. Another process may remove
+/// the directory while it is empty, so the work is then repeated in a new one.
+pub(super) fn in_state<T>(
+    directory: BorrowedFd<'_>,
+    name: &str,
+    mut work: impl FnMut(&OwnedFd) -> Result<T, DiskError>,
+) -> Result<T, DiskError> {
+    for _ in 0..WALKS_MAX {
+        let state = match state(directory, name) {
+            Err(DiskError::NotThere) => continue,
+            state => state?,
+        };
+        match work(&state) {
+            Err(DiskError::NotThere) if real(rustix::fs::fstat(&state))?.st_nlink == 0 => {}
+            result => return result,
+        }
+    }
+    Err(DiskError::NotThere)
+}
+
 /// Opens one of the disk's own subdirectories, creating it if missing.
-pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
+fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
     let path = format!("{RESERVED}/{name}");
     match enter(directory, &path, OFlags::RDONLY | OFlags::DIRECTORY) {
         Err(Errno::NOENT) => {}
@@ -82,7 +102,7 @@ pub(super) fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Di
     directory_at(directory, &path)
 }
 
-/// Like [`state`], but returns `None` if the directory does not exist.
+/// Opens one of the disk's own subdirectories, if it exists.
 pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     enter(directory, &format!("{RESERVED}/{name}"), OFlags::RDONLY | OFlags::DIRECTORY).ok()
 }

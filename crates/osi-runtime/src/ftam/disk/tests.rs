@@ -626,3 +626,36 @@ fn directory_operations_and_their_errors() {
     assert_eq!(disk.open(&path("f")).err(), Some(DiskError::TooMany));
     opened.into_iter().for_each(|handle| disk.leave(handle));
 }
+
+/// Other processes remove the disk's own directories whenever they are empty.
+#[test]
+fn the_disks_own_directories_may_disappear_at_any_time() {
+    let fixture = Fixture::new();
+    let reserved = fixture.root().join(".kiban-ftam");
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                for name in ["new", "dockets", ""] {
+                    let _ = fs::remove_dir(reserved.join(name));
+                }
+            }
+        });
+        let writers = ["one", "other"].map(|name| {
+            let mut disk =
+                fixture.disk_with(Settings { durability: Durability::Never, ..Settings::default() });
+            scope.spawn(move || {
+                for round in 0..500_u32 {
+                    put(&mut disk, name, WriteMode::Replace, &round.to_be_bytes())?;
+                    disk.keep(name, b"record")?;
+                    disk.fetch(name)?;
+                    disk.forget(name);
+                }
+                Ok::<(), DiskError>(())
+            })
+        });
+        let results = writers.map(|writer| writer.join().expect("it does not panic"));
+        ended.store(true, Relaxed);
+        assert_eq!(results, [Ok(()), Ok(())]);
+    });
+}
