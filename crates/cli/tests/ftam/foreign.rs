@@ -5,8 +5,9 @@ use super::peer::{Initiator, Responder, Said, close, data_end, deselect, entry, 
 use kiban_osi::wire::ber::{Asn1, Oid};
 use kiban_osi::wire::ftam::contents::DirectoryEntry;
 use kiban_osi::wire::ftam::{
-    AccessRequest, AttributeNames, ContentsTypeName, DirectoryParameters, Document, OpenContentsType, Pdu,
-    ReadAttributes, oids,
+    AccessRequest, ActionResult, AttributeNames, ContentsTypeName, CreateResponse, DeleteRequest, Diagnostic,
+    DiagnosticItem, DiagnosticType, DirectoryParameters, Document, EntityReference, ErrorIdentifier,
+    OpenContentsType, Pdu, ReadAttributes, SelectResponse, StateResult, oids,
 };
 use std::fs;
 
@@ -145,4 +146,75 @@ fn an_initiator_with_both_identifiers_of_nbs_9_is_given_the_new_one_and_selectab
     {
         assert_eq!(names(directory), [name], "{directory}");
     }
+}
+
+/// ISODE answers a failed F-SELECT or F-CREATE alone, and leaves out the responses that would follow it.
+#[test]
+fn the_refusal_of_a_group_is_shown_and_the_association_is_kept() {
+    let dir = TestDir::new();
+    fs::write(dir.at("here"), b"x").expect("written");
+    let peer = Responder::start(|pdus| {
+        let said = DiagnosticItem::new(
+            DiagnosticType::PERMANENT,
+            ErrorIdentifier::FILENAME_NOT_FOUND,
+            EntityReference::RESPONDING_FILE_SERVICE_USER,
+            EntityReference::RESPONDING_FILE_SERVICE_USER,
+        );
+        let diagnostic = Some(Diagnostic(vec![said.with_details("Permission denied")]));
+        let (state_result, action_result) = (StateResult::FAILURE, ActionResult::PERMANENT_ERROR);
+        let answer = |pdu: &Pdu| match pdu {
+            Pdu::SelectRequest(request) => Some(Pdu::SelectResponse(Box::new(SelectResponse {
+                state_result,
+                action_result,
+                diagnostic: diagnostic.clone(),
+                ..SelectResponse::new(request.attributes.clone())
+            }))),
+            Pdu::CreateRequest(request) => Some(Pdu::CreateResponse(Box::new(CreateResponse {
+                state_result,
+                action_result,
+                diagnostic: diagnostic.clone(),
+                ..CreateResponse::new(request.initial_attributes.clone())
+            }))),
+            Pdu::BeginGroupRequest(_) | Pdu::EndGroupRequest(_) => granted(pdu),
+            _ => None,
+        };
+        pdus.iter().filter_map(answer).map(Said::Pdu).collect()
+    });
+    let (one, other) = (remote(peer.port, "one"), remote(peer.port, "other"));
+    for command in [
+        &["get", "-q", &one, "to"][..],
+        &["mkdir", &one],
+        &["put", "-q", "--type", "sequential", "here", &one],
+        &["stat", &one],
+        &["mv", &one, "two"],
+        // Both are refused on one association.
+        &["rm", &one, &other],
+    ] {
+        let output = dir.try_run(command);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let words = "3000 filename not found (Permission denied)";
+        let count = if command[0] == "rm" { 2 } else { 1 };
+        assert!(error.matches(words).count() == count && !error.contains("1015"), "{command:?}: {error}");
+    }
+}
+
+/// ISODE's client shows the first diagnostic of the first failed response.
+#[test]
+fn the_first_failed_response_of_a_group_gives_the_cause() {
+    let dir = TestDir::new();
+    fs::create_dir_all(dir.at("root/full/inner")).expect("made");
+    let server = dir.serve(&[], &[]);
+    let eve = Initiator::connect(server.port, &[oids::FTAM_3], &[oids::UNSTRUCTURED_BINARY]);
+    let delete = Pdu::DeleteRequest(Box::new(DeleteRequest { shared_ase_information: None }));
+    let said = eve.group(vec![select("full", AccessRequest::DELETE_OBJECT), delete]);
+    let first = said.iter().find_map(Pdu::diagnostic).expect("a diagnostic");
+    assert_eq!(first.0[0].error(), ErrorIdentifier::FILE_CANNOT_BE_DELETED, "{said:?}");
+    assert_eq!(
+        first.0[0].further_details.as_ref().map(|text| text.text()),
+        Some("the directory is not empty".into())
+    );
+    dir.fails(
+        &["rm", &remote(server.port, "full")],
+        "3007 file cannot be deleted (the directory is not empty)",
+    );
 }

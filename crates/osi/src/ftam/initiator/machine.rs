@@ -228,7 +228,15 @@ impl Initiator {
         self.events.push_back(Event::Ended(match running.failure {
             None => Ok(running.outcome),
             Some(mut failure) => {
-                // Lists the cause first, then its consequences.
+                // Lists the cause once and first, then its consequences. A responder may repeat the cause in
+                // each response of a group.
+                let mut seen = Vec::new();
+                failure.diagnostics.retain(|item| {
+                    !seen.contains(item) && {
+                        seen.push(item.clone());
+                        true
+                    }
+                });
                 failure.diagnostics.sort_by_key(|item| {
                     matches!(
                         item.error(),

@@ -35,6 +35,8 @@ pub(super) enum Group {
         left: VecDeque<Kind>,
         /// Whether the response to the group has begun.
         has_begun: bool,
+        /// Whether a response reported a failure.
+        has_failed: bool,
     },
 }
 

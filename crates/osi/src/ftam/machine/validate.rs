@@ -33,7 +33,7 @@ impl Machine {
                     return Err(RequestError::Group);
                 }
                 let left = kinds.iter().copied().collect();
-                Ok(Change::To(self.state, Group::Responses { left, has_begun: false }))
+                Ok(Change::To(self.state, Group::Responses { left, has_begun: false, has_failed: false }))
             }
             Group::Requests { kinds, regime } if by_initiator && is_groupable(kind) => {
                 let response = kind.response().expect("every request in a group has a response");
@@ -49,17 +49,24 @@ impl Machine {
                     Group::Requests { kinds, regime: regime.ok_or(RequestError::State)? },
                 ))
             }
-            Group::Responses { left, has_begun: false }
+            Group::Responses { left, has_begun: false, .. }
                 if kind == Kind::BeginGroupResponse && !by_initiator =>
             {
-                Ok(Change::To(self.state, Group::Responses { left: left.clone(), has_begun: true }))
+                let left = left.clone();
+                Ok(Change::To(self.state, Group::Responses { left, has_begun: true, has_failed: false }))
             }
-            Group::Responses { left, has_begun: true } if !by_initiator => match left.front() {
+            Group::Responses { left, has_begun: true, has_failed } if !by_initiator => match left.front() {
                 None if kind == Kind::EndGroupResponse => Ok(Change::To(self.state, Group::None)),
+                // ISODE does not answer the requests that follow a failed one.
+                Some(_) if kind == Kind::EndGroupResponse && *has_failed && !own => {
+                    Ok(Change::To(self.state, Group::None))
+                }
                 Some(request) if request.response() == Some(kind) => {
                     let mut left = left.clone();
                     left.pop_front();
-                    let group = Group::Responses { left, has_begun: true };
+                    let fails = pdu.action_result().is_some_and(|result| result != ActionResult::SUCCESS);
+                    let has_failed = *has_failed || fails || !is_positive(pdu);
+                    let group = Group::Responses { left, has_begun: true, has_failed };
                     let pending = self.then(!own, self.state, *request, true);
                     match pending.and_then(|pending| self.then(own, pending, kind, is_positive(pdu))) {
                         Some(state) => Ok(Change::To(state, group)),

@@ -70,10 +70,10 @@ pub(super) fn result_of(item: &DiagnosticItem) -> ActionResult {
     ActionResult(item.diagnostic_type.0)
 }
 
-/// Builds the response to a failed request.
-pub(super) fn failed(request: &Pdu, item: DiagnosticItem) -> Pdu {
-    let action_result = result_of(&item);
-    let diagnostic: Option<Diagnostic> = Some(item.into());
+/// Builds the response to a failed request; the first diagnostic determines the result.
+pub(super) fn failed(request: &Pdu, diagnostic: Diagnostic) -> Pdu {
+    let action_result = diagnostic.0.first().map_or(ActionResult::PERMANENT_ERROR, result_of);
+    let diagnostic = Some(diagnostic);
     let (state_result, shared_ase_information) = (StateResult::FAILURE, None);
     match request {
         Pdu::SelectRequest(request) => Pdu::SelectResponse(Box::new(SelectResponse {

@@ -9,10 +9,10 @@ use super::store::Store;
 use crate::ftam::filestore::{Admission, AuthRefusal, AuthResult, Credentials, DiskError};
 use crate::ftam::{Indication, Initialize, Machine, Request, State};
 use crate::wire::ftam::{
-    ActionResult, AttributeGroups, BeginGroupResponse, ContentsTypeList, ContentsTypeName, DiagnosticItem,
-    DiagnosticType, EndGroupResponse, EntityReference, ErrorIdentifier, FunctionalUnits, InitializeResponse,
-    Kind as FpduKind, Pdu, QualityOfService, ServiceClass, StateResult, TerminateResponse, UserAbort,
-    documents, oids,
+    ActionResult, AttributeGroups, BeginGroupResponse, ContentsTypeList, ContentsTypeName, Diagnostic,
+    DiagnosticItem, DiagnosticType, EndGroupResponse, EntityReference, ErrorIdentifier, FunctionalUnits,
+    InitializeResponse, Kind as FpduKind, Pdu, QualityOfService, ServiceClass, StateResult,
+    TerminateResponse, UserAbort, documents, oids,
 };
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -23,6 +23,10 @@ use alloc::vec::Vec;
 pub const FAILURE_REPORTS_MAX: usize = 16;
 /// Maximum number of characters of a file name in a failure report.
 const FILE_CHARACTERS_MAX: usize = 256;
+
+/// Errors of a request that only follow from the failure of another request in its group.
+const FOLLOWING: [ErrorIdentifier; 2] =
+    [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
 
 /// The responder of one association.
 pub struct Responder {
@@ -136,10 +140,10 @@ impl Responder {
     fn report_failure(&mut self, pdu: &Pdu) {
         let items = pdu.diagnostic().map_or(&[][..], |diagnostic| &diagnostic.0);
         // An error that merely follows from another failure is not reported.
-        let followed = [ErrorIdentifier::SUBSEQUENT_ERROR, ErrorIdentifier::GROUPING_THRESHOLD];
+        let follows = items.iter().any(|item| FOLLOWING.contains(&item.error()));
         let item = items.iter().find(|item| {
             item.diagnostic_type != DiagnosticType::INFORMATIVE
-                && !followed.contains(&item.error())
+                && !follows
                 // This error was already reported with the end of the transfer's data.
                 && !(pdu.kind() == FpduKind::TransferEndResponse && item.error() == ErrorIdentifier::BAD_READ)
         });
@@ -297,7 +301,7 @@ impl Responder {
         let mut answers = Vec::with_capacity(requests.len());
         for request in &requests {
             let answer = if selects && count - failures < needed {
-                failed(request, item_of(ErrorIdentifier::SUBSEQUENT_ERROR, DiagnosticType::PERMANENT))
+                failed(request, item_of(ErrorIdentifier::SUBSEQUENT_ERROR, DiagnosticType::PERMANENT).into())
             } else {
                 self.perform(request, machine, store)
             };
@@ -306,10 +310,16 @@ impl Responder {
         }
         if selects && count - failures < needed {
             self.undo(store);
+            // Some initiators show only the first diagnostic of the first failed response, so that one says
+            // why the group failed.
+            let cause = answers.iter().filter_map(Pdu::diagnostic).flat_map(|said| &said.0).find(|item| {
+                !FOLLOWING.contains(&item.error()) && item.diagnostic_type != DiagnosticType::INFORMATIVE
+            });
+            let threshold = item_of(ErrorIdentifier::GROUPING_THRESHOLD, DiagnosticType::PERMANENT);
+            let items: Vec<DiagnosticItem> = cause.cloned().into_iter().chain([threshold]).collect();
             for (request, answer) in requests.iter().zip(&mut answers) {
                 if succeeded(answer) {
-                    let item = item_of(ErrorIdentifier::GROUPING_THRESHOLD, DiagnosticType::PERMANENT);
-                    *answer = failed(request, item);
+                    *answer = failed(request, Diagnostic(items.clone()));
                 }
             }
         }
@@ -360,7 +370,7 @@ impl Responder {
             Pdu::DeleteRequest(_) => self.delete(store),
             _ => Err(item_of(ErrorIdentifier::FUNCTIONAL_UNIT_ERROR, DiagnosticType::PERMANENT)),
         };
-        answer.unwrap_or_else(|item| failed(request, item))
+        answer.unwrap_or_else(|item| failed(request, item.into()))
     }
 
     pub(super) fn admission(&self) -> Result<&Admission, DiagnosticItem> {
@@ -377,5 +387,9 @@ impl Responder {
 
 pub(super) fn disk_error(disk_error: DiskError) -> DiagnosticItem {
     let (error, kind) = kind_of_failure(disk_error);
-    item_of(error, kind)
+    let item = item_of(error, kind);
+    match disk_error {
+        DiskError::NotEmpty => item.with_details("the directory is not empty"),
+        _ => item,
+    }
 }

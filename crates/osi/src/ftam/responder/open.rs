@@ -188,7 +188,7 @@ impl Responder {
                 self.counters.recovered += 1;
                 Pdu::RecoverResponse(Box::new(response))
             }
-            Err(item) => super::answer::failed(&Pdu::RecoverRequest(Box::new(request.clone())), item),
+            Err(item) => super::answer::failed(&Pdu::RecoverRequest(Box::new(request.clone())), item.into()),
         }
     }
 
