@@ -114,6 +114,7 @@ fn usage_errors_name_a_remedy() {
         (&["osi", "echo", "127.0.0.1:1"], 1, "refused"),
         (&["osi", "echo", "host:port"], 2, "is not a port"),
         (&["osi", "probe", "host", "--tsel", "0x1"], 2, "pairs of digits"),
+        (&["osi", "probe", "host", "--session-version", "3"], 2, "the session versions are 1 and 2"),
         (&["osi", "probe", "host", "--tls-ca", "x"], 2, "--tls"),
         (&["osi", "probe", "host", "--password-file", "x"], 2, "--user"),
         (&["osi", "probe", "host", "--user", "x", "--password-file", "/nowhere"], 1, "cannot read /nowhere"),

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::nic::messages::bar;
-use crate::osi::peer::{Host, PeerArgs, cannot_listen, password, runtime};
+use crate::osi::peer::{Host, PeerArgs, VersionArgs, cannot_listen, password, runtime};
 
 /// Maximum size of an echoed value, in bytes.
 const VALUE_BYTES_MAX: i64 = 8 << 20;
@@ -81,6 +81,8 @@ struct Echo {
     syntax: Option<Oid>,
     #[command(flatten)]
     peer: PeerArgs,
+    #[command(flatten)]
+    version: VersionArgs,
     /// Timeout for an answer, in seconds.
     #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -100,6 +102,7 @@ struct Echo {
 #[command(after_help = "Examples:\
         \n  kiban osi probe plc.example.net\
         \n  kiban osi probe 192.0.2.7 --tsel 0x0001 --ssel 0x0001 --psel 0x00000001\
+        \n  kiban osi probe 192.0.2.7 --session-version 2\
         \n  kiban osi probe 192.0.2.7:3782 --tls --tls-ca ca.pem --json\
         \n  KIBAN_FTAM_PASSWORD=secret kiban osi probe 192.0.2.7 --user collector\
         \n\nExit status: 0 if the peer speaks RFC 1006, 1 if it does not, 2 for invalid arguments.")]
@@ -109,6 +112,8 @@ struct Probe {
     host: Host,
     #[command(flatten)]
     peer: PeerArgs,
+    #[command(flatten)]
+    version: VersionArgs,
     /// Probe FTAM as this user. The password is read from KIBAN_FTAM_PASSWORD or a file, or prompted for.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
@@ -161,12 +166,15 @@ impl Echo {
         let host = self.host.as_ref().expect("clap wants it without --listen");
         let port = host.port.unwrap_or(PORT);
         let syntax = self.syntax.unwrap_or(echo::OCTET_STRINGS);
-        let parameters = Parameters {
+        let mut parameters = Parameters {
             called: self.peer.called(),
             timeout: Duration::from_secs(self.timeout),
             tls: self.peer.tls(&host.name)?,
             ..Parameters::new(self.application.unwrap_or(echo::APPLICATION), &[syntax])
         };
+        if let Some(versions) = self.version.session_version {
+            parameters.stack.session.versions = versions;
+        }
         let to = format!("{}:{port}", host.name);
         let bar = bar(self.count, self.quiet);
         let nanos = runtime(false)?.block_on(async {
@@ -232,6 +240,7 @@ impl Probe {
             port,
             tls: self.peer.tls(&self.host.name)?,
             called: self.peer.called(),
+            versions: self.version.session_version,
             caller: self.caller()?,
             timeout: Duration::from_secs(self.timeout),
         };

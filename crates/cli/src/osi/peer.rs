@@ -2,6 +2,7 @@
 //! errors from listening.
 
 use clap::Args;
+use kiban_osi::session::Versions;
 use kiban_osi::{Selector, Selectors};
 use kiban_osi_runtime::association::Tls;
 use kiban_osi_runtime::secure;
@@ -12,6 +13,23 @@ use std::str::FromStr;
 
 /// Environment variable that may contain the password.
 pub(crate) const PASSWORD_VARIABLE: &str = "KIBAN_FTAM_PASSWORD";
+
+/// Parses the number of a session version.
+fn version(text: &str) -> Result<Versions, String> {
+    match text {
+        "1" => Ok(Versions::V1),
+        "2" => Ok(Versions::V2),
+        _ => Err("the session versions are 1 and 2".into()),
+    }
+}
+
+/// The session version to propose to a peer.
+#[derive(Args, Clone)]
+pub(crate) struct VersionArgs {
+    /// Propose only this session version, 1 or 2, because some peers refuse a proposal of both.
+    #[arg(long, value_name = "VERSION", value_parser = version)]
+    pub(crate) session_version: Option<Versions>,
+}
 
 /// Selectors and TLS settings of a peer.
 #[derive(Args, Clone)]

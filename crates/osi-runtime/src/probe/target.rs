@@ -2,6 +2,7 @@
 
 use crate::association::Tls;
 use kiban_osi::Selectors;
+use kiban_osi::session::Versions;
 use std::time::Duration;
 
 /// The peer to probe, and how to reach it.
@@ -15,6 +16,8 @@ pub struct Target {
     pub tls: Option<Tls>,
     /// Called selectors, if the peer requires them.
     pub called: Selectors,
+    /// The session versions to propose; `None` finds out which proposal the peer answers.
+    pub versions: Option<Versions>,
     /// The identity used for FTAM.
     pub caller: Caller,
     /// The time limit for one question.

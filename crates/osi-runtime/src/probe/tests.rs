@@ -6,16 +6,17 @@ use crate::echo;
 use crate::secure::{self, Identity};
 use kiban_osi::AcceptedSelectors;
 use kiban_osi::Selectors;
+use kiban_osi::session::Versions;
 use kiban_osi::stack::layers::StackConfig;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
 fn target(port: u16) -> Target {
     let timeout = Duration::from_secs(10);
     let (called, caller) = (Selectors::default(), Caller::default());
-    Target { host: "127.0.0.1".into(), port, tls: None, called, caller, timeout }
+    Target { host: "127.0.0.1".into(), port, tls: None, called, versions: None, caller, timeout }
 }
 
 /// Starts an echo responder with these layers; returns its port.
@@ -51,6 +52,61 @@ async fn a_peer_with_all_layers_is_recognised() {
     check(&report, "presentation", "MMS", Verdict::Yes, "ACSE: yes, MMS: yes");
     check(&report, "ACSE", "FTAM", Verdict::Yes, "accepted");
     check(&report, "FTAM", "F-INITIALIZE", Verdict::No, "no answer");
+}
+
+/// Starts a relay to an echo responder that closes a connection whose CONNECT proposes both session versions,
+/// as josistack and libiec61850 do; returns its port.
+async fn one_version(stack: StackConfig) -> u16 {
+    let echo = echo(stack);
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("it is bound").port();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(("127.0.0.1", echo)).await.expect("it listens");
+                let (mut up, mut down) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+                loop {
+                    tokio::select! {
+                        read = client.read(&mut up) => match read {
+                            // The version number's parameter: both versions.
+                            Ok(count) if count > 0 && !up[..count].windows(3).any(|it| it == [0x16, 1, 3]) => {
+                                server.write_all(&up[..count]).await.expect("it reads");
+                            }
+                            _ => return,
+                        },
+                        read = server.read(&mut down) => match read {
+                            Ok(count) if count > 0 => {
+                                let _ = client.write_all(&down[..count]).await;
+                            }
+                            _ => return,
+                        },
+                    }
+                }
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_peer_that_accepts_a_single_session_version_is_recognised() {
+    for (versions, name) in [(Versions::V1, "version 1"), (Versions::V2, "version 2")] {
+        let mut stack = StackConfig::default();
+        stack.session.versions = versions;
+        let port = one_version(stack.clone()).await;
+        let report = probe(&target(port)).await;
+        check(&report, "session", "CONNECT", Verdict::Yes, "--session-version");
+        check(&report, "session", name, Verdict::Yes, "accepted");
+        check(&report, "session", "typed data", Verdict::Yes, "resynchronise");
+        check(&report, "ACSE", "MMS", Verdict::Yes, "accepted");
+        let report = probe(&Target { versions: Some(versions), ..target(port) }).await;
+        check(&report, "session", "CONNECT", Verdict::Yes, "answered");
+        // The library associates with such a peer if it is told the version.
+        let mut parameters = Parameters::new(echo::APPLICATION, &[echo::OCTET_STRINGS]);
+        assert!(Association::connect("127.0.0.1", port, parameters.clone()).await.is_err());
+        parameters.stack.session.versions = versions;
+        Association::connect("127.0.0.1", port, parameters).await.expect("granted");
+    }
 }
 
 #[tokio::test]

@@ -18,6 +18,8 @@ use kiban_osi::wire::presentation::{
 use kiban_osi::wire::session::{self as spdu, Spdu, TokenSettings, Tsdu, TsduSizes, Units, Versions};
 use kiban_osi::wire::{cotp, tpkt};
 
+const BOTH: Versions = Versions::V1.or(Versions::V2);
+
 /// An application that the peer may support.
 struct Application {
     name: &'static str,
@@ -167,11 +169,10 @@ fn refuse_words(reason: spdu::RefuseReason) -> String {
 
 /// Probes the upper layers.
 pub(super) async fn ask(target: &Target, report: &mut Report) {
+    let versions = versions(target).await;
     let mut replies = Vec::new();
     for application in &APPLICATIONS {
-        let proposal =
-            Proposal { application, units: Units::DUPLEX, versions: Versions::V1.or(Versions::V2) };
-        let reply = propose(target, proposal).await;
+        let reply = propose(target, Proposal { application, units: Units::DUPLEX, versions }).await;
         let silent = reply.silent && !reply.is_of_session();
         replies.push((application, reply));
         if silent {
@@ -187,9 +188,13 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
         let words = replies.first().map(|(_, reply)| reply.words()).unwrap_or_default();
         return report.add("session", "CONNECT", Verdict::No, words);
     }
-    report.add("session", "CONNECT", Verdict::Yes, "answered");
+    let words = match versions == BOTH || target.versions.is_some() {
+        true => "answered".into(),
+        false => format!("answered if only version {versions:?} is proposed; give it with --session-version"),
+    };
+    report.add("session", "CONNECT", Verdict::Yes, words);
     if let Some(application) = best {
-        session(target, application, report).await;
+        session(target, application, versions, report).await;
     }
     for (application, reply) in &replies {
         contexts(application, reply, report);
@@ -202,8 +207,26 @@ pub(super) async fn ask(target: &Target, report: &mut Report) {
     }
 }
 
+/// Returns the session versions to propose: those that the caller has chosen, or else the first proposal that
+/// the peer answers. Some implementations accept only one version, and only if the other is not proposed.
+async fn versions(target: &Target) -> Versions {
+    if let Some(versions) = target.versions {
+        return versions;
+    }
+    for versions in [BOTH, Versions::V2, Versions::V1] {
+        let proposal = Proposal { application: &APPLICATIONS[0], units: Units::DUPLEX, versions };
+        let reply = propose(target, proposal).await;
+        let by_version =
+            matches!(reply.session, Some(Session::Refuse { reason: spdu::RefuseReason::Version }));
+        if reply.is_of_session() && !by_version {
+            return versions;
+        }
+    }
+    BOTH
+}
+
 /// Probes session versions and functional units.
-async fn session(target: &Target, application: &Application, report: &mut Report) {
+async fn session(target: &Target, application: &Application, versions: Versions, report: &mut Report) {
     for (versions, question) in [(Versions::V1, "version 1 only"), (Versions::V2, "version 2 only")] {
         let reply = propose(target, Proposal { application, units: Units::DUPLEX, versions }).await;
         let (verdict, words) = match &reply.session {
@@ -222,8 +245,7 @@ async fn session(target: &Target, application: &Application, report: &mut Report
         (OFFERED, "duplex, synchronise, resynchronise, typed data"),
         (Units::HALF_DUPLEX, "half-duplex only"),
     ] {
-        let proposal = Proposal { application, units, versions: Versions::V1.or(Versions::V2) };
-        let reply = propose(target, proposal).await;
+        let reply = propose(target, Proposal { application, units, versions }).await;
         let (verdict, words) = match &reply.session {
             Some(Session::Accept { units: selected, .. }) => {
                 let common = selected.and(units);
