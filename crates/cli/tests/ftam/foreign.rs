@@ -218,3 +218,20 @@ fn the_first_failed_response_of_a_group_gives_the_cause() {
         "3007 file cannot be deleted (the directory is not empty)",
     );
 }
+
+#[test]
+fn a_text_file_can_be_fetched_as_binary() {
+    let dir = TestDir::new();
+    fs::write(dir.at("text"), b"one\r\ntwo\n").expect("written");
+    let server = dir.serve(&[], &[]);
+    for kind in ["text", "sequential"] {
+        let there = remote(server.port, kind);
+        dir.run(&["put", "-q", "--type", kind, "text", &there]);
+        dir.run(&["get", "-q", "--type", "binary", &there, "back"]);
+        assert_eq!(
+            fs::read(dir.at("back")).expect("fetched"),
+            fs::read(dir.at("root").join(kind)).expect("put")
+        );
+        dir.fails(&["append", "-q", "--type", "binary", "text", &there], "5036");
+    }
+}

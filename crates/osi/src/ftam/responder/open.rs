@@ -119,11 +119,11 @@ impl Responder {
         let most = (self.config.dockets_max, self.config.user_dockets_max);
         let recovers = machine.units().contains(FunctionalUnits::RECOVERY);
         let selected = self.selected()?;
-        let (document, said) = contents(selected, &request.contents_type, &usual)?;
+        let mode = Actions::from_bits(request.processing_mode.0);
+        let (document, said) = contents(selected, &request.contents_type, mode, &usual)?;
         if !machine.has_context(&document) {
             return Err(permanent(ErrorIdentifier::CONTENTS_TYPE_INCONSISTENT));
         }
-        let mode = Actions::from_bits(request.processing_mode.0);
         let possible = match &document {
             Document::Directory(_) | Document::DirectoryOld(_) => Actions::NONE.with(Action::Read),
             Document::SequentialText(_) => {
@@ -297,6 +297,7 @@ impl Responder {
 fn contents(
     selected: &Selected,
     requested: &OpenContentsType,
+    mode: Actions,
     usual: &Document,
 ) -> Result<(Document, Option<ErrorIdentifier>), DiagnosticItem> {
     let inconsistent = || permanent(ErrorIdentifier::CONTENTS_TYPE_INCONSISTENT);
@@ -318,6 +319,10 @@ fn contents(
         }
         // ISO 8571-2: FTAM-2 can be simplified to FTAM-1.
         (Some(Document::SequentialText(_)), Document::UnstructuredText(_)) => {
+            Ok((requested, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
+        }
+        // The octets of any file can be read, as with ISODE. They are those of the host's file.
+        (Some(_), Document::UnstructuredBinary(_)) if mode == Actions::NONE.with(Action::Read) => {
             Ok((requested, Some(ErrorIdentifier::CONTENTS_TYPE_SIMPLIFIED)))
         }
         _ => Err(inconsistent()),
