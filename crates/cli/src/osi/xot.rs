@@ -5,7 +5,7 @@ use crate::output::note;
 use clap::{Args, ValueEnum};
 use kiban_osi::wire::{tpkt, xot};
 use kiban_osi::x25::{Address, AddressBlock, Call, Facilities, Modulo};
-use kiban_osi_runtime::relay::{Called, CircuitEvent, Event, Relay, Route, Settings};
+use kiban_osi_runtime::relay::{Called, CircuitEvent, Event, Relay, Route, Settings, Via};
 use kiban_osi_runtime::socket;
 use serde_json::json;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -22,6 +22,8 @@ use std::time::Duration;
 #[command(after_help = "Examples:\
         \n  kiban xot --route '45678901=192.0.2.7'        forward calls to 45678901 to a system on TCP\
         \n  kiban xot --route '4567*=192.0.2.7:1102' --route '*=192.0.2.8'\
+        \n  kiban xot --route 'user-data:01=xot:192.0.2.9' --route '*=192.0.2.7'\
+        \n                                                forward the calls of PADs to another router\
         \n  kiban xot --route 'nsap:4700*=[2001:db8::7]:102' --json\
         \n  kiban xot --place 0.0.0.0:1102=router.example.net/45678901\
         \n                                                call 45678901 through a router for each TCP connection\
@@ -31,8 +33,8 @@ use std::time::Duration;
 pub(crate) struct Xot {
     /// Accept calls whose called address matches PATTERN, and forward them to HOST. PATTERN is *, an X.121
     /// address, nsap:HEX (either may end with *), or user-data:HEX, a prefix of the call user data. The first
-    /// match is used.
-    #[arg(long, value_name = "PATTERN=HOST[:PORT]", value_parser = route, required_unless_present = "place")]
+    /// match is used. With xot: before HOST, calls of any protocol, such as X.29, go to another XOT router.
+    #[arg(long, value_name = "PATTERN=[xot:]HOST[:PORT]", value_parser = route, required_unless_present = "place")]
     route: Vec<Route>,
     /// Address at which to accept calls [default: 0.0.0.0:1998].
     #[arg(long, value_name = "ADDRESS:PORT", requires = "route")]
@@ -111,8 +113,12 @@ impl FromStr for CallRule {
 fn route(text: &str) -> Result<Route, String> {
     let (called, host) = text.split_once('=').ok_or("write PATTERN=HOST or PATTERN=HOST:PORT")?;
     let called: Called = called.parse().map_err(|error| format!("'{called}': {error}"))?;
+    let (via, usual, host) = match host.strip_prefix("xot:") {
+        Some(host) => (Via::Xot, xot::PORT, host),
+        None => (Via::Tpkt, tpkt::PORT, host),
+    };
     let Host { name, port } = host.parse()?;
-    Ok(Route { called, host: name, port: port.unwrap_or(tpkt::PORT) })
+    Ok(Route { called, via, host: name, port: port.unwrap_or(usual) })
 }
 
 fn nsap(text: &str) -> Result<Nsap, String> {

@@ -36,6 +36,8 @@ pub(super) struct Circuit {
     xot: Xot,
     network: Network,
     tpkt: Stream,
+    /// What was received before the call was answered, for a route that passes packets on.
+    received: Vec<u8>,
     sizes: Sizes,
     /// Packets to be sent on the XOT connection.
     packets: RopeQueue,
@@ -57,7 +59,6 @@ fn config(settings: &Settings, modulo: Modulo) -> Config {
     let mut config = Config::new(Role::Dte);
     config.modulo = modulo;
     config.window_max = modulo.mask();
-    config.default = PacketSizes::same(settings.packet_bytes, settings.window.clamp(1, modulo.mask()));
     config.timers.call = settings.state_timeout;
     config.timers.clear = settings.state_timeout;
     config.unit_bytes_max = tpkt::TPDU_BYTES_MAX;
@@ -76,7 +77,11 @@ impl Circuit {
 
     /// Creates a circuit for a call that this end makes.
     pub(super) fn calling(settings: &Settings, clock: Clock, call: Call) -> Circuit {
-        let xot = Xot::calling(config(settings, settings.modulo));
+        let mut config = config(settings, settings.modulo);
+        // A call without sizes means X.25's defaults, so only calls that this end makes have the settings'.
+        let window = settings.window.clamp(1, settings.modulo.mask());
+        config.default = PacketSizes::same(settings.packet_bytes, window);
+        let xot = Xot::calling(config);
         Circuit::new(xot, Network::calling(CHANNEL, call), settings, clock)
     }
 
@@ -85,6 +90,7 @@ impl Circuit {
             xot,
             network,
             tpkt: Stream::new(tpkt::TPDU_BYTES_MAX),
+            received: Vec::new(),
             sizes: Sizes::default(),
             packets: RopeQueue::new(),
             tcp_ended: false,
@@ -106,15 +112,23 @@ impl Circuit {
 
     /// Waits for the incoming call.
     pub(super) async fn wait_for_call(&mut self, socket: &mut TcpStream) -> Result<Call, String> {
-        self.until(socket, |indication| match indication {
+        let call = self.until(socket, |indication| match indication {
             Indication::Incoming { call, .. } => Some(Ok(call.clone())),
             Indication::Down => Some(Err(
                 "the peer does not speak XOT, or closed the connection before it made a call".into(),
             )),
             _ => None,
-        })
-        .await
-        .unwrap_or_else(|| Err("timed out waiting for the peer's call".into()))
+        });
+        let call = call.await.unwrap_or_else(|| Err("timed out waiting for the peer's call".into()));
+        match self.xot.refusal() {
+            Some(_) => Err("the peer asked for a permanent circuit; there is none here".into()),
+            None => call,
+        }
+    }
+
+    /// Returns all bytes received so far, or `None` if there were too many to keep.
+    pub(super) fn received(&mut self) -> Option<Vec<u8>> {
+        (self.received.len() <= READ_BYTES).then(|| std::mem::take(&mut self.received))
     }
 
     /// Makes the call and waits until it is accepted.
@@ -174,11 +188,20 @@ impl Circuit {
                         self.xot.closed(self.clock.now());
                     }
                 }
+                if self.xot.refusal().is_some() {
+                    self.xot.closed(self.clock.now());
+                    continue;
+                }
                 buffer.reserve(READ_BYTES);
                 let now = self.clock.now();
                 match socket.read_buf(&mut buffer).await {
                     Ok(0) | Err(_) => self.xot.closed(now),
-                    Ok(_) => self.xot.arrive(buffer.split().freeze().into(), now),
+                    Ok(_) => {
+                        if self.received.len() <= READ_BYTES {
+                            self.received.extend_from_slice(&buffer);
+                        }
+                        self.xot.arrive(buffer.split().freeze().into(), now);
+                    }
                 }
             }
         };

@@ -2,7 +2,7 @@
 
 use super::circuit::{self, Circuit};
 use super::event::{CircuitEvent, Event};
-use super::route::Route;
+use super::route::{Route, Via};
 use super::settings::Settings;
 use crate::socket;
 use kiban_os::Clock;
@@ -10,6 +10,7 @@ use kiban_osi::x25::{Call, FastSelect};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
@@ -97,14 +98,14 @@ impl Relay {
             Err(why) => return self.refuse(number, peer, String::new(), why),
         };
         let called = call.addresses.called.to_string();
-        let Some(route) = routes.iter().find(|route| route.called.has(&call)) else {
+        let Some(route) = routes.iter().find(|route| route.called.has(&call, route.via)) else {
             circuit.refuse(&mut xot, circuit::NOT_OBTAINABLE).await;
             return self.refuse(number, peer, called, "no route for this call");
         };
         let to = format!("{}:{}", route.host, route.port);
         let connects =
             tokio::time::timeout(self.settings.state_timeout, socket::connect(&route.host, route.port));
-        let socket = match connects.await {
+        let mut socket = match connects.await {
             Ok(Ok(socket)) => socket,
             failure => {
                 circuit.refuse(&mut xot, circuit::OUT_OF_ORDER).await;
@@ -115,6 +116,23 @@ impl Relay {
                 return self.refuse(number, peer, called, why);
             }
         };
+        if route.via == Via::Xot {
+            // The target answers the call itself.
+            let Some(received) = circuit.received() else {
+                return self.refuse(number, peer, called, "too much data before the call was answered");
+            };
+            self.say(number, Event::Open { from: peer.to_string(), called, to });
+            let carried = async {
+                socket.write_all(&received).await?;
+                tokio::io::copy_bidirectional(&mut xot, &mut socket).await
+            };
+            let (why, (out, back)) = match carried.await {
+                Ok(bytes) => ("the XOT connection was closed".into(), bytes),
+                Err(error) => (error.to_string(), (0, 0)),
+            };
+            let out = out + received.len() as u64;
+            return self.say(number, Event::Closed { bytes_to_tcp: out, bytes_to_x25: back, why });
+        }
         if circuit.accept().is_err() {
             let why = if call.facilities.fast_select == FastSelect::Restricted {
                 "fast select with restricted response: the call cannot be accepted"

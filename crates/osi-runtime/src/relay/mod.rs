@@ -4,7 +4,8 @@
 //! Purpose          lets a system that supports only X.25 and one that supports only TCP establish transport
 //!                  connections with each other, without changes to either.
 //! From XOT         the called address or the user data of a call selects a [`Route`]; the call is accepted
-//!                  when the TCP connection is established.
+//!                  when the TCP connection is established. A route may lead to another XOT router; it
+//!                  then passes on packets of any protocol unchanged ([`Via::Xot`]).
 //! To XOT           for each TCP connection, the relay makes a call through a router; data from TCP waits
 //!                  until the call is accepted.
 //! Data             an NSDU is the payload of a TPKT on one side, and an M-bit sequence on the other. It is
@@ -35,5 +36,5 @@ mod tests;
 
 pub use event::{CircuitEvent, Event};
 pub use listener::Relay;
-pub use route::{Called, Route};
+pub use route::{Called, Route, Via};
 pub use settings::{Settings, WAITING_BYTES_MAX};

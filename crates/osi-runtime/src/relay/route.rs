@@ -4,7 +4,8 @@ use kiban_osi::x25::{Call, network};
 use std::fmt;
 use std::str::FromStr;
 
-/// A pattern for calls. All patterns except [`Called::UserData`] match only calls for the transport layer.
+/// A pattern for calls. For a target that speaks TPKT, all patterns except [`Called::UserData`] match only
+/// calls for the transport layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Called {
     /// All calls.
@@ -19,15 +20,12 @@ pub enum Called {
 
 impl Called {
     /// Returns whether a call matches the pattern.
-    pub fn has(&self, call: &Call) -> bool {
-        if let Called::UserData(begin) = self {
-            return call.user_data.starts_with(begin);
-        }
-        if !network::is_for_transport(call) {
-            return false;
-        }
+    pub fn has(&self, call: &Call, via: Via) -> bool {
+        let is_relayed = via == Via::Xot || network::is_for_transport(call);
         match self {
-            Called::Any | Called::UserData(_) => true,
+            Called::UserData(begin) => call.user_data.starts_with(begin),
+            _ if !is_relayed => false,
+            Called::Any => true,
             Called::Address(digits, begins) => {
                 let called = call.addresses.called.to_string();
                 if *begins { called.starts_with(digits) } else { called == *digits }
@@ -87,11 +85,23 @@ fn octets(digits: &str) -> Option<Vec<u8>> {
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
+/// The protocol on the TCP connection to a route's target.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Via {
+    /// TPKTs (RFC 1006): the transport layer alone.
+    #[default]
+    Tpkt,
+    /// XOT: packets of any protocol above X.25, unchanged, such as those of a PAD (X.29).
+    Xot,
+}
+
 /// A route: a pattern for calls, and the target of the calls that match.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Route {
     /// The calls that take this route.
     pub called: Called,
+    /// The protocol spoken with the target.
+    pub via: Via,
     /// Target host.
     pub host: String,
     /// Target port.

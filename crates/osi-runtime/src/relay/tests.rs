@@ -2,7 +2,7 @@
 
 use super::event::{CircuitEvent, Event};
 use super::listener::Relay;
-use super::route::{Called, Route};
+use super::route::{Called, Route, Via};
 use super::settings::Settings;
 use crate::association::{Association, Event as Heard, Listener, Parameters};
 use crate::{echo, socket};
@@ -32,7 +32,7 @@ fn bound() -> (TcpListener, u16) {
 }
 
 fn route(called: &str, port: u16) -> Route {
-    Route { called: called.parse().expect("a pattern"), host: "127.0.0.1".into(), port }
+    Route { called: called.parse().expect("a pattern"), via: Via::Tpkt, host: "127.0.0.1".into(), port }
 }
 
 fn call(called: &str) -> Call {
@@ -248,6 +248,61 @@ async fn hostile_tcp_peers_are_disconnected_and_a_non_xot_router_is_reported() {
 }
 
 #[tokio::test]
+async fn a_call_without_sizes_has_the_defaults_of_x25() {
+    let (sink, to) = bound();
+    let (relay, mut told) = relay(Settings::default());
+    let (listener, port) = bound();
+    tokio::spawn(relay.from_xot(listener, vec![route("45", to)]));
+    let call = [&[0x10, 1, 0x0b, 0x02, 0x45, 0][..], &FOR_TRANSPORT].concat();
+    let mut socket = says_to(port, &packet(&call)).await;
+    let (_target, _) = sink.accept().await.expect("it comes");
+    assert!(matches!(told.recv().await, Some(Event::Open { .. })));
+    let mut accepted = [0; 4 + 5 + 6];
+    socket.read_exact(&mut accepted).await.expect("an answer");
+    assert_eq!((accepted[6], &accepted[9..]), (0x0f, &[0x42, 7, 7, 0x43, 2, 2][..]));
+}
+
+#[tokio::test]
+async fn a_set_up_of_a_permanent_circuit_is_refused() {
+    let (relay, mut told) = relay(Settings::default());
+    let (listener, port) = bound();
+    tokio::spawn(relay.from_xot(listener, vec![route("*", 1)]));
+    let fixed = [0x10, 1, 0xf5, 0x81, 0, 7, 0, 1, 7, 0, 1, 2, 2, 7, 7];
+    let asks = packet(&[&fixed[..], b"Serial1Serial0"].concat());
+    let mut socket = says_to(port, &asks).await;
+    let mut answer = Vec::new();
+    socket.read_to_end(&mut answer).await.expect("an answer, and the end");
+    let mut refuses = asks.clone();
+    refuses[8] = 0x13;
+    assert_eq!(answer, refuses);
+    let Some(Event::Refused { why, .. }) = told.recv().await else { panic!("it was taken") };
+    assert!(why.contains("permanent circuit"), "{why}");
+}
+
+/// A PAD's call (X.29), and its data with the Q bit and of one octet.
+#[tokio::test]
+async fn a_route_to_xot_passes_on_packets_of_any_protocol() {
+    let (router, to) = bound();
+    let (relay, mut told) = relay(Settings::default());
+    let (listener, port) = bound();
+    tokio::spawn(relay.from_xot(listener, vec![Route { via: Via::Xot, ..route("45", to) }]));
+    let says = [call_packet(&[1, 0, 0, 0]), packet(&[0x90, 1, 0, 2]), packet(&[0x10, 1, 2, b'x'])].concat();
+    let mut socket = says_to(port, &says).await;
+    let (mut target, _) = router.accept().await.expect("it comes");
+    let mut heard = vec![0; says.len()];
+    target.read_exact(&mut heard).await.expect("the packets");
+    assert_eq!(heard, says);
+    let answer = packet(&[0x10, 1, 0x0f]);
+    target.write_all(&answer).await.expect("sent");
+    let mut heard = vec![0; answer.len()];
+    socket.read_exact(&mut heard).await.expect("the answer");
+    assert_eq!(heard, answer);
+    drop((socket, target));
+    assert!(matches!(told.recv().await, Some(Event::Open { .. })));
+    assert!(matches!(told.recv().await, Some(Event::Closed { .. })));
+}
+
+#[tokio::test]
 async fn circuits_beyond_the_limit_are_closed_at_once() {
     let (relay, mut told) = relay(Settings { circuits_max: 1, ..Settings::default() });
     let (listener, port) = bound();
@@ -275,7 +330,10 @@ fn routes_match_their_patterns() {
         ("nsap:47*", &nsap, true),
         ("nsap:4800*", &nsap, false),
     ] {
-        assert_eq!(pattern.parse::<Called>().expect("a pattern").has(call), fits, "{pattern}");
+        assert_eq!(pattern.parse::<Called>().expect("a pattern").has(call, Via::Tpkt), fits, "{pattern}");
+    }
+    for pattern in ["*", "4567", "user-data:01"] {
+        assert!(pattern.parse::<Called>().expect("a pattern").has(&pad, Via::Xot), "{pattern}");
     }
     for pattern in ["", "45x", "nsap:4", "user-data:", "1234567890123456"] {
         assert!(pattern.parse::<Called>().is_err(), "{pattern}");

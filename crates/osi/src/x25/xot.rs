@@ -338,6 +338,15 @@ impl Xot {
                     self.pvc = PvcState::Refused(status);
                 }
             }
+            // §6.5: an end without permanent circuits answers as well; otherwise the initiator would wait.
+            (PvcState::None, Ok((asked, _))) if !self.is_settled => {
+                let status = PvcStatus::NO_INTERFACE;
+                let answer = PvcSetUp { status, ..asked };
+                let mut bytes = vec![0; answer.length()];
+                answer.write(&mut bytes);
+                self.ahead.push_back(bytes.into());
+                self.pvc = PvcState::Refused(status);
+            }
             (other, _) => {
                 self.pvc = other;
                 self.counters.discarded += 1;
