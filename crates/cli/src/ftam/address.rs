@@ -1,7 +1,7 @@
 //! Remote names: `ftam://user@host:port/path`.
 
 use kiban_osi::wire::tpkt::PORT;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode_byte, utf8_percent_encode};
 use std::str::FromStr;
 use url::{Host, Url};
 
@@ -56,6 +56,10 @@ impl FromStr for Remote {
         if !Remote::is_meant_by(text) {
             return Err(wrong("not a remote name"));
         }
+        // The URL parser would remove `..` together with the component before it, and so name another file.
+        if text.split('/').any(|name| name == "..") {
+            return Err(wrong("a path cannot contain '..'"));
+        }
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
             return Err("other users can see a password on the command line: use KIBAN_FTAM_PASSWORD, \
@@ -85,18 +89,33 @@ impl FromStr for Remote {
     }
 }
 
+/// Percent-encodes these ASCII characters and control characters; other letters stay readable.
+fn encode(text: &str, set: &'static AsciiSet) -> String {
+    let mut encoded = String::new();
+    for letter in text.chars() {
+        match letter.is_ascii() {
+            true => encoded.extend(utf8_percent_encode(letter.encode_utf8(&mut [0; 4]), set)),
+            false if letter.is_control() => {
+                encoded.extend(letter.encode_utf8(&mut [0; 4]).bytes().map(percent_encode_byte));
+            }
+            false => encoded.push(letter),
+        }
+    }
+    encoded
+}
+
 impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("ftam://")?;
         if let Some(user) = &self.user {
-            write!(f, "{}@", utf8_percent_encode(user, USER))?;
+            write!(f, "{}@", encode(user, USER))?;
         }
         let endpoint = self.endpoint();
         let host = match self.port {
             PORT => endpoint.strip_suffix(&format!(":{PORT}")).unwrap_or(&endpoint),
             _ => &endpoint,
         };
-        write!(f, "{host}/{}", utf8_percent_encode(&self.path, PATH))
+        write!(f, "{host}/{}", encode(&self.path, PATH))
     }
 }
 
@@ -130,6 +149,7 @@ mod tests {
             "ftam://[2001:db8::7]/x",
             "ftam://[2001:db8::7]:4102/x",
             "ftam://op%40site@host/50%25 of it%3F%23.txt",
+            "ftam://zoë@host/naïve/%C2%85",
         ] {
             assert_eq!(text.parse().map(|remote: Remote| remote.to_string()), Ok(text.into()));
         }
@@ -151,7 +171,11 @@ mod tests {
     }
 
     #[test]
-    fn dot_dot_does_not_leave_the_root() {
-        assert_eq!("ftam://h/a/../../../b".parse(), Ok(remote(None, "h", 102, "b")));
+    fn dot_dot_is_rejected_and_never_folded() {
+        for text in ["ftam://h/a/../b", "ftam://h/../x", "ftam://h/a/.."] {
+            let error = text.parse::<Remote>().expect_err(text);
+            assert!(error.contains("'..'"), "{text}: {error}");
+        }
+        assert_eq!("ftam://h/a..b/..c".parse(), Ok(remote(None, "h", 102, "a..b/..c")));
     }
 }
