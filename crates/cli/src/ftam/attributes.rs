@@ -177,17 +177,42 @@ fn actions_of(actions: PermittedActions) -> Vec<&'static str> {
     words.into_iter().filter(|(action, _)| actions.contains(*action)).map(|(_, word)| word).collect()
 }
 
-/// Formats a GeneralizedTime as `2026-11-22 10:43:16`. A value that does not begin with 14 digits is returned
-/// unchanged, because some peers send three-digit years.
+/// Formats a GeneralizedTime as `2026-11-22 10:43:16`. A value that is not a date is returned unchanged.
 fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
-    let text = date.text().escape_debug().to_string();
+    Some(date_words(date.text().escape_debug().to_string()))
+}
+
+fn date_words(text: String) -> String {
     let digits = text.get(..14).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    Some(match digits {
-        None => text,
-        Some(d) => {
-            let zone = if text.ends_with('Z') { "Z" } else { "" };
-            format!("{}-{}-{} {}:{}:{}{zone}", &d[..4], &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..])
+    let Some(d) = digits else { return text };
+    if !("01".."13").contains(&&d[4..6]) {
+        return text;
+    }
+    // ISODE sends the years since 1900: 0126 is 2026.
+    let year = match d[..4].parse() {
+        Ok(years @ 100..200) => 1900 + years,
+        Ok(year) => year,
+        Err(_) => 0_u16,
+    };
+    let zone = if text.ends_with('Z') { "Z" } else { "" };
+    format!("{year:04}-{}-{} {}:{}:{}{zone}", &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_readable_and_years_since_1900_are_recognised() {
+        for (text, words) in [
+            ("20261122104316Z", "2026-11-22 10:43:16Z"),
+            ("20261122104316.25+0100", "2026-11-22 10:43:16"),
+            ("01261122104316Z", "2026-11-22 10:43:16Z"),
+            ("01261322104316Z", "01261322104316Z"),
+            ("126112210431Z", "126112210431Z"),
+        ] {
+            assert_eq!(date_words(text.into()), words);
         }
-    })
+    }
 }
