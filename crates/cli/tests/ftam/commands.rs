@@ -470,6 +470,40 @@ fn transfers_work_over_tls_and_fail_without_it() {
     dir.fails(&["ls", "--timeout", "5", &there("")], "");
 }
 
+/// Returns a self-signed certificate that has expired, and its key, as PEM.
+fn expired() -> (String, String) {
+    let mut parameters = rcgen::CertificateParams::new(vec!["127.0.0.1".into()]).expect("a name");
+    parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(2020, 2, 1);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    (parameters.self_signed(&key).expect("a certificate").pem(), key.serialize_pem())
+}
+
+#[test]
+fn expired_and_missing_certificates_are_reported_at_both_ends() {
+    let dir = TestDir::new();
+    let good = rcgen::generate_simple_self_signed(vec!["127.0.0.1".into()]).expect("a certificate");
+    let (old_cert, old_key) = expired();
+    for (name, text) in [
+        ("good.pem", good.cert.pem()),
+        ("good.key", good.signing_key.serialize_pem()),
+        ("old.pem", old_cert),
+        ("old.key", old_key),
+    ] {
+        fs::write(dir.at(name), text).expect("written");
+    }
+    let server = dir.serve(&[], &["--tls-cert", "old.pem", "--tls-key", "old.key"]);
+    dir.fails(&["ls", "--tls", "--tls-ca", "old.pem", &remote(server.port, "")], "certificate expired");
+    let more = ["--tls-cert", "good.pem", "--tls-key", "good.key", "--tls-ca", "old.pem"];
+    let server = dir.serve(&[], &more);
+    let there = remote(server.port, "");
+    let ls = ["ls", "--tls", "--tls-ca", "good.pem"];
+    // The server's refusal arrives after the client's handshake.
+    dir.fails(&[&ls[..], &[&there]].concat(), "CertificateRequired");
+    let own = ["--tls-cert", "old.pem", "--tls-key", "old.key"];
+    dir.fails(&[&ls[..], &own, &[&there]].concat(), "CertificateExpired");
+}
+
 #[test]
 fn a_listing_is_retried_when_the_association_is_lost() {
     let dir = TestDir::new();

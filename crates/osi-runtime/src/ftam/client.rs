@@ -23,7 +23,7 @@ use kiban_tokio::{Attachment, Stream};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
@@ -127,6 +127,11 @@ impl fmt::Display for FailureLine<'_> {
     }
 }
 
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code panics while it holds the lock.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 enum Command {
     /// Starts a job. The number is the transfer's activity identifier, present if the transfer may be resumed
     /// later.
@@ -142,6 +147,8 @@ pub struct Client {
     events: mpsc::UnboundedReceiver<Event>,
     progress: watch::Receiver<(u64, Option<u64>)>,
     disconnected: Arc<OnceLock<Disconnected>>,
+    /// The socket's error.
+    broken: Arc<Mutex<Option<io::Error>>>,
     bell: Arc<Notify>,
     task: JoinHandle<Stopwatch>,
 }
@@ -174,9 +181,12 @@ impl Client {
         match client.events.recv().await {
             Some(Event::Connected) => Ok(client),
             Some(Event::Refused(failure)) => Err(ConnectError::Refused(failure)),
-            _ => {
-                Err(client.disconnected.get().cloned().map_or(ConnectError::Lost, ConnectError::Disconnected))
-            }
+            // With TLS 1.3, the peer's refusal of this end's certificate arrives after the handshake.
+            _ => Err(match (client.disconnected.get(), lock(&client.broken).take()) {
+                (_, Some(error)) => ConnectError::Socket(error),
+                (Some(why), None) => ConnectError::Disconnected(why.clone()),
+                (None, None) => ConnectError::Lost,
+            }),
         }
     }
 
@@ -208,7 +218,7 @@ impl Client {
             // The job contains a value that the protocol cannot encode, such as a file name of 1000 octets.
             let _ = tell.send(Event::Lost);
         }
-        let disconnected = Arc::default();
+        let (disconnected, broken) = (Arc::default(), Arc::default());
         let user = InitiatorUser {
             initiator,
             disk,
@@ -216,6 +226,7 @@ impl Client {
             tell,
             advance,
             disconnected: Arc::clone(&disconnected),
+            broken: Arc::clone(&broken),
         };
         let mut stack = config.stack.clone();
         stack.session.transport_called = config.initiator.called.transport.clone();
@@ -228,7 +239,7 @@ impl Client {
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
             end.finish()
         });
-        Client { commands, events, progress, disconnected, bell, task }
+        Client { commands, events, progress, disconnected, broken, bell, task }
     }
 
     /// Runs a job. `activity` identifies a transfer to both initiator and responder;
@@ -291,6 +302,8 @@ struct InitiatorUser {
     tell: mpsc::UnboundedSender<Event>,
     advance: watch::Sender<(u64, Option<u64>)>,
     disconnected: Arc<OnceLock<Disconnected>>,
+    /// The socket's error.
+    broken: Arc<Mutex<Option<io::Error>>>,
 }
 
 impl User for InitiatorUser {
@@ -329,6 +342,10 @@ impl User for InitiatorUser {
 
     fn disconnected(&mut self, why: &Disconnected) {
         self.disconnected.get_or_init(|| why.clone());
+    }
+
+    fn broken(&mut self, error: io::Error) {
+        *lock(&self.broken) = Some(error);
     }
 
     fn ended(&mut self) {

@@ -22,6 +22,8 @@ pub(super) trait User {
     fn work(&mut self, machine: &mut Machine, room_bytes: usize);
     /// Reports that the transport connection was refused or ended; [`User::ended`] follows.
     fn disconnected(&mut self, _why: &Disconnected) {}
+    /// Reports the socket's error; [`User::ended`] follows.
+    fn broken(&mut self, _error: io::Error) {}
     /// Reports that the association has ended.
     fn ended(&mut self);
     /// Returns the new maximum TSDU length in bytes, if it has changed.
@@ -123,6 +125,9 @@ impl<U: User> pump::End for FileEnd<U> {
 
     fn ended(&mut self, how: io::Result<()>, now: Instant) {
         let origin = if how.is_ok() { Origin::User } else { Origin::Provider };
+        if let Err(error) = how {
+            self.user.broken(error);
+        }
         self.end.ended(origin, now, &mut self.stopwatch);
     }
 
