@@ -24,7 +24,9 @@ const GOES_ON: &str = "; use --resume to continue";
 /// An association with one host.
 pub(super) struct PersistentClient {
     config: ClientConfig,
+    /// The host, for error messages.
     host: String,
+    has_user: bool,
     quiet: bool,
     client: Option<Client>,
     stopwatch: Option<Stopwatch>,
@@ -62,6 +64,7 @@ impl PersistentClient {
         Ok(PersistentClient {
             config: association.config(remote, local)?,
             host: remote.endpoint(),
+            has_user: remote.user.is_some(),
             quiet: association.quiet,
             client: None,
             stopwatch: None,
@@ -76,8 +79,13 @@ impl PersistentClient {
     }
 
     async fn client(&mut self) -> Result<&mut Client, String> {
-        let host = self.host.clone();
-        self.connect().await.map_err(|error| format!("{host}: {error}"))
+        let (host, has_user) = (self.host.clone(), self.has_user);
+        self.connect().await.map_err(|error| match &error {
+            ConnectError::Refused(failure) if !has_user && is_of_password(failure) => {
+                format!("{host}: {error}; the address names no user: write ftam://USER@{host}/")
+            }
+            _ => format!("{host}: {error}"),
+        })
     }
 
     /// Runs a job that transfers no file contents.
@@ -212,6 +220,10 @@ impl PersistentClient {
 fn says_lost(failure: &Failure) -> bool {
     let mut said = failure.diagnostics.iter();
     failure.diagnostics.is_empty() || said.any(|item| item.error() == ErrorIdentifier::LOWER_LAYER_FAILURE)
+}
+
+fn is_of_password(failure: &Failure) -> bool {
+    failure.diagnostics.iter().any(|item| item.error() == ErrorIdentifier::FILESTORE_PASSWORD)
 }
 
 /// Returns whether a later connection attempt may succeed.

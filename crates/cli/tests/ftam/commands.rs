@@ -505,6 +505,13 @@ fn expired_and_missing_certificates_are_reported_at_both_ends() {
 }
 
 #[test]
+fn an_address_without_a_user_is_explained() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    dir.fails(&["ls", &format!("ftam://127.0.0.1:{}/", server.port)], "names no user: write ftam://USER@");
+}
+
+#[test]
 fn a_listing_is_retried_when_the_association_is_lost() {
     let dir = TestDir::new();
     let server = dir.serve(&[], &[]);
