@@ -20,6 +20,9 @@ pub const ADDITIONAL_BYTES_MAX: usize = 119;
 /// Maximum number of bytes that an ER TPDU returns of an invalid TPDU.
 const INVALID_BYTES_MAX: usize = 64;
 
+/// Maximum number of consecutive DTs that carry nothing.
+const EMPTY_MAX: u32 = 1024;
+
 /// A transport connection of class 0, with its network connection.
 #[derive(Debug)]
 pub struct Transport {
@@ -34,6 +37,8 @@ pub struct Transport {
     remote: u16,
     payload_bytes_max: usize,
     assembly: Assembly,
+    /// The number of DTs received that carry nothing.
+    empty_in: u32,
     deadline: Instant,
     up: VecDeque<Indication>,
     down: VecDeque<network::Request>,
@@ -78,6 +83,7 @@ impl Transport {
             called: None,
             remote: 0,
             assembly: Assembly::default(),
+            empty_in: 0,
             deadline: Instant::NEVER,
             up: VecDeque::new(),
             down: VecDeque::new(),
@@ -364,6 +370,20 @@ impl Transport {
         if self.assembly.len() + data.len() > self.config.tsdu_bytes_max {
             self.counters.tsdus_oversized += 1;
             return self.fail(Origin::Provider, DisconnectReason::Oversized, network::Reason::Abnormal);
+        }
+        // X.224 §13.7: only the last DT of a TSDU may be empty. A peer could otherwise send them for ever.
+        if !data.is_empty() {
+            self.empty_in = 0;
+        } else if !end || self.assembly.is_empty() {
+            self.empty_in += 1;
+            if self.empty_in > EMPTY_MAX {
+                self.counters.tpdus_unexpected += 1;
+                return self.fail(
+                    Origin::Provider,
+                    DisconnectReason::ProtocolError,
+                    network::Reason::Protocol,
+                );
+            }
         }
         if !end {
             return self.assembly.add(data);

@@ -356,3 +356,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_peer_that_sends_only_empty_tpdus_is_disconnected() {
+    for empty in ["02 f0 00", "02 f0 80"] {
+        let mut machine = open(Config::default());
+        let count = (0..100_000).take_while(|_| {
+            machine.arrive(data(empty), NOW);
+            machine.is_open()
+        });
+        assert_eq!(count.count(), 1024, "{empty}");
+        assert_eq!(sent(&mut machine), [ended(network::Reason::Protocol)]);
+        // Data between them shows progress, and an empty last TPDU of a TSDU is valid.
+        let mut machine = open(Config::default());
+        for _ in 0..2000 {
+            machine.arrive(data(empty), NOW);
+            machine.arrive(data("02 f0 00 01"), NOW);
+            machine.arrive(data("02 f0 80"), NOW);
+        }
+        assert!(machine.is_open());
+    }
+}
