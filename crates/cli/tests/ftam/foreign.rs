@@ -32,7 +32,7 @@ fn listing(list: impl Fn(&str) -> Vec<ReadAttributes> + Send + 'static) -> Respo
             match pdu {
                 Pdu::ReadRequest(_) => {
                     let entries = if is_directory { list(&selected) } else { Vec::new() };
-                    said.extend(entries.into_iter().map(Said::Entry));
+                    said.extend(entries.into_iter().map(|entry| Said::Entry(Box::new(entry))));
                     said.push(data_end());
                 }
                 request => said.extend(granted(request).map(Said::Pdu)),
@@ -90,7 +90,7 @@ fn a_recursive_listing_is_bounded_and_is_printed_as_it_proceeds() {
                 return Vec::new();
             }
             let answer = |pdu: &Pdu| match pdu {
-                Pdu::ReadRequest(_) => vec![Said::Entry(entry("first", true)), data_end()],
+                Pdu::ReadRequest(_) => vec![Said::Entry(Box::new(entry("first", true))), data_end()],
                 request => granted(request).map(Said::Pdu).into_iter().collect(),
             };
             pdus.iter().flat_map(answer).collect()

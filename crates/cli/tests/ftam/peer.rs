@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A value that a responder sends.
 pub(crate) enum Said {
     Pdu(Pdu),
-    Entry(ReadAttributes),
+    Entry(Box<ReadAttributes>),
 }
 
 /// A responder that answers each P-DATA by a script.
@@ -64,7 +64,7 @@ async fn serve(listener: Listener, mut script: impl FnMut(&[Pdu]) -> Vec<Said>) 
                     let value = |said| match said {
                         Said::Pdu(pdu) => Pdv::single(pci, pdu.to_vec()),
                         Said::Entry(entry) => {
-                            let entry = DirectoryEntry(entry).to_vec();
+                            let entry = DirectoryEntry(*entry).to_vec();
                             Pdv::single(context(oids::NBS_DIRECTORY_ENTRY), entry)
                         }
                     };
