@@ -3,11 +3,14 @@
 use super::channel::Channel;
 use super::engine_state::EngineState;
 use super::events::{AsyncEvent, CqChannels, Features};
+use super::pairs::Service;
+use super::xrc::{Creation, FileId};
 use kiban_base::Region;
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
-use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError};
+use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError, Rnic};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -279,9 +282,9 @@ impl Engine {
 
     // ---- shared receive queues
 
-    /// Creates a shared receive queue: one for extended reliable connections, if `xrc` contains its XRC domain
-    /// and its completion queue. `events` receives an event when fewer receives than the limit are left, which
-    /// is set later ([`Engine::set_srq_limit`]).
+    /// Creates a shared receive queue: one for extended reliable connections, if `xrc` contains its XRC
+    /// domain and its completion queue. `events` receives an event when fewer receives than the limit are
+    /// left, which is set later ([`Engine::set_srq_limit`]).
     ///
     /// # Errors
     /// There are too many queues, `entries` is too large, or an object is unknown.
@@ -348,5 +351,45 @@ impl Engine {
             }
             Ok(())
         })
+    }
+
+    // ---- extended reliable connections
+
+    /// Opens an XRC domain: the one that is open with this file, or a new one.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownXrcDomain`] if there is none and none may be created;
+    /// [`RequestError::InUse`] if there must not be one; [`RequestError::TooMany`].
+    pub fn open_xrc_domain(&self, file: Option<FileId>, creation: Creation) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| board.xrc.open(&mut board.core.nic.core, file, creation))
+    }
+
+    /// Closes an XRC domain once.
+    ///
+    /// # Errors
+    /// The domain is unknown, or targets or queues use it and it is open only once.
+    pub fn close_xrc_domain(&self, domain: u32) -> Result<(), RequestError> {
+        self.turn.work(|board, _| board.xrc.close(&mut board.core.nic.core, domain))
+    }
+
+    /// Opens another handle of a target in an XRC domain: [`Engine::destroy_qp`] releases one. Returns the
+    /// queue pair's number for use in calls.
+    ///
+    /// # Errors
+    /// There is no such target in the domain.
+    pub fn open_target(&self, address: IpAddr, qpn: u32, domain: u32) -> Result<u32, RequestError> {
+        self.turn.work(|board, _| {
+            let qp = board.qps.named(address, qpn).ok_or(RequestError::UnknownQp)?;
+            match board.qps.get(qp) {
+                Some(entry) if entry.service == Service::XrcTarget(domain) => board.xrc.hold_target(qp),
+                _ => return Err(RequestError::UnknownQp),
+            }
+            Ok(qp)
+        })
+    }
+
+    /// Returns the number by which peers name a shared receive queue.
+    pub const fn srq_number(srq: u32) -> u32 {
+        Rnic::xrc_srq_number(srq)
     }
 }

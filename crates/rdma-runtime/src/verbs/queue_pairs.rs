@@ -60,8 +60,8 @@ impl Engine {
         self.turn.work(|board, _| board.create_qp(made))
     }
 
-    /// Destroys a queue pair in any state, or one of the handles of a target ([`Engine::open_target`]). Completed sends still arrive; completions that were not polled are
-    /// dropped.
+    /// Destroys a queue pair in any state, or one of the handles of a target ([`Engine::open_target`]).
+    /// Completed sends still arrive; completions that were not polled are dropped.
     ///
     /// # Errors
     /// The queue pair is unknown, or attached to a multicast group.

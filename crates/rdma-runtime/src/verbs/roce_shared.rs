@@ -11,8 +11,9 @@
 //! Order       before the first frame is taken, the sockets are read once more, because packets that were
 //!             sent over UDP before it may still be there. Unreliable queue pairs would lose messages
 //!             otherwise.
-//! End         when a process ends, its peers read what it has written; what they send meanwhile is lost. Then
-//!             they send over UDP again, to a port that nobody has: work fails when its retries are exhausted.
+//! End         when a process ends, its peers read what it has written; what they send meanwhile is lost.
+//!             Then they send over UDP again, to a port that nobody has: work fails when its retries are
+//!             exhausted.
 //! Limits      datagrams of datagram queue pairs use the memory only if it is already there. Two addresses of
 //!             one host are two hosts. What does not fit into the memory waits, up to [`BACKLOG_BYTES_MAX`];
 //!             the rest is lost, as in a full socket.

@@ -3,7 +3,7 @@
 use super::clocks::StepLog;
 use super::config::Config;
 use super::control::qp::Qp;
-use super::control::receive_queue::SharedReceiveQueue;
+use super::control::receive_queue::{SharedReceiveQueue, XrcDomain};
 use super::counters::RnicCounters;
 use super::error::RequestError;
 use super::event::Event;
@@ -11,7 +11,6 @@ use super::host::cmt::{CompletionQueue, Notify};
 use super::host::smt::StagTable;
 use super::outbox::Outputs;
 use super::work::{Access, Completion, ReceiveWork};
-use super::xrc::XrcDomain;
 use crate::wire::rdmap::{Reason, Terminate};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

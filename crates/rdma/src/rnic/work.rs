@@ -260,8 +260,8 @@ pub struct SendWork {
     pub fence: bool,
     /// Whether to start only when all earlier work is done.
     pub local_fence: bool,
-    /// The number of the peer's shared receive queue ([`super::Rnic::create_xrc_srq`]), 24 bits. Only extended
-    /// reliable connections use it.
+    /// The number of the peer's shared receive queue ([`super::Rnic::create_xrc_srq`]), 24 bits. Only
+    /// extended reliable connections use it.
     pub xrc_srq: u32,
 }
 

@@ -1,26 +1,19 @@
-//! Extended reliable connections (XRC, IBTA volume 1, Annex A14): a host needs one connection per peer, and not
-//! one per pair of processes or threads, because each request names the receives that it is for.
+//! Extended reliable connections (XRC, IBTA volume 1, Annex A14): a host needs one connection per peer, and
+//! not one per pair of processes or threads, because each request names the receives that it is for.
 //!
 //! Initiator  sends: a queue pair without receives. Its work names the peer's shared receive queue
 //!            ([`SendWork::xrc_srq`](super::SendWork::xrc_srq)).
 //! Target     receives: it has neither queues nor a protection domain, only an XRC domain.
-//! Queue      an XRC shared receive queue has a completion queue. Its protection domain is the one in which the
-//!            keys of the requests that name it count.
+//! Queue      an XRC shared receive queue has a completion queue. Its protection domain is the one in which
+//!            the keys of the requests that name it count.
 //! Domain     a target's peer may name the queues in its domain, and no others.
 
 use super::control::qp::Qp;
-use super::control::receive_queue::XrcQueue;
+use super::control::receive_queue::{XrcDomain, XrcQueue};
 use super::control::state::QpAttributes;
 use super::device::Rnic;
 use super::error::RequestError;
 use crate::wire::roce::QPN_MASK;
-
-/// An XRC domain.
-#[derive(Debug, Default)]
-pub(super) struct XrcDomain {
-    /// Number of targets and queues in it.
-    pub(super) users: usize,
-}
 
 impl Rnic {
     /// Opens an XRC domain.

@@ -321,8 +321,8 @@ unsafe fn create_target(
     xrcd: *mut ibv_xrcd,
     attr: &ibv_qp_init_attr,
 ) -> Result<*mut ibv_qp, c_int> {
-    // SAFETY: the caller of `create_target` guarantees that `xrcd` is null or a live XRC domain created by this
-    // library.
+    // SAFETY: the caller of `create_target` guarantees that `xrcd` is null or a live XRC domain created by
+    // this library.
     let service = Service::XrcTarget(unsafe { given::<Xrcd>(xrcd)? }.number);
     let mut own = ibv_qp_init_attr::ZERO;
     (own.qp_context, own.qp_type) = (attr.qp_context, attr.qp_type);

@@ -59,8 +59,8 @@ pub(crate) unsafe extern "C" fn ibv_create_srq(
 /// completion queue.
 ///
 /// # Safety
-/// `pd` is null or a live protection domain created by this library, and `attr` is null or valid for reads and
-/// writes.
+/// `pd` is null or a live protection domain created by this library, and `attr` is null or valid for
+/// reads and writes.
 unsafe fn create(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
@@ -125,8 +125,8 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         let xrc = match srq_type {
             IBV_SRQT_BASIC => None,
             IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
-                // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `attr.xrcd` and `attr.cq` are null
-                // or live objects created by this library.
+                // SAFETY: the caller of `ibv_create_srq_ex` guarantees that `attr.xrcd` and `attr.cq` are
+                // null or live objects created by this library.
                 let (domain, cq) = unsafe { (given::<Xrcd>(attr.xrcd)?, given::<Cq>(attr.cq.cast())?) };
                 Some((domain.number, cq.number))
             }

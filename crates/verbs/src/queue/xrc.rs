@@ -1,7 +1,7 @@
 //! XRC domains (ibv_open_xrcd(3)), and further handles of XRC targets (ibv_open_qp(3)).
 //!
-//! Only RoCE devices have them. A domain that is opened with a file is shared by the contexts of this process,
-//! but not with other processes.
+//! Only RoCE devices have them. A domain that is opened with a file is shared by the contexts of this
+//! process, but not with other processes.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -115,8 +115,8 @@ pub(crate) unsafe extern "C" fn open_qp(
         if attr.comp_mask & needs != needs || attr.qp_type != IBV_QPT_XRC_RECV {
             return Err(libc::EINVAL);
         }
-        // SAFETY: the caller of `ibv_open_qp` guarantees that `attr.xrcd` is null or a live XRC domain created
-        // by this library.
+        // SAFETY: the caller of `ibv_open_qp` guarantees that `attr.xrcd` is null or a live XRC domain
+        // created by this library.
         let domain = unsafe { given::<Xrcd>(attr.xrcd)? }.number;
         let opened = context.engine.open_target(context.device.address, attr.qp_num, domain);
         let number = opened.map_err(refused)?;

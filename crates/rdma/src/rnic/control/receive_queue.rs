@@ -43,6 +43,13 @@ pub(in super::super) struct XrcQueue {
     pub(in super::super) cq: u32,
 }
 
+/// An XRC domain.
+#[derive(Debug, Default)]
+pub(in super::super) struct XrcDomain {
+    /// Number of targets and queues in it.
+    pub(in super::super) users: usize,
+}
+
 /// A receive queue that several queue pairs share.
 #[derive(Debug)]
 pub(in super::super) struct SharedReceiveQueue {

@@ -179,8 +179,8 @@ pub(in super::super) struct Requester {
 /// A response with data. `is_repeat`: the request is a duplicate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in super::super) enum Response {
-    /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet. The key counts
-    /// in protection domain `pd`.
+    /// Bytes of local memory, of which `sent` have been sent. `psn` is that of the next packet. The key
+    /// counts in protection domain `pd`.
     Read { psn: u32, pd: u32, rkey: u32, address: u64, length: u32, sent: u32, msn: u32, is_repeat: bool },
     /// The original value of eight bytes.
     Atomic { psn: u32, original: u64, msn: u32, is_repeat: bool },

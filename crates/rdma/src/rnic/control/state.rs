@@ -44,8 +44,8 @@ pub struct QpAttributes {
 }
 
 impl QpAttributes {
-    /// The attributes of a queue pair that has no queues of its own: a target of extended reliable connections.
-    /// No object has the number 0.
+    /// The attributes of a queue pair that has no queues of its own: a target of extended reliable
+    /// connections. No object has the number 0.
     pub const TARGET: QpAttributes = QpAttributes {
         pd: 0,
         send_cq: 0,
