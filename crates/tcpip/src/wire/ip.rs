@@ -31,7 +31,8 @@ pub struct Front {
 impl Front {
     /// Decodes the header of a packet that may be cut off after the header. The checksum is not verified.
     ///
-    /// # Errors Same as for [`ipv4::Header::read_quoted`] and [`ipv6::Header::read_quoted`].
+    /// # Errors
+    /// Same as for [`ipv4::Header::read_quoted`] and [`ipv6::Header::read_quoted`].
     #[inline]
     pub fn read(packet: &[u8]) -> Result<Front, Malformed> {
         if version(packet) == Some(6) {
