@@ -88,3 +88,19 @@ fn a_send_that_invalidates_is_refused() {
     let work = SendWork::new(1, Operation::Send { invalidate: Some(7) }, Data::one(sge));
     assert_eq!(nic.post_send(qp, work), Err(RequestError::NotAgreed));
 }
+
+/// IBTA volume 1 §9.8.3: an unreliable responder acknowledges nothing, whatever the peer asks for.
+#[test]
+fn a_request_for_an_acknowledgement_is_ignored() {
+    let mut pair = pair();
+    let sge = pair.hosts[0].element(0, 100);
+    let remote = pair.at(1, 0x1000);
+    pair.hosts[0].post(1, Operation::write(remote), sge);
+    pair.send(&mut |_, _| is_lost());
+    let (_, mut packet, payload) = pair.sent.pop().expect("the Write");
+    packet.bth.ack_request = true;
+    pair.deliver(1, &packet, &payload);
+    assert_eq!(pair.hosts[1].nic.counters().writes_in, 1);
+    pair.run_cleanly();
+    assert!(pair.sent.is_empty(), "{:?}", pair.sent);
+}

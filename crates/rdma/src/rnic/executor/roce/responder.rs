@@ -159,7 +159,7 @@ fn execute_expected(
                 // The response acknowledges the request and everything before it. Without it, an
                 // acknowledgement of the same PSN would contradict what the peer has received.
                 responder.ack = None;
-            } else if packet.bth.ack_request {
+            } else if packet.bth.ack_request && traits.is_reliable() {
                 responder.ack = Some(psn);
                 qp.schedule(tables.outputs);
             }
