@@ -8,6 +8,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How many times a path is resolved again if directories are moved during resolution (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 32;
+/// How often work is repeated in a subdirectory that other processes remove. If the directory above it is
+/// gone, too, no number of attempts helps.
+const REPEATS_MAX: usize = 1000;
 
 /// A directory and a name in it.
 #[derive(Debug)]
@@ -71,7 +74,7 @@ pub(super) fn in_state<T>(
     name: &str,
     mut work: impl FnMut(&OwnedFd) -> Result<T, DiskError>,
 ) -> Result<T, DiskError> {
-    for _ in 0..WALKS_MAX {
+    for _ in 0..REPEATS_MAX {
         let state = match state(directory, name) {
             Err(DiskError::NotThere) => continue,
             state => state?,
