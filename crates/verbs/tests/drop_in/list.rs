@@ -93,7 +93,7 @@ fn devices(all: &mut Vec<Case>) {
             "InfiniBand (0)",
             "PORT_ACTIVE (4)",
             "Ethernet",
-            "::ffff:127.0.0.1",
+            "GID[  0]:",
             "RoCE v2",
         ]),
     ));
