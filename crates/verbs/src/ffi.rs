@@ -6,6 +6,7 @@
 //! Limits    a pointer that is not null cannot be checked for validity.
 
 use core::ffi::c_int;
+use std::io::{Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs the body of a C function; returns `broken` if it panics.
@@ -58,6 +59,16 @@ pub(crate) fn errno_of(error: &std::io::Error) -> c_int {
         ErrorKind::InvalidInput => libc::EINVAL,
         _ => libc::EIO,
     })
+}
+
+/// Returns the errno value of a system error. If an address is in use, it also writes the error, because the
+/// value does not say who uses the address.
+pub(crate) fn errno_of_told(error: &std::io::Error) -> c_int {
+    if error.kind() == std::io::ErrorKind::AddrInUse {
+        // If the message cannot be written, the program still gets the error.
+        let _ = writeln!(stderr(), "kiban: {error}");
+    }
+    errno_of(error)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::{address, below, device};
 use crate::abi::*;
 use crate::device::Device;
 use crate::device::query::active_mtu_of;
-use crate::ffi::{catch_panics, errno_of};
+use crate::ffi::{catch_panics, errno_of, errno_of_told};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
 use kiban_rdma_runtime::tcp::ReservedPort;
@@ -365,7 +365,7 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int, is_datagrams: bool) -> Result
             true => engine.listen_for_datagrams(socket, addresses, id.listens()),
             false => engine.listen(socket, addresses, id.listens()),
         };
-        listening.map_err(|error| errno_of(&error))
+        listening.map_err(|error| errno_of_told(&error))
     });
     let mut state = id.state();
     match listening {

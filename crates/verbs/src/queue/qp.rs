@@ -23,7 +23,7 @@ use crate::ah::destination;
 use crate::context::{self, Context};
 use crate::device::{Transport, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
-use crate::ffi::{errno_of, errno_or_zero, pointer, value_or_minus_one};
+use crate::ffi::{errno_of, errno_of_told, errno_or_zero, pointer, value_or_minus_one};
 use crate::log::unsupported;
 use crate::memory::{Pd, access};
 use crate::queue::cq::Cq;
@@ -38,7 +38,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use kiban_rdma_runtime::verbs::{
     Engine, Peer, QpAttributes, QueuePair, RequestError, Sending, Service, State,
 };
-use std::io::{self, Write, stderr};
+use std::io;
 use std::net::Ipv6Addr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
@@ -126,12 +126,10 @@ impl Qp {
 }
 
 fn of_io(error: &io::Error) -> c_int {
-    if error.kind() == io::ErrorKind::AddrInUse {
-        // An errno does not say who uses the address. If the message cannot be written, continue.
-        let _ = writeln!(stderr(), "kiban: {error}");
-        return libc::EADDRINUSE;
+    match error.kind() {
+        io::ErrorKind::AddrInUse => errno_of_told(error),
+        _ => error.raw_os_error().unwrap_or(libc::EIO),
     }
-    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 // ---- creating
