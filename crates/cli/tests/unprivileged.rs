@@ -16,13 +16,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Starts the server, and starts the client once the server listens (when /proc/net/tcp shows its port in
-/// state 0A).
-const SCRIPT: &str = r#"
+/// What each script begins with. `listens` waits until a process listens: until /proc/net/tcp shows its port
+/// in state 0A.
+const PRELUDE: &str = r#"
 set -eu
 ip link set lo up
+listens() {
+    until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6; do kill -0 $1; done
+}
+"#;
+
+/// Starts the server, and starts the client once the server listens.
+const SCRIPT: &str = r#"
 "$1" verbs -- ib_write_bw -F -n 200 -p 18515 $2 & server=$!
-until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
+listens $server
 "$1" verbs -- ib_write_bw -F -n 200 -p 18515 $2 127.0.0.1
 wait $server
 "#;
@@ -30,12 +37,10 @@ wait $server
 /// Runs a server at one address and its client at another, each as the user that its `setpriv` command
 /// names ($2 and $3, which are empty if the test cannot change users).
 const TWO_ADDRESSES: &str = r#"
-set -eu
-ip link set lo up
 ip address add 192.0.2.1/32 dev lo
 ip address add 192.0.2.2/32 dev lo
 $2 "$1" verbs --transport roce -- ib_write_bw -d kiban0 -F -n 200 -p 18515 & server=$!
-until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6; do kill -0 $server; done
+listens $server
 $3 "$1" verbs --transport roce -- ib_write_bw -d kiban1 -F -n 200 -p 18515 192.0.2.1
 wait $server
 "#;
@@ -43,11 +48,9 @@ wait $server
 /// Runs a program as one user, which makes its queue pair before it listens, and then `$4`, which must fail,
 /// as another user at the same address.
 const ONE_ADDRESS: &str = r#"
-set -eu
-ip link set lo up
 ip address add 192.0.2.1/32 dev lo
 $2 "$1" verbs --transport roce -- ibv_rc_pingpong -d kiban0 -g 0 -p 18515 & first=$!
-until grep -q "$(printf ':%04X 0*:0000 0A' 18515)" /proc/net/tcp /proc/net/tcp6; do kill -0 $first; done
+listens $first
 code=0; $3 "$1" verbs --transport roce -- $4 || code=$?
 kill $first
 [ $code = 1 ]
@@ -102,7 +105,8 @@ fn user_nobody_runs_ib_write_bw_in_a_new_network_namespace() {
         if is_root() {
             command.args(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs"]);
         }
-        command.args(["unshare", "--user", "--map-root-user", "--net", "sh", "-c", SCRIPT, "sh"]);
+        command.args(["unshare", "--user", "--map-root-user", "--net", "sh", "-c"]);
+        command.arg(format!("{PRELUDE}{SCRIPT}")).arg("sh");
         command.arg(installed.0.join("bin/kiban")).arg(options);
         command.env_remove("KIBAN_VERBS_LIB").env_remove("KIBAN_TRANSPORT").current_dir("/");
         let output = output(&mut command);
@@ -138,7 +142,13 @@ fn run_for_two_users(script: &str, installed: &Installed, program: &str) -> Stri
     } else {
         command.args(["--user", "--map-root-user"]);
     }
-    command.args(["sh", "-c", script, "sh"]).arg(installed.0.join("bin/kiban")).args(users).arg(program);
+    command
+        .args(["sh", "-c"])
+        .arg(format!("{PRELUDE}{script}"))
+        .arg("sh")
+        .arg(installed.0.join("bin/kiban"))
+        .args(users)
+        .arg(program);
     command.env_remove("KIBAN_VERBS_LIB").env_remove("KIBAN_SHARED_MEMORY").current_dir("/");
     let output = output(&mut command);
     let told = [output.stdout, output.stderr].concat();
