@@ -66,43 +66,41 @@ unsafe fn create(
     attr: *mut ibv_srq_init_attr,
     xrc: Option<(u32, u32)>,
 ) -> Result<*mut ibv_srq, c_int> {
-    {
-        // SAFETY: the caller of `create` guarantees it.
-        let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
-        let context = domain.context;
-        let bounds = context.engine.bounds();
-        let (entries, elements) = (attr.attr.max_wr as usize, attr.attr.max_sge as usize);
-        if entries == 0 || entries > bounds.work_max || elements > bounds.sges_max {
-            return Err(libc::EINVAL);
+    // SAFETY: the caller of `create` guarantees it.
+    let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_mut().ok_or(libc::EINVAL)?) };
+    let context = domain.context;
+    let bounds = context.engine.bounds();
+    let (entries, elements) = (attr.attr.max_wr as usize, attr.attr.max_sge as usize);
+    if entries == 0 || entries > bounds.work_max || elements > bounds.sges_max {
+        return Err(libc::EINVAL);
+    }
+    let mut abi = ibv_srq::ZERO;
+    (abi.context, abi.srq_context, abi.pd) = (context.abi(), attr.srq_context, pd);
+    let srq = Box::into_raw(Box::new(Srq {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context,
+        number: 0,
+        domain: domain.number,
+        elements_max: elements,
+        events: Acknowledged::default(),
+    }));
+    let cookie = context::tag(srq.cast(), context::SRQ);
+    // Only ibv_modify_srq(3) sets a limit.
+    match context.engine.create_srq(domain.number, xrc, entries, context.async_events.clone(), cookie) {
+        Ok(number) => {
+            // SAFETY: the object is new, and no other thread has a pointer to it yet.
+            unsafe {
+                (*srq).number = number;
+                (*srq).abi.get_mut().handle = number;
+            }
+            context.retain();
+            Ok(srq.cast())
         }
-        let mut abi = ibv_srq::ZERO;
-        (abi.context, abi.srq_context, abi.pd) = (context.abi(), attr.srq_context, pd);
-        let srq = Box::into_raw(Box::new(Srq {
-            abi: UnsafeCell::new(abi),
-            born: Generation::now(),
-            context,
-            number: 0,
-            domain: domain.number,
-            elements_max: elements,
-            events: Acknowledged::default(),
-        }));
-        let cookie = context::tag(srq.cast(), context::SRQ);
-        // Only ibv_modify_srq(3) sets a limit.
-        match context.engine.create_srq(domain.number, xrc, entries, context.async_events.clone(), cookie) {
-            Ok(number) => {
-                // SAFETY: the object is new, and no other thread has a pointer to it yet.
-                unsafe {
-                    (*srq).number = number;
-                    (*srq).abi.get_mut().handle = number;
-                }
-                context.retain();
-                Ok(srq.cast())
-            }
-            Err(refusal) => {
-                // SAFETY: the queue was not created, so nothing else refers to the box made above.
-                unsafe { take_back::<Srq>(srq.cast()) };
-                Err(refused(refusal))
-            }
+        Err(refusal) => {
+            // SAFETY: the queue was not created, so nothing else refers to the box made above.
+            unsafe { take_back::<Srq>(srq.cast()) };
+            Err(refused(refusal))
         }
     }
 }
