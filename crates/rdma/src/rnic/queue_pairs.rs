@@ -38,13 +38,7 @@ impl Rnic {
             _ => {}
         }
         self.smt.hold_pd(pd)?;
-        let Some(number) = self.qps.insert(Qp::new(0, attributes)) else {
-            self.smt.release_pd(pd);
-            return Err(RequestError::TooMany);
-        };
-        if let Some(qp) = self.qps.get_mut(number) {
-            (qp.number, qp.qpn) = (number, number);
-        }
+        let number = self.add_qp(Qp::new(0, attributes)).inspect_err(|_| self.smt.release_pd(pd))?;
         for cq in [send_cq, receive_cq] {
             if let Some(cq) = self.outputs.cqs.get_mut(cq) {
                 cq.users += 1;
@@ -52,6 +46,15 @@ impl Rnic {
         }
         if let Some(srq) = srq.and_then(|srq| self.srqs.get_mut(srq)) {
             srq.users += 1;
+        }
+        Ok(number)
+    }
+
+    /// Adds a queue pair, which gets its number.
+    pub(super) fn add_qp(&mut self, qp: Qp) -> Result<u32, RequestError> {
+        let number = self.qps.insert(qp).ok_or(RequestError::TooMany)?;
+        if let Some(qp) = self.qps.get_mut(number) {
+            (qp.number, qp.qpn) = (number, number);
         }
         Ok(number)
     }

@@ -77,12 +77,12 @@ impl Rnic {
     /// # Errors
     /// [`RequestError::UnknownXrcDomain`]; [`RequestError::TooMany`].
     pub fn create_xrc_target(&mut self, domain: u32) -> Result<u32, RequestError> {
-        let entry = self.xrc_domains.get_mut(domain).ok_or(RequestError::UnknownXrcDomain)?;
-        let target = Qp { xrc_domain: Some(domain), ..Qp::new(0, QpAttributes::TARGET) };
-        let number = self.qps.insert(target).ok_or(RequestError::TooMany)?;
-        entry.users += 1;
-        if let Some(qp) = self.qps.get_mut(number) {
-            (qp.number, qp.qpn) = (number, number);
+        if self.xrc_domains.get(domain).is_none() {
+            return Err(RequestError::UnknownXrcDomain);
+        }
+        let number = self.add_qp(Qp { xrc_domain: Some(domain), ..Qp::new(0, QpAttributes::TARGET) })?;
+        if let Some(entry) = self.xrc_domains.get_mut(domain) {
+            entry.users += 1;
         }
         Ok(number)
     }
