@@ -6,10 +6,10 @@ use super::options::{Association, activity};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::DiskError;
-use kiban_osi::ftam::filestore::RESERVED;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
 use kiban_osi::wire::ftam::ErrorIdentifier;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
+use kiban_osi_runtime::ftam::disk;
 use kiban_osi_runtime::ftam::timing::Stopwatch;
 use serde::Serialize;
 use std::path::Path;
@@ -174,7 +174,7 @@ impl PersistentClient {
             match outcome {
                 Ok(_) => {
                     bar.finish_and_clear();
-                    tidy(local);
+                    local.parent().into_iter().for_each(disk::remove_empty_state);
                     return Ok((bytes, clock.now().as_secs_f64(), began_resumed));
                 }
                 Err(failure) if self.is_lost(&failure) && failure.docket.is_some() && retries > 0 => {
@@ -229,16 +229,6 @@ fn is_of_password(failure: &Failure) -> bool {
 /// Returns whether a later connection attempt may succeed.
 fn is_transient(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
-}
-
-/// Removes the empty directories that transfers leave in the local file's directory. Directories that hold
-/// the state of other transfers remain.
-fn tidy(local: &Path) {
-    let Some(reserved) = local.parent().map(|directory| directory.join(RESERVED)) else { return };
-    for directory in ["new", "dockets", "attributes"] {
-        let _ = std::fs::remove_dir(reserved.join(directory));
-    }
-    let _ = std::fs::remove_dir(reserved);
 }
 
 fn bar(quiet: bool, name: &str) -> ProgressBar {

@@ -42,5 +42,6 @@ mod settings;
 mod tests;
 
 pub use directory::DirectoryDisk;
+pub use paths::remove_empty_state;
 pub use protected::Protected;
 pub use settings::{Durability, LEFT_MAX, OPEN_MAX, RECORDS_MAX, Settings};

@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// How many times a path is resolved again if directories are moved during resolution (openat2(2), EAGAIN).
 const WALKS_MAX: usize = 32;
-/// How often work is repeated in a subdirectory that other processes remove. If the directory above it is
-/// gone, too, no number of attempts helps.
+/// How often work is repeated in a subdirectory that other processes remove. They do that once per transfer,
+/// so a few attempts suffice; if the directory above it is gone, too, no number of attempts helps.
 const REPEATS_MAX: usize = 1000;
 
 /// A directory and a name in it.
@@ -108,6 +108,16 @@ fn state(directory: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, DiskError> {
 /// Opens one of the disk's own subdirectories, if it exists.
 pub(super) fn state_if_there(directory: BorrowedFd<'_>, name: &str) -> Option<OwnedFd> {
     enter(directory, &format!("{RESERVED}/{name}"), OFlags::RDONLY | OFlags::DIRECTORY).ok()
+}
+
+/// Removes the disk's own directories in `directory` if they are empty. Those with the state of unfinished
+/// transfers remain.
+pub fn remove_empty_state(directory: &std::path::Path) {
+    let reserved = directory.join(RESERVED);
+    for name in ["new", "dockets", "attributes"] {
+        let _ = std::fs::remove_dir(reserved.join(name));
+    }
+    let _ = std::fs::remove_dir(reserved);
 }
 
 /// Lists the files and directories in a directory, unsorted; symbolic links and special files are left out.
