@@ -109,11 +109,21 @@ impl SocketOwners {
 
     /// Returns whether this user or root listens at an address.
     pub fn is_own_listener(&self, at: SocketAddr) -> bool {
+        self.listener_user(at).is_some_and(is_own)
+    }
+
+    /// Returns whether another user, who is not root, listens at an address.
+    pub fn is_other_listener(&self, at: SocketAddr) -> bool {
+        self.listener_user(at).is_some_and(|user| !is_own(user))
+    }
+
+    /// Returns the user that listens at an address of this host, if the system knows one.
+    fn listener_user(&self, at: SocketAddr) -> Option<u32> {
         let nobody = SocketAddr::new(at.ip(), 0);
-        let Some(answer) = self.sockets.as_ref().and_then(|socket| self.ask(socket, at, nobody)) else {
-            return false;
-        };
-        matches!(answer, Owner::Listener(user) if is_own(user))
+        match self.ask(self.sockets.as_ref()?, at, nobody)? {
+            Owner::Listener(user) => Some(user),
+            _ => None,
+        }
     }
 
     /// Returns whether both ends must be on this host. Also true if the route query fails, since a peer may

@@ -54,8 +54,14 @@ impl EngineState {
         }
         let Peer { address: theirs, qpn: destination, initial_psn: expects, reads, .. } = seat.peer;
         let begins = seat.ours.map(|(begins, _)| begins);
-        let setup = OobSetup { destination, source: qpn, expects, begins, refusal: None };
         let to = SocketAddr::new(theirs, super::ports::port_of(destination));
+        // The peer may accept what this process refuses, as everybody accepts root. Only a request that says
+        // so lets it name the reason, too.
+        let refusal = self.socket_owners.is_other_listener(to).then_some(SetupRefusal::User);
+        if refusal.is_some() {
+            warn_of_other_user(to);
+        }
+        let setup = OobSetup { destination, source: qpn, expects, begins, refusal };
         let depths = (reads, seat.ours.map_or(0, |(_, ours)| ours));
         let called = self.core.connect(
             Route { to: to.into(), from: Some(address) },
@@ -202,11 +208,10 @@ impl EngineState {
             && (seat.peer.address, seat.peer.qpn) == (held.from.ip().to_canonical(), source)
             && begins.is_none_or(|begins| begins == seat.peer.initial_psn)
             && seat.ours.is_none_or(|(ours, _)| ours == expects);
-        if !fits || !self.socket_owners.is_allowed(held.local, held.from) {
-            let refusal = match fits && self.socket_owners.is_other_user(held.local, held.from) {
-                true => SetupRefusal::User,
-                false => SetupRefusal::Other,
-            };
+        let is_other = held.setup.refusal.is_some();
+        if !fits || is_other || !self.socket_owners.is_allowed(held.local, held.from) {
+            let is_other = is_other || self.socket_owners.is_other_user(held.local, held.from);
+            let refusal = if fits && is_other { SetupRefusal::User } else { SetupRefusal::Other };
             if refusal == SetupRefusal::User {
                 warn_of_other_user(held.from);
             }

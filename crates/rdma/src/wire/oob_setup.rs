@@ -33,7 +33,7 @@ pub struct OobSetup {
     pub expects: u32,
     /// The sender's initial PSN, if the sender is already in a state in which it sends.
     pub begins: Option<u32>,
-    /// The reason if a reply refuses.
+    /// The reason if a reply refuses. In a request, the reason why the sender will refuse the peer.
     pub refusal: Option<SetupRefusal>,
 }
 
