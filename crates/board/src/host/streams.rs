@@ -251,8 +251,9 @@ impl Host<'_> {
         self.board.stack.finish(id)
     }
 
-    /// Closes a stream. Written data is still sent, data that arrives afterwards causes a reset, and the
-    /// number is freed.
+    /// Closes a stream, and frees its number. Written data is still sent, and data that arrives afterwards
+    /// causes a reset. If the stream is not open yet, or received data has not been read, it is aborted (RFC
+    /// 9293 §3.10.4; §3.6.1, SHLD-3).
     ///
     /// # Errors
     /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if TCP's session no longer exists.

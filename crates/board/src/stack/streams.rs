@@ -215,11 +215,11 @@ impl Stack {
         Ok(self.ip.tcp.finish(session)?)
     }
 
-    /// Closes a stream. Written data is still sent, data that arrives afterwards causes a reset, and the
-    /// number is freed.
+    /// Closes a stream, and frees its number. Written data is still sent, and data that arrives afterwards
+    /// causes a reset. If the stream is not open yet, or received data has not been read, it is aborted.
     pub(crate) fn close(&mut self, id: StreamId) -> Result<(), HostError> {
         let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
-        let (session, ended, held) = (stream.session, stream.ended, stream.received_bytes);
+        let (session, ended) = (stream.session, stream.ended);
         stream.received.clear();
         stream.crumbs = None;
         stream.page = None;
@@ -228,7 +228,6 @@ impl Stack {
             self.edge.remove(id);
             return Ok(());
         }
-        self.consume(session, held as u32);
         Ok(self.with_context(|ip, cx| ip.tcp.close(session, cx, &mut ip.from_tcp))?)
     }
 

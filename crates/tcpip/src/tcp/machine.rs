@@ -453,7 +453,7 @@ impl Tcp {
     }
 
     /// Closes both directions for the host: a FIN follows the queued data, and any data that still arrives is
-    /// answered with RST.
+    /// answered with RST. In SYN-SENT, and if received data has not been consumed, the session is aborted.
     ///
     /// # Errors
     /// `UnknownSession` if the session does not exist.

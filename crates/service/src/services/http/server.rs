@@ -84,6 +84,10 @@ impl Http {
             Next::Close => {
                 session.slot.read(stream, host);
                 self.counters.ended += 1;
+                // Discard what the peer has sent after its last request, such as the body of a request that
+                // was refused: closing with unread data would reset the connection, and the response would
+                // be lost (RFC 9112 §9.6).
+                while let Ok(Some(_)) = host.take(stream) {}
                 let _ = host.close(stream);
             }
             Next::Cut => {

@@ -150,6 +150,11 @@ impl Session {
 
     /// Closes the session on behalf of the host, which will no longer write or read.
     pub(in crate::tcp) fn close(&mut self, ctx: &mut SessionContext<'_, '_>) {
+        // RFC 9293 §3.10.4: in SYN-SENT, CLOSE deletes the TCB. §3.6.1, SHLD-3: unread data is lost, so the
+        // peer gets a RST.
+        if self.state == State::SynSent || self.unread_bytes > 0 {
+            return self.abort(ctx);
+        }
         self.host_closed = true;
         self.watch.on_left(ctx.config);
         self.finish();
