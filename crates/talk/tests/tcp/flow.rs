@@ -183,8 +183,8 @@ fn a_window_that_opens_starts_the_clock_anew() {
 fn a_fin_behind_a_closed_window_is_sent_when_it_opens() {
     // A FIN needs room in the window. It also serves as the zero-window probe.
     established(
-        "<- ack 1 win 0; finish; silence; +200ms -> FIN PSH seq 1 ack 1
-         +50ms <- ack 1 win 0; <- ack 1 win 100; -> FIN PSH seq 1 ack 1
+        "<- ack 1 win 0; finish; silence; +200ms -> FIN seq 1 ack 1
+         +50ms <- ack 1 win 0; <- ack 1 win 100; -> FIN seq 1 ack 1
          <- ack 2 win 100; info state FIN-WAIT-2",
     );
 }
@@ -270,5 +270,16 @@ fn single_bytes_do_not_advance_the_window() {
         let stream = exchange.stream().expect("it is open");
         let readable = exchange.board().host().readable(stream).expect("it is open");
         assert!((262_000..=262_144).contains(&readable), "{readable}");
+    }
+}
+
+#[test]
+fn only_a_fin_with_data_pushes() {
+    let delayed = "write 10; -> seq 1:11 ack 1; write 10; finish";
+    for (script, sent) in [("finish", "FIN seq 1 ack 1"), (delayed, "FIN PSH seq 11:21 ack 1")] {
+        let mut exchange = begin("established mss 1000 win 60000");
+        run(&mut exchange, script);
+        let all = exchange.sent();
+        assert!(all.last().is_some_and(|last| last.starts_with(sent)), "{script}: {all:?}");
     }
 }

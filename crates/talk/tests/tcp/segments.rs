@@ -164,7 +164,7 @@ fn closing_first_leads_to_time_wait_of_2_msl() {
     // RFC 9293 §3.10.7.4: a retransmitted FIN is acknowledged, and the wait restarts. Other old segments are
     // acknowledged but do not prolong the wait.
     from_1001(
-        "finish; -> FIN PSH seq 1 ack 1001; info state FIN-WAIT-1
+        "finish; -> FIN seq 1 ack 1001; info state FIN-WAIT-1
          <- ack 2; info state FIN-WAIT-2
          +500s silence
          <- FIN seq 1001:1005 ack 2; -> ack 1006; told finished; told ended closed; got 1004; sessions 1
@@ -179,7 +179,7 @@ fn data_can_be_sent_after_the_peers_fin() {
     from_1001(
         "<- FIN seq 1001 ack 1; -> ack 1002; told finished; info state CLOSE-WAIT
          write \"more\"; -> PSH seq 1 \"more\" ack 1002; <- ack 5
-         finish; -> FIN PSH seq 5 ack 1002; info state LAST-ACK bytes-acknowledged 4
+         finish; -> FIN seq 5 ack 1002; info state LAST-ACK bytes-acknowledged 4
          <- ack 6; told ended closed; sessions 0",
     );
 }
@@ -242,10 +242,10 @@ fn a_fin_in_every_state() {
 fn our_fin_is_retransmitted_until_it_is_acknowledged() {
     // Retransmitted data and FIN are sent in one segment.
     from_1001(
-        "write \"bye\"; -> PSH seq 1 \"bye\" ack 1001; finish; -> FIN PSH seq 4 ack 1001
-         +200ms -> FIN PSH seq 1 \"bye\" ack 1001; +50ms <- ack 4; -> FIN PSH seq 4 ack 1001
-         eventually -> FIN PSH seq 4 ack 1001
-         eventually -> FIN PSH seq 4 ack 1001
+        "write \"bye\"; -> PSH seq 1 \"bye\" ack 1001; finish; -> FIN seq 4 ack 1001
+         +200ms -> FIN PSH seq 1 \"bye\" ack 1001; +50ms <- ack 4; -> FIN seq 4 ack 1001
+         eventually -> FIN seq 4 ack 1001
+         eventually -> FIN seq 4 ack 1001
          <- ack 5; info state FIN-WAIT-2",
     );
 }

@@ -275,7 +275,8 @@ impl Session {
         ctx: &mut SessionContext<'_, '_>,
     ) {
         let mut flags = Flags::ACK;
-        if self.snd_una.distance(at) + taken == self.send_queue.bytes() {
+        // RFC 9293 §3.9.1: the last data of the queue is pushed; a FIN alone has nothing to push.
+        if taken > 0 && self.snd_una.distance(at) + taken == self.send_queue.bytes() {
             flags = flags | Flags::PSH;
         }
         if fin {
