@@ -255,7 +255,8 @@ impl Session {
             ctx.counters.bytes_out += u64::from(self.snd_max.distance(end));
             self.snd_max = end;
         }
-        if taken < self.mss {
+        if !taken.is_multiple_of(self.mss) {
+            // It is short, or a lower layer cuts a short segment from its end.
             self.snd_sml = end;
         }
         self.scoreboard.on_sent(at, end, self.mss as u16, now, again);
