@@ -2,6 +2,7 @@
  *
  *     calls.c     the interposed calls; board_connect() and listen_on_board() choose between board and kernel
  *     records.c   the state of each descriptor
+ *     options.c   socket options
  *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
  *     late.c      the helper process that waits for a late reply */
 #ifndef KIBAN_BOARD_H
@@ -19,7 +20,7 @@ struct entry {
     uint8_t address[2][16];
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
-enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9 };
+enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11 };
 enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
@@ -32,11 +33,15 @@ union name {
     struct sockaddr_in in;
     struct sockaddr_in6 in6;
 };
+/* The number of options in options.c. */
+#define OPTIONS 16
 struct known {
     uint64_t device, inode;
     union name name[2];
     /* is_late: a helper process waits for the board's reply (connect_by_helper()). */
     int domain, was_bound, is_late;
+    /* The options that the socket had when it became the board's. */
+    uint32_t options[OPTIONS];
 };
 
 #define INDEX 0xffffffull
@@ -84,6 +89,7 @@ union name name_of(const struct entry *entry, int end, int domain);
 bool is_loopback(const struct entry *entry, int end);
 bool is_unspecified(const struct entry *entry, int end);
 int tell_name(const union name *name, struct sockaddr *target, socklen_t *length);
+int tell(void *target, socklen_t *length, const void *value, socklen_t bytes);
 socklen_t length_of(int domain);
 int bind_at_last(int fd, const struct known *known);
 int error_of(uint8_t why);
@@ -97,6 +103,17 @@ bool is_blocking(int fd);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
+
+/* ---- options.c ---- */
+
+int option_at(int level, int name);
+int read_option(int at, const void *value, socklen_t length, uint32_t *to);
+int tell_option(int at, uint32_t value, void *target, socklen_t *length);
+void read_options(int fd, uint32_t *values);
+int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
+int query_option(int at, const struct known *known, bool is_listener, uint32_t *value);
+void send_options(const struct known *known, bool is_listener);
+bool is_beyond_board(int level, int name);
 
 /* ---- late.c ---- */
 

@@ -27,11 +27,13 @@
  * Duplicates       the state of a descriptor belongs to its file (records.c), so it is found on duplicates.
  * Ports            after bind() to port 0, listen() or connect() chooses the port. If the program calls
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
- * Not implemented  UDP; urgent data; SO_LINGER; TCP Fast Open; a reset in stdio and io_uring; socket names
- *                  after exec; the local name of a stream before the board has replied; errors at bind(),
- *                  which listen() returns instead. If a descriptor was added to epoll or duplicated (dup)
- *                  before it connected, the copy still refers to the kernel's socket. Connections that libc
- *                  itself opens (rcmd(3), DNS over TCP) are the kernel's. */
+ * Options          before connect() and listen() they are those of the kernel's socket; then the board keeps them
+ *                  (options.c).
+ * Not implemented  UDP; urgent data; TCP Fast Open; a reset in stdio and io_uring; socket names after exec; the
+ *                  local name of a stream before the board has replied; errors at bind(), which listen() returns
+ *                  instead. If a descriptor was added to epoll or duplicated (dup) before it connected, the copy
+ *                  still refers to the kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP)
+ *                  are the kernel's. */
 #include "board.h"
 
 /* ---- The outcome of a connect ---- */
@@ -222,10 +224,12 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
             close(file);
         return reply.code ? error_of(reply.code) : EMFILE;
     }
+    read_options(fd, known->options);
     if ((error = replace_file(fd, file)))
         return error;
     known->name[LOCAL] = name_of(&reply, LOCAL, known->domain);
     listens = true;
+    send_options(known, true);
     return note(fd, *known, state);
 }
 
@@ -311,6 +315,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     }
     bool waits = is_blocking(fd), has_asked;
     int file = -1, asker;
+    read_options(fd, known.options);
     error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
     if (error == EAGAIN || error == EINTR) {
         struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
@@ -336,6 +341,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         return fail(error);
     connects = true;
     known.name[LOCAL] = name_of(&reply, LOCAL, domain);
+    send_options(&known, false);
     if ((error = note(fd, known, CONNECTING)))
         return fail(error);
     error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
@@ -443,12 +449,9 @@ static int board_getpeername(int fd, struct sockaddr *name, socklen_t *length) {
     return is_open ? done(kept, tell_name(&found.known.name[REMOTE], name, length)) : fail(ENOTCONN);
 }
 
-static int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
-    if (!target || !length)
-        return fail(EFAULT);
-    *length = *length < bytes ? *length : bytes;
-    memcpy(target, value, *length);
-    return 0;
+/* Returns whether the board knows the socket: it has a stream or a listener there. */
+static bool is_on_board(const struct found *found) {
+    return found->state != FAILED && !(found->state == CONNECTING && found->known.is_late);
 }
 
 static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
@@ -456,7 +459,15 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
     struct found found;
     if (!find(fd, &found) || found.state == BOUND)
         return libc.getsockopt(fd, level, option, target, length);
-    int value = 0;
+    int value = 0, at = option_at(level, option);
+    if (at >= 0) {
+        /* While a helper waits for the board, the local address is not known yet. */
+        uint32_t number = found.known.options[at];
+        bool is_listener = found.state == LISTENING || found.state == RESERVED;
+        if (is_on_board(&found) && query_option(at, &found.known, is_listener, &number))
+            number = found.known.options[at];
+        return done(kept, tell_option(at, number, target, length));
+    }
     if (level == SOL_SOCKET) {
         switch (option) {
         case SO_ERROR:
@@ -488,24 +499,32 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
         value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); the library cannot see the actual MSS. */
         return tell(target, length, &value, sizeof value);
     }
-    if (level == IPPROTO_TCP && option == TCP_NODELAY) {
-        value = 1;
-        return tell(target, length, &value, sizeof value);
-    }
     if (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6)
         return fail(ENOPROTOOPT);
     return libc.getsockopt(fd, level, option, target, length);
 }
 
 static int board_setsockopt(int fd, int level, int option, const void *value, socklen_t length) {
+    int kept = errno, at = option_at(level, option);
     struct found found;
+    uint32_t number;
     bool is_ours = find(fd, &found) && found.state != BOUND;
-    if (board_path && asks_for_protection(level, option) && (is_ours || stream_family(fd)))
+    if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
+        (is_ours || stream_family(fd)))
         return fail(ENOPROTOOPT);
-    /* Accept the option but ignore it: the board's configuration determines how segments are sent. */
-    if (is_ours && (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6))
-        return 0;
-    return libc.setsockopt(fd, level, option, value, length);
+    if (!is_ours || (at < 0 && level == SOL_SOCKET))
+        return libc.setsockopt(fd, level, option, value, length);
+    if (at < 0)
+        return fail(ENOPROTOOPT);
+    int error = read_option(at, value, length, &number);
+    if (error)
+        return fail(error);
+    if (is_on_board(&found)) {
+        error = set_option(at, &found.known, found.state == LISTENING || found.state == RESERVED, number);
+        return error ? fail(error) : done(kept, 0);
+    }
+    found.known.options[at] = number;
+    return rewrite(&found, found.state) ? done(kept, 0) : fail(ENOBUFS);
 }
 
 static int board_shutdown(int fd, int how) {

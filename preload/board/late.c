@@ -225,5 +225,8 @@ int outcome_of_late_reply(int fd, struct found *found, bool is_over) {
         return is_there ? reply.error : ECONNABORTED;
     }
     found->known.name[LOCAL] = name_of(&reply.entry, LOCAL, found->known.domain);
-    return rewrite(found, CONNECTED) ? 0 : EINPROGRESS; /* If no record is free, the next call retries. */
+    if (!rewrite(found, CONNECTED))
+        return EINPROGRESS; /* If no record is free, the next call retries. */
+    send_options(&found->known, false);
+    return 0;
 }

@@ -116,6 +116,15 @@ int tell_name(const union name *name, struct sockaddr *target, socklen_t *length
     return 0;
 }
 
+/* Copies a value to a program. */
+int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
+    if (!target || !length)
+        return fail(EFAULT);
+    *length = *length < bytes ? *length : bytes;
+    memcpy(target, value, *length);
+    return 0;
+}
+
 /* ---- The board ---- */
 
 int error_of(uint8_t why) {

@@ -1,11 +1,12 @@
 //! Ring entries: requests from the client, and indications from the board.
 //!
 //! ```text
-//! 0  type            4  slot (32 bits)   12  port of the local address    16  IP address, local
+//! 0  type            4  slot, value      12  port of the local address    16  IP address, local
 //! 1  cause, option   8  families (4, 6,  14  port of the remote address   32  IP address, remote
 //! 2  listener (16)      0: none)             in machine byte order            in network byte order
 //! ```
 
+use crate::StreamOption;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -77,6 +78,28 @@ pub enum Request {
         /// The stream's remote address.
         remote: SocketAddr,
     },
+    /// Sets an option of a stream, or of a listener, whose connections inherit it; answered by
+    /// [`Indication::Option`]. Used by clients that have no slots.
+    SetOption {
+        /// The local address, on the board.
+        local: SocketAddr,
+        /// The remote address; `None` for a listener.
+        remote: Option<SocketAddr>,
+        /// The option.
+        option: StreamOption,
+        /// Its value.
+        value: u32,
+    },
+    /// Requests the value of an option; answered by [`Indication::Option`]. Used by clients that have no
+    /// slots.
+    QueryOption {
+        /// The local address, on the board.
+        local: SocketAddr,
+        /// The remote address; `None` for a listener.
+        remote: Option<SocketAddr>,
+        /// The option.
+        option: StreamOption,
+    },
 }
 
 /// An indication of a board.
@@ -123,6 +146,11 @@ pub enum Indication {
     Free {
         /// The slot.
         slot: u32,
+    },
+    /// The value of an option, after it has been set or queried.
+    Option {
+        /// The value.
+        value: u32,
     },
 }
 
@@ -269,6 +297,12 @@ impl Request {
             Request::QueryEnd { local, remote } => {
                 Fields { what: 9, local: Some(local), remote: Some(remote), ..none }
             }
+            Request::SetOption { local, remote, option, value } => {
+                Fields { what: 10, code: option as u8, slot: value, local: Some(local), remote, ..none }
+            }
+            Request::QueryOption { local, remote, option } => {
+                Fields { what: 11, code: option as u8, local: Some(local), remote, ..none }
+            }
         }
         .bytes()
     }
@@ -286,6 +320,8 @@ impl Request {
             7 => Request::Abort { slot },
             8 => Request::Nagle { slot, is_on: code != 0 },
             9 => Request::QueryEnd { local: local?, remote: remote? },
+            10 => Request::SetOption { local: local?, remote, option: StreamOption::of(code)?, value: slot },
+            11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
             _ => return None,
         })
     }
@@ -307,6 +343,7 @@ impl Indication {
             Indication::Notify { slot } => Fields { what: 4, slot, ..none },
             Indication::Ended { slot, why } => Fields { what: 5, slot, code: why as u8, ..none },
             Indication::Free { slot } => Fields { what: 6, slot, ..none },
+            Indication::Option { value } => Fields { what: 7, slot: value, ..none },
         }
         .bytes()
     }
@@ -322,6 +359,7 @@ impl Indication {
             4 => Indication::Notify { slot },
             5 => Indication::Ended { slot, why: EndReason::of(code)? },
             6 => Indication::Free { slot },
+            7 => Indication::Option { value: slot },
             _ => return None,
         })
     }

@@ -41,9 +41,11 @@ extern crate alloc;
 
 mod client;
 mod entry;
+mod option;
 
 pub use client::{Client, Read};
 pub use entry::{ENTRY_BYTES, EndReason, Indication, Request};
+pub use option::StreamOption;
 
 use core::ops::RangeInclusive;
 use kiban_base::pipe;

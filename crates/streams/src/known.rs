@@ -147,6 +147,8 @@ impl Core {
                     state.wake();
                 }
             }
+            // Only answers to requests of clients without slots.
+            Indication::Option { .. } => {}
             Indication::Free { slot } => {
                 if let Some(state) = self.slots.get_mut(slot as usize) {
                     *state = Slot::default();

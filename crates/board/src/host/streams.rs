@@ -295,6 +295,18 @@ impl Host<'_> {
         Ok(self.board.stack.ip.tcp.set_nagle(session, nagle)?)
     }
 
+    /// Disables Nagle's algorithm for a stream (`TCP_NODELAY`), or enables it: the variant in TCP's settings.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
+    pub fn set_no_delay(&mut self, id: StreamId, is_on: bool) -> Result<(), HostError> {
+        let usual = match self.board.stack.ip.tcp.config().nagle {
+            tcp::Nagle::Off => tcp::Nagle::Minshall,
+            usual => usual,
+        };
+        self.set_nagle(id, if is_on { tcp::Nagle::Off } else { usual })
+    }
+
     /// Sets the differentiated services codepoint of a stream's packets from now on; only the low six bits
     /// count (RFC 9293 §3.9.2, RFC 2474 §3).
     ///

@@ -11,7 +11,7 @@ use kiban_attach::{
 use kiban_base::pipe::{Reader, Writer};
 use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Bell, Region, Slice};
-use kiban_tcpip::tcp::{Nagle, Owner};
+use kiban_tcpip::tcp::Owner;
 
 /// Maximum number of bytes moved from a pipe to a stream at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -385,7 +385,9 @@ impl ClientStreams {
                 self.pending_indications.push_back(Indication::Listening { listener, result });
             }
             // The answer is in the slot's own fields, without an indication.
-            Request::QueryEnd { .. } => return Ok(false),
+            Request::QueryEnd { .. } | Request::SetOption { .. } | Request::QueryOption { .. } => {
+                return Ok(false);
+            }
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)
@@ -433,9 +435,8 @@ impl ClientStreams {
             Request::Nagle { slot, is_on } => {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);
                 let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
-                let nagle = if is_on { Nagle::Classic } else { Nagle::Off };
                 // A stream that has just ended has no segments to send.
-                let _ = host.set_nagle(stream, nagle);
+                let _ = host.set_no_delay(stream, !is_on);
             }
         }
         Ok(true)

@@ -5,6 +5,7 @@
 //! Errors           if the kernel cannot connect, the peer's connection is reset.
 
 use super::counters::ServiceCounters;
+use super::options::StreamOptions;
 use super::relay::{Begin, Relays, reset};
 use super::service::{Service, SessionLimits};
 use super::slots::SessionSlot;
@@ -61,7 +62,9 @@ impl Forward {
     /// Starts a session; data is relayed once both sides are connected.
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
-        let begin = Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, slot };
+        let options = StreamOptions::default();
+        let begin =
+            Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, options, slot };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 

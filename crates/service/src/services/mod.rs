@@ -20,6 +20,7 @@ mod counters;
 mod forward;
 mod http;
 mod make;
+mod options;
 mod pace;
 mod plain;
 mod relay;

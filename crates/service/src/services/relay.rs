@@ -10,6 +10,7 @@
 //! Descriptors      a program's socket is a [`Peer`]; a program that sends descriptors is disconnected.
 
 use super::counters::ServiceCounters;
+use super::options::StreamOptions;
 use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
 use kiban_attach::EndReason;
@@ -89,6 +90,8 @@ pub(super) struct Begin {
     pub(super) tells_why: bool,
     /// The stream's addresses, if a program may later query how it ended.
     pub(super) ends: Option<Ends>,
+    /// The options of the program's socket.
+    pub(super) options: StreamOptions,
     pub(super) slot: SessionSlot,
 }
 
@@ -107,6 +110,7 @@ struct Relay {
     skips: usize,
     tells_why: bool,
     ends: Option<Ends>,
+    options: StreamOptions,
     /// A slice that the socket has not accepted completely, and the number of its bytes that have been sent.
     outward: Option<(Slice, usize)>,
     /// Data that the stream has not accepted completely; the first `inward_sent` bytes have been sent.
@@ -170,6 +174,12 @@ impl Relays {
         self.relays.len()
     }
 
+    /// Returns the options of the stream with these addresses; `None` if it no longer exists.
+    pub(super) fn options(&mut self, ends: Ends) -> Option<(StreamId, &mut StreamOptions)> {
+        let found = self.relays.iter_mut().find(|(_, relay)| relay.ends == Some(ends));
+        found.map(|(stream, relay)| (*stream, &mut relay.options))
+    }
+
     /// Takes a slot for a relay that serves a peer, or a program on this host. Returns `None` if no slot is
     /// available.
     pub(super) fn take_slot(
@@ -205,7 +215,7 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why, ends, slot } = begin;
+        let Begin { socket, is_connected, is_open, skips, tells_why, ends, options, slot } = begin;
         // Forget how an earlier stream with the same addresses ended.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
@@ -216,6 +226,7 @@ impl Relays {
             skips,
             tells_why,
             ends,
+            options,
             outward: None,
             inward: Vec::new(),
             inward_sent: 0,
@@ -503,6 +514,10 @@ impl Relay {
                 return Ok(());
             }
             match self.socket.receive(piece) {
+                // The program has closed its socket, and asks for a reset.
+                Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
+                    return Err(ErrorKind::ConnectionReset.into());
+                }
                 Ok(0) => {
                     self.socket_finished = true;
                     self.told_board = true;

@@ -16,9 +16,10 @@
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
 use super::counters::ServiceCounters;
+use super::options::StreamOptions;
 use super::relay::{Begin, Relays};
 use super::service::{Service, SessionLimits};
-use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request};
+use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request, StreamOption};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
 use kiban_link::{EpollSet, Interest};
@@ -50,6 +51,9 @@ const CALLERS_MAX: usize = 64;
 struct ProgramListener {
     /// The number of the listener on the board.
     number: u32,
+    local: SocketAddr,
+    /// The options that its connections inherit.
+    options: StreamOptions,
     /// The board's end of the pair; the program holds the other end.
     socket: Peer,
 }
@@ -167,6 +171,17 @@ impl Sockets {
             Some(Request::QueryEnd { local, remote }) => {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
+            Some(Request::SetOption { local, remote, option, value }) => {
+                self.set_option((local, remote), option, value, host);
+                (Indication::Option { value }, None)
+            }
+            Some(Request::QueryOption { local, remote, option }) => {
+                let options = match remote {
+                    Some(remote) => self.relays.options((local, remote)).map(|(_, options)| *options),
+                    None => self.listener_at(local).map(|listener| listener.options),
+                };
+                (Indication::Option { value: options.unwrap_or_default().value(option) }, None)
+            }
             _ => {
                 match received {
                     // A client that only checks whether the service exists disconnects without sending a
@@ -200,7 +215,16 @@ impl Sockets {
         };
         let ends = Some((info.local, remote));
         let socket = ours.into();
-        let begin = Begin { socket, is_connected: true, is_open: false, skips, tells_why: true, ends, slot };
+        let begin = Begin {
+            socket,
+            is_connected: true,
+            is_open: false,
+            skips,
+            tells_why: true,
+            ends,
+            options: StreamOptions::default(),
+            slot,
+        };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
         Ok((info.local, theirs))
@@ -223,7 +247,8 @@ impl Sockets {
         match pair {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
                 self.next += 1;
-                self.listeners.insert(own, ProgramListener { number, socket: ours });
+                let options = StreamOptions::default();
+                self.listeners.insert(own, ProgramListener { number, local, options, socket: ours });
                 Ok((local, theirs))
             }
             _ => {
@@ -262,10 +287,42 @@ impl Sockets {
         };
         let ends = Some((local, remote));
         let socket = socket.into();
-        let begin =
-            Begin { socket, is_connected: true, is_open: true, skips: 0, tells_why: false, ends, slot };
+        let options = self.listeners.get(&listener).map(|listener| listener.options).unwrap_or_default();
+        options.apply_all(stream, host);
+        let begin = Begin {
+            socket,
+            is_connected: true,
+            is_open: true,
+            skips: 0,
+            tells_why: false,
+            ends,
+            options,
+            slot,
+        };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
+    }
+
+    fn listener_at(&mut self, local: SocketAddr) -> Option<&mut ProgramListener> {
+        self.listeners.values_mut().find(|listener| listener.local == local)
+    }
+
+    /// Sets an option of a stream or of a listener; ignored if it has ended.
+    fn set_option(
+        &mut self,
+        (local, remote): (SocketAddr, Option<SocketAddr>),
+        option: StreamOption,
+        value: u32,
+        host: &mut Host<'_>,
+    ) {
+        if let Some(remote) = remote {
+            if let Some((stream, options)) = self.relays.options((local, remote)) {
+                options.set(option, value);
+                options.apply(option, stream, host);
+            }
+        } else if let Some(listener) = self.listener_at(local) {
+            listener.options.set(option, value);
+        }
     }
 
     /// Handles the end of a program's listener; programs never send anything on it.

@@ -2,3 +2,4 @@
 
 pub(crate) mod attach;
 pub(crate) mod run;
+pub(crate) mod sockets;

@@ -1,0 +1,80 @@
+import struct
+# The peer's listener belongs to the kernel.
+listener = socket.create_server(far)
+TCP, IP, SOCKET = socket.IPPROTO_TCP, socket.IPPROTO_IP, socket.SOL_SOCKET
+
+def delayed_acks():
+    names, values = [line.split() for line in open("/proc/net/netstat") if line.startswith("TcpExt:")]
+    return int(values[names.index("DelayedACKs")])
+
+def sends_at_once(s, peer):
+    """Returns whether a short segment is sent although the one before it has not been acknowledged."""
+    for _ in range(20):
+        peer.setsockopt(TCP, socket.TCP_QUICKACK, 0)
+        before = delayed_acks()
+        for piece in b"a", b"b":
+            s.sendall(piece)
+            assert peer.recv(1) == piece
+        if delayed_acks() == before:
+            return True
+    return False
+
+def connected(*options):
+    s = socket.socket()
+    for option in options:
+        s.setsockopt(*option)
+    s.connect(far)
+    return s, listener.accept()[0]
+
+# TCP_NODELAY acts, whether it is set before connect, afterwards, or on the listener.
+no_delay = TCP, socket.TCP_NODELAY, 1
+s, peer = connected()
+assert s.getsockopt(TCP, socket.TCP_NODELAY) == 0
+assert not sends_at_once(s, peer), "Nagle's algorithm is on"
+s.setsockopt(*no_delay)
+assert s.getsockopt(TCP, socket.TCP_NODELAY) == 1
+assert sends_at_once(s, peer), "set after connect"
+s, peer = connected(no_delay)
+assert s.getsockopt(TCP, socket.TCP_NODELAY) == 1
+assert sends_at_once(s, peer), "set before connect"
+server = socket.socket()
+server.setsockopt(*no_delay)
+server.bind(("10.9.0.2", 6000))
+server.listen()
+peer = socket.create_connection(("10.9.0.2", 6000), source_address=("10.9.0.1", 0))
+s, _ = server.accept()
+assert s.getsockopt(TCP, socket.TCP_NODELAY) == 1
+assert sends_at_once(s, peer), "inherited from the listener"
+
+# Options that the board acts on, or stores, are returned.
+kept = [(SOCKET, socket.SO_KEEPALIVE, 1), (TCP, socket.TCP_KEEPIDLE, 11), (TCP, socket.TCP_KEEPINTVL, 12),
+        (TCP, socket.TCP_KEEPCNT, 13), (TCP, socket.TCP_USER_TIMEOUT, 14000), (IP, socket.IP_TOS, 0x68),
+        (TCP, socket.TCP_CORK, 1), (TCP, socket.TCP_QUICKACK, 0), (TCP, socket.TCP_NOTSENT_LOWAT, 16384),
+        (TCP, socket.TCP_LINGER2, 15), (TCP, socket.TCP_SYNCNT, 3)]
+s, _ = connected()
+usual = [s.getsockopt(*option[:2]) for option in kept]
+assert usual == [socket.socket().getsockopt(*option[:2]) for option in kept], usual
+for option in kept:
+    s.setsockopt(*option)
+before, _ = connected(*kept)
+for s in s, before:
+    for level, option, value in kept:
+        # The kernel's socket, before connect, reports QUICKACK as it is at the moment.
+        if option != socket.TCP_QUICKACK:
+            assert s.getsockopt(level, option) == value, (level, option)
+
+# Options that change the connection, and that the board does not have, are refused before and after connect.
+for s in socket.socket(), connected()[0]:
+    for option in (TCP, socket.TCP_MAXSEG, 1000), (TCP, socket.TCP_CONGESTION, b"bbr"), (IP, socket.IP_TTL, 1):
+        assert caught(lambda: s.setsockopt(*option)) == errno.ENOPROTOOPT, option
+assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
+assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
+
+# SO_LINGER with zero resets the connection at close; without it, a FIN is sent.
+for linger, end in (struct.pack("ii", 0, 0), b""), (struct.pack("ii", 1, 0), errno.ECONNRESET):
+    s, peer = connected()
+    s.setsockopt(SOCKET, socket.SO_LINGER, linger)
+    assert s.getsockopt(SOCKET, socket.SO_LINGER, 8) == linger
+    s.close()
+    assert caught(lambda: peer.recv(1)) == end, linger
+print("all is well")

@@ -1,0 +1,62 @@
+//! Options of programs' sockets (`kiban run`).
+//!
+//! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
+//! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's connection,
+//!            `SO_LINGER` with zero on its end (see the relay). The others are stored and returned
+//!            (docs/attach.md has the list).
+//! Listeners  a connection inherits the options of its listener.
+
+use kiban_attach::StreamOption;
+use kiban_board::{Host, StreamId};
+use std::time::Duration;
+
+const OPTIONS: usize = StreamOption::ALL.len();
+
+/// The options of a stream or a listener.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct StreamOptions {
+    /// The values, by option; `None` if the program has not set it.
+    values: [Option<u32>; OPTIONS],
+}
+
+impl StreamOptions {
+    /// Returns the value of an option.
+    pub(super) fn value(&self, option: StreamOption) -> u32 {
+        self.values[option as usize - 1].unwrap_or(option.usual())
+    }
+
+    /// Sets an option; [`StreamOptions::apply`] puts it into effect.
+    pub(super) fn set(&mut self, option: StreamOption, value: u32) {
+        self.values[option as usize - 1] = Some(value);
+    }
+
+    /// Returns whether closing the socket resets the connection (socket(7): SO_LINGER with zero).
+    pub(super) fn closes_with_reset(&self) -> bool {
+        self.value(StreamOption::Linger) == 1
+    }
+
+    /// Puts all options that the program has set into effect.
+    pub(super) fn apply_all(&self, stream: StreamId, host: &mut Host<'_>) {
+        let set = StreamOption::ALL.into_iter().filter(|option| self.values[*option as usize - 1].is_some());
+        set.for_each(|option| self.apply(option, stream, host));
+    }
+
+    /// Puts an option into effect.
+    pub(super) fn apply(&self, option: StreamOption, stream: StreamId, host: &mut Host<'_>) {
+        let value = self.value(option);
+        // A stream that has just ended has no use for options.
+        let _ = match option {
+            StreamOption::NoDelay => host.set_no_delay(stream, value != 0),
+            StreamOption::KeepAlive | StreamOption::KeepIdle | StreamOption::UserTimeout => {
+                let is_kept = self.value(StreamOption::KeepAlive) != 0;
+                let idle = Duration::from_secs(self.value(StreamOption::KeepIdle).into());
+                let timeout = Duration::from_millis(self.value(StreamOption::UserTimeout).into());
+                let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
+                host.set_timeouts(stream, is_kept.then_some(idle), timeout)
+            }
+            // The two low bits are ECN, which belongs to TCP.
+            StreamOption::TrafficClass => host.set_dscp(stream, (value >> 2) as u8),
+            _ => Ok(()),
+        };
+    }
+}

@@ -1,0 +1,122 @@
+/* Socket options of the board's streams and listeners (docs/attach.md lists them).
+ *
+ * Place            before connect() and listen(), the options are those of the kernel's socket. read_options() takes
+ *                  them from there, and send_options() gives those that the program has changed to the board. From
+ *                  then on the board keeps them, so they can be read after exec, and from a descriptor that was passed.
+ * Effect           the board decides which options act on the connection and which are only stored. All others fail with
+ *                  ENOPROTOOPT, because a program must not rely on what the board does not do. */
+#include "board.h"
+
+/* The option's code in an entry, and the value that a new socket has on Linux. A linger time is one more than its
+ * seconds, and zero if it is off. */
+static const struct option {
+    int level, name;
+    uint8_t code;
+    uint32_t usual;
+} options[OPTIONS] = {
+    {IPPROTO_TCP, TCP_NODELAY, 1, 0},
+    {SOL_SOCKET, SO_KEEPALIVE, 2, 0},
+    {IPPROTO_TCP, TCP_KEEPIDLE, 3, 7200},
+    {IPPROTO_TCP, TCP_KEEPINTVL, 4, 75},
+    {IPPROTO_TCP, TCP_KEEPCNT, 5, 9},
+    {IPPROTO_TCP, TCP_USER_TIMEOUT, 6, 0},
+    {IPPROTO_IP, IP_TOS, 7, 0},
+    {IPPROTO_IPV6, IPV6_TCLASS, 7, 0},
+    {SOL_SOCKET, SO_LINGER, 8, 0},
+    {IPPROTO_TCP, TCP_CORK, 9, 0},
+    {IPPROTO_TCP, TCP_QUICKACK, 10, 1},
+    {IPPROTO_TCP, TCP_NOTSENT_LOWAT, 11, 0},
+    {IPPROTO_TCP, TCP_DEFER_ACCEPT, 12, 0},
+    {IPPROTO_TCP, TCP_LINGER2, 13, 60},
+    {IPPROTO_TCP, TCP_SYNCNT, 14, 6},
+    {IPPROTO_TCP, TCP_WINDOW_CLAMP, 15, 0},
+};
+
+/* Returns the index of an option; -1 if the board does not have it. */
+int option_at(int level, int name) {
+    for (int at = 0; at < OPTIONS; at++)
+        if (options[at].level == level && options[at].name == name)
+            return at;
+    return -1;
+}
+
+/* Reads the value that a program passes to setsockopt(). Returns 0 or an error number. */
+int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
+    struct linger linger;
+    if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET) {
+        if (length < sizeof linger)
+            return EINVAL;
+        memcpy(&linger, value, sizeof linger);
+        *to = linger.l_onoff ? (uint32_t)linger.l_linger + 1 : 0;
+        return 0;
+    }
+    if (length < sizeof(int))
+        return EINVAL;
+    memcpy(to, value, sizeof(int));
+    return 0;
+}
+
+/* Returns the value of an option to the program. */
+int tell_option(int at, uint32_t value, void *target, socklen_t *length) {
+    struct linger linger = {.l_onoff = value != 0, .l_linger = value ? (int)(value - 1) : 0};
+    if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET)
+        return tell(target, length, &linger, sizeof linger);
+    return tell(target, length, &value, sizeof value);
+}
+
+/* Reads the options of a kernel socket. */
+void read_options(int fd, uint32_t *values) {
+    for (int at = 0; at < OPTIONS; at++) {
+        struct linger value = {0};
+        socklen_t length = sizeof value;
+        values[at] = options[at].usual;
+        if (!libc.getsockopt(fd, options[at].level, options[at].name, &value, &length))
+            read_option(at, &value, length, &values[at]);
+    }
+}
+
+/* Sets or queries an option on the board. Returns 0 or an error number. */
+static int ask_for_option(uint8_t what, int at, const struct known *known, bool is_listener, uint32_t *value) {
+    struct entry entry = {.what = what, .code = options[at].code, .slot = *value}, reply;
+    int file = -1;
+    put(&entry, LOCAL, &known->name[LOCAL]);
+    if (!is_listener)
+        put(&entry, REMOTE, &known->name[REMOTE]);
+    int error = ask(&entry, &reply, &file);
+    if (file >= 0)
+        close(file);
+    if (!error)
+        *value = reply.slot;
+    return error;
+}
+
+int set_option(int at, const struct known *known, bool is_listener, uint32_t value) {
+    return ask_for_option(ASK_SET_OPTION, at, known, is_listener, &value);
+}
+
+int query_option(int at, const struct known *known, bool is_listener, uint32_t *value) {
+    *value = 0;
+    return ask_for_option(ASK_OPTION, at, known, is_listener, value);
+}
+
+/* Gives the board the options that the program had changed before the socket became the board's. */
+void send_options(const struct known *known, bool is_listener) {
+    for (int at = 0; at < OPTIONS; at++)
+        if (known->options[at] != options[at].usual)
+            set_option(at, known, is_listener, known->options[at]);
+}
+
+/* Returns whether an option changes how a connection behaves, and the board cannot do so. It fails on every TCP socket,
+ * because it is not known yet where the socket will connect. */
+bool is_beyond_board(int level, int name) {
+    switch (level) {
+    case IPPROTO_TCP:
+        return name == TCP_MAXSEG || name == TCP_REPAIR || name == TCP_CONGESTION;
+    case IPPROTO_IP:
+        return name == IP_TTL || name == IP_OPTIONS || name == IP_TRANSPARENT;
+    case IPPROTO_IPV6:
+        return name == IPV6_UNICAST_HOPS || name == IPV6_RTHDR || name == IPV6_HOPOPTS || name == IPV6_DSTOPTS;
+    default:
+        return false;
+    }
+}
