@@ -25,6 +25,18 @@ enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 
+/* An abstract address (unix(7)) that holds an entry. The other end of a program's socket is bound to it, so the entry
+ * belongs to this one socket, in whichever process it is after a fork, an exec or a transfer, and only the board or the
+ * helper process can write it. The random number makes the address unique. */
+struct entry_name {
+    sa_family_t family;
+    char zero, tag[5];
+    uint8_t random[16];
+    struct entry entry;
+};
+_Static_assert(sizeof(struct entry_name) == 72, "as the board has it");
+#define ENTRY_TAG "kiban"
+
 /* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port chosen by the board;
  * the board listens on it, although the program has not called listen() yet. FAILED: may connect again. */
 enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
@@ -70,6 +82,7 @@ bool change(struct found *found, enum state from, enum state to);
 bool rewrite(struct found *found, enum state state);
 void flag(const struct found *found, uint64_t flag);
 void forget(const struct found *found);
+bool find_or_adopt(int fd, struct found *found);
 bool may_listen(int fd);
 
 /* ---- request.c ---- */
@@ -86,6 +99,7 @@ int tcp_domain(int fd);
 int read_name(union name *to, int domain, const struct sockaddr *name, socklen_t length);
 void put(struct entry *entry, int end, const union name *name);
 union name name_of(const struct entry *entry, int end, int domain);
+bool read_entry_name(int fd, struct entry *entry);
 bool is_loopback(const struct entry *entry, int end);
 bool is_unspecified(const struct entry *entry, int end);
 int tell_name(const union name *name, struct sockaddr *target, socklen_t *length);

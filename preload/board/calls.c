@@ -29,11 +29,12 @@
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
  * Options          before connect() and listen() they are those of the kernel's socket; then the board keeps them
  *                  (options.c).
- * Not implemented  UDP; urgent data; TCP Fast Open; a reset in stdio and io_uring; socket names after exec; the
- *                  local name of a stream before the board has replied; errors at bind(), which listen() returns
- *                  instead. If a descriptor was added to epoll or duplicated (dup) before it connected, the copy
- *                  still refers to the kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP)
- *                  are the kernel's. */
+ * After exec       the board's end of a socket is bound to an address that holds the addresses of the stream; a process
+ *                  without a record of the socket reads them there (find_or_adopt()).
+ * Not implemented  UDP; urgent data; TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
+ *                  before the board has replied; errors at bind(), which listen() returns instead. If a descriptor
+ *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
+ *                  kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP) are the kernel's. */
 #include "board.h"
 
 /* ---- The outcome of a connect ---- */
@@ -87,7 +88,7 @@ static bool failed(int fd) {
 static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
     int kept = errno;
     struct found found;
-    if (count || !wanted || !find(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
+    if (count || !wanted || !find_or_adopt(fd, &found) || found.state != CONNECTED || (found.word & END_IS_KNOWN))
         return count;
     if (!(ready_for(fd, POLLIN) & POLLHUP))
         return count;
@@ -269,7 +270,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     int kept = errno;
     struct found found = {0};
     struct entry entry = {.what = ASK_CONNECT}, reply;
-    bool is_known = find(fd, &found);
+    bool is_known = find_or_adopt(fd, &found);
     bool disconnects = name && length >= sizeof name->sa_family && name->sa_family == AF_UNSPEC;
     if (is_known && disconnects) {
         /* connect(2): AF_UNSPEC dissolves the association. A socket that the program has bound stays bound. */
@@ -351,7 +352,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
 static int board_listen(int fd, int backlog) {
     int kept = errno;
     struct found found = {0};
-    if (find(fd, &found)) {
+    if (find_or_adopt(fd, &found)) {
         if (found.state == LISTENING || change(&found, RESERVED, LISTENING))
             return done(kept, 0);
         if (found.state != BOUND)
@@ -389,7 +390,7 @@ static void replace_listener(int fd) {
 static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int flags) {
     int kept = errno;
     struct found found;
-    if (!find(fd, &found) || found.state != LISTENING)
+    if (!find_or_adopt(fd, &found) || found.state != LISTENING)
         return libc.accept4(fd, name, length, flags);
     struct entry reply;
     int file;
@@ -423,7 +424,7 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
 static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     int kept = errno;
     struct found found;
-    if (!find(fd, &found))
+    if (!find_or_adopt(fd, &found))
         return libc.getsockname(fd, name, length);
     struct entry entry = {0};
     put(&entry, LOCAL, &found.known.name[LOCAL]);
@@ -443,7 +444,7 @@ static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
 static int board_getpeername(int fd, struct sockaddr *name, socklen_t *length) {
     int kept = errno;
     struct found found;
-    if (!find(fd, &found))
+    if (!find_or_adopt(fd, &found))
         return libc.getpeername(fd, name, length);
     bool is_open = found.state == CONNECTED || (found.state == CONNECTING && outcome(fd, &found, 0) == 0);
     return is_open ? done(kept, tell_name(&found.known.name[REMOTE], name, length)) : fail(ENOTCONN);
@@ -457,7 +458,7 @@ static bool is_on_board(const struct found *found) {
 static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
     int kept = errno;
     struct found found;
-    if (!find(fd, &found) || found.state == BOUND)
+    if (!find_or_adopt(fd, &found) || found.state == BOUND)
         return libc.getsockopt(fd, level, option, target, length);
     int value = 0, at = option_at(level, option);
     if (at >= 0) {
@@ -508,7 +509,7 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     int kept = errno, at = option_at(level, option);
     struct found found;
     uint32_t number;
-    bool is_ours = find(fd, &found) && found.state != BOUND;
+    bool is_ours = find_or_adopt(fd, &found) && found.state != BOUND;
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
         return fail(ENOPROTOOPT);
@@ -530,7 +531,7 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
 static int board_shutdown(int fd, int how) {
     int kept = errno;
     struct found found;
-    bool is_known = find(fd, &found);
+    bool is_known = find_or_adopt(fd, &found);
     if (is_known && found.state == CONNECTING)
         outcome(fd, &found, 0);
     if (is_known && found.state == CONNECTED && how != SHUT_RD)

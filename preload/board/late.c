@@ -4,19 +4,6 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* A late reply from the board, as an abstract address (unix(7)). The helper process gives it to its end of
- * the socket pair, and the program reads it with getpeername(). So the reply belongs to this one
- * connection, in whichever process a fork has taken it to, and nobody but the helper can write it. The
- * random number makes the address unique. */
-struct late_reply {
-    sa_family_t family;
-    char zero;
-    int error;
-    uint8_t random[16];
-    struct entry entry;
-};
-_Static_assert(sizeof(struct late_reply) <= 110, "fits into a sockaddr_un");
-
 /* Writes until the socket is full. Returns the number of bytes written. */
 static size_t fill(int file) {
     static const char nothing[16384];
@@ -77,9 +64,12 @@ static void carry(int program, int far) {
     }
 }
 
-/* Stores the reply, or exits; the program then finds that there is none. */
+/* Binds the helper's end to a late reply, which the program reads with getpeername(). Its `slot` is the error, or zero.
+ * Without a reply, the program finds that the helper has exited. */
 static void store_reply(int end, int error, const struct entry *entry) {
-    struct late_reply reply = {.family = AF_UNIX, .error = error, .entry = *entry};
+    struct entry_name reply = {.family = AF_UNIX, .entry = *entry};
+    memcpy(reply.tag, ENTRY_TAG, sizeof reply.tag);
+    reply.entry.slot = error;
     if (getrandom(reply.random, sizeof reply.random, 0) != sizeof reply.random ||
         libc.bind(end, (struct sockaddr *)&reply, sizeof reply))
         _exit(1);
@@ -151,6 +141,7 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
         first = i < 3 ? keep[i] + 1 : 0;
     }
     int file = connect_later(later, &reply);
+    put(&reply, REMOTE, &later->known.name[REMOTE]);
     store_reply(later->end, file < 0 ? -file : 0, &reply);
     if (file < 0)
         _exit(0);
@@ -215,16 +206,15 @@ int connect_by_helper(int fd, struct later *later) {
 
 /* Returns the outcome of a connect whose reply was late. Called when the descriptor is writable or has hung up. */
 int outcome_of_late_reply(int fd, struct found *found, bool is_over) {
-    struct late_reply reply;
-    socklen_t length = sizeof reply;
-    bool is_there = !libc.getpeername(fd, (struct sockaddr *)&reply, &length) && length == sizeof reply;
+    struct entry reply;
+    bool is_there = read_entry_name(fd, &reply);
     if (!is_there && !is_over)
         return EINPROGRESS;
-    if (!is_there || reply.error) {
+    if (!is_there || reply.slot) {
         change(found, CONNECTING, FAILED);
-        return is_there ? reply.error : ECONNABORTED;
+        return is_there ? (int)reply.slot : ECONNABORTED;
     }
-    found->known.name[LOCAL] = name_of(&reply.entry, LOCAL, found->known.domain);
+    found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
     if (!rewrite(found, CONNECTED))
         return EINPROGRESS; /* If no record is free, the next call retries. */
     send_options(&found->known, false);

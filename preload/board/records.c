@@ -125,6 +125,26 @@ bool find(int fd, struct found *found) {
     return false;
 }
 
+/* Like find(). If there is no record, reads the addresses from the socket: the process may have had it before exec, or
+ * got it from another process. Whether the stream has been shut down is then unknown, so ended() queries the board. */
+bool find_or_adopt(int fd, struct found *found) {
+    struct entry entry;
+    if (find(fd, found))
+        return true;
+    if (!board_path || fd >= FILES || !read_entry_name(fd, &entry) || entry.slot)
+        return false;
+    bool is_listener = entry.what == REPLY_LISTENING;
+    struct known known = {.domain = entry.family[LOCAL] == 6 ? AF_INET6 : AF_INET};
+    known.name[LOCAL] = name_of(&entry, LOCAL, known.domain);
+    known.name[REMOTE] = name_of(&entry, REMOTE, known.domain);
+    *(is_listener ? &listens : &connects) = true;
+    if (note(fd, known, is_listener ? LISTENING : CONNECTED) || !find(fd, found))
+        return false;
+    if (!is_listener)
+        flag(found, HAS_FINISHED);
+    return true;
+}
+
 /* ---- Records whose descriptor number has been reused ---- */
 
 /* Returns whether a record that is in no slot describes a file; also true if there is no record. */

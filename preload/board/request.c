@@ -116,6 +116,23 @@ int tell_name(const union name *name, struct sockaddr *target, socklen_t *length
     return 0;
 }
 
+/* Reads the entry in the address of a socket's other end. Only the board, the helper process and root are believed. */
+bool read_entry_name(int fd, struct entry *entry) {
+    struct entry_name name;
+    struct ucred peer = {0};
+    struct stat door;
+    int kept = errno;
+    socklen_t length = sizeof name, peer_length = sizeof peer;
+    bool is_it = !libc.getpeername(fd, (struct sockaddr *)&name, &length) && length == sizeof name &&
+                 name.family == AF_UNIX && !name.zero && !memcmp(name.tag, ENTRY_TAG, sizeof name.tag) &&
+                 !libc.getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &peer_length) &&
+                 (!peer.uid || peer.uid == geteuid() || (!stat(board_path, &door) && peer.uid == door.st_uid));
+    if (is_it)
+        *entry = name.entry;
+    errno = kept;
+    return is_it;
+}
+
 /* Copies a value to a program. */
 int tell(void *target, socklen_t *length, const void *value, socklen_t bytes) {
     if (!target || !length)

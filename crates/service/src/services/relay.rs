@@ -13,7 +13,7 @@ use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
-use kiban_attach::EndReason;
+use kiban_attach::{EndReason, Indication};
 use kiban_base::{Instant, Slice};
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
@@ -304,7 +304,12 @@ impl Relays {
         };
         let Some(relay) = self.relays.get_mut(&stream) else { return };
         match completion {
-            Completion::Opened { .. } => relay.is_open = true,
+            Completion::Opened { .. } => {
+                relay.is_open = true;
+                if let Some((local, remote)) = relay.ends {
+                    name_socket(&relay.socket, Indication::Accepted { listener: 0, slot: 0, local, remote });
+                }
+            }
             Completion::PeerFinished { .. } => relay.board_finished = true,
             Completion::Ended { reason, .. } => {
                 return self.on_ended(stream, reason, host, files, counters, now);
@@ -404,6 +409,16 @@ fn cut_off(
     if let Line::Tcp(socket) = &relay.socket {
         reset(socket);
     }
+}
+
+/// Binds the board's end of a program's socket to an abstract address that holds an entry: a program reads the
+/// addresses of a stream or listener there (`getpeername`) if it has no record of it, after exec or in another
+/// process. The random number makes the address unique. If the address cannot be bound, such a program sees a
+/// Unix socket.
+pub(super) fn name_socket(socket: &impl AsFd, indication: Indication) {
+    let Ok(random) = kiban_os::random::bytes::<16>() else { return };
+    let name = [&b"\0kiban"[..], &random, &indication.bytes()].concat();
+    let _ = SockAddr::unix(OsStr::from_bytes(&name)).and_then(|name| SockRef::from(socket).bind(&name));
 }
 
 /// Reports why a stream could not be opened: the program reads the last byte of the address of the board's

@@ -17,7 +17,7 @@
 
 use super::counters::ServiceCounters;
 use super::options::StreamOptions;
-use super::relay::{Begin, Relays};
+use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
 use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request, StreamOption};
 use kiban_base::Instant;
@@ -248,6 +248,7 @@ impl Sockets {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
                 self.next += 1;
                 let options = StreamOptions::default();
+                name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
                 self.listeners.insert(own, ProgramListener { number, local, options, socket: ours });
                 Ok((local, theirs))
             }
@@ -275,6 +276,7 @@ impl Sockets {
             let local = host.info(stream).ok()?.local;
             let (ours, theirs) = pair().ok()?;
             let indication = Indication::Accepted { listener: 0, slot: 0, local, remote };
+            name_socket(&ours, indication);
             // If the program does not accept connections, they queue in its socket buffer, whose size limits
             // their number.
             send_indication(self.listeners.get(&listener)?.socket.as_fd(), indication, Some(&theirs)).ok()?;

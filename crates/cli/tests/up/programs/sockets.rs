@@ -22,3 +22,10 @@ fn socket_options_act_on_the_boards_connection_are_stored_or_are_refused() {
         succeeds("run-options", include_str!("python/options.py"));
     }
 }
+
+#[test]
+fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
+    if enter() {
+        succeeds("run-inherited", include_str!("python/inherited.py"));
+    }
+}
