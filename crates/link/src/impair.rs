@@ -249,6 +249,7 @@ impl<U: Unit, L: Link<U> + ?Sized> Link<U> for Impaired<U, L> {
             wrong_sender: below.wrong_sender,
             overrun: below.overrun,
             send_errors: below.send_errors,
+            no_peer: below.no_peer,
             impair_lost: total(|counters| counters.lost),
             impair_queue_full: self.impaired.queue_full,
             impair_corrupted: total(|counters| counters.corrupted),

@@ -85,6 +85,8 @@ kiban_base::counters! {
         overrun,
         /// Units that could not be sent: the link is down, its queue is full, or it cannot carry them.
         send_errors,
+        /// Units that were not sent because no peer has connected to the link yet.
+        no_peer,
         /// Units dropped on purpose (`loss=`). Like all impairment counters, this counts both directions.
         impair_lost,
         /// Units dropped because too many were waiting or in transit on a link with a rate or a delay

@@ -7,7 +7,7 @@
 //! Units            packets, frames or cells, depending on where the loss was counted. Cells that were lost
 //!                  before they reached this host appear as incomplete frames.
 //! Not counted      traffic that is not for this port (unmatched packets, closed circuits, unknown
-//!                  protocols), and losses that another counter includes (cells of frames that were
+//!                  protocols), what is sent before a link has a peer (`no_peer`), and losses that another counter includes (cells of frames that were
 //!                  discarded).
 
 use crate::status::{Counters, named};
@@ -98,5 +98,6 @@ mod tests {
         let all = of_port(&LinkCounters::default(), &families);
         let wanted = OF_LINK.len() + OF_PORT.iter().map(|(_, names)| names.len()).sum::<usize>();
         assert_eq!(all.len(), wanted, "{all:?}");
+        assert!(!all.contains_key("link_no_peer"), "a peer that has not connected yet loses nothing");
     }
 }

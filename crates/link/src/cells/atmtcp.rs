@@ -12,7 +12,8 @@
 //!                  the board's cells are reassembled into frames, with all checks.
 //! Text             text messages say which circuits the peer opens, and how. They are advisory and come in
 //!                  many forms; they are only used to find out whether a circuit is AAL0.
-//! Loss             if too much output is waiting, a frame is dropped whole and counted, as in Linux.
+//! Loss             if too much output is waiting, a frame is dropped whole and counted, as in Linux. What is
+//!                  sent before a peer has connected is counted apart (`no_peer`).
 //! Errors           if a length is above 65,535 or a VPI above 255, the peer does not speak atmtcp and the
 //!                  link ends.
 //! Peers            works with Linux up to 7.0, except kernels that lack a fix of August 2025, in which
@@ -136,6 +137,10 @@ impl Link<TimedCell> for AtmTcp {
 
     fn send(&mut self, units: &mut VecDeque<TimedCell>, _: &mut LinkContext<'_>) -> io::Result<()> {
         let AtmTcp { connection, gather, cell_circuits, counters } = self;
+        if !connection.is_open() {
+            counters.no_peer += units.len() as u64;
+            units.clear();
+        }
         for cell in units.drain(..) {
             let header = Header::from_word(Interface::Uni, cell.header);
             let is_cell = cell_circuits.contains(&header.vc);

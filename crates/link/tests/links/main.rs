@@ -458,6 +458,23 @@ fn units_arrive_complete_and_in_order_both_ways() {
 }
 
 #[test]
+fn units_sent_before_a_peer_has_connected_are_not_counted_as_errors() {
+    if !net::enter() {
+        return;
+    }
+    for kind in ["tcp-packets", "tcp-frames", "tcp-cells", "atmtcp"] {
+        for more in ["", ",duplicate=1%"] {
+            let address = format!("{kind}:listen:127.0.0.1:7061{more}");
+            let mut end = End::with(&address);
+            let item = item(&end, 40, 1);
+            end.send(&item).expect("the link is up");
+            let counters = end.counters();
+            assert!(counters.no_peer > 0 && counters.send_errors == 0, "{address}: {counters:?}");
+        }
+    }
+}
+
+#[test]
 fn datagrams_of_other_senders_and_malformed_ones_are_counted() {
     if !net::enter() {
         return;

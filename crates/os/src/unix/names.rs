@@ -105,13 +105,14 @@ pub fn folders_of_boards() -> Vec<PathBuf> {
     paths().into_iter().filter(|path| validate(path, Whose::Asked(uid)).is_ok()).collect()
 }
 
-/// Returns the reason why existing directories were not searched for boards, as a suffix for a "no board"
-/// error. The suffix is empty if all were searched.
+/// Returns the reasons why existing directories were not searched for boards, in parentheses, as a suffix for a
+/// "no board" error; empty if all were searched.
 pub fn left_out() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let errors = paths().into_iter().filter_map(|path| validate(&path, Whose::Asked(uid)).err());
     let errors = errors.filter(|error| error.kind() != io::ErrorKind::NotFound);
-    errors.map(|error| format!("; not searched: {error}")).collect()
+    let reasons: Vec<String> = errors.map(|error| error.to_string()).collect();
+    if reasons.is_empty() { String::new() } else { format!(" (not searched: {})", reasons.join("; ")) }
 }
 
 /// Returns `$XDG_RUNTIME_DIR` if it is absolute, as the XDG Base Directory Specification requires.
@@ -157,7 +158,7 @@ fn validated(folder: &Path, whose: Whose) -> io::Result<(PathBuf, Metadata)> {
         }
         Whose::Asked(uid) if own.uid() != uid && uid != 0 => {
             let what = format!("belongs to user {}", own.uid());
-            return Err(denied(folder, &what, "query its boards as root (sudo)"));
+            return Err(denied(folder, &what, "query its boards as root with sudo"));
         }
         _ => own.uid(),
     };
