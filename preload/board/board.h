@@ -3,6 +3,7 @@
  *     calls.c     the interposed calls; board_connect() and listen_on_board() choose between board and kernel
  *     records.c   the state of each descriptor
  *     options.c   socket options
+ *     exec.c      programs that cannot use the board
  *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
  *     late.c      the helper process that waits for a late reply */
 #ifndef KIBAN_BOARD_H
@@ -108,6 +109,7 @@ socklen_t length_of(int domain);
 int bind_at_last(int fd, const struct known *known);
 int error_of(uint8_t why);
 int outcome_of_hangup(int file);
+char *write_number(char *to, int number);
 bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int begin_to_ask(int socket, const struct entry *entry);
@@ -117,6 +119,10 @@ bool is_blocking(int fd);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
+
+/* ---- exec.c ---- */
+
+void begin_exec(void);
 
 /* ---- options.c ---- */
 

@@ -623,7 +623,10 @@ OURS ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t of
     return preadv2(fd, parts, count, offset, flags);
 }
 
-static void begin(void) { read_board_path(); }
+static void begin(void) {
+    read_board_path();
+    begin_exec();
+}
 
 #define CALL(result, name, declared, given) .name = board_##name,
 const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BOARD_CALLS(CALL)}};

@@ -196,6 +196,18 @@ static int board_unreachable(void) {
     return ENETDOWN;
 }
 
+/* Writes a number that is not negative, and a zero. Returns its end. printf() is not async-signal-safe. */
+char *write_number(char *to, int number) {
+    char digits[12];
+    int count = 0;
+    for (; number || !count; number /= 10)
+        digits[count++] = (char)('0' + number % 10);
+    while (count)
+        *to++ = digits[--count];
+    *to = 0;
+    return to;
+}
+
 /* Writes the address of the board's socket, or an empty address if it cannot be reached. If the path is too long for
  * an address, the address leads through a descriptor of the directory, which is returned for the caller to close.
  * Otherwise returns -1. */
@@ -207,14 +219,8 @@ static int board_address(struct sockaddr_un *name) {
         strcpy(to, board_path);
     } else if ((folder = open(board_path, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0 &&
                strlen(name_in_folder) < sizeof name->sun_path - sizeof open_files - 12) {
-        char digits[12];
-        int count = 0;
-        for (int number = folder; number || !count; number /= 10)
-            digits[count++] = (char)('0' + number % 10);
         strcpy(to, open_files);
-        to += sizeof open_files - 1;
-        while (count)
-            *to++ = digits[--count];
+        to = write_number(to + sizeof open_files - 1, folder);
         *to++ = '/';
         strcpy(to, name_in_folder);
     }

@@ -1,22 +1,28 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
 //! Method    sets LD_PRELOAD to the library (preload/board/) and KIBAN_SOCKETS to the path of the board's
-//!           socket, then replaces this process with the program (execve(2)).
-//! Limits    the library is not loaded into programs that have more privileges than their user (set-user-ID,
-//!           capabilities), and has no effect on programs that are not linked to libc.so.
+//!           socket, then replaces this process with itself, now with the library, and at last with the program
+//!           (execve(2)). So the library decides whether the program can use the board, as it does for the
+//!           programs that the program starts.
+//! Limits    the library cannot be loaded into programs that are statically linked or have more privileges than
+//!           their user, and has no effect on Go programs. They are refused (preload/board/exec.c), unless
+//!           `--allow-host-network` is given.
 
 use crate::board::control::unavailable_reason;
 use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
 use kiban_streams::{boards, has_listener, run_socket_path};
-use std::env::var_os;
+use std::env::{args_os, current_exe, var_os};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
 const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
+/// What happens to programs that cannot use the board: `host` lets them use the host's network.
+const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 
 /// Run a program on the TCP of a running board.
 ///
@@ -24,6 +30,9 @@ const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
 /// listens at the board's addresses; everything else is unchanged. The program needs no changes: socket
 /// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user
 /// (root may use any user's board), with a service of kind "sockets" in its configuration.
+///
+/// Programs that cannot use the board (statically linked, written in Go, set-user-ID) are not started, because
+/// they would use the host's network.
 #[derive(Args)]
 #[command(override_usage = "kiban run [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban run [OPTIONS] --env")]
 #[command(after_help = "Examples:\
@@ -39,6 +48,9 @@ pub(crate) struct Run {
     /// Name of the board; needed only if several are running.
     #[arg(long)]
     board: Option<String>,
+    /// Start programs that cannot use the board, too; they use the host's network.
+    #[arg(long)]
+    allow_host_network: bool,
     /// Print the environment as shell commands instead of running a program.
     #[arg(long, conflicts_with = "program")]
     env: bool,
@@ -60,16 +72,33 @@ impl Run {
         }
         let Some((program, arguments)) = self.program.split_first() else {
             let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
-            let text = format!(
+            let mut text = format!(
                 "export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {SOCKETS_VARIABLE}={door}\n"
             );
+            if self.allow_host_network {
+                text += &format!("export {UNSERVED_VARIABLE}=host\n");
+            }
             return crate::output::print(&text).map(|()| ExitCode::SUCCESS);
         };
-        let mut command = Command::new(program);
+        let preloaded = var_os(PRELOAD).unwrap_or_default();
+        let has_library = preloaded
+            .as_bytes()
+            .split(|byte| b" :".contains(byte))
+            .any(|path| path == library.as_os_str().as_bytes());
+        if has_library && var_os(SOCKETS_VARIABLE).is_some_and(|path| path == door) {
+            let mut command = Command::new(program);
+            command.args(arguments);
+            return Ok(become_program(command));
+        }
+        let own = current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
+        let mut command = Command::new(own);
         command
-            .args(arguments)
+            .args(args_os().skip(1))
             .env(PRELOAD, prepend(library.as_os_str(), var_os(PRELOAD)))
             .env(SOCKETS_VARIABLE, door);
+        if self.allow_host_network {
+            command.env(UNSERVED_VARIABLE, "host");
+        }
         Ok(become_program(command))
     }
 }

@@ -4,6 +4,8 @@
 
 use super::run::{SOCKETS, TOOLS, on_board, told};
 use crate::common::{PORT, TestDir, enter, run, text};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
 
 /// Runs a Python program on the board, with the kernel as its peer.
 #[track_caller]
@@ -27,5 +29,86 @@ fn socket_options_act_on_the_boards_connection_are_stored_or_are_refused() {
 fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     if enter() {
         succeeds("run-inherited", include_str!("python/inherited.py"));
+    }
+}
+
+/// Connects to the host's listener. A statically linked program does so over the host's network.
+const CONNECTS: &str = "
+#include <arpa/inet.h>
+#include <unistd.h>
+int main(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(5000)};
+    inet_pton(AF_INET, \"10.9.0.1\", &name.sin_addr);
+    return connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&name, sizeof name) ? 1 : 0;
+}
+";
+
+#[test]
+fn programs_that_would_use_the_hosts_network_are_not_started() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-static");
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
+    listener.set_nonblocking(true).expect("a flag");
+    dir.write("connects.c", CONNECTS);
+    for (name, flag) in [("static", "-static"), ("static-pie", "-static-pie"), ("dynamic", "-O1")] {
+        let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        let output = told({
+            cc.args([flag, "connects.c", "-o", name]).current_dir(&dir.0);
+            cc
+        });
+        assert!(output.status.success(), "{}", text(&output));
+    }
+    let path = |name: &str| dir.0.join(name).display().to_string();
+    let program = path("static");
+    let script = dir.write("script", &format!("#! {program} word\n"));
+    let set_user = dir.0.join("set-user-id");
+    std::fs::copy(dir.0.join("dynamic"), &set_user).expect("room");
+    for (file, mode, owner) in [(&script, 0o755, 0), (&set_user, 0o4755, 65534)] {
+        if rustix::process::geteuid().is_root() {
+            chown(file, Some(owner), None).expect("we are root");
+        }
+        std::fs::set_permissions(file, PermissionsExt::from_mode(mode)).expect("it is ours");
+    }
+    let python = |call: &str| format!("import os, subprocess; p = '{program}'; {call}");
+    let calls = [
+        "os.execv(p, [p])",
+        "os.execve(os.open(p, os.O_RDONLY), [p], os.environ)",
+        "os.environ['PATH'] = os.path.dirname(p); os.execvp('static', [p])",
+        "os.waitpid(os.posix_spawn(p, [p], os.environ), 0)",
+        "subprocess.run([p], check=True)",
+        "subprocess.run(p, shell=True, check=True)",
+    ]
+    .map(python);
+    let mut rows: Vec<(Vec<&str>, &str)> =
+        calls.iter().map(|call| (vec!["python3", "-c", call], "is statically linked")).collect();
+    let (pie, script, user) = (path("static-pie"), path("script"), path("set-user-id"));
+    rows.extend([
+        (vec![&program[..]], "is statically linked"),
+        (vec![&pie], "is statically linked"),
+        (vec!["sh", "-c", &program], "is statically linked"),
+        (vec![&script], "is statically linked"),
+    ]);
+    if rustix::process::geteuid().is_root() {
+        rows.push((vec![&user], "runs with other privileges"));
+    }
+    for (words, why) in rows {
+        let output = told(on_board(&dir, &words));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(why), "{words:?}: {said}");
+        assert!(said.contains("kiban run --allow-host-network"), "{words:?}: {said}");
+        assert!(listener.accept().is_err(), "{words:?} has used the host's network");
+    }
+    // If it is allowed, the program uses the host's network. A dynamically linked program uses the board.
+    let mut allowed =
+        dir.command(&["run", "--board", "lab", "--allow-host-network", "--", "sh", "-c", &program]);
+    allowed.env("KIBAN_VERBS_LIB", &*super::run::LIBRARY);
+    for (command, from) in [(allowed, "10.9.0.1"), (on_board(&dir, &[&path("dynamic")]), "10.9.0.2")] {
+        let output = told(command);
+        assert!(output.status.success(), "{}", text(&output));
+        assert_eq!(listener.accept().expect("it has connected").1.ip().to_string(), from);
     }
 }
