@@ -15,7 +15,8 @@
  * rsockets/        the kernel cannot tell when an rsocket is ready or when its last descriptor is closed. So
  *                  rsockets/ counts the descriptors of each rsocket, and merges its events into poll(), select()
  *                  and epoll_wait(). It therefore also interposes DESCRIPTOR_CALLS.
- * paths.c          does not use this mechanism: it interposes only two functions, which take no descriptors. */
+ * paths.c and
+ * signals.c        do not use this mechanism: they interpose only a few functions, which take no descriptors. */
 #ifndef KIBAN_INTERPOSE_H
 #define KIBAN_INTERPOSE_H
 #ifndef _GNU_SOURCE

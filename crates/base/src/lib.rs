@@ -45,7 +45,7 @@ pub use context::{Context, Memory};
 pub use counters::Copies;
 pub use memory::{
     HEAD_BYTES, Page, PagePool, Pdu, PduPool, ROOM_BYTES, Region, Rope, RopeQueue, SLICES_MAX, SharedBytes,
-    SharedRoom, Slab, Slice, Slices, Sum, TAIL_BYTES, copy_and_sum,
+    SharedRoom, Slab, Slice, Slices, Sum, TAIL_BYTES, copy_and_sum, recovery,
 };
 pub use rng::{RngKey, SecureRng, SimRng};
 pub use settings::{Setting, SettingError};

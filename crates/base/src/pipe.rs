@@ -132,7 +132,7 @@ impl Writer {
     /// bytes.
     ///
     /// # Errors
-    /// [`Poisoned`] if the reader violated the protocol.
+    /// [`Poisoned`] if the reader violated the protocol, or if some of `bytes` are no longer mapped.
     pub fn write(&mut self, mut bytes: SharedBytes<'_>) -> Result<usize, Poisoned> {
         let most = self.room(bytes.len())?.min(bytes.len());
         let mut done = 0;
@@ -140,7 +140,7 @@ impl Writer {
             let (place, row) = self.side.place(self.written);
             let piece = row.min(most - done).min(self.side.piece() as usize);
             // `place` and `row` ensure that the piece lies within the buffer.
-            let _ = self.side.memory.write(place, bytes.part(0, piece));
+            self.side.memory.write(place, bytes.part(0, piece)).ok_or(Poisoned)?;
             bytes = bytes.after(piece);
             self.written = self.written.wrapping_add(piece as u32);
             done += piece;

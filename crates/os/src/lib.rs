@@ -8,6 +8,7 @@
 //! | [`clock`], [`wait`] | time, CPU time, pinning; how to wait for work, and how long to spin first |
 //! | [`WaitSet`], [`turn`] | a set of files and bells to sleep on; one machine that several threads drive in turns |
 //! | [`channel`] | shared memory and doorbells between two processes |
+//! | [`faults`] | copies of memory that a program has unmapped fail without ending the process |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
 //! | [`origin`] | which unauthenticated connection to close if there are too many |
 //! | [`unix`] | Unix sockets with untrusted peers |
@@ -33,6 +34,8 @@
 mod atomic;
 pub mod channel;
 pub mod clock;
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub mod faults;
 mod files;
 mod flag;
 pub mod lines;

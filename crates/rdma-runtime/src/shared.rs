@@ -179,15 +179,16 @@ impl SharedLink {
     /// `None` if nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
-    /// The peer has died, or corrupted the memory.
+    /// The peer has died, or corrupted the memory. EFAULT: a part of the
+    /// memory in `places` is not mapped; what was read is lost.
     pub fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(here) = self.here()? else { return Ok(None) };
-        let mut read = 0;
+        let (mut read, mut is_mapped) = (0, true);
         for place in places {
             let mut at = place.address();
             let taken = self.into.take(place.len(), |run| {
-                // Cannot fail: a run is no longer than its memory.
-                let _ = place.write(at, run);
+                // A run is no longer than its memory.
+                is_mapped &= place.write(at, run).is_some();
                 at += run.len() as u64;
             });
             read += taken;
@@ -199,7 +200,7 @@ impl SharedLink {
             read += self.read_into(room);
         }
         self.make_room_known(read);
-        Ok(Some(read))
+        if is_mapped { Ok(Some(read)) } else { Err(rustix::io::Errno::FAULT.into()) }
     }
 
     /// Like [`SharedLink::receive`], but reads into a buffer of the caller first.

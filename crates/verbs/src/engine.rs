@@ -17,6 +17,7 @@ use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
+use kiban_os::turn::with_signals_blocked;
 use kiban_rdma_runtime::verbs::{Engine, Features, RequestError};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
@@ -102,24 +103,9 @@ fn make() -> Result<(Generation, Engine), c_int> {
         shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),
         roce: crate::device::transport() == crate::device::Transport::Roce,
     };
-    let made =
-        quietly(|| Engine::open(ways)).map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+    let made = with_signals_blocked(|| Engine::open(ways));
+    let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     Ok((Generation::now(), made))
-}
-
-/// Runs `work` with all signals blocked, so that threads created by `work` do not get the program's signals.
-fn quietly<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: signal sets are plain numbers, and the calls write only to these two local variables.
-    let before = unsafe {
-        let (mut all, mut before) = core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        before
-    };
-    let done = work();
-    // SAFETY: `before` is the mask that pthread_sigmask(3) returned above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
-    done
 }
 
 /// An object that programs see as a C struct. The C struct is the object's first field.

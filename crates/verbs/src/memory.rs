@@ -6,8 +6,9 @@
 //! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
 //! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
 //!                 the low bits of the key.
-//! Limits          if a program unmaps registered memory, the NIC's next access kills the process. (Hardware
-//!                 would have kept the pages.)
+//! Unmapping       pages are not pinned. If a program unmaps registered memory, or truncates the file behind
+//!                 it, the NIC's next access fails as an access without rights would, and so does the queue
+//!                 pair (`kiban_os::faults`). Hardware would have kept the pages.
 //! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
@@ -20,6 +21,7 @@ use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiban_base::Region;
+use kiban_os::faults::{Sigaction, recover_from_faults};
 use kiban_os::lock;
 use kiban_rdma_runtime::verbs::Access;
 use std::sync::Mutex;
@@ -216,8 +218,8 @@ fn register(
     populate(base, bytes, writes)?;
     let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
     // SAFETY: the pages are mapped now; the program keeps them mapped until it deregisters them
-    // (ibv_reg_mr(3)).
-    let region = unsafe { Region::foreign(start, bytes, None) };
+    // (ibv_reg_mr(3)). If it does not, accesses fail.
+    let region = unsafe { program_memory(start, bytes) };
     let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
         None => engine.reg_mr(pd.number, region, address, access),
@@ -225,6 +227,27 @@ fn register(
     };
     let key = key.map_err(refused)?;
     Ok(Made { pd: pd.abi(), base, bytes, address, access: flags, key })
+}
+
+/// Returns memory of the program as a region. Accesses after the program has unmapped it fail.
+///
+/// # Safety
+/// As for [`Region::foreign`].
+pub(crate) unsafe fn program_memory(base: NonNull<u8>, bytes: usize) -> Region {
+    recover_from_faults(redirect_sigaction);
+    // SAFETY: the caller guarantees what `foreign` requires.
+    unsafe { Region::foreign(base, bytes, None) }
+}
+
+/// Makes the program's calls of sigaction(2) go to a function, if `libkiban_paths.so` is loaded.
+fn redirect_sigaction(to: Sigaction) {
+    // SAFETY: the name is a C string.
+    let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"kiban_redirect_sigaction".as_ptr()) };
+    if let Some(found) = NonNull::new(found) {
+        // SAFETY: this is the type of the function in preload/signals.c.
+        let redirect = unsafe { core::mem::transmute::<NonNull<c_void>, extern "C" fn(Sigaction)>(found) };
+        redirect(to);
+    }
 }
 
 fn write(mr: &Mr, made: Made) {

@@ -67,6 +67,16 @@ fn signals_interrupt_calls_as_they_interrupt_read() {
     run_tests("signals");
 }
 
+#[test]
+fn memory_that_a_program_unmaps_fails_its_queue_pairs_and_not_the_process() {
+    for (transport, shared_memory) in [("ib", "1"), ("ib", "0"), ("roce", "1"), ("roce", "0")] {
+        println!("transport {transport}, shared memory {shared_memory}");
+        let mut run = Command::new("timeout");
+        run.env("KIBAN_TRANSPORT", transport).env("KIBAN_SHARED_MEMORY", shared_memory);
+        run_tests_with("unmapped", run.env("LD_PRELOAD", "libkiban_paths.so"));
+    }
+}
+
 /// Runs a program's test cases with RoCE devices, in a network namespace of their own.
 fn run_tests_over_roce(name: &str) {
     let addresses = "ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";

@@ -3,6 +3,7 @@
 //! The model checker (`crates/model`) also compiles `slot_pool` and `references`, so they import only
 //! `crate::atomic`.
 
+mod copy;
 mod page;
 mod pdu;
 mod references;
@@ -12,6 +13,7 @@ mod slab;
 mod slot_pool;
 mod sum;
 
+pub use copy::recovery;
 pub use page::{Page, PagePool, Slice};
 pub use pdu::{HEAD_BYTES, Pdu, PduPool, SLICES_MAX, Slices, TAIL_BYTES};
 pub use region::{Region, SharedBytes, SharedRoom};

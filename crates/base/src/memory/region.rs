@@ -7,8 +7,11 @@
 //!           moved without being read.
 //! Region    a run of memory with the address that its owner uses for it. It lives as long as any clone is
 //!           held.
+//! Unmapped  an access to foreign memory that is no longer mapped fails, if the process handles the signal
+//!           (`copy.rs`); what has been copied is unspecified.
 //! Limits    every call checks bounds; an out-of-range access returns `None` and moves nothing.
 
+use super::copy::{copy, is_readable};
 use super::sum::{Sum, copy_and_sum_from};
 use crate::bell::Bell;
 use alloc::boxed::Box;
@@ -19,26 +22,6 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::ops::Range;
 use core::ptr::NonNull;
-
-/// Bytes moved per copy. The C library copies longer runs with `rep movsb`, which on AMD Zen falls to a
-/// fifteenth of its speed when source and target have similar offsets within their pages (glibc bug 30994;
-/// measured here: 2 GB/s instead of 30).
-const RUN_BYTES: usize = 2048;
-
-/// Copies memory that others may read or change. If source and target overlap, the result is unspecified.
-///
-/// # Safety
-/// `length` bytes must be readable at `source` and writable at `target`.
-#[inline]
-unsafe fn move_bytes(source: *const u8, target: *mut u8, length: usize) {
-    let mut at = 0;
-    while at < length {
-        let run = (length - at).min(RUN_BYTES);
-        // SAFETY: the run lies within the ranges that the caller guarantees.
-        unsafe { core::ptr::copy(source.add(at), target.add(at), run) };
-        at += run;
-    }
-}
 
 /// Bytes that others may be writing to; they can be copied but not referenced.
 #[derive(Clone, Copy)]
@@ -91,15 +74,17 @@ impl<'a> SharedBytes<'a> {
         Some(unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.length) })
     }
 
-    /// Copies as many bytes from offset `at` as fit into `target` and returns how many; zero beyond the end.
+    /// Copies as many bytes from offset `at` as fit into `target` and returns how many; zero beyond the end,
+    /// and if some of them are no longer mapped.
     #[inline]
     pub fn copy_to(&self, at: usize, target: &mut [u8]) -> usize {
         let count = self.length.saturating_sub(at).min(target.len());
-        if count > 0 {
-            // SAFETY: `at + count <= length`, and `target` owns `count` bytes.
-            unsafe { move_bytes(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
+        if count == 0 {
+            return 0;
         }
-        count
+        // SAFETY: `at + count <= length`, and `target` owns `count` bytes.
+        let copied = unsafe { copy(self.base.as_ptr().add(at), target.as_mut_ptr(), count) };
+        if copied { count } else { 0 }
     }
 
     /// Like [`SharedBytes::copy_to`], and also returns the sum of the bytes copied.
@@ -113,7 +98,7 @@ impl<'a> SharedBytes<'a> {
         (count, unsafe { copy_and_sum_from(&mut target[..count], self.base.as_ptr().add(at)) })
     }
 
-    /// Appends all bytes to `target`.
+    /// Appends all bytes to `target`; if some of them are no longer mapped, appends as many zeros.
     #[inline]
     pub fn append_to(&self, target: &mut Vec<u8>) {
         target.reserve(self.length);
@@ -121,7 +106,10 @@ impl<'a> SharedBytes<'a> {
         // SAFETY: `reserve` made room for `length` bytes after the end, which the vector owns; its length is
         // extended only after they are written.
         unsafe {
-            move_bytes(self.base.as_ptr(), target.as_mut_ptr().add(end), self.length);
+            let room = target.as_mut_ptr().add(end);
+            if !copy(self.base.as_ptr(), room, self.length) {
+                room.write_bytes(0, self.length);
+            }
             target.set_len(end + self.length);
         }
     }
@@ -197,7 +185,8 @@ impl SharedRoom<'_> {
         Some(unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), length) })
     }
 
-    /// Copies `bytes` in at offset `at`.
+    /// Copies `bytes` in at offset `at`. If some of them are no longer mapped, what is there afterwards is
+    /// unspecified.
     ///
     /// # Panics
     /// If they do not fit; the caller knows the size.
@@ -206,7 +195,7 @@ impl SharedRoom<'_> {
         assert!(at <= self.length && bytes.length <= self.length - at, "written beyond the room");
         // SAFETY: the assertion checked that the bytes fit. Source and target may overlap in host memory (a
         // region registered as a ring), which `copy` allows.
-        unsafe { move_bytes(bytes.base.as_ptr(), self.base.as_ptr().add(at), bytes.length) };
+        unsafe { copy(bytes.base.as_ptr(), self.base.as_ptr().add(at), bytes.length) };
     }
 }
 
@@ -268,7 +257,8 @@ impl Region {
     /// # Safety
     /// `length` bytes from `base` must stay readable and writable while a clone of this region is held, and
     /// no Rust reference to them may exist while a board runs. With `keep`, holding it is enough to keep the
-    /// memory alive.
+    /// memory alive. Without `keep`, in a process that handles faults ([`crate::recovery`]), the caller may
+    /// unmap them, but must not reuse the addresses for memory that it does not want to be accessed.
     pub unsafe fn foreign(
         base: NonNull<u8>,
         length: usize,
@@ -346,14 +336,24 @@ impl Region {
         Some(unsafe { SharedBytes::new(self.base.add(range.start), length) })
     }
 
-    /// Copies `bytes` in at `address`; returns `None` and copies nothing if they do not all fit.
+    /// Copies `bytes` in at `address`. Returns `None` and copies nothing if they do not all fit; also returns
+    /// `None` if a part of either memory is no longer mapped.
     #[inline]
     pub fn write(&self, address: u64, bytes: SharedBytes<'_>) -> Option<()> {
         let range = self.range(address, bytes.len())?;
         // SAFETY: the range lies within the region, which stays writable while `self` is held; `copy` allows
         // source and target to overlap.
-        unsafe { move_bytes(bytes.base.as_ptr(), self.base.as_ptr().add(range.start), bytes.length) };
-        Some(())
+        unsafe { copy(bytes.base.as_ptr(), self.base.as_ptr().add(range.start), bytes.length) }.then_some(())
+    }
+
+    /// Returns whether `length` bytes at `address` lie within the region and are still mapped.
+    #[inline]
+    pub fn is_readable(&self, address: u64, length: usize) -> bool {
+        self.range(address, length).is_some_and(|range| {
+            // The owner of memory that is kept does not unmap it.
+            // SAFETY: the range lies within the region, which stays readable while `self` is held.
+            self.keep.is_some() || unsafe { is_readable(self.base.as_ptr().add(range.start), length) }
+        })
     }
 
     /// Returns whether the two regions share a byte.

@@ -22,6 +22,11 @@ pub(super) enum Transport {
     Board(Stream),
 }
 
+/// Returns whether an operation failed because a part of the host's memory is not mapped.
+pub(super) fn is_unmapped(error: &io::Error) -> bool {
+    rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::FAULT)
+}
+
 impl From<TcpLink> for Transport {
     fn from(link: TcpLink) -> Transport {
         Transport::Socket { link, shared: None }
@@ -103,22 +108,23 @@ impl Transport {
     }
 
     /// Reads available bytes into the memory in `places`, and then into `room`. Returns how many were read:
-    /// `None` if nothing is available now, zero if the peer has closed.
+    /// `None` if nothing is available now, zero if the peer has closed. The error is EFAULT if a part of the
+    /// memory in `places` is not mapped ([`is_unmapped`]).
     pub(super) fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Transport::Socket { shared: Some(shared), .. } => shared.receive(places, room),
             Transport::Socket { link, shared: None } => link.receive(places, room),
             Transport::Board(stream) => {
                 let most = places.iter().map(Region::len).sum::<usize>() + room.len();
-                let (mut places, mut at, mut filled) = (places, 0, 0);
-                stream.read(most, |mut run| {
+                let (mut places, mut at, mut filled, mut is_mapped) = (places, 0, 0, true);
+                let read = stream.read(most, |mut run| {
                     while let [place, rest @ ..] = places
                         && !run.is_empty()
                     {
                         let part = run.part(0, place.len() - at);
                         let length = part.len();
-                        // Cannot fail: a part is no longer than its memory.
-                        let _ = place.write(place.address() + at as u64, part);
+                        // A part is no longer than its memory.
+                        is_mapped &= place.write(place.address() + at as u64, part).is_some();
                         at += length;
                         run = run.after(length);
                         if at == place.len() {
@@ -126,12 +132,13 @@ impl Transport {
                         }
                     }
                     filled += run.copy_to(0, &mut room[filled..]);
-                })
+                })?;
+                if is_mapped { Ok(read) } else { Err(rustix::io::Errno::FAULT.into()) }
             }
         }
     }
 
-    /// Like [`Carrier::receive`], but reads into a buffer of the caller first.
+    /// Like [`Transport::receive`], but reads into a buffer of the caller first.
     pub(super) fn receive_into(&mut self, first: &mut [u8], room: &mut [u8]) -> io::Result<Option<usize>> {
         match self {
             Transport::Socket { shared: Some(shared), .. } => shared.receive_into(first, room),

@@ -1,5 +1,6 @@
 //! Moves the bytes of connections, and accepts connections.
 
+use super::carrier::is_unmapped;
 use super::file::File;
 use super::line::{Connection, ListenSocket, MpaListener, SharedMemoryOffer};
 use super::state::{CLOSE_TIMEOUT, LinkedNic, ROOM_BYTES, Timer};
@@ -189,6 +190,11 @@ impl LinkedNic {
                 Ok(None) => return,
                 Ok(Some(0)) => return self.on_stream_end(end, true, now),
                 Ok(Some(read)) => read,
+                // A Terminate follows; the rest of the stream is read and ignored.
+                Err(error) if landing > 0 && is_unmapped(&error) => {
+                    stream.on_unmapped(core);
+                    continue;
+                }
                 Err(_) => return self.on_stream_end(end, false, now),
             };
             (line.tries, self.busy) = (0, end);

@@ -190,6 +190,14 @@ impl Rnic {
         found
     }
 
+    /// Fails the queue pair because a part of the memory from [`Rnic::placement_buffers`] is not mapped.
+    pub fn on_unmapped(&mut self, qp: u32, placement: &Placement) {
+        if let Ok((qp, outputs)) = self.qp(qp) {
+            receive::on_unmapped(qp, outputs, placement);
+        }
+        self.fail_overrun();
+    }
+
     /// Records that `bytes` bytes were stored in the memory from [`Rnic::placement_buffers`].
     #[inline]
     pub fn on_placed(&mut self, qp: u32, placement: &mut Placement, bytes: usize) {

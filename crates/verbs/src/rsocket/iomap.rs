@@ -9,9 +9,9 @@
 use super::socket::Socket;
 use super::stream::Stream;
 use super::wire::{Entry, MapEntry};
+use crate::memory::program_memory;
 use core::ffi::c_int;
 use core::ptr::NonNull;
-use kiban_base::Region;
 use kiban_rdma_runtime::verbs::Access;
 
 /// The memory that this side has mapped.
@@ -64,7 +64,7 @@ pub(super) unsafe fn map(
     };
     // SAFETY: the caller of `map` guarantees that the memory stays valid, and may be accessed by the peer,
     // until it is unmapped.
-    let region = unsafe { Region::foreign(base, length, None) };
+    let region = unsafe { program_memory(base, length) };
     let access = Access { local_write: true, remote_write: for_writing, ..Access::NONE };
     let key = stream.register(region, access)?;
     let offset = if offset == -1 { at.addr() as i64 } else { offset };

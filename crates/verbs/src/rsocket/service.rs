@@ -11,6 +11,7 @@ use super::stream::Stream;
 use super::wire::Connect;
 use super::world::Registry;
 use core::ffi::c_int;
+use kiban_os::turn::with_signals_blocked;
 use std::sync::{Arc, Weak};
 
 /// Work for the service thread.
@@ -25,17 +26,8 @@ pub(super) enum Job {
 
 /// Starts the thread, with all signals blocked.
 pub(super) fn start(world: &'static Registry) -> Result<(), c_int> {
-    // SAFETY: all-zero signal sets are valid, and sigfillset(3) writes only to the local variable.
-    let (all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe {
-        let mut set = core::mem::zeroed();
-        libc::sigfillset(&mut set);
-        (set, core::mem::zeroed())
-    };
-    // SAFETY: `all` and `before` are local signal sets.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) };
-    let started = std::thread::Builder::new().name("kiban-rsocket".into()).spawn(move || run(world));
-    // SAFETY: `before` is the mask that pthread_sigmask(3) returned above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, core::ptr::null_mut()) };
+    let thread = std::thread::Builder::new().name("kiban-rsocket".into());
+    let started = with_signals_blocked(|| thread.spawn(move || run(world)));
     started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
 }
 

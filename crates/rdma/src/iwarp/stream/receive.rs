@@ -284,6 +284,14 @@ impl Stream {
         }
     }
 
+    /// Fails the queue pair because a part of the memory from [`Stream::placement_buffers`] is not mapped.
+    pub fn on_unmapped(&mut self, rnic: &mut Rnic) {
+        if let (Some(qp), Some((placement, _))) = (self.qp, &self.landing) {
+            rnic.on_unmapped(qp, placement);
+        }
+        self.ignores_input = true;
+    }
+
     /// Returns the buffer for the remainder of a long frame that must be complete before it is processed;
     /// empty if there is none. Report the number of bytes that arrived with
     /// [`Stream::on_remainder_received`] before any other call.

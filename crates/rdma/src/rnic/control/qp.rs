@@ -299,6 +299,21 @@ impl Qp {
         oldest: Option<(u64, Status)>,
         outputs: &mut Outputs,
     ) {
+        self.fail_for(terminate.as_ref().map(|last| last.reason), terminate, oldest, outputs);
+    }
+
+    /// Fails the queue pair because it has refused a request of the peer in another way than by a Terminate.
+    pub(in super::super) fn fail_after_refusal(&mut self, reason: Reason, outputs: &mut Outputs) {
+        self.fail_for(Some(reason), None, None, outputs);
+    }
+
+    fn fail_for(
+        &mut self,
+        reason: Option<Reason>,
+        terminate: Option<Terminate>,
+        oldest: Option<(u64, Status)>,
+        outputs: &mut Outputs,
+    ) {
         if self.datagram.is_some() {
             return self.fail_datagrams(outputs);
         }
@@ -311,8 +326,7 @@ impl Qp {
             // status.
             self.flush_before(number, outputs);
         }
-        outputs
-            .event(Event::QpFailed { qp: self.number, reason: terminate.as_ref().map(|last| last.reason) });
+        outputs.event(Event::QpFailed { qp: self.number, reason });
         match terminate {
             Some(last) if self.stream_action == StreamAction::Open || self.state == QpState::Closing => {
                 self.terminate = Some(last);

@@ -100,7 +100,7 @@ const fn tagged(violation: Violation) -> Fault {
     fault(match violation {
         Violation::Stag => Reason::TAGGED_STAG,
         Violation::Stream => Reason::TAGGED_STREAM,
-        Violation::Access => Reason::REMOTE_ACCESS,
+        Violation::Access | Violation::Unmapped => Reason::REMOTE_ACCESS,
         Violation::Bounds => Reason::TAGGED_BOUNDS,
         Violation::Wrap => Reason::TAGGED_WRAP,
     })
@@ -111,7 +111,7 @@ pub(super) const fn remote(violation: Violation) -> Reason {
     match violation {
         Violation::Stag => Reason::REMOTE_STAG,
         Violation::Stream => Reason::REMOTE_STREAM,
-        Violation::Access => Reason::REMOTE_ACCESS,
+        Violation::Access | Violation::Unmapped => Reason::REMOTE_ACCESS,
         Violation::Bounds => Reason::REMOTE_BOUNDS,
         Violation::Wrap => Reason::REMOTE_WRAP,
     }
@@ -433,7 +433,7 @@ fn on_atomic_request(qp: &mut Qp, tables: &mut Tables<'_>, bytes: &[u8]) -> Resu
         .smt
         .check(target.stag, qp.owner(), AccessKind::RemoteAtomic, target.offset, 8)
         .map_err(|violation| fault(remote(violation)))?;
-    let original = dmac::modify(list, target.offset, atomic).ok_or(fault(Reason::REMOTE_BOUNDS))?;
+    let original = dmac::modify(list, target.offset, atomic).ok_or(fault(Reason::REMOTE_ACCESS))?;
     qp.irrq.entries.push_back(IrrqEntry::Atomic { identifier, original });
     tables.outputs.counters.atomics_in += 1;
     qp.schedule(tables.outputs);
@@ -486,7 +486,7 @@ pub(in super::super) fn place(
         (Placing::Tagged { stag, offset }, _) => {
             let at = offset.wrapping_add(here);
             let list = tables.smt.check(stag, owner, placement.purpose(), at, bytes.len() as u64);
-            list.and_then(|list| list.write(at, bytes).ok_or(Violation::Bounds))
+            list.and_then(|list| list.write(at, bytes).ok_or(Violation::Unmapped))
         }
         (Placing::Untagged { .. }, Some(incoming)) => {
             dmac::scatter(tables.smt, owner, &incoming.work.sges, &mut incoming.cursor, bytes).map(drop)
@@ -543,8 +543,13 @@ pub(in super::super) fn landed(qp: &mut Qp, outputs: &mut Outputs, placement: &m
     }
 }
 
-/// Handles memory that was invalidated during a segment, or was never valid for it. The side that named the
-/// memory is at fault.
+/// Handles a segment whose payload the lower layer could not store in the memory from [`landing`].
+pub(in super::super) fn on_unmapped(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement) -> Reason {
+    on_invalidated(qp, outputs, placement, Violation::Unmapped)
+}
+
+/// Handles memory that was invalidated or unmapped during a segment, or was never valid for it. The side that
+/// named the memory is at fault.
 fn on_invalidated(qp: &mut Qp, outputs: &mut Outputs, placement: &Placement, violation: Violation) -> Reason {
     match placement.opcode {
         Opcode::Write => {

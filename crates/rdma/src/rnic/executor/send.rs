@@ -18,6 +18,7 @@ use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
 use super::super::host::smt::{AccessKind, StagTable, Violation};
 use super::super::outbox::Outputs;
 use super::super::work::{Data, Operation, SendWork, Sge, Status, TaggedAddress};
+use super::receive;
 use crate::wire::ddp::{Header, Placing, UNTAGGED_BYTES, queue};
 use crate::wire::rdmap::{
     ATOMIC_REQUEST_BYTES, AtomicRequest, AtomicResponse, Opcode, ReadRequest, Reason, Terminate, acknowledge,
@@ -471,11 +472,12 @@ fn send_response(
                 let rest = (source.offset.wrapping_add(u64::from(sent)), u64::from(length - sent));
                 // The memory was valid when the peer requested it but no longer is, so the read cannot be
                 // answered.
-                if dmac::gather_place(smt, owner, source.stag, rest, room, &mut pieces).is_err() {
+                let gathered = dmac::gather_place(smt, owner, source.stag, rest, room, &mut pieces);
+                if let Err(violation) = gathered {
                     outputs.counters.reads_withdrawn += 1;
                     let request = ReadRequest { sink, length, source };
                     let last = Terminate {
-                        reason: Reason::REMOTE_STAG,
+                        reason: receive::remote(violation),
                         segment: Some((0, ArrayVec::new())),
                         read_request: Some(request),
                     };

@@ -5,6 +5,8 @@
 //!          which the lower layer copies or passes to its operating system by reference.
 //! Scatter  a segment's bytes go to the elements of a receive, or to one memory range.
 //! Checks   every element is checked again for every segment, so an invalidated tag transfers nothing more.
+//!          Memory to be sent is also touched, because the lower layer cannot refuse a segment later. If the
+//!          program unmaps it after that, zeros are sent, or the stream ends.
 
 use super::super::work::{Data, Sge};
 use super::pblmt::BufferList;
@@ -25,7 +27,15 @@ pub struct Piece<'a> {
     length: usize,
 }
 
-impl Piece<'_> {
+impl<'a> Piece<'a> {
+    #[inline]
+    fn new(region: &'a Region, address: u64, length: usize) -> Result<Piece<'a>, Violation> {
+        match region.is_readable(address, length) {
+            true => Ok(Piece { region, address, length }),
+            false => Err(Violation::Unmapped),
+        }
+    }
+
     /// Returns the bytes, for copying.
     #[inline]
     pub fn bytes(&self) -> SharedBytes<'_> {
@@ -129,7 +139,7 @@ pub(in super::super) fn gather<'a>(
         let (mut address, mut wanted) = (sge.address, (sge.length as usize).min(room - taken));
         while wanted > 0 && !pieces.is_full() {
             let (region, length) = list.find(address, wanted).ok_or(Violation::Bounds)?;
-            pieces.push(Piece { region, address, length });
+            pieces.push(Piece::new(region, address, length)?);
             (address, wanted, taken) = (address + length as u64, wanted - length, taken + length);
             cursor.offset += length as u32;
         }
@@ -174,7 +184,7 @@ pub(in super::super) fn gather_place<'a>(
     let mut taken = 0;
     while taken < room && !pieces.is_full() {
         let (region, length) = list.find(address, room - taken).ok_or(Violation::Bounds)?;
-        pieces.push(Piece { region, address, length });
+        pieces.push(Piece::new(region, address, length)?);
         (address, taken) = (address + length as u64, taken + length);
     }
     Ok(taken)
@@ -201,7 +211,7 @@ pub(in super::super) fn copy_place(
 }
 
 /// Executes an atomic operation on eight bytes, and returns their previous value. Returns `None` if they are
-/// not in the list.
+/// not in the list or no longer mapped.
 pub(in super::super) fn modify(list: &BufferList, address: u64, atomic: Atomic) -> Option<u64> {
     let mut value = [0; 8];
     list.read(address, &mut value)?;
@@ -224,7 +234,7 @@ pub(in super::super) fn scatter(
         let Some(sge) = cursor.rest(sges) else { break };
         let count = bytes.len().min(sge.length as usize);
         let list = smt.check(sge.stag, owner, AccessKind::LocalWrite, sge.address, count as u64)?;
-        list.write(sge.address, bytes.part(0, count)).ok_or(Violation::Bounds)?;
+        list.write(sge.address, bytes.part(0, count)).ok_or(Violation::Unmapped)?;
         bytes = bytes.after(count);
         cursor.offset += count as u32;
         done += count;

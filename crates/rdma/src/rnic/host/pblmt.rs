@@ -57,7 +57,8 @@ impl BufferList {
         Some((block, length.min(block.len() - range.start)))
     }
 
-    /// Copies bytes in, starting at `address`. The caller has checked the bounds.
+    /// Copies bytes in, starting at `address`. The caller has checked the bounds. Returns `None` if a part of
+    /// the memory is no longer mapped.
     #[inline]
     pub(in super::super) fn write(&self, mut address: u64, mut bytes: SharedBytes<'_>) -> Option<()> {
         while !bytes.is_empty() {
@@ -69,12 +70,15 @@ impl BufferList {
         Some(())
     }
 
-    /// Copies bytes out, starting at `address`. The caller has checked the bounds.
+    /// Copies bytes out, starting at `address`. The caller has checked the bounds. Returns `None` if a part
+    /// of the memory is no longer mapped.
     pub(in super::super) fn read(&self, mut address: u64, mut target: &mut [u8]) -> Option<()> {
         while !target.is_empty() {
             let (block, count) = self.find(address, target.len())?;
             let (front, rest) = target.split_at_mut(count);
-            block.bytes(address, count)?.copy_to(0, front);
+            if block.bytes(address, count)?.copy_to(0, front) < count {
+                return None;
+            }
             target = rest;
             address += count as u64;
         }

@@ -31,6 +31,8 @@ pub(in super::super) enum Violation {
     Bounds,
     /// The address range wraps.
     Wrap,
+    /// The program has unmapped a part of the range since it registered it.
+    Unmapped,
 }
 
 /// The kind of memory access.

@@ -171,7 +171,7 @@ fn execute_expected(
             match fault {
                 Fault::NotReady => tables.outputs.counters.no_buffer += 1,
                 Fault::Nak(_) => tables.outputs.counters.packets_malformed += 1,
-                Fault::Local(_) => qp.fail(None, None, tables.outputs),
+                Fault::Local(_) => qp.fail_after_refusal(rdmap::Reason::LOCAL_ERROR, tables.outputs),
             }
         }
         Err(fault) => {
@@ -268,6 +268,15 @@ const fn is_send(operation: Op) -> bool {
             | Op::SendOnlyImmediate
             | Op::SendOnlyInvalidate
     )
+}
+
+/// Returns what the host learns about a refusal: the reason that a Terminate would have stated.
+const fn reason(syndrome: Syndrome) -> rdmap::Reason {
+    match syndrome {
+        Syndrome::Nak(NakCode::RemoteAccess) => rdmap::Reason::REMOTE_ACCESS,
+        Syndrome::Nak(NakCode::RemoteOperational) => rdmap::Reason::LOCAL_ERROR,
+        _ => rdmap::Reason::OPERATION_STREAM,
+    }
 }
 
 /// Counts a violation, and returns the NAK for it.
@@ -379,7 +388,7 @@ fn write(
     if !payload.is_empty() {
         let at = address.wrapping_add(placed.into());
         let list = tables.smt.check(rkey, owner, AccessKind::RemoteWrite, at, payload.len() as u64);
-        let put = list.and_then(|list| list.write(at, SharedBytes::from(payload)).ok_or(Violation::Bounds));
+        let put = list.and_then(|list| list.write(at, SharedBytes::from(payload)).ok_or(Violation::Unmapped));
         put.map_err(|violation| refused(tables.outputs, violation))?;
         tables.outputs.counters.placed_bytes += payload.len() as u64;
     }
@@ -640,7 +649,7 @@ pub(in super::super::super) fn next_packet(
             packet.aeth = Some(Aeth { syndrome, msn: responder.msn });
             packet.append_to(room);
             if is_fatal {
-                qp.fail(None, None, outputs);
+                qp.fail_after_refusal(reason(syndrome), outputs);
             }
         }
     }

@@ -1,0 +1,287 @@
+//! Faults in copies of host memory (SIGSEGV, SIGBUS): the copy fails, not the process.
+//!
+//! Purpose      registered memory may have been unmapped, or the file behind it truncated. A copy from or to it
+//!              must then fail ([`kiban_base::recovery`]).
+//! Method       a handler for both signals continues a faulting copy at its error exit. It passes all other
+//!              signals to the action that the program had set before, in the way in which the kernel would
+//!              have started it.
+//! Later        a program that sets its own actions later (Java, Go, Python's faulthandler) would replace the
+//!              handler. `libkiban_paths.so`, which `kiban verbs` preloads, therefore passes its calls of
+//!              sigaction(2) and signal(2) for these signals to `on_sigaction`, which changes the action of
+//!              the program and leaves the handler.
+//! Safety of    handlers may call sigaction(2), and faults can come at any time. So the actions are plain
+//!   signals    atomics, whose writers block all signals, and whose readers try again.
+//! Limits       a fault on a thread that has blocked these signals ends the process (the kernel does that). A
+//!              program that is not started by `kiban verbs`, or that calls the kernel directly, can replace
+//!              the handler. A handler of the program that would have mapped the page is not asked first.
+
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+/// The signals.
+const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// What the program wants to happen on a signal.
+#[derive(Clone, Copy)]
+struct Action {
+    handler: usize,
+    flags: c_int,
+    /// The signals 1 to 64.
+    mask: u64,
+}
+
+/// An action that signal handlers can read and write.
+struct Slot {
+    /// Odd while a writer changes the slot.
+    sequence: AtomicU32,
+    handler: AtomicUsize,
+    flags: AtomicI32,
+    mask: AtomicU64,
+}
+
+static ACTIONS: [Slot; 2] = [const { Slot::new() }; 2];
+/// The process that has installed the handler; 0: none has. A child process inherits the handler, but not the
+/// protection of its actions, because it may share this memory with its parent (vfork(2)).
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            sequence: AtomicU32::new(0),
+            handler: AtomicUsize::new(libc::SIG_DFL),
+            flags: AtomicI32::new(0),
+            mask: AtomicU64::new(0),
+        }
+    }
+
+    fn load(&self) -> Action {
+        loop {
+            let before = self.sequence.load(Ordering::Acquire);
+            let action = Action {
+                handler: self.handler.load(Ordering::Relaxed),
+                flags: self.flags.load(Ordering::Relaxed),
+                mask: self.mask.load(Ordering::Relaxed),
+            };
+            fence(Ordering::Acquire);
+            if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
+                return action;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Replaces the action. The caller has blocked the thread's signals: otherwise, a handler could wait for
+    /// the writer that it has interrupted.
+    fn store(&self, action: Action) {
+        let locked = loop {
+            let before = self.sequence.load(Ordering::Relaxed) & !1;
+            let taken = self.sequence.compare_exchange_weak(
+                before,
+                before.wrapping_add(1),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            if taken.is_ok() {
+                break before.wrapping_add(1);
+            }
+            std::hint::spin_loop();
+        };
+        fence(Ordering::Release);
+        self.handler.store(action.handler, Ordering::Relaxed);
+        self.flags.store(action.flags, Ordering::Relaxed);
+        self.mask.store(action.mask, Ordering::Relaxed);
+        self.sequence.store(locked.wrapping_add(1), Ordering::Release);
+    }
+}
+
+/// Runs `work` with all of this thread's signals blocked. (`with_signals_blocked` does not block these two.)
+fn without_signals(work: impl FnOnce()) {
+    let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: both are valid signal sets; `before` is written by the first call.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set(u64::MAX), before.as_mut_ptr());
+        work();
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), null_mut());
+    }
+}
+
+/// Returns the action of one of the two signals.
+fn slot(signal: c_int) -> Option<&'static Slot> {
+    SIGNALS.iter().position(|of| *of == signal).map(|at| &ACTIONS[at])
+}
+
+/// Converts a set to the signals 1 to 64.
+fn bits(set: &libc::sigset_t) -> u64 {
+    // SAFETY: the set is initialised; sigismember(3) accepts these numbers.
+    let has = |signal: &c_int| unsafe { libc::sigismember(set, *signal) } == 1;
+    (1..=64).filter(has).fold(0, |bits, signal| bits | 1 << (signal - 1))
+}
+
+/// Converts the signals 1 to 64 to a set.
+fn set(bits: u64) -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: the first call initialises the set; sigaddset(3) accepts these numbers.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in (1..=64).filter(|n| bits & 1 << (n - 1) != 0) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        set.assume_init()
+    }
+}
+
+impl Action {
+    fn of(action: &libc::sigaction) -> Action {
+        Action { handler: action.sa_sigaction, flags: action.sa_flags, mask: bits(&action.sa_mask) }
+    }
+
+    fn to_c(self) -> libc::sigaction {
+        // SAFETY: sigaction is a C struct of integers and pointers, for which all zeros is a valid value.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        (action.sa_sigaction, action.sa_flags, action.sa_mask) = (self.handler, self.flags, set(self.mask));
+        action
+    }
+}
+
+/// The type of `on_sigaction`, and of sigaction(2).
+pub type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+
+/// Installs the handler in this process, unless that is done already.
+///
+/// `redirect` is called once in each process. It makes the program's later calls of sigaction(2) for the two
+/// signals go to `on_sigaction`, if there is a way to do so.
+pub fn recover_from_faults(redirect: impl FnOnce(Sigaction)) {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    let process = std::process::id() as i32;
+    if OWNER.load(Ordering::Acquire) == process {
+        return;
+    }
+    let _alone = crate::lock(&INSTALLING);
+    if OWNER.load(Ordering::Acquire) == process {
+        return;
+    }
+    let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = on_fault;
+    let ours = Action {
+        handler: handler as usize,
+        // On the thread's alternate stack, if it has one: Go requires that of every handler.
+        flags: libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART,
+        mask: 0,
+    };
+    without_signals(|| {
+        for signal in SIGNALS {
+            let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+            // SAFETY: both are valid; `on_fault` does what a handler may do.
+            let before = unsafe {
+                libc::sigaction(signal, &ours.to_c(), before.as_mut_ptr());
+                Action::of(before.assume_init_ref())
+            };
+            if before.handler != ours.handler
+                && let Some(slot) = slot(signal)
+            {
+                slot.store(before);
+            }
+        }
+    });
+    OWNER.store(process, Ordering::Release);
+    redirect(on_sigaction);
+}
+
+/// Changes and returns the program's action for SIGSEGV or SIGBUS, as sigaction(2) does. Returns -2 if the
+/// caller must make the system call instead.
+///
+/// # Safety
+/// Each pointer is null or valid.
+unsafe extern "C" fn on_sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // getpid(2), because a child of vfork(2) has its own actions but its parent's memory.
+    // SAFETY: the call has no arguments.
+    let is_owner = OWNER.load(Ordering::Acquire) == unsafe { libc::getpid() };
+    let Some(slot) = slot(signal).filter(|_| is_owner) else { return -2 };
+    let before = slot.load();
+    // SAFETY: the caller guarantees that `new` is null or valid.
+    if let Some(new) = unsafe { new.as_ref() } {
+        let new = Action::of(new);
+        without_signals(|| slot.store(new));
+    }
+    // SAFETY: the caller guarantees that `old` is null or valid.
+    if let Some(old) = unsafe { old.as_mut() } {
+        *old = before.to_c();
+    }
+    0
+}
+
+/// The handler.
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel passes the thread's state to a handler with SA_SIGINFO.
+    let counter = unsafe { program_counter(context.cast()) };
+    // SAFETY: as above.
+    let code = unsafe { (*info).si_code };
+    // Only the kernel's own signals are faults of the instruction.
+    if let Some(exit) = kiban_base::recovery(*counter as usize).filter(|_| code > 0) {
+        *counter = exit as _;
+        return;
+    }
+    pass_on(signal, code, info, context);
+}
+
+#[cfg(target_arch = "x86_64")]
+unsafe fn program_counter<'a>(context: *mut libc::ucontext_t) -> &'a mut i64 {
+    // SAFETY: the caller passes the state of the interrupted thread, which lives until the handler returns.
+    unsafe { &mut (*context).uc_mcontext.gregs[libc::REG_RIP as usize] }
+}
+
+#[cfg(target_arch = "aarch64")]
+unsafe fn program_counter<'a>(context: *mut libc::ucontext_t) -> &'a mut u64 {
+    // SAFETY: the caller passes the state of the interrupted thread, which lives until the handler returns.
+    unsafe { &mut (*context).uc_mcontext.pc }
+}
+
+/// Does what the program wants to happen on a signal.
+fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let Some(slot) = slot(signal) else { return };
+    let action = slot.load();
+    let was_sent = code <= 0 || code == libc::BUS_MCEERR_AO;
+    match action.handler {
+        libc::SIG_IGN if was_sent => {}
+        // The kernel does not ignore faults either.
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // Not by sigaction(3), which comes back to `on_sigaction`. All zeros is SIG_DFL.
+            let default = [0u64; 4];
+            // SAFETY: the kernel reads a struct of four words and writes nothing.
+            unsafe {
+                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), null_mut::<c_void>(), 8);
+            }
+            // A fault is raised again when the handler returns.
+            if was_sent {
+                // SAFETY: the signal is raised for this thread, which takes it when the handler returns.
+                unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
+            }
+        }
+        handler => {
+            if action.flags & libc::SA_RESETHAND != 0 {
+                let default = Action { handler: libc::SIG_DFL, flags: 0, mask: 0 };
+                without_signals(|| slot.store(default));
+            }
+            // The kernel restores the mask when the handler returns.
+            let own = 1 << (signal - 1);
+            let again = action.flags & libc::SA_NODEFER != 0;
+            // SAFETY: the sets are initialised.
+            unsafe {
+                libc::pthread_sigmask(libc::SIG_BLOCK, &set(action.mask), null_mut());
+                if again && action.mask & own == 0 {
+                    libc::pthread_sigmask(libc::SIG_UNBLOCK, &set(own), null_mut());
+                }
+            }
+            type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+            // SAFETY: the program set this handler. One without SA_SIGINFO ignores the further arguments.
+            let handler = unsafe { std::mem::transmute::<usize, Handler>(handler) };
+            handler(signal, info, context);
+        }
+    }
+}
