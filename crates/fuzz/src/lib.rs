@@ -30,7 +30,7 @@ pub use target::Target;
 pub use tcpip::streams;
 
 use atm::{aal1, atm_board};
-use osi::{circuits, ftam, lower, upper, x25};
+use osi::{circuits, ftam, hif, lower, upper, x25};
 use rdma::{efe_endpoint, iwarp, rnic, roce, roce_cm, roce_endpoint};
 use tcpip::{ethernet_board, ip_board, oracle, session};
 
@@ -70,6 +70,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "osi_lower", run: lower::run, seeds: lower::seeds },
         Target { name: "ftam", run: ftam::decoder, seeds: ftam::decoder_seeds },
         Target { name: "ftam_machine", run: ftam::machine, seeds: ftam::machine_seeds },
+        Target { name: "hif", run: hif::run, seeds: hif::seeds },
     ]);
     all
 }

@@ -57,7 +57,7 @@ async fn main() -> Result<(), Failed> {
             let service = service(&folder.0)?;
             let serve = async {
                 // Runs until the sender sends a message or is dropped.
-                service.serve(listener, async { _ = stopped.await }).await;
+                service.serve(listener, async { _ = stopped.await }).await.expect("it uses no board");
                 Ok(())
             };
             let connect = async {
@@ -71,8 +71,7 @@ async fn main() -> Result<(), Failed> {
             let listener = TcpListener::bind(address).await?;
             let service = service(directory.as_ref())?;
             println!("listening on {}", listener.local_addr()?);
-            service.serve(listener, std::future::pending()).await;
-            Ok(())
+            Ok(service.serve(listener, std::future::pending()).await?)
         }
         ["connect", address, user, password] => connect(address.parse()?, user, password).await,
         _ => {

@@ -11,6 +11,7 @@
 //! ftam/authentication   verifies passwords without blocking transfers
 //! ftam/serve            the responder's side: thousands of associations
 //! ftam/client           the initiator's side: one association, and jobs that run on it
+//! ftam/layers           the protocol machines: in this process, or on a running board
 //! ftam/unauthenticated  connections that have not authenticated yet
 //! ftam/timing           the time spent in each layer
 //! ```

@@ -26,7 +26,7 @@
 //!
 //! ```text
 //!   paper [5]'s tasks      the standard             module
-//!   HIF   host interface   X.200's application      the program that owns the stack
+//!   HIF   host interface   X.200's application      the program that owns the stack; osi::hif, if it is another process
 //!   FTAM                   ISO 8571                 osi::ftam
 //!   ACSE + PL              X.227, X.226             osi::acse, osi::presentation
 //!   SL                     X.225                    osi::session
@@ -52,6 +52,7 @@ pub mod x25;
 
 pub mod acse;
 pub mod ftam;
+pub mod hif;
 pub mod network;
 pub mod presentation;
 pub mod session;

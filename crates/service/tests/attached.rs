@@ -5,7 +5,7 @@ use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
 use kiban_link::FdProgram;
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
-use kiban_service::services::{Attach, Service, Services, SessionLimits};
+use kiban_service::services::{Attach, Service, Services, SessionLimits, Tcp};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
 use kiban_streams::Settings;
 use kiban_streams::nonblocking::{Board, Listener};
@@ -126,7 +126,8 @@ impl Rig {
         let mut services = Services::new().expect("a file or two");
         let bounds = SessionLimits { sessions_max, idle: None };
         let path = folder.join("it.streams");
-        let service = Attach::new(path.clone(), bounds, services.chime().clone()).expect("a file or two");
+        let service =
+            Attach::new(Tcp, path.clone(), bounds, services.chime().clone()).expect("a file or two");
         let kind = Kind::Attach { path };
         let plan = ServicePlan {
             name: "it".into(),

@@ -441,12 +441,15 @@ fn a_bridge_names_its_circuits_and_its_errors_are_reported() {
 }
 
 #[test]
-fn attach_and_sockets_services_take_no_listen_address() {
-    let services = "[[service]]\nkind = \"attach\"\nsessions = 9\n[[service]]\nkind = \"sockets\"\n";
+fn services_for_programs_of_this_host_take_no_listen_address() {
+    let services = "[[service]]\nkind = \"osi\"\n[[service]]\nkind = \"attach\"\nsessions = 9\n\
+        [[service]]\nkind = \"sockets\"\n";
     let text = format!("wait = \"hybrid:50us\"\n{GOOD}{services}");
     let plan = Plan::read(&text, "file").expect("good");
     assert_eq!(plan.wait.to_string(), "hybrid:50us");
-    let [.., attach, sockets] = &plan.services[..] else { panic!("two services") };
+    let [.., osi, attach, sockets] = &plan.services[..] else { panic!("three services") };
+    let Kind::Osi { path } = &osi.kind else { panic!("an OSI service") };
+    assert!(path.ends_with("kiban/lab.osi") && osi.listen == Endpoint::UnixSocket("osi"), "{osi:?}");
     assert_eq!(
         (attach.sessions_max, attach.listen, sockets.listen),
         (9, Endpoint::UnixSocket("attach"), Endpoint::UnixSocket("sockets"))
@@ -458,6 +461,10 @@ fn attach_and_sockets_services_take_no_listen_address() {
         (
             "[[service]]\nkind = \"attach\"\nname = \"two\"\n",
             format!("line {}: kind: `attach` already listens on this host: use another port", lines + 2),
+        ),
+        (
+            "[[service]]\nkind = \"osi\"\nlisten = \"10.0.0.1:102\"\n",
+            format!("line {}: service `osi` (kind osi) has no key `listen`: remove it", lines + 2),
         ),
         (
             "[[service]]\nkind = \"sockets\"\nlisten = \"10.0.0.1:1\"\n",

@@ -1,6 +1,6 @@
 //! Attaches a client to a board, given the board's name or the path of its socket.
 
-use super::{boards, greeting};
+use super::{ClientService, boards, greeting};
 use kiban_attach::Layout;
 use kiban_os::channel::{FRONT_BYTES, PendingChannel};
 use kiban_os::unix::names::left_out;
@@ -72,8 +72,8 @@ pub fn memory_bytes(layout: Layout) -> usize {
 ///
 /// # Errors
 /// If no name is given, and no board or several boards accept clients.
-pub fn named(board: Option<&str>) -> io::Result<String> {
-    board.map_or_else(only_board, |board| Ok(board.to_owned()))
+pub fn named(service: ClientService, board: Option<&str>) -> io::Result<String> {
+    board.map_or_else(|| only_board(service), |board| Ok(board.to_owned()))
 }
 
 /// Returns whether an error means that no process listens at a socket.
@@ -82,9 +82,11 @@ pub fn is_no_listener(error: &io::Error) -> bool {
 }
 
 /// Returns the error for a board without a listener at any of its sockets.
-pub fn no_listener_error(board: &str) -> io::Error {
+pub fn no_listener_error(service: ClientService, board: &str) -> io::Error {
     let message = format!(
-        "no board {board} accepts clients: add a service of kind \"attach\" to its configuration{}",
+        "no board {board} accepts {}: add a service of kind \"{}\" to its configuration{}",
+        clients(service),
+        service.kind(),
         left_out()
     );
     io::Error::new(io::ErrorKind::NotFound, message)
@@ -95,13 +97,25 @@ pub fn no_answer_error() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")
 }
 
+/// Returns what a service's clients are called in messages.
+const fn clients(service: ClientService) -> &'static str {
+    match service {
+        ClientService::Streams => "clients",
+        ClientService::Osi => "users of its OSI stack",
+    }
+}
+
 /// Returns the name of the only board that accepts clients.
-fn only_board() -> io::Result<String> {
-    match &boards("streams")[..] {
+fn only_board(service: ClientService) -> io::Result<String> {
+    match &boards(service.extension())[..] {
         [one] => Ok(one.clone()),
         [] => {
-            let message =
-                format!("no board accepts clients: give one a service of kind \"attach\"{}", left_out());
+            let message = format!(
+                "no board accepts {}: give one a service of kind \"{}\"{}",
+                clients(service),
+                service.kind(),
+                left_out()
+            );
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         }
         many => {

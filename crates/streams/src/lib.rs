@@ -83,10 +83,37 @@ pub fn boards(end: &str) -> Vec<String> {
     names
 }
 
-/// Returns the path of a board's socket for streams, in one of the socket directories
-/// ([`kiban_os::unix::names`]).
-pub fn socket_path(folder: &Path, board: &str) -> PathBuf {
-    folder.join(format!("{board}.streams"))
+/// A service of a board to which programs attach through shared memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClientService {
+    /// The board's TCP: streams.
+    Streams,
+    /// The board's OSI stack: associations, one on each stream.
+    Osi,
+}
+
+impl ClientService {
+    /// Returns the service's kind in a board's configuration.
+    pub const fn kind(self) -> &'static str {
+        match self {
+            ClientService::Streams => "attach",
+            ClientService::Osi => "osi",
+        }
+    }
+
+    /// Returns the file extension of the service's socket.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            ClientService::Streams => "streams",
+            ClientService::Osi => "osi",
+        }
+    }
+
+    /// Returns the path of a board's socket for this service, in one of the socket directories
+    /// ([`kiban_os::unix::names`]).
+    pub fn path(self, folder: &Path, board: &str) -> PathBuf {
+        folder.join(format!("{board}.{}", self.extension()))
+    }
 }
 
 /// Returns the path of a board's socket for unmodified programs.

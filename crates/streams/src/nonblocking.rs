@@ -12,7 +12,7 @@ use super::call::{
     ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
 };
 use super::known::{Accepted, Core, GIVEN_BACK, Shared};
-use super::{board_gone_error, end_error, socket_path};
+use super::{ClientService, board_gone_error, end_error};
 use kiban_attach::{EndReason, Layout, Request};
 use kiban_base::SharedBytes;
 use kiban_os::channel::PendingChannel;
@@ -44,10 +44,10 @@ impl Board {
     /// If no board with that name accepts clients, if it belongs to another user, or if the settings are
     /// invalid.
     pub fn attach(board: Option<&str>, settings: Settings) -> io::Result<Board> {
-        let board = named(board)?;
-        let mut why = no_listener_error(&board);
+        let board = named(ClientService::Streams, board)?;
+        let mut why = no_listener_error(ClientService::Streams, &board);
         for folder in folders_of_boards() {
-            let called = settings.call_board(&socket_path(&folder, &board));
+            let called = settings.call_board(&ClientService::Streams.path(&folder, &board));
             match called.and_then(|(half, layout)| Board::attach_to(half, layout)) {
                 Err(error) if is_no_listener(&error) => {}
                 Err(error) => why = io::Error::new(error.kind(), format!("board {board}: {error}")),

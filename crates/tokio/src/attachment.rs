@@ -13,11 +13,11 @@ use kiban_attach::Layout;
 use kiban_os::channel::{Channel, PendingChannel};
 use kiban_os::unix::names::folders_of_boards;
 use kiban_os::wait::YieldLimiter;
+use kiban_streams::ClientService;
 use kiban_streams::call::{
     ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
 };
 use kiban_streams::known::{Accepted, Core, Shared};
-use kiban_streams::socket_path;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -58,10 +58,26 @@ impl Attachment {
     /// # Panics
     /// If called outside a tokio runtime.
     pub async fn attach_with(board: Option<&str>, settings: Settings) -> io::Result<Attachment> {
-        let board = named(board)?;
-        let mut why = no_listener_error(&board);
+        Attachment::attach_to_service(ClientService::Streams, board, settings).await
+    }
+
+    /// Attaches to one of the services to which programs attach. Streams of the OSI service carry the service
+    /// primitives of one association each.
+    ///
+    /// # Errors
+    /// Same as for [`Attachment::attach_with`].
+    ///
+    /// # Panics
+    /// If called outside a tokio runtime.
+    pub async fn attach_to_service(
+        service: ClientService,
+        board: Option<&str>,
+        settings: Settings,
+    ) -> io::Result<Attachment> {
+        let board = named(service, board)?;
+        let mut why = no_listener_error(service, &board);
         for folder in folders_of_boards() {
-            let called = settings.call_board(&socket_path(&folder, &board));
+            let called = settings.call_board(&service.path(&folder, &board));
             let attached = match called {
                 Ok((half, layout)) => Attachment::attach_to(half, layout, settings).await,
                 Err(error) => Err(error),

@@ -25,5 +25,5 @@ mod stream;
 pub mod unix;
 
 pub use attachment::Attachment;
-pub use kiban_streams::{EndReason, Settings};
+pub use kiban_streams::{ClientService, EndReason, Settings};
 pub use stream::{Listener, Stream};

@@ -119,6 +119,26 @@ impl AsyncWrite for Stream {
         self.look(|core| core.write(slot, bytes.into()), |state| state.writer = Some(cx.waker().clone()))
     }
 
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        runs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let slot = self.at.slot;
+        let is_empty = runs.iter().all(|run| run.is_empty());
+        self.look(
+            |core| match core.write_runs(slot, runs.iter().map(|run| (&**run).into())) {
+                Ok(0) if !is_empty => None,
+                written => Some(written),
+            },
+            |state| state.writer = Some(cx.waker().clone()),
+        )
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
     /// Returns at once, because written data is always sent without a flush.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))

@@ -1,6 +1,7 @@
 //! The board's side of an attached client: its streams and listeners.
 
-use crate::{Completion, Host, HostError, Reason, StreamId};
+use super::{Chunk, Provider};
+use crate::{Completion, HostError, Reason, StreamId};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
@@ -48,7 +49,7 @@ enum State {
 }
 
 /// A slot: one stream of the client, and the pipes that belong to it.
-struct Slot {
+struct Slot<C> {
     state: State,
     /// Set until the stream has ended and all received data is in the pipe.
     stream: Option<StreamId>,
@@ -58,7 +59,7 @@ struct Slot {
     outward: Vec<u8>,
     outward_sent: usize,
     /// Data that the pipe did not accept at once, and the number of its bytes that have been written since.
-    inward: Option<(Slice, usize)>,
+    inward: Option<(C, usize)>,
     client_finished: bool,
     peer_finished: bool,
     /// Whether all of the peer's data is in the pipe and the client has been notified of its end.
@@ -88,15 +89,15 @@ enum Location {
     Caller(u16),
 }
 
-/// The streams of one client.
-pub struct ClientStreams {
+/// The streams of one client. `C` is the type of received bytes ([`Provider::Chunk`]).
+pub struct ClientStreams<C = Slice> {
     layout: Layout,
     region: Region,
     /// The owner of the client's streams, assigned at its first request.
     owner: Option<Owner>,
     requests: Consumer,
     indications: Producer,
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Option<Slot<C>>>,
     listeners: BTreeMap<u16, Listener>,
     locations: BTreeMap<StreamId, Location>,
     /// Indications for which the ring had no room.
@@ -108,18 +109,18 @@ pub struct ClientStreams {
     gone: bool,
 }
 
-impl fmt::Debug for ClientStreams {
+impl<C> fmt::Debug for ClientStreams<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Desk({:?})", self.layout)
+        write!(f, "ClientStreams({:?})", self.layout)
     }
 }
 
-impl ClientStreams {
+impl<C: Chunk> ClientStreams<C> {
     /// Creates the state of a client that has just attached with fresh memory.
     ///
     /// # Panics
     /// If the memory is shorter than the layout.
-    pub fn new(memory: &Region, layout: Layout) -> ClientStreams {
+    pub fn new(memory: &Region, layout: Layout) -> ClientStreams<C> {
         let region = memory.clone().with_address(0);
         let shape = layout.shape();
         assert!(region.len() >= layout.bytes(), "memory of {} bytes for {layout:?}", region.len());
@@ -175,7 +176,7 @@ impl ClientStreams {
     ///
     /// # Errors
     /// The client corrupted its shared memory: call [`ClientStreams::disconnect`].
-    pub fn process_requests(&mut self, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    pub fn process_requests(&mut self, host: &mut impl Provider<Chunk = C>) -> Result<bool, Poisoned> {
         let shape = self.layout.shape();
         for _ in 0..shape.slots() {
             if self.ignores_indications() {
@@ -228,7 +229,11 @@ impl ClientStreams {
     ///
     /// # Errors
     /// Same as for [`ClientStreams::process_requests`].
-    pub fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    pub fn on_completion(
+        &mut self,
+        completion: Completion,
+        host: &mut impl Provider<Chunk = C>,
+    ) -> Result<bool, Poisoned> {
         let stream = match completion {
             Completion::Accepted { stream, listener, remote } => {
                 let own = self.listeners.iter().find(|(_, own)| own.number == listener);
@@ -256,12 +261,10 @@ impl ClientStreams {
             Completion::Opened { .. } if state.state == State::Opening => {
                 state.state = State::Open;
                 self.counters.opened += 1;
-                match host.info(stream) {
-                    Ok(info) => {
-                        self.pending_indications.push_back(Indication::Opened { slot, local: info.local })
-                    }
+                match host.local(stream) {
+                    Some(local) => self.pending_indications.push_back(Indication::Opened { slot, local }),
                     // The stream has just ended; the next completion reports it.
-                    Err(_) => return Ok(true),
+                    None => return Ok(true),
                 }
             }
             Completion::PeerFinished { .. } => state.peer_finished = true,
@@ -273,7 +276,13 @@ impl ClientStreams {
     }
 
     /// Handles a completion of a connection that waits for a slot.
-    fn on_pending(&mut self, listener: u16, stream: StreamId, completion: Completion, host: &mut Host<'_>) {
+    fn on_pending(
+        &mut self,
+        listener: u16,
+        stream: StreamId,
+        completion: Completion,
+        host: &mut impl Provider<Chunk = C>,
+    ) {
         let Some(listener) = self.listeners.get_mut(&listener) else { return };
         match completion {
             Completion::PeerFinished { .. } => {
@@ -284,7 +293,7 @@ impl ClientStreams {
                 listener.callers.retain(|caller| caller.stream != stream);
                 self.locations.remove(&stream);
                 self.counters.reset += 1;
-                let _ = host.close(stream);
+                host.close(stream);
             }
             _ => {}
         }
@@ -294,7 +303,7 @@ impl ClientStreams {
         &mut self,
         listener: u16,
         caller: PendingConnection,
-        host: &mut Host<'_>,
+        host: &mut impl Provider<Chunk = C>,
     ) -> Result<(), Poisoned> {
         let Some(state) = self.listeners.get_mut(&listener) else { return Ok(()) };
         if let Some(slot) = state.offered.pop_front() {
@@ -302,7 +311,7 @@ impl ClientStreams {
         }
         if state.callers.len() >= BACKLOG_MAX {
             self.counters.refused += 1;
-            let _ = host.abort(caller.stream);
+            host.abort(caller.stream);
             return Ok(());
         }
         self.locations.insert(caller.stream, Location::Caller(listener));
@@ -315,7 +324,7 @@ impl ClientStreams {
         listener: u16,
         slot: u32,
         caller: &PendingConnection,
-        host: &mut Host<'_>,
+        host: &mut impl Provider<Chunk = C>,
     ) -> Result<(), Poisoned> {
         let Some(state) = &mut self.slots[slot as usize] else { return Ok(()) };
         state.state = State::Open;
@@ -325,8 +334,7 @@ impl ClientStreams {
         self.counters.accepted += 1;
         // If the connection has just ended, its local address is unknown; the next completion reports the
         // end.
-        let local =
-            host.info(caller.stream).map_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)), |info| info.local);
+        let local = host.local(caller.stream).unwrap_or_else(|| SocketAddr::from(([0, 0, 0, 0], 0)));
         self.pending_indications.push_back(Indication::Accepted {
             listener,
             slot,
@@ -337,7 +345,7 @@ impl ClientStreams {
     }
 
     /// Takes a slot that the client may use, and resets it.
-    fn take(&mut self, slot: u32, state: State) -> Option<&mut Slot> {
+    fn take(&mut self, slot: u32, state: State) -> Option<&mut Slot<C>> {
         let place = self.slots.get_mut(slot as usize).filter(|place| place.is_none())?;
         let (out, into) = self.layout.pipes_at(slot as usize);
         let room = self.layout.room();
@@ -357,12 +365,12 @@ impl ClientStreams {
     }
 
     /// Executes a request. Returns whether it was valid.
-    fn execute(&mut self, ask: Request, host: &mut Host<'_>) -> Result<bool, Poisoned> {
+    fn execute(&mut self, ask: Request, host: &mut impl Provider<Chunk = C>) -> Result<bool, Poisoned> {
         let owner = *self.owner.get_or_insert_with(|| host.new_owner());
         match ask {
             Request::Connect { slot, local, remote } => {
                 let Some(state) = self.take(slot, State::Opening) else { return Ok(false) };
-                match host.open_for(owner, local, remote) {
+                match host.open(owner, local, remote) {
                     Ok(stream) => {
                         state.stream = Some(stream);
                         self.locations.insert(stream, Location::Slot(slot));
@@ -377,7 +385,7 @@ impl ClientStreams {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }
-                let result = super::listen::listen(host, owner, local).map(|(number, local)| {
+                let result = host.listen(owner, local).map(|(number, local)| {
                     let (offered, callers) = (VecDeque::new(), VecDeque::new());
                     self.listeners.insert(listener, Listener { number, offered, callers });
                     local
@@ -436,19 +444,19 @@ impl ClientStreams {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);
                 let Some(stream) = state.and_then(|state| state.stream) else { return Ok(false) };
                 // A stream that has just ended has no segments to send.
-                let _ = host.set_no_delay(stream, !is_on);
+                host.set_no_delay(stream, !is_on);
             }
         }
         Ok(true)
     }
 
-    fn unlisten(&mut self, listener: u16, host: &mut Host<'_>) -> bool {
+    fn unlisten(&mut self, listener: u16, host: &mut impl Provider<Chunk = C>) -> bool {
         let Some(state) = self.listeners.remove(&listener) else { return false };
-        let _ = host.unlisten(state.number);
+        host.unlisten(state.number);
         for caller in state.callers {
             self.locations.remove(&caller.stream);
             self.counters.reset += 1;
-            let _ = host.abort(caller.stream);
+            host.abort(caller.stream);
         }
         state.offered.into_iter().for_each(|slot| self.free(slot));
         true
@@ -465,11 +473,11 @@ impl ClientStreams {
         self.pending_indications.push_back(Indication::Free { slot });
     }
 
-    fn abort(&mut self, slot: u32, host: &mut Host<'_>) {
+    fn abort(&mut self, slot: u32, host: &mut impl Provider<Chunk = C>) {
         if let Some(stream) = self.slots[slot as usize].as_mut().and_then(|state| state.stream.take()) {
             self.locations.remove(&stream);
             self.counters.reset += 1;
-            let _ = host.abort(stream);
+            host.abort(stream);
         }
         self.free(slot);
     }
@@ -479,7 +487,7 @@ impl ClientStreams {
     }
 
     /// Moves as many bytes as possible in both directions.
-    fn pump(&mut self, slot: u32, host: &mut Host<'_>) -> Result<(), Poisoned> {
+    fn pump(&mut self, slot: u32, host: &mut impl Provider<Chunk = C>) -> Result<(), Poisoned> {
         // Arm the bell before looking, so that any later event rings it.
         self.bell(slot, 0).arm();
         let ClientStreams { slots, counters, locations: places, .. } = self;
@@ -505,16 +513,16 @@ impl ClientStreams {
                     places.remove(&stream);
                     state.stream = None;
                     // The stream may have just ended.
-                    let _ = host.close(stream);
+                    host.close(stream);
                 }
             } else {
                 moved |= state.pump_in(stream, host, counters)?;
-                let is_read = state.inward.is_none() && host.readable(stream).unwrap_or(0) == 0;
+                let is_read = state.inward.is_none() && host.readable(stream) == 0;
                 if let (Some(why), true) = (state.ended, is_read) {
                     *(if why == EndReason::Closed { &mut counters.ended } else { &mut counters.reset }) += 1;
                     places.remove(&stream);
                     state.stream = None;
-                    let _ = host.close(stream);
+                    host.close(stream);
                     self.pending_indications.push_back(Indication::Ended { slot, why });
                 }
             }
@@ -529,7 +537,7 @@ impl ClientStreams {
     }
 
     /// Drops all pending indications and connections.
-    fn close_all(&mut self, host: &mut Host<'_>) {
+    fn close_all(&mut self, host: &mut impl Provider<Chunk = C>) {
         self.gone = true;
         let listeners: Vec<u16> = self.listeners.keys().copied().collect();
         listeners.into_iter().for_each(|listener| {
@@ -538,7 +546,7 @@ impl ClientStreams {
     }
 
     /// Handles the departure of a client: the data that it wrote is still sent; everything else is closed.
-    pub fn detach(&mut self, host: &mut Host<'_>) {
+    pub fn detach(&mut self, host: &mut impl Provider<Chunk = C>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
             let known = self.slots[slot as usize].is_some();
@@ -550,7 +558,7 @@ impl ClientStreams {
     }
 
     /// Closes everything at once, because the client corrupted its memory or its grace period is over.
-    pub fn disconnect(&mut self, host: &mut Host<'_>) {
+    pub fn disconnect(&mut self, host: &mut impl Provider<Chunk = C>) {
         self.close_all(host);
         for slot in 0..self.slots.len() as u32 {
             if self.slots[slot as usize].is_some() {
@@ -561,19 +569,19 @@ impl ClientStreams {
     }
 }
 
-impl Slot {
+impl<C: Chunk> Slot<C> {
     /// Moves bytes from the client's pipe to the stream. Returns whether it moved any.
     fn pump_out(
         &mut self,
         stream: StreamId,
-        host: &mut Host<'_>,
+        host: &mut impl Provider<Chunk = C>,
         counters: &mut ClientCounters,
     ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
             if self.outward_sent < self.outward.len() {
                 // A stream that has just ended accepts no data; the next completion reports it.
-                let count = host.write(stream, &self.outward[self.outward_sent..]).unwrap_or(0);
+                let count = host.write(stream, &self.outward[self.outward_sent..]);
                 counters.bytes_out += count as u64;
                 self.outward_sent += count;
                 if self.outward_sent < self.outward.len() {
@@ -590,18 +598,17 @@ impl Slot {
             if here == 0 {
                 if is_last {
                     self.client_finished = true;
-                    let _ = host.finish(stream);
+                    host.finish(stream);
                 }
                 return Ok(moved);
             }
             // Data for which the stream has no room stays in the pipe. An exception is the first piece, which
             // is written so that the board reports when there is room.
-            let room = host.room(stream).unwrap_or(0);
+            let room = host.room(stream);
             let most = here.min(PIECE_BYTES).min(if room == 0 { 1 } else { room });
             let outward = &mut self.outward;
             self.out.take(most, |bytes| {
-                let taken =
-                    if outward.is_empty() { host.write_shared(stream, bytes).unwrap_or(0) } else { 0 };
+                let taken = if outward.is_empty() { host.write_shared(stream, bytes) } else { 0 };
                 counters.bytes_out += taken as u64;
                 bytes.after(taken).append_to(outward);
             });
@@ -613,19 +620,19 @@ impl Slot {
     fn pump_in(
         &mut self,
         stream: StreamId,
-        host: &mut Host<'_>,
+        host: &mut impl Provider<Chunk = C>,
         counters: &mut ClientCounters,
     ) -> Result<bool, Poisoned> {
         let mut moved = false;
         loop {
-            let next =
-                self.inward.take().or_else(|| host.take(stream).ok().flatten().map(|slice| (slice, 0)));
-            let Some((slice, sent)) = next else { break };
-            let count = self.into.write(slice.bytes()[sent..].into())?;
+            let next = self.inward.take().or_else(|| host.take(stream).map(|chunk| (chunk, 0)));
+            let Some((chunk, sent)) = next else { break };
+            let bytes = chunk.bytes();
+            let count = self.into.write(bytes[sent..].into())?;
             counters.bytes_in += count as u64;
             moved |= count > 0;
-            if sent + count < slice.len() {
-                self.inward = Some((slice, sent + count));
+            if sent + count < bytes.len() {
+                self.inward = Some((chunk, sent + count));
                 break;
             }
         }

@@ -3,6 +3,8 @@
 
 mod client;
 mod listen;
+mod provider;
 
 pub use client::{ClientCounters, ClientStreams, why};
 pub use listen::listen;
+pub use provider::{Chunk, Provider};

@@ -8,7 +8,7 @@ use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{
     BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
 };
-use kiban_osi_runtime::ftam::client::ClientConfig;
+use kiban_osi_runtime::ftam::client::{BoardUse, ClientConfig};
 use kiban_osi_runtime::ftam::disk::Settings;
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -37,9 +37,13 @@ pub(crate) struct Association {
     /// Do not propose restart or recovery, for peers that reject associations that do.
     #[arg(long)]
     no_recovery: bool,
-    /// Use the TCP of this running board instead of the host's; the board needs a service of kind "attach".
-    #[arg(long, value_name = "NAME")]
+    /// Let this running board execute all OSI layers, over its own TCP; it needs a service of kind "osi".
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["tls", "timing"])]
     board: Option<String>,
+    /// Execute the layers in this process, over the TCP of this running board; it needs a service of kind
+    /// "attach".
+    #[arg(long, value_name = "NAME", conflicts_with = "board")]
+    board_tcp: Option<String>,
     /// Timeout for establishing the association, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
@@ -107,7 +111,11 @@ impl Association {
                 ..offer
             },
             stack,
-            board: self.board.clone(),
+            board: match (&self.board, &self.board_tcp) {
+                (Some(board), _) => Some(BoardUse::Layers(board.clone())),
+                (None, Some(board)) => Some(BoardUse::Tcp(board.clone())),
+                (None, None) => None,
+            },
             tls: self.peer.connector()?,
             timeout: Duration::from_secs(self.timeout),
             timing: self.timing,

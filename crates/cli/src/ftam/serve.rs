@@ -8,7 +8,7 @@ use kiban_os::exposure::Private;
 use kiban_os::unix::names;
 use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::disk::{Durability, Protected};
-use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
+use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig, Source};
 use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
 use kiban_osi_runtime::secure;
 use kiban_osi_runtime::secure::Identity;
@@ -35,12 +35,17 @@ fn cannot_serve(root: &Path, error: &std::io::Error) -> String {
         \n  kiban ftam passwd users.toml collector\
         \n  kiban ftam serve --listen 127.0.0.1:4102 --root /srv/cdr --users users.toml\
         \n  kiban ftam serve --listen '[::]:102' --root /srv/cdr --users users.toml --tls-cert cert.pem --tls-key key.pem\
+        \n  kiban ftam serve --board lab --listen 0.0.0.0:102 --root /srv/cdr --users users.toml\
         \n\nThe directory must not contain any file that the server itself reads.\
         \nSIGHUP reloads the users file. After ctrl-c or SIGTERM, transfers have ten seconds to finish; then they are interrupted and can be resumed.")]
 pub(super) struct Serve {
     /// Address to listen on. Peers expect port 102, which needs CAP_NET_BIND_SERVICE.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:102")]
     listen: String,
+    /// Let this running board execute all OSI layers: --listen is an address of the board, such as
+    /// 0.0.0.0:102. The board needs a service of kind "osi". At most 256 associations.
+    #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
+    board: Option<String>,
     /// Directory to serve. Peers cannot reach anything outside it. It must not contain the users file or TLS
     /// files.
     #[arg(long, value_name = "DIR")]
@@ -129,9 +134,8 @@ impl Serve {
         }
         let service = Service::new(config, auth.clone()).map_err(|error| cannot_serve(&self.root, &error))?;
         service.check_homes(&users);
-        let listener = TcpListener::bind(&self.listen).await;
-        let listener = listener.map_err(|error| cannot_listen(&self.listen, &error))?;
-        let address = listener.local_addr().map_err(|error| error.to_string())?;
+        let source = self.source().await?;
+        let address = source.local_addr().map_err(|error| error.to_string())?;
         let failed = |error: std::io::Error| format!("cannot handle signals: {error}");
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
@@ -143,7 +147,8 @@ impl Serve {
         }
         // Print this only after signal handlers are installed, because the program that reads it may send a
         // signal.
-        tracing::info!(%address, root = %self.root.display(), tls = self.tls_cert.is_some(), "serving FTAM");
+        let (board, tls) = (self.board.as_deref(), self.tls_cert.is_some());
+        tracing::info!(%address, board, root = %self.root.display(), tls, "serving FTAM");
         let stop = async {
             loop {
                 tokio::select! {
@@ -164,9 +169,23 @@ impl Serve {
                 }
             }
         };
-        service.serve(listener, stop).await;
+        let outcome = service.serve(source, stop).await;
         tracing::info!("stopped");
+        outcome.map_err(|_| "the board has exited: start it, and serve again".to_owned())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Starts to listen, on this host or on a board.
+    async fn source(&self) -> Result<Source, String> {
+        let Some(board) = &self.board else {
+            let listener = TcpListener::bind(&self.listen).await;
+            return Ok(listener.map_err(|error| cannot_listen(&self.listen, &error))?.into());
+        };
+        let local = self.listen.parse().map_err(|_| {
+            format!("{} is not an address with a port: write it as 0.0.0.0:102 or [::]:102", self.listen)
+        })?;
+        let source = Source::on_board(board, local, self.associations_max as usize).await;
+        source.map_err(|error| format!("cannot listen on {} of board {board}: {error}", self.listen))
     }
 
     /// Reads the users file. Fails if the users file, or any other file used by this server itself, can be

@@ -57,7 +57,7 @@ fn values() -> Vec<Vec<u8>> {
 }
 
 /// Returns FPDUs, at most one of each length and kind.
-fn fpdus() -> &'static [Pdu] {
+pub(super) fn fpdus() -> &'static [Pdu] {
     static ALL: OnceLock<Vec<Pdu>> = OnceLock::new();
     ALL.get_or_init(|| {
         let mut all = Vec::new();

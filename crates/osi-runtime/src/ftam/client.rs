@@ -8,6 +8,7 @@
 
 use super::disk::{DirectoryDisk, Settings};
 use super::end::{FileEnd, User};
+use super::layers::{Layers, machine, machine_of_user, user_side};
 use super::timing::Stopwatch;
 use crate::pump::pump;
 use crate::secure::{self, TlsError};
@@ -15,11 +16,11 @@ use crate::socket;
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
-use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::ftam::{Machine, Role};
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::transport::Disconnected;
-use kiban_tokio::{Attachment, Stream};
+use kiban_tokio::{Attachment, ClientService, Stream};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -45,8 +46,8 @@ pub struct ClientConfig {
     pub initiator: initiator::Config,
     /// Settings for the layers below FTAM.
     pub stack: StackConfig,
-    /// The running board whose TCP is used ([`kiban_tokio::Attachment`]); `None` uses the system's TCP.
-    pub board: Option<String>,
+    /// The running board that is used; `None` uses this process and the system's TCP.
+    pub board: Option<BoardUse>,
     /// The TLS connector; `None` connects without TLS.
     pub tls: Option<TlsConnector>,
     /// The time limit for establishing the association.
@@ -55,10 +56,21 @@ pub struct ClientConfig {
     pub timing: bool,
 }
 
-/// Opens a stream through a running board, to the first of the host's addresses to which the board has a
+/// The running board that is used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BoardUse {
+    /// The protocol machines of all layers run on the board with this name; it needs a service of kind `osi`.
+    Layers(String),
+    /// They run in this process, over the TCP of the board with this name; it needs a service of kind
+    /// `attach`.
+    Tcp(String),
+}
+
+/// Opens a stream of a running board's service, to the first of the host's addresses to which the board has a
 /// route.
-async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
-    let board = Attachment::attach(Some(board)).await?;
+async fn on_board(service: ClientService, board: &str, config: &ClientConfig) -> io::Result<Stream> {
+    let settings = board_settings(1);
+    let board = Attachment::attach_to_service(service, Some(board), settings).await?;
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in tokio::net::lookup_host((config.host.as_str(), config.port)).await? {
         match board.connect(address).await {
@@ -70,6 +82,12 @@ async fn on_board(board: &str, config: &ClientConfig) -> io::Result<Stream> {
         }
     }
     Err(last)
+}
+
+/// Returns the settings of an attachment with this many streams. It does not spin, which would use the
+/// processor that the board saves.
+pub(super) fn board_settings(streams: usize) -> kiban_tokio::Settings {
+    kiban_tokio::Settings { streams, room_bytes: 1 << 20, spin: Duration::ZERO }
 }
 
 /// The reason why no association was established.
@@ -90,6 +108,8 @@ pub enum ConnectError {
     Lost,
     /// The peer did not answer within this time.
     Timeout(Duration),
+    /// TLS was requested, but the layers are on a board, which has no TLS.
+    TlsOnBoard,
 }
 
 impl fmt::Display for ConnectError {
@@ -101,6 +121,9 @@ impl fmt::Display for ConnectError {
             ConnectError::Refused(failure) => write!(f, "it refused: {}", FailureLine(failure)),
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
             ConnectError::Lost => f.write_str("it closed the connection before it answered"),
+            ConnectError::TlsOnBoard => {
+                f.write_str("a board's OSI service has no TLS: use only the board's TCP, with --board-tcp")
+            }
             ConnectError::Timeout(timeout) => write!(f, "it did not answer within {timeout:?}"),
         }
     }
@@ -173,9 +196,16 @@ impl Client {
                 let socket = socket::connect(&config.host, config.port).await;
                 Client::speak(config, disk, socket.map_err(ConnectError::Socket)?).await?
             }
-            Some(board) => {
-                let stream = on_board(board, config).await;
+            Some(BoardUse::Tcp(board)) => {
+                let stream = on_board(ClientService::Streams, board, config).await;
                 Client::speak(config, disk, stream.map_err(ConnectError::Socket)?).await?
+            }
+            Some(BoardUse::Layers(_)) if config.tls.is_some() => return Err(ConnectError::TlsOnBoard),
+            Some(BoardUse::Layers(board)) => {
+                let stream = on_board(ClientService::Osi, board, config).await;
+                let (user, machine, stack, client) = Client::parts(config, disk, machine_of_user);
+                let end = user_side(machine, Role::Initiator, &stack);
+                client.begin(end, user, config.timing, stream.map_err(ConnectError::Socket)?)
             }
         };
         match client.events.recv().await {
@@ -195,24 +225,25 @@ impl Client {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Some(tls) = &config.tls else { return Ok(Client::begin(config, disk, socket)) };
+        let (user, machine, stack, client) = Client::parts(config, disk, machine);
+        let end = End::new(machine, &stack);
+        let Some(tls) = &config.tls else { return Ok(client.begin(end, user, config.timing, socket)) };
         let name = secure::server_name(&config.host).map_err(ConnectError::Tls)?;
         let socket = tls.connect(name, socket).await.map_err(ConnectError::Socket)?;
-        Ok(Client::begin(config, disk, socket))
+        Ok(client.begin(end, user, config.timing, socket))
     }
 
-    fn begin<S>(config: &ClientConfig, disk: DirectoryDisk, mut socket: S) -> Client
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    /// Returns the user of an association with its machine, which has requested the association; the settings
+    /// of the layers; and the client, whose task has not begun.
+    fn parts(
+        config: &ClientConfig,
+        disk: DirectoryDisk,
+        machine: fn(Role) -> Machine,
+    ) -> (InitiatorUser, Machine, StackConfig, ClientParts) {
         let (commands, commanded) = mpsc::unbounded_channel();
         let (tell, events) = mpsc::unbounded_channel();
         let (advance, progress) = watch::channel((0, None));
-        let bell = Arc::new(Notify::new());
-        let mut machine = Machine::new(ftam::Config {
-            role: Role::Initiator,
-            abstract_syntaxes: ftam::ABSTRACT_SYNTAXES.to_vec(),
-        });
+        let mut machine = machine(Role::Initiator);
         let mut initiator = Initiator::new(config.initiator.clone());
         if initiator.connect(&mut machine).is_err() {
             // The job contains a value that the protocol cannot encode, such as a file name of 1000 octets.
@@ -231,15 +262,7 @@ impl Client {
         let mut stack = config.stack.clone();
         stack.session.transport_called = config.initiator.called.transport.clone();
         stack.session.transport_calling = config.initiator.calling.transport.clone();
-        let stopwatch = if config.timing { Stopwatch::on() } else { Stopwatch::off() };
-        let ring = bell.clone();
-        let task = tokio::spawn(async move {
-            let mut end = FileEnd::new(End::new(machine, &stack), user, stopwatch);
-            // The user has already learned of errors through its callbacks.
-            let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
-            end.finish()
-        });
-        Client { commands, events, progress, disconnected, broken, bell, task }
+        (user, machine, stack, ClientParts { commands, events, progress, disconnected, broken })
     }
 
     /// Runs a job. `activity` identifies a transfer to both initiator and responder;
@@ -291,6 +314,36 @@ impl Client {
             }
         }
         Err(Failure::default())
+    }
+}
+
+/// A client whose association is not driven yet.
+struct ClientParts {
+    commands: mpsc::UnboundedSender<Command>,
+    events: mpsc::UnboundedReceiver<Event>,
+    progress: watch::Receiver<(u64, Option<u64>)>,
+    disconnected: Arc<OnceLock<Disconnected>>,
+    broken: Arc<Mutex<Option<io::Error>>>,
+}
+
+impl ClientParts {
+    /// Starts the task that drives the association.
+    fn begin<L, S>(self, end: L, user: InitiatorUser, timing: bool, mut socket: S) -> Client
+    where
+        L: Layers + Send + 'static,
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let ClientParts { commands, events, progress, disconnected, broken } = self;
+        let stopwatch = if timing { Stopwatch::on() } else { Stopwatch::off() };
+        let bell = Arc::new(Notify::new());
+        let ring = bell.clone();
+        let task = tokio::spawn(async move {
+            let mut end = FileEnd::new(end, user, stopwatch);
+            // The user has already learned of errors through its callbacks.
+            let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
+            end.finish()
+        });
+        Client { commands, events, progress, disconnected, broken, bell, task }
     }
 }
 

@@ -1,14 +1,13 @@
 //! One endpoint of an association, as driven by the pump: the protocol stack's [`End`](board::End), its user,
 //! and a stopwatch.
 
+use super::layers::Layers;
 use super::timing::Stopwatch;
 use crate::pump;
 use kiban_base::{Bytes, Instant, RopeQueue};
 use kiban_osi::ftam::{Machine, State};
 use kiban_osi::network::Origin;
-use kiban_osi::stack::end as board;
 use kiban_osi::stack::meter::Meter;
-use kiban_osi::stack::stream::ConnectionAction;
 use kiban_osi::transport::Disconnected;
 use std::io;
 use std::time::Duration;
@@ -35,8 +34,8 @@ pub(super) trait User {
 }
 
 /// An endpoint with its user and stopwatch.
-pub(super) struct FileEnd<U: User> {
-    pub(super) end: board::End,
+pub(super) struct FileEnd<U: User, L: Layers> {
+    pub(super) end: L,
     pub(super) user: U,
     pub(super) stopwatch: Stopwatch,
     end_reported: bool,
@@ -50,8 +49,8 @@ pub(super) struct FileEnd<U: User> {
     over: Option<Instant>,
 }
 
-impl<U: User> FileEnd<U> {
-    pub(super) fn new(end: board::End, user: U, stopwatch: Stopwatch) -> FileEnd<U> {
+impl<U: User, L: Layers> FileEnd<U, L> {
+    pub(super) fn new(end: L, user: U, stopwatch: Stopwatch) -> FileEnd<U, L> {
         FileEnd {
             end,
             user,
@@ -67,7 +66,7 @@ impl<U: User> FileEnd<U> {
 
     /// Sets the inactivity limit: the association is aborted after this time without progress while a file is
     /// selected.
-    pub(super) fn with_idle_timeout(mut self, silence: Duration) -> FileEnd<U> {
+    pub(super) fn with_idle_timeout(mut self, silence: Duration) -> FileEnd<U, L> {
         self.idle_timeout = Some(silence);
         self
     }
@@ -78,7 +77,7 @@ impl<U: User> FileEnd<U> {
         if std::mem::replace(&mut self.waited_bytes, waits_bytes) != waits_bytes {
             self.moved = now;
         }
-        let is_over = self.end.connection_action() == ConnectionAction::Close;
+        let is_over = self.end.is_over();
         let in_hand = !matches!(self.end.machine().state(), State::Closed | State::Initialized);
         self.close_deadline = match self.idle_timeout {
             _ if is_over => *self.over.get_or_insert(now) + CLOSE_TIMEOUT,
@@ -109,13 +108,13 @@ impl<U: User> FileEnd<U> {
 }
 
 /// Notifies the user when an association ends for any reason, even if its task is cancelled.
-impl<U: User> Drop for FileEnd<U> {
+impl<U: User, L: Layers> Drop for FileEnd<U, L> {
     fn drop(&mut self) {
         self.tell_end();
     }
 }
 
-impl<U: User> pump::End for FileEnd<U> {
+impl<U: User, L: Layers> pump::End for FileEnd<U, L> {
     fn arrive(&mut self, bytes: Bytes, now: Instant) {
         self.moved = now;
         self.stopwatch.begin();
@@ -136,19 +135,13 @@ impl<U: User> pump::End for FileEnd<U> {
         if self.end.deadline() <= now {
             self.end.settle(now, &mut self.stopwatch);
         }
-        if let Some(why) = self.end.files().stack().disconnected() {
+        if let Some(why) = self.end.disconnected() {
             self.user.disconnected(why);
         }
         loop {
             let room = self.end.room();
             self.user.work(self.end.machine(), room);
-            let mut moved = self.end.settle(now, &mut self.stopwatch);
-            // The socket is already connected; see `client` and `serve`.
-            if self.end.connection_action() == ConnectionAction::Connect {
-                self.end.connected(now, &mut self.stopwatch);
-                moved = true;
-            }
-            if !moved {
+            if !self.end.settle(now, &mut self.stopwatch) {
                 break;
             }
         }
@@ -156,7 +149,7 @@ impl<U: User> pump::End for FileEnd<U> {
             self.end.set_tsdu_bytes_max(bytes);
         }
         self.watch(now);
-        if self.end.connection_action() == ConnectionAction::Close {
+        if self.end.is_over() {
             self.tell_end();
         }
         self.stopwatch.rest();
@@ -176,6 +169,6 @@ impl<U: User> pump::End for FileEnd<U> {
     }
 
     fn is_over(&self) -> bool {
-        self.end.connection_action() == ConnectionAction::Close
+        self.end.is_over()
     }
 }

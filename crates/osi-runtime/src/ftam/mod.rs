@@ -4,6 +4,7 @@ pub mod authentication;
 pub mod client;
 pub mod disk;
 mod end;
+mod layers;
 pub mod serve;
 pub mod timing;
 mod unauthenticated;

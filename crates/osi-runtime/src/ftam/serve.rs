@@ -1,4 +1,5 @@
-//! An FTAM server over TCP: serves a filestore to thousands of associations on a few threads.
+//! An FTAM server: serves a filestore to thousands of associations on a few threads, over the system's TCP or
+//! with the protocol machines on a running board.
 //!
 //! Purpose    all associations see the same files under the same locks; no association and no unauthenticated
 //!            connection can keep others out.
@@ -17,8 +18,10 @@
 //! Limits     see [`ServiceConfig`].
 
 use super::authentication::{AuthService, PasswordAuthenticator};
+use super::client::board_settings;
 use super::disk::{DirectoryDisk, Protected, Settings};
 use super::end::{FileEnd, User};
+use super::layers::{Layers, machine, machine_of_user, user_side};
 use super::timing::Stopwatch;
 use super::unauthenticated::Unauthenticated;
 use super::users::Users;
@@ -30,10 +33,11 @@ use kiban_os::lines::LogLimiter;
 use kiban_os::lock;
 use kiban_osi::ftam::filestore::{Concurrency, Control, Hold, LockError, Locks, Path};
 use kiban_osi::ftam::responder::{self, FailureReport, Responder, Store};
-use kiban_osi::ftam::{self, Machine, Role, State};
+use kiban_osi::ftam::{Machine, Role, State};
 use kiban_osi::stack::end::End;
 use kiban_osi::stack::layers::StackConfig;
 use kiban_osi::wire::ftam::{ErrorIdentifier, Kind as FpduKind};
+use kiban_tokio::{Attachment, ClientService};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -49,6 +53,67 @@ use tokio_rustls::TlsAcceptor;
 /// Maximum TSDU length before authentication. It is enough for a CONNECT with all parameters, and for one
 /// segment of user data that did not fit into the CONNECT.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
+
+/// Maximum number of associations of a server on a board, whose memory for all of them is reserved at the
+/// start.
+pub const BOARD_ASSOCIATIONS_MAX: usize = 256;
+
+/// Where a server accepts associations.
+#[derive(Debug)]
+pub enum Source {
+    /// A TCP socket of the system; the protocol machines run in this process.
+    Tcp(TcpListener),
+    /// A running board, whose OSI service has the protocol machines.
+    Board(kiban_tokio::Listener),
+}
+
+impl From<TcpListener> for Source {
+    fn from(listener: TcpListener) -> Source {
+        Source::Tcp(listener)
+    }
+}
+
+impl Source {
+    /// Listens on an address of a running board, which needs a service of kind `osi`. The unspecified address
+    /// means all of the board's addresses.
+    ///
+    /// # Errors
+    /// There is no such board or service, or the address is in use or does not belong to the board.
+    pub async fn on_board(board: &str, local: SocketAddr, associations_max: usize) -> io::Result<Source> {
+        let streams = associations_max.min(BOARD_ASSOCIATIONS_MAX);
+        let settings = kiban_tokio::Settings { room_bytes: 256 << 10, ..board_settings(streams) };
+        let board = Attachment::attach_to_service(ClientService::Osi, Some(board), settings).await?;
+        Ok(Source::Board(board.listen(local).await?))
+    }
+
+    /// Returns the address on which it listens.
+    ///
+    /// # Errors
+    /// The system call fails.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Source::Tcp(listener) => listener.local_addr(),
+            Source::Board(listener) => Ok(listener.local_addr()),
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(Connection, SocketAddr)> {
+        match self {
+            Source::Tcp(listener) => {
+                socket::accept(listener).await.map(|(socket, peer)| (Connection::Tcp(socket), peer))
+            }
+            Source::Board(listener) => {
+                listener.accept().await.map(|(stream, peer)| (Connection::Board(stream), peer))
+            }
+        }
+    }
+}
+
+/// An accepted connection.
+enum Connection {
+    Tcp(TcpStream),
+    Board(kiban_tokio::Stream),
+}
 
 /// Settings of a served filestore.
 #[derive(Clone)]
@@ -139,17 +204,22 @@ impl Service {
     }
 
     /// Serves connections until `stop` is ready; then waits for the associations to end.
-    pub async fn serve(&self, listener: TcpListener, stop: impl Future<Output = ()>) {
+    ///
+    /// # Errors
+    /// The board on which it listened has exited.
+    pub async fn serve(&self, source: impl Into<Source>, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let source = source.into();
         let mut tasks = JoinSet::new();
         let mut next = 0;
         let mut stop = std::pin::pin!(stop);
-        loop {
+        let outcome = loop {
             tokio::select! {
-                accepted = socket::accept(&listener) => match accepted {
-                    Ok((socket, peer)) => {
+                accepted = source.accept() => match accepted {
+                    Ok((connection, peer)) => {
                         next += 1;
-                        self.admit(next, socket, peer, &mut tasks);
+                        self.admit(next, connection, peer, &mut tasks);
                     }
+                    Err(error) if matches!(source, Source::Board(_)) => break Err(error),
                     Err(error) => {
                         // Usually, there are no descriptors left, so close an unauthenticated connection.
                         if let Some(untold) = lock(&self.lines).try_take(self.clock.now()) {
@@ -160,18 +230,19 @@ impl Service {
                     }
                 },
                 Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
-                () = &mut stop => break,
+                () = &mut stop => break Ok(()),
             }
-        }
-        drop(listener);
+        };
+        drop(source);
         let all = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(self.config.grace, all).await.is_err() {
             tracing::warn!(associations = tasks.len(), "aborting associations: the service is stopping");
             tasks.shutdown().await;
         }
+        outcome
     }
 
-    fn admit(&self, number: u64, socket: TcpStream, peer: SocketAddr, tasks: &mut JoinSet<()>) {
+    fn admit(&self, number: u64, connection: Connection, peer: SocketAddr, tasks: &mut JoinSet<()>) {
         let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
         // Authenticated associations are kept; an unauthenticated connection is closed to make room.
         if tasks.len() >= self.config.associations_max && !self.evict() {
@@ -181,8 +252,12 @@ impl Service {
             return;
         }
         let runtime = self.runtimes.of(number);
-        let socket = match into_runtime(socket, runtime) {
-            Ok(socket) => socket,
+        let connection = match connection {
+            Connection::Tcp(socket) => into_runtime(socket, runtime).map(Connection::Tcp),
+            stream @ Connection::Board(_) => Ok(stream),
+        };
+        let connection = match connection {
+            Ok(connection) => connection,
             Err(error) => return tracing::error!(%peer, %error, "cannot register the connection"),
         };
         let served = match self.served(number, peer) {
@@ -195,10 +270,24 @@ impl Service {
         let (tls, tls_timeout, clock) = (self.config.tls.clone(), self.config.tls_timeout, self.clock);
         let lines = self.lines.clone();
         let driven = async move {
+            let socket = match connection {
+                Connection::Tcp(socket) => socket,
+                Connection::Board(stream) => {
+                    let side = user_side(machine_of_user(Role::Responder), Role::Responder, &served.stack);
+                    return drive(side, served, stream, peer, clock).await;
+                }
+            };
+            let mut end = End::new(machine(Role::Responder), &served.stack);
             match tls {
-                None => drive(served, socket, peer, clock).await,
+                None => {
+                    end.connected(clock.now(), &mut ());
+                    drive(end, served, socket, peer, clock).await;
+                }
                 Some(tls) => match tokio::time::timeout(tls_timeout, tls.accept(socket)).await {
-                    Ok(Ok(socket)) => drive(served, socket, peer, clock).await,
+                    Ok(Ok(socket)) => {
+                        end.connected(clock.now(), &mut ());
+                        drive(end, served, socket, peer, clock).await;
+                    }
                     failed => {
                         let error = failed.map_or("timed out".into(), |failed| {
                             failed.err().map_or_else(String::new, |error| error.to_string())
@@ -261,18 +350,15 @@ impl Service {
 
 /// Drives one association until it ends.
 async fn drive(
+    end: impl Layers,
     served: Served,
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     clock: Clock,
 ) {
     let bell = served.bell.clone();
-    let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
-    let machine = Machine::new(ftam::Config { role: Role::Responder, abstract_syntaxes });
     let silence_max = served.silence_max;
-    let mut end = FileEnd::new(End::new(machine, &served.stack), served, Stopwatch::off())
-        .with_idle_timeout(silence_max);
-    end.end.connected(clock.now(), &mut ());
+    let mut end = FileEnd::new(end, served, Stopwatch::off()).with_idle_timeout(silence_max);
     tracing::debug!(%peer, "connected");
     let outcome = pump(&mut end, &mut socket, &bell, &clock).await;
     let counters = *end.user.responder.counters();
@@ -290,35 +376,11 @@ async fn drive(
         failed = counters.transfers_failed,
         bytes_in = counters.bytes_in,
         bytes_out = counters.bytes_out,
-        broken = broken.map(|rule| rule.name()).or_else(|| broken_above(&end.end)),
+        broken,
         untold = (untold > 0).then_some(untold),
         error = outcome.err().map(|error| error.to_string()),
         "ended"
     );
-}
-
-/// Returns the first protocol error that the layers above TPKT have counted, if there is one.
-fn broken_above(end: &End) -> Option<&'static str> {
-    let (transport, session, presentation, acse) = end.files().stack().layers();
-    let (transport, session) = (transport.counters(), session.counters());
-    let rows = [
-        (transport.tpdus_malformed, "malformed TPDU"),
-        (transport.tpdus_unexpected, "unexpected TPDU"),
-        (transport.tsdus_oversized, "TSDU too long"),
-        (transport.connects_refused, "the transport connection was refused"),
-        (transport.connects_timed_out, "the transport connection was not established in time"),
-        (session.tsdus_malformed, "malformed SPDU"),
-        (session.spdus_unexpected, "unexpected SPDU"),
-        (session.ssdus_oversized, "SSDU too long"),
-        (session.connects_refused, "the session was refused"),
-        (presentation.counters.malformed_in, "malformed PPDU"),
-        (presentation.counters.contexts_in, "unknown presentation context"),
-        (presentation.counters.unexpected_in, "unexpected PPDU"),
-        (acse.counters.malformed_in, "malformed APDU"),
-        (acse.counters.unexpected_in, "unexpected APDU"),
-        (session.timeouts, "the session was not established in time"),
-    ];
-    rows.into_iter().find(|(count, _)| *count > 0).map(|(_, words)| words)
 }
 
 /// The user of the file service on one association.

@@ -15,6 +15,7 @@ pub mod acse;
 pub mod ber;
 pub mod cotp;
 pub mod ftam;
+pub mod hif;
 pub mod lapb;
 pub mod presentation;
 pub mod session;

@@ -205,6 +205,11 @@ pub enum Kind {
         /// The Unix socket on which programs connect.
         path: PathBuf,
     },
+    /// Provides the board's OSI stack to programs on this host through shared memory.
+    Osi {
+        /// The Unix socket on which programs connect.
+        path: PathBuf,
+    },
 }
 
 impl Kind {
@@ -217,6 +222,7 @@ impl Kind {
             Kind::Http { .. } => "http",
             Kind::Forward { .. } => "forward",
             Kind::Attach { .. } => "attach",
+            Kind::Osi { .. } => "osi",
             Kind::Sockets { .. } => "sockets",
         }
     }
@@ -227,8 +233,9 @@ impl Plan {
     /// the board belongs to this host's kernel.
     pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
-        let lends =
-            |service: &&ServicePlan| matches!(service.kind, Kind::Attach { .. } | Kind::Sockets { .. });
+        let lends = |service: &&ServicePlan| {
+            matches!(service.kind, Kind::Attach { .. } | Kind::Osi { .. } | Kind::Sockets { .. })
+        };
         let in_vain = !self.ports.is_empty() && self.ports.iter().all(is_hosts);
         let service = self.services.iter().filter(|_| in_vain).find(lends)?;
         Some(&service.name)

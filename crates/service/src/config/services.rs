@@ -6,12 +6,12 @@ use super::tables;
 use super::units::{Bytes, DurationValue, Word};
 use super::validator::Validator;
 use kiban_os::unix::names;
-use kiban_streams::{run_socket_path, socket_path};
+use kiban_streams::{ClientService, run_socket_path};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-const KINDS: [&str; 7] = ["echo", "discard", "source", "http", "forward", "attach", "sockets"];
+const KINDS: [&str; 8] = ["echo", "discard", "source", "http", "forward", "attach", "osi", "sockets"];
 
 const SERVICES_MAX: usize = 256;
 
@@ -150,11 +150,13 @@ impl Validator<'_> {
         let listen = match &table.listen {
             Some(listen) => self.end(listen)?,
             None if word == "attach" => Endpoint::UnixSocket("attach"),
+            None if word == "osi" => Endpoint::UnixSocket("osi"),
             None if word == "sockets" => Endpoint::UnixSocket("sockets"),
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
-            "attach" => Kind::Attach { path: socket_path(&names::own_path(), board) },
+            "attach" => Kind::Attach { path: ClientService::Streams.path(&names::own_path(), board) },
+            "osi" => Kind::Osi { path: ClientService::Osi.path(&names::own_path(), board) },
             "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,

@@ -1,7 +1,9 @@
-//! The board's TCP for programs on this host, through rings in shared memory ([`kiban_board::streams`]).
+//! The board's streams for programs on this host, through rings in shared memory ([`kiban_board::streams`]).
 //!
-//! Socket           `NAME.streams`, in the same directory as the control socket. Each client gets shared
-//!                  memory and a context on the board.
+//! Edge             what a stream ends at: the board's TCP ([`Tcp`]), or an association of its OSI stack
+//!                  ([`Osi`](super::osi::Osi)).
+//! Socket           `NAME.streams` or `NAME.osi`, in the same directory as the control socket. Each client
+//!                  gets shared memory and a context on the board.
 //! Wake             if the board sleeps, a client wakes it by writing a byte to the client's socket. If the
 //!                  board spins, no system call is needed, because the board polls the client's ring
 //!                  ([`ClientBells`]).
@@ -17,8 +19,9 @@ use super::counters::ServiceCounters;
 use super::pace::Pace;
 use super::service::{Service, SessionLimits};
 use kiban_base::Instant;
-use kiban_board::streams::ClientStreams;
-use kiban_board::{Completion, Host};
+use kiban_base::Slice;
+use kiban_board::streams::{Chunk, ClientStreams, Provider};
+use kiban_board::{Completion, Host, StreamId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::channel::{Channel, ChannelListener, PendingChannel};
 use kiban_os::clock::machine_nanos;
@@ -75,18 +78,61 @@ impl Doorbell for ClientBells {
     }
 }
 
+/// What the streams of a service's clients end at.
+pub trait Edge {
+    /// The service's name in log lines.
+    const NAME: &'static str;
+    /// Received bytes.
+    type Chunk: Chunk;
+    /// The provider of a client's streams.
+    type View<'a>: Provider<Chunk = Self::Chunk>
+    where
+        Self: 'a;
+
+    /// Returns the provider of a client's streams, for one call.
+    fn view<'a>(&'a mut self, host: Host<'a>) -> Self::View<'a>;
+
+    /// Handles a completion, before the client's streams do.
+    fn on_completion(&mut self, _completion: Completion, _host: &mut Host<'_>) {}
+
+    /// Returns the streams whose timers have expired, with their clients. Each then gets a completion, as if
+    /// data had come.
+    fn due(&self, _now: Instant) -> Vec<(u32, StreamId)> {
+        Vec::new()
+    }
+
+    /// Returns whether the client that was just served has broken a rule, and clears the flag.
+    fn take_fault(&mut self) -> bool {
+        false
+    }
+}
+
+/// The board's TCP.
+#[derive(Debug)]
+pub struct Tcp;
+
+impl Edge for Tcp {
+    const NAME: &'static str = "attach";
+    type Chunk = Slice;
+    type View<'a> = Host<'a>;
+
+    fn view<'a>(&'a mut self, host: Host<'a>) -> Host<'a> {
+        host
+    }
+}
+
 /// State of a client.
-enum Client {
+enum Client<C> {
     /// The client has connected, but its greeting has not arrived. The instant is the deadline for the
     /// greeting.
     Caller(PendingChannel, Instant),
-    Attached(ClientStreams, Arc<Channel>),
+    Attached(ClientStreams<C>, Arc<Channel>),
     /// The client has disconnected, but its remaining data is still being sent. The pace checks how fast
     /// peers read the data.
-    Gone(ClientStreams, Pace),
+    Gone(ClientStreams<C>, Pace),
 }
 
-impl Client {
+impl<C> Client<C> {
     /// Stops watching its socket.
     fn forget_at(&self, files: &EpollSet) {
         // This call fails if the socket is not being watched.
@@ -99,7 +145,8 @@ impl Client {
 }
 
 /// The service.
-pub struct Attach {
+pub struct Attach<E: Edge = Tcp> {
+    edge: E,
     path: PathBuf,
     bounds: SessionLimits,
     chime: Arc<ClientBells>,
@@ -107,7 +154,7 @@ pub struct Attach {
     listener: Option<ChannelListener>,
     /// Whether watching of the listening socket is paused because the process has run out of descriptors.
     rests: bool,
-    clients: BTreeMap<u64, Client>,
+    clients: BTreeMap<u64, Client<E::Chunk>>,
     next: u32,
     /// The summed counters of clients that have disconnected.
     past: ServiceCounters,
@@ -115,15 +162,21 @@ pub struct Attach {
     ready: Vec<u64>,
 }
 
-impl Attach {
+impl<E: Edge> Attach<E> {
     /// Returns a service that will listen at `path`.
     ///
     /// # Errors
     /// If the process has too many open files.
-    pub fn new(path: PathBuf, bounds: SessionLimits, chime: Arc<ClientBells>) -> io::Result<Attach> {
+    pub fn new(
+        edge: E,
+        path: PathBuf,
+        bounds: SessionLimits,
+        chime: Arc<ClientBells>,
+    ) -> io::Result<Attach<E>> {
         let (files, past) = (EpollSet::new()?, ServiceCounters::default());
-        let (clients, lines, ready) = (BTreeMap::new(), ClientLog::new("attach"), Vec::new());
+        let (clients, lines, ready) = (BTreeMap::new(), ClientLog::new(E::NAME), Vec::new());
         Ok(Attach {
+            edge,
             path,
             bounds,
             chime,
@@ -168,7 +221,7 @@ impl Attach {
     }
 
     /// Removes a client and stops watching its socket. The socket may be closed later, by another thread.
-    fn remove(&mut self, number: u64) -> Option<Client> {
+    fn remove(&mut self, number: u64) -> Option<Client<E::Chunk>> {
         let client = self.clients.remove(&number)?;
         client.forget_at(&self.files);
         Some(client)
@@ -230,7 +283,7 @@ impl Attach {
 
     /// Returns the number of streams reserved by clients.
     fn slots(&self) -> usize {
-        let slots = |client: &Client| match client {
+        let slots = |client: &Client<E::Chunk>| match client {
             Client::Caller(..) => 0,
             Client::Attached(streams, _) => streams.slots(),
             Client::Gone(streams, ..) => streams.streams(),
@@ -241,20 +294,29 @@ impl Attach {
     /// Handles a client's requests.
     fn work(&mut self, number: u64, host: &mut Host<'_>) {
         let Some(Client::Attached(streams, channel)) = self.clients.get_mut(&number) else { return };
-        match streams.process_requests(&mut host.for_client(number as u32)) {
+        let result = streams.process_requests(&mut self.edge.view(host.for_client(number as u32)));
+        match result {
             Ok(true) => channel.ring(machine_nanos),
             Ok(false) => {}
-            Err(_) => self.cut_off(number, host),
+            Err(_) => return self.cut_off(number, host),
+        }
+        if self.edge.take_fault() {
+            self.cut_off(number, host);
         }
     }
 
     /// Handles a client's disconnect. Requests that it sent earlier are still handled.
     fn on_gone(&mut self, number: u64, host: &mut Host<'_>, now: Instant) {
         let Some(Client::Attached(mut streams, _)) = self.remove(number) else { return };
-        if streams.process_requests(&mut host.for_client(number as u32)).is_err() {
-            streams.disconnect(host);
+        let mut view = self.edge.view(host.for_client(number as u32));
+        if streams.process_requests(&mut view).is_err() {
+            streams.disconnect(&mut view);
         }
-        streams.detach(host);
+        streams.detach(&mut view);
+        drop(view);
+        if self.edge.take_fault() {
+            return self.end(number, streams, host);
+        }
         let pace = Pace::new(streams.counters().bytes_out, now);
         self.clients.insert(number, Client::Gone(streams, pace));
         self.forget();
@@ -264,19 +326,44 @@ impl Attach {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         let streams = match self.remove(number) {
             Some(Client::Attached(streams, channel)) => {
-                self.lines.log_disconnect(channel.socket(), "protocol error in the shared-memory rings");
+                self.lines.log_disconnect(channel.socket(), "protocol error in the shared memory");
                 streams
             }
             Some(Client::Gone(streams, ..)) => streams,
             _ => return,
         };
         self.past.errors += 1;
-        self.end(streams, host);
+        self.end(number, streams, host);
     }
 
-    fn end(&mut self, mut streams: ClientStreams, host: &mut Host<'_>) {
-        streams.disconnect(host);
+    fn end(&mut self, number: u64, mut streams: ClientStreams<E::Chunk>, host: &mut Host<'_>) {
+        streams.disconnect(&mut self.edge.view(host.for_client(number as u32)));
+        // The client is gone, and can break no more rules.
+        self.edge.take_fault();
         add(&mut self.past, &streams);
+    }
+
+    /// Passes a completion to the streams of a client.
+    fn complete(&mut self, client: u32, completion: Completion, host: &mut Host<'_>) {
+        let number = u64::from(client);
+        self.edge.on_completion(completion, host);
+        let mut view = self.edge.view(host.for_client(client));
+        let result = match self.clients.get_mut(&number) {
+            Some(Client::Attached(streams, channel)) => streams
+                .on_completion(completion, &mut view)
+                .and_then(|_| streams.flush_indications())
+                .map(|notified| {
+                    if notified {
+                        channel.ring(machine_nanos);
+                    }
+                }),
+            Some(Client::Gone(streams, ..)) => streams.on_completion(completion, &mut view).map(drop),
+            Some(Client::Caller(..)) | None => Ok(()),
+        };
+        drop(view);
+        if self.edge.take_fault() || result.is_err() {
+            self.cut_off(number, host);
+        }
     }
 
     /// Removes clients that have disconnected and have no streams left.
@@ -303,10 +390,10 @@ enum NotTaken {
 
 /// Completes a client's greeting if it has arrived; otherwise returns `None`. `free` is the number of streams
 /// that can still be reserved.
-fn attached(
+fn attached<C: Chunk>(
     half: &mut PendingChannel,
     free: usize,
-) -> Result<Option<(ClientStreams, Arc<Channel>)>, NotTaken> {
+) -> Result<Option<(ClientStreams<C>, Arc<Channel>)>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
     let accepted = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;
@@ -331,7 +418,7 @@ fn attached(
 }
 
 /// Adds a client's counters.
-fn add(counters: &mut ServiceCounters, streams: &ClientStreams) {
+fn add<C: Chunk>(counters: &mut ServiceCounters, streams: &ClientStreams<C>) {
     let own = streams.counters();
     counters.accepted += own.opened + own.accepted;
     counters.refused += own.refused;
@@ -342,7 +429,7 @@ fn add(counters: &mut ServiceCounters, streams: &ClientStreams) {
     counters.errors += own.invalid_requests;
 }
 
-impl Service for Attach {
+impl<E: Edge> Service for Attach<E> {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
         let say = |error: io::Error| format!("{}: {error}", self.path.display());
         super::clients::make_folder(&self.path)?;
@@ -353,22 +440,7 @@ impl Service for Attach {
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
-        let number = u64::from(host.consumer().client);
-        let result = match self.clients.get_mut(&number) {
-            Some(Client::Attached(streams, channel)) => streams
-                .on_completion(completion, host)
-                .and_then(|_| streams.flush_indications())
-                .map(|notified| {
-                    if notified {
-                        channel.ring(machine_nanos);
-                    }
-                }),
-            Some(Client::Gone(streams, ..)) => streams.on_completion(completion, host).map(drop),
-            Some(Client::Caller(..)) | None => Ok(()),
-        };
-        if result.is_err() {
-            self.cut_off(number, host);
-        }
+        self.complete(host.consumer().client, completion, host);
         if matches!(completion, Completion::Writable { .. } | Completion::Ended { .. }) {
             self.forget();
         }
@@ -378,11 +450,14 @@ impl Service for Attach {
         if let (true, Some(listener)) = (self.rests, &self.listener) {
             self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
         }
-        for client in self.clients.values_mut() {
+        for (number, client) in &mut self.clients {
             let Client::Gone(streams, pace) = client else { continue };
             if pace.is_slow(streams.counters().bytes_out, LINGER, now) {
-                streams.disconnect(host);
+                streams.disconnect(&mut self.edge.view(host.for_client(*number as u32)));
             }
+        }
+        for (client, stream) in self.edge.due(now) {
+            self.complete(client, Completion::Readable { stream }, host);
         }
         self.remove_callers(Some(now));
         self.forget();
@@ -394,16 +469,16 @@ impl Service for Attach {
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
-        for client in std::mem::take(&mut self.clients).into_values() {
+        for (number, client) in std::mem::take(&mut self.clients) {
             client.forget_at(&self.files);
             if let Client::Attached(streams, _) | Client::Gone(streams, ..) = client {
-                self.end(streams, host);
+                self.end(number, streams, host);
             }
         }
     }
 
     fn sessions(&self) -> usize {
-        let streams = |client: &Client| match client {
+        let streams = |client: &Client<E::Chunk>| match client {
             Client::Caller(..) => 0,
             Client::Attached(streams, _) | Client::Gone(streams, ..) => streams.streams(),
         };
@@ -441,7 +516,8 @@ impl Service for Attach {
             }
         }
         self.ready = ready;
-        let asks = |client: &Client| matches!(client, Client::Attached(streams, _) if streams.is_ready());
+        let asks =
+            |client: &Client<E::Chunk>| matches!(client, Client::Attached(streams, _) if streams.is_ready());
         let asking: Vec<u64> =
             self.clients.iter().filter(|(_, client)| asks(client)).map(|(number, _)| *number).collect();
         asking.into_iter().for_each(|number| self.work(number, host));

@@ -1,9 +1,10 @@
 //! Creates a service from its plan.
 
-use super::attach::{Attach, ClientBells};
+use super::attach::{Attach, ClientBells, Tcp};
 use super::forward::Forward;
 use super::http::disk::Folder;
 use super::http::{Http, HttpConfig};
+use super::osi::Osi;
 use super::plain::{Plain, Role};
 use super::service::{Service, SessionLimits};
 use super::sockets::Sockets;
@@ -32,7 +33,12 @@ pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn 
             let config = HttpConfig { list: *list, head_time: *head_time, bounds };
             Box::new(Http::new(on_board()?, Box::new(folder), config))
         }
-        Kind::Attach { path } => Box::new(Attach::new(path.clone(), bounds, chime.clone()).map_err(say)?),
+        Kind::Attach { path } => {
+            Box::new(Attach::new(Tcp, path.clone(), bounds, chime.clone()).map_err(say)?)
+        }
+        Kind::Osi { path } => {
+            Box::new(Attach::new(Osi::default(), path.clone(), bounds, chime.clone()).map_err(say)?)
+        }
         Kind::Sockets { path } => Box::new(Sockets::new(path.clone(), bounds).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Services         each service receives the completions of its own streams ([`kiban_board::Consumer`]). The
-//!                  time is an argument, so services also run in the simulator. Only `forward`, `attach` and
-//!                  `sockets` use the system's file descriptors.
+//!                  time is an argument, so services also run in the simulator. Only `forward`, `attach`,
+//!                  `osi` and `sockets` use the system's file descriptors.
 //! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
 //!                  further connections are reset and counted. Once a second, idle sessions are ended.
 //! Reload           services can be added and removed while the board runs. A removed service stops
@@ -21,6 +21,7 @@ mod forward;
 mod http;
 mod make;
 mod options;
+mod osi;
 mod pace;
 mod plain;
 mod relay;
@@ -30,11 +31,12 @@ mod set;
 mod slots;
 mod sockets;
 
-pub use attach::{Attach, ClientBells};
+pub use attach::{Attach, ClientBells, Edge, Tcp};
 pub use counters::ServiceCounters;
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;
+pub use osi::Osi;
 pub use plain::{Plain, Role};
 pub use service::{Service, SessionLimits};
 pub use set::{Services, View};

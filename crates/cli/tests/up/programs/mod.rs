@@ -1,5 +1,6 @@
-//! Programs that use the TCP of a running board.
+//! Programs that use the TCP or the OSI stack of a running board.
 
 pub(crate) mod attach;
+mod osi;
 pub(crate) mod run;
 pub(crate) mod sockets;

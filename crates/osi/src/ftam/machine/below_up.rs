@@ -263,7 +263,7 @@ impl Machine {
     }
 
     /// Handles the loss of the association without an FPDU from the peer.
-    fn on_lost(&mut self, error: ErrorIdentifier) {
+    pub(super) fn on_lost(&mut self, error: ErrorIdentifier) {
         let observer = match self.role {
             Role::Initiator => EntityReference::INITIATING_FILE_PROTOCOL_MACHINE,
             Role::Responder => EntityReference::RESPONDING_FILE_PROTOCOL_MACHINE,

@@ -25,6 +25,7 @@ mod group;
 mod opening;
 mod protocol;
 mod state;
+mod user_side;
 mod validate;
 
 pub use config::Config;

@@ -62,6 +62,8 @@ pub struct Machine {
     pub(super) restart: i64,
 
     batch: Vec<Value>,
+    /// On the user's side of a machine on a board: requests for the board.
+    pub(super) requests: Option<VecDeque<Request>>,
     pub(super) up: VecDeque<Up>,
     pub(super) down: VecDeque<below::Request>,
 }
@@ -90,6 +92,7 @@ impl Machine {
             lowest: 0,
             restart: 0,
             batch: Vec::new(),
+            requests: None,
             up: VecDeque::new(),
             down: VecDeque::new(),
         }
@@ -135,6 +138,22 @@ impl Machine {
     /// # Errors
     /// [`RequestError`]; a rejected request changes nothing.
     pub fn request(&mut self, request: Request) -> Result<(), RequestError> {
+        if self.requests.is_none() {
+            return self.execute(request);
+        }
+        match &request {
+            Request::Data(element) => {
+                self.may_send(element)?;
+            }
+            request => self.execute(request.clone())?,
+        }
+        // The board's side sends what the layers below are to send.
+        self.down.clear();
+        self.requests.get_or_insert_default().push_back(request);
+        Ok(())
+    }
+
+    fn execute(&mut self, request: Request) -> Result<(), RequestError> {
         match request {
             Request::Initialize(initialize) => self.initialize(*initialize),
             Request::Pdu(pdu) => self.send(pdu),
@@ -261,16 +280,21 @@ impl Machine {
     }
 
     fn send_element(&mut self, element: DataElement) -> Result<(), RequestError> {
-        self.may(true, Item::Data)?;
-        let context =
-            if element.is_structure() { self.context_of(oids::FADU) } else { self.contents_context };
-        let context = context.ok_or(RequestError::Context)?;
-        self.counters.elements_out += 1;
+        let context = self.may_send(&element)?;
         self.down.push_back(below::Request::Data(alloc::vec![Value {
             context,
             form: Form::Single(element.into_rope())
         }]));
         Ok(())
+    }
+
+    /// Checks whether a data element may be sent now. Returns its presentation context.
+    fn may_send(&mut self, element: &DataElement) -> Result<i64, RequestError> {
+        self.may(true, Item::Data)?;
+        let context =
+            if element.is_structure() { self.context_of(oids::FADU) } else { self.contents_context };
+        self.counters.elements_out += u64::from(context.is_some());
+        context.ok_or(RequestError::Context)
     }
 
     fn check(&mut self) -> Result<(), RequestError> {
