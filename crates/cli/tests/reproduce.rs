@@ -48,6 +48,27 @@ fn a_mechanism_is_compared_modelled_and_measured() {
 }
 
 #[test]
+fn a_mechanism_of_the_osi_board_is_compared_modelled_and_if_it_avoids_copies_measured() {
+    let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--without", "all"]);
+    assert!(output.status.success(), "{output:?}");
+    let value: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let modelled = value["modelled"].as_array().expect("modelled");
+    let names: Vec<_> = modelled.iter().map(|row| row["without"].as_str().unwrap_or("nothing")).collect();
+    assert_eq!(names, ["nothing", "no-copy", "primitives", "shared-buffers"]);
+    let mbps = |row: &Value, point: usize| row["points"][point]["mbps"].as_f64().expect("a rate");
+    for (row, point) in modelled[1..].iter().flat_map(|row| (0..4).map(move |point| (row, point))) {
+        assert!(mbps(row, point) <= mbps(&modelled[0], point), "{row} {point}");
+    }
+    let measured = value["measured"].as_array().expect("measured");
+    let names: Vec<_> = measured.iter().filter_map(|row| row["mechanism"].as_str()).collect();
+    assert_eq!(names, ["no-copy", "shared-buffers"]);
+    assert!(measured.iter().all(|row| row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0)));
+    let table = kiban(&["reproduce", "osi-board", "--without", "primitives"]);
+    let table = String::from_utf8_lossy(&table.stdout).into_owned();
+    assert!(table.contains("primitives") && !table.contains("measured on this machine"), "{table}");
+}
+
+#[test]
 fn maps_are_printed_as_rows_cells_and_pictures() {
     let folder = std::path::PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("maps");
     let _ = std::fs::remove_dir_all(&folder);
@@ -154,6 +175,7 @@ fn usage_errors_are_reported() {
     for (arguments, word) in [
         (&["reproduce", "atm-board", "--without", "magic"][..], "magic"),
         (&["reproduce", "atm-bored"], "atm-bored"),
+        (&["reproduce", "osi-board", "--without", "sum"], "sum"),
         (&["reproduce", "atm-board", "--json", "--csv"], "--csv"),
         (&["reproduce", "via-library", "--measure", "--csv"], "--csv"),
     ] {

@@ -3,6 +3,7 @@
 use kiban_lab::engine::{Failure, Plan, Point, Question, Value, questions};
 use kiban_lab::reproduce::atm_board::config_1995;
 use kiban_lab::reproduce::flow::{Interval, measure};
+use kiban_lab::reproduce::osi_board;
 use kiban_lab::reproduce::wide_area::map::Map;
 use kiban_sim::cost::BOARD_1995;
 use std::time::Duration;
@@ -58,6 +59,15 @@ fn impossible_points_are_refused_with_the_valid_range() {
         ("wide-area-atm", "message_bytes", Value::Count(0), "message_bytes must be between 1 and 1048576"),
         ("atm-board", "sessions", Value::Count(0), "sessions must be between 1 and 1000"),
         ("atm-board", "board", Value::Word("1996".into()), "board must be one of 1995, today"),
+        ("osi-board", "tpdu_bytes", Value::Count(4096), "tpdu_bytes must be between 128 and 2048"),
+        ("osi-board", "packet_bytes", Value::Count(100), "packet_bytes must be a power of two"),
+        ("osi-board", "k_frames", Value::Count(128), "k_frames must be between 1 and 127"),
+        (
+            "osi-board",
+            "without",
+            Value::Word("sum".into()),
+            "without must be one of none, no-copy, primitives, shared-buffers",
+        ),
     ] {
         let question = question(name);
         let mut point = point(question, "");
@@ -66,6 +76,52 @@ fn impossible_points_are_refused_with_the_valid_range() {
         let expected = Failure::Impossible(expected.to_owned());
         assert_eq!(question.validate(&point), Err(expected.clone()));
         assert_eq!(question.trial(&point, 1), Err(expected));
+    }
+}
+
+#[test]
+fn an_osi_board_gives_the_values_of_the_figures_and_loses_by_each_missing_mechanism() {
+    let question = question("osi-board");
+    let trial = |parameters: &str| {
+        question.trial(&point(question, parameters), 1).expect("the point is valid").figures
+    };
+    let effort = osi_board::Effort::QUICK;
+    let figure = &osi_board::make(effort, &mut || {}).report.figures[0];
+    for (curve, medium) in figure.curves.iter().zip(["line", "loopback"]) {
+        for (fdata, published) in &curve.points {
+            let figures = trial(&format!("medium = \"{medium}\"\nfdata_bytes = {fdata}"));
+            assert_eq!(Some(figures["mbps"]), *published, "{medium} {fdata}");
+        }
+    }
+    // The sums of table "modelled" in the page: what every mechanism is worth, where the upper module limits.
+    let loopback = |without: &str| trial(&format!("medium = \"loopback\"\nwithout = \"{without}\""))["mbps"];
+    let whole = loopback("none");
+    for without in ["no-copy", "primitives", "shared-buffers"] {
+        assert!(loopback(without) < 0.9 * whole, "{without}: {} of {whole}", loopback(without));
+    }
+    // The lower module works per frame, so short packets slow the line down; and a window of one packet
+    // leaves it idle.
+    let whole = trial("")["mbps"];
+    let (short, lone) = (trial("packet_bytes = 512")["mbps"], trial("window_packets = 1")["mbps"]);
+    assert!(short < 0.5 * whole && lone < 0.9 * whole, "{short} {lone} of {whole}");
+    let idle = trial("board = \"today\"");
+    assert!(idle["busy_sender"] == 0.0 && idle["line_use"] > 0.99, "{idle:?}");
+}
+
+#[test]
+fn an_osi_board_runs_at_the_corners_of_its_parameters() {
+    let question = question("osi-board");
+    for fdata in [1, 1 << 20] {
+        for (tpdu, packet) in [(128, 16), (128, 4096), (2048, 16), (2048, 4096)] {
+            for (window, k) in [(1, 1), (1, 127), (127, 1), (127, 127)] {
+                let asked = format!(
+                    "fdata_bytes = {fdata}\ntpdu_bytes = {tpdu}\npacket_bytes = {packet}\n\
+                    window_packets = {window}\nk_frames = {k}\nfile_bytes = 5000"
+                );
+                let figures = question.trial(&point(question, &asked), 1).expect("it is valid").figures;
+                assert!(figures["mbps"] > 0.0 && figures["line_use"] <= 1.0, "{asked}: {figures:?}");
+            }
+        }
     }
 }
 

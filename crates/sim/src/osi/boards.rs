@@ -1,14 +1,14 @@
 //! OSI boards, their medium, and the processors that do their work.
 
 use super::costs::Account;
-use super::costs::Costs;
+use super::costs::{Costs, Mechanism};
 use super::serial::Serial;
 use super::user::User;
 use kiban_base::{Instant, Rope, SimRng};
 use kiban_board::impairment::ImpairmentConfig;
 use kiban_osi::ftam::filestore::memory::MemoryDisk;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome};
-use kiban_osi::lapb::Role;
+use kiban_osi::lapb::{self, Role};
 use kiban_osi::network::{Indication, Request};
 use kiban_osi::stack::below::NetworkService;
 use kiban_osi::stack::end::{End, OUTGOING_BYTES_MAX};
@@ -18,6 +18,7 @@ use kiban_osi::stack::line::{Line, LineConfig};
 use kiban_osi::stack::loopback::Loop;
 use kiban_osi::stack::meter::{Meter, Task};
 use kiban_osi::transport;
+use kiban_osi::x25::{self, Sizes};
 use std::time::Duration;
 
 /// A peer that is silent for this long is considered lost.
@@ -55,18 +56,39 @@ pub struct Setup {
     pub fdata_bytes: usize,
     /// The largest TPDU: up to 2048 on a line, up to 65531 in loopback.
     pub tpdu_bytes: usize,
+    /// Octets in a packet on a line: a power of two from 16 to 4096.
+    pub packet_bytes: u16,
+    /// The window of a call on a line, in packets: 1 to 127. Above 7, packets have extended numbers.
+    pub window_packets: u8,
+    /// k: frames that may be unacknowledged on a line, 1 to 127. Above 7, frames have extended numbers.
+    pub window_frames: u8,
     /// The costs of processing. With `None`, processing takes no time.
     pub costs: Option<Costs>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// A clock that measures the tasks on the real machine.
     pub ticks: Option<fn() -> u64>,
+    /// The mechanism of the paper whose absence is imitated on the real machine: every task copies as many
+    /// bytes as it would without the mechanism.
+    pub copies: Option<Mechanism>,
 }
 
 impl Setup {
-    /// Returns the set-up of paper \[5\] without modelled processors: F-DATA of 8000 bytes, TPDUs of 2048.
+    /// Returns the set-up of paper \[5\] without modelled processors: F-DATA of 8000 bytes, TPDUs
+    /// and packets of 2048, windows of 7.
     pub fn new(join: Medium) -> Setup {
-        Setup { join, fdata_bytes: 8000, tpdu_bytes: 2048, costs: None, seed: 1, ticks: None }
+        Setup {
+            join,
+            fdata_bytes: 8000,
+            tpdu_bytes: 2048,
+            packet_bytes: 2048,
+            window_packets: 7,
+            window_frames: 7,
+            costs: None,
+            seed: 1,
+            ticks: None,
+            copies: None,
+        }
     }
 }
 
@@ -166,7 +188,7 @@ impl Boards {
                 }
                 Medium::Loopback => (Lower::Loop(Loop::new()), transport::Network::X25),
                 Medium::Line { bits_per_second, .. } => {
-                    let line = Line::new(line_config(number, bits_per_second, setup.costs));
+                    let line = Line::new(line_config(number, bits_per_second, setup));
                     (Lower::Line(Box::new(line)), transport::Network::X25)
                 }
             };
@@ -181,7 +203,7 @@ impl Boards {
                 user,
                 has_more: false,
                 module: Module::default(),
-                account: Account::new(setup.costs, setup.ticks),
+                account: Account::new(setup.costs, setup.ticks, setup.copies),
             }
         };
         Boards {
@@ -404,16 +426,31 @@ impl Boards {
     }
 }
 
-/// Returns the line of paper \[5\], with timers suited to its rate.
-fn line_config(side: usize, bits_per_second: u64, costs: Option<Costs>) -> LineConfig {
+/// Returns the line of a set-up, with timers suited to its rate.
+fn line_config(side: usize, bits_per_second: u64, setup: &Setup) -> LineConfig {
+    let Setup { packet_bytes, window_packets, window_frames, costs, .. } = *setup;
     let mut config = LineConfig::new(if side == 0 { Role::Dte } else { Role::Dce });
+    config.layer.default = Sizes::same(packet_bytes, window_packets);
+    config.layer.outgoing_bytes_max = usize::from(packet_bytes) * usize::from(window_packets);
+    config.link.window = window_frames;
+    if window_packets > 7 {
+        config.layer.modulo = x25::Modulo::OneTwentyEight;
+        config.layer.window_max = window_packets;
+    }
+    if window_frames > 7 {
+        config.link.modulo = lapb::Modulo::OneTwentyEight;
+    }
     if let Some(costs) = costs {
         config.layer.outgoing_bytes_max = costs.module_bytes;
     }
+    config.layer.outgoing_bytes_max = config.layer.outgoing_bytes_max.max(transport::TPDU_BYTES_MAX_X25);
     // While a window of frames in each direction is on the line or in the modules, the sender must not poll
     // the peer (timer recovery).
-    let frames = u64::from(config.link.window) * 2 * 8 * (2048 + 16);
-    let window = Duration::from_nanos(frames * 1_000_000_000 / bits_per_second.max(1));
+    let frames = u64::from(window_frames) * 2;
+    let bits = frames * 8 * (u64::from(packet_bytes) + 16);
+    let on_line = Duration::from_nanos(bits * 1_000_000_000 / bits_per_second.max(1));
+    let in_modules = costs.map_or(Duration::ZERO, |costs| costs.block * frames as u32);
+    let window = on_line + in_modules;
     config.link.reply_timeout = config.link.reply_timeout.max(2 * window);
     config.link.idle_timeout = config.link.idle_timeout.max(4 * window);
     config

@@ -5,6 +5,8 @@
 //!           a turn: scheduling, the primitive, the header. FTAM and presentation are also charged for ASN.1,
 //!           and the host interface for each byte that crosses the host's bus. There are no other per-byte
 //!           costs, because the board copies no data.
+//! Without   the paper's three mechanisms can be switched off one by one ([`Mechanisms`]); then a task also
+//!           pays for the copies, or for the encoded primitive, that the mechanism avoids.
 //! Polls     while the lower module has no room, the task above it polls (the paper's explanation of figure
 //!           3), and is charged for all time in which no other task works.
 //! Lower     the lower module has its own processor (on the X.25 board that the paper reused). Each frame
@@ -15,15 +17,78 @@ use crate::models::cost::Origin;
 use kiban_osi::stack::meter::{Meter, Task};
 use std::time::Duration;
 
+/// The mechanisms of paper \[5\], §1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mechanism {
+    /// A task builds and analyses PDUs without copying user data (①). Without it, each of the four tasks that
+    /// add or remove a header copies the unit once.
+    NoCopy,
+    /// Service primitives are structures with pointers (②). Without it, each task that receives a unit
+    /// decodes the primitive from a flat message, which the task before it has encoded.
+    Primitives,
+    /// The board's operating system passes shared buffers between tasks (③). Without it, each message is
+    /// copied into the operating system and out of it.
+    SharedBuffers,
+}
+
+impl Mechanism {
+    /// All three mechanisms, in the order of the paper.
+    pub const ALL: [Mechanism; 3] = [Mechanism::NoCopy, Mechanism::Primitives, Mechanism::SharedBuffers];
+
+    /// Returns the mechanism's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::NoCopy => "no-copy",
+            Mechanism::Primitives => "primitives",
+            Mechanism::SharedBuffers => "shared-buffers",
+        }
+    }
+
+    /// Returns how often this task copies each byte of a unit if the board lacks the mechanism.
+    pub const fn copies(self, task: Task) -> u32 {
+        match (self, task) {
+            (Mechanism::NoCopy, Task::Ftam | Task::Presentation | Task::Session | Task::Transport) => 1,
+            (Mechanism::SharedBuffers, _) => 2,
+            _ => 0,
+        }
+    }
+}
+
+/// Which of the mechanisms a board has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mechanisms([bool; Mechanism::ALL.len()]);
+
+impl Mechanisms {
+    /// The board of the paper.
+    pub const ALL: Mechanisms = Mechanisms([true; Mechanism::ALL.len()]);
+
+    /// Returns all mechanisms but one.
+    pub const fn without(mechanism: Mechanism) -> Mechanisms {
+        let mut rest = Mechanisms::ALL;
+        rest.0[mechanism as usize] = false;
+        rest
+    }
+
+    fn missing(self) -> impl Iterator<Item = Mechanism> {
+        Mechanism::ALL.into_iter().filter(move |mechanism| !self.0[*mechanism as usize])
+    }
+}
+
 /// The costs of processing on a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
+    /// Which of the paper's mechanisms the board has.
+    pub mechanisms: Mechanisms,
     /// Passing a unit to a task.
     pub turn: Duration,
     /// Encoding or decoding one data unit in FTAM or presentation, in addition to the cost of the turn.
     pub coding: Duration,
     /// Moving a byte between host and board, in picoseconds.
     pub host_byte_ps: u64,
+    /// Copying a byte within the board's memory, in picoseconds; charged only without a mechanism.
+    pub copy_byte_ps: u64,
+    /// Encoding and decoding a primitive as a flat message; charged only without structured primitives.
+    pub primitive: Duration,
     /// One poll of the lower module for room, by the task above it.
     pub poll: Duration,
     /// Sending or receiving a frame with data in the lower module.
@@ -36,9 +101,12 @@ pub struct Costs {
 
 /// The board of paper \[5\].
 pub const OSI_BOARD_1992: Costs = Costs {
+    mechanisms: Mechanisms::ALL,
     turn: Duration::from_micros(400),
     coding: Duration::from_micros(4500),
     host_byte_ps: 250_000,
+    copy_byte_ps: 125_000,
+    primitive: Duration::from_micros(400),
     poll: Duration::from_micros(100),
     block: Duration::from_micros(10_600),
     module_bytes: 7 * 2048,
@@ -61,7 +129,7 @@ fn micros(time: Duration) -> String {
 }
 
 /// All constants, with their origins.
-pub const CONSTANTS: [Constant; 7] = [
+pub const CONSTANTS: [Constant; 9] = [
     Constant {
         name: "turn",
         value: |costs| micros(costs.turn),
@@ -78,6 +146,16 @@ pub const CONSTANTS: [Constant; 7] = [
         name: "host_byte",
         value: |costs| format!("{} ns", costs.host_byte_ps as f64 / 1e3),
         origin: Origin::Assumed("4 MB/s, as on a PC's 16-bit bus; only the sum with coding is fitted"),
+    },
+    Constant {
+        name: "copy_byte",
+        value: |costs| format!("{} ns", costs.copy_byte_ps as f64 / 1e3),
+        origin: Origin::Assumed("8 MB/s, a loop of 32-bit moves; used only without a mechanism"),
+    },
+    Constant {
+        name: "primitive",
+        value: |costs| micros(costs.primitive),
+        origin: Origin::Assumed("as much as a turn; used only without structured primitives"),
     },
     Constant {
         name: "poll",
@@ -115,7 +193,17 @@ impl Costs {
             Task::Host => Duration::from_nanos(self.host_byte_ps * bytes as u64 / 1000),
             Task::Session | Task::Transport | Task::Lower => Duration::ZERO,
         };
-        self.turn + beside
+        self.turn + beside + self.of_missing(task, bytes)
+    }
+
+    /// Returns what a unit costs a task in addition because of the mechanisms that the board lacks.
+    fn of_missing(&self, task: Task, bytes: usize) -> Duration {
+        let cost = |mechanism: Mechanism| {
+            let copied = u64::from(mechanism.copies(task)) * bytes as u64;
+            let copies = Duration::from_nanos(self.copy_byte_ps * copied / 1000);
+            copies + if mechanism == Mechanism::Primitives { self.primitive } else { Duration::ZERO }
+        };
+        self.mechanisms.missing().map(cost).sum()
     }
 
     /// Returns what a frame of `bytes` bytes costs the lower module.
@@ -133,6 +221,9 @@ pub(super) struct Account {
     pub(super) costs: Option<Costs>,
     /// Counts ticks of a clock; the time since `turned_at` belongs to the current task.
     pub(super) ticks: Option<fn() -> u64>,
+    /// The mechanism whose copies are made on the real machine, and the buffers between which bytes are
+    /// copied.
+    copies: Option<(Mechanism, [Vec<u8>; 2])>,
     turned_at: u64,
     task: Option<Task>,
     /// Time worked according to the cost model.
@@ -144,10 +235,15 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(costs: Option<Costs>, ticks: Option<fn() -> u64>) -> Account {
+    pub(super) fn new(
+        costs: Option<Costs>,
+        ticks: Option<fn() -> u64>,
+        copies: Option<Mechanism>,
+    ) -> Account {
         Account {
             costs,
             ticks,
+            copies: copies.map(|mechanism| (mechanism, [Vec::new(), Vec::new()])),
             turned_at: 0,
             task: None,
             spent: [Duration::ZERO; Task::ALL.len()],
@@ -172,6 +268,9 @@ impl Meter for Account {
         if let Some(costs) = self.costs {
             self.charge(task, costs.of(task, bytes));
         }
+        if let Some((mechanism, buffers)) = &mut self.copies {
+            copy(buffers, bytes, mechanism.copies(task));
+        }
         if let Some(ticks) = self.ticks {
             let now = ticks();
             if let Some(before) = self.task.replace(task) {
@@ -185,5 +284,18 @@ impl Meter for Account {
         if let (Some(ticks), Some(before)) = (self.ticks, self.task.take()) {
             self.spent_ticks[before as usize] += ticks() - self.turned_at;
         }
+    }
+}
+
+/// Copies as many bytes from one buffer to the other as a unit has, `times` times.
+fn copy([source, target]: &mut [Vec<u8>; 2], bytes: usize, times: u32) {
+    if source.len() < bytes {
+        source.resize(bytes, 0x5a);
+        target.resize(bytes, 0);
+    }
+    for _ in 0..times {
+        target[..bytes].copy_from_slice(&source[..bytes]);
+        // The copy has no reader, and must not be optimised away.
+        std::hint::black_box(&mut *target);
     }
 }

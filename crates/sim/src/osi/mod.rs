@@ -20,6 +20,6 @@ mod serial;
 mod user;
 
 pub use boards::{Boards, Medium, Setup};
-pub use costs::{CONSTANTS, Constant, Costs, OSI_BOARD_1992};
+pub use costs::{CONSTANTS, Constant, Costs, Mechanism, Mechanisms, OSI_BOARD_1992};
 pub use peer::Peer;
 pub use serial::{Serial, SerialCounters};

@@ -2,6 +2,7 @@
 //! (`Question::own_command`).
 
 mod atm_board;
+mod osi_board;
 mod parameters;
 mod registry;
 mod wide_area;

@@ -2,6 +2,7 @@
 
 use super::super::question::Question;
 use super::atm_board;
+use super::osi_board;
 use super::wide_area;
 use std::sync::LazyLock;
 
@@ -9,6 +10,7 @@ static QUESTIONS: LazyLock<Vec<Box<dyn Question + Send>>> = LazyLock::new(|| {
     vec![
         Box::new(wide_area::WideArea::new()),
         Box::new(atm_board::AtmBoard::new()),
+        Box::new(osi_board::OsiBoard::new()),
         Box::new(crate::mix::Policing),
         Box::new(crate::net::Network::DESCRIPTION),
     ]

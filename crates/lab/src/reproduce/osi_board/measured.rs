@@ -7,7 +7,7 @@
 //! Repeats   the best of several runs counts, because other load on the machine can only make a run slower.
 //! Shares    the time of each task is measured in a separate run, because reading the clock costs time.
 
-use super::transfer::contents;
+use super::transfer::{FILE_BYTES, contents};
 use crate::table::Table;
 use kiban_os::clock::{Clock, ticks};
 use kiban_osi::ftam::filestore::Path;
@@ -53,7 +53,7 @@ const SETTINGS: [(usize, usize); 3] = [(2000, 2048), (8000, 2048), (1 << 18, 65_
 
 /// Measures all pairs of sizes.
 pub fn measure(plan: Plan) -> Vec<Measured> {
-    let contents = contents(plan.files);
+    let contents = contents(plan.files * FILE_BYTES);
     SETTINGS.map(|(fdata, tpdu)| one(fdata, tpdu, &contents, plan.repeats)).to_vec()
 }
 
@@ -72,7 +72,7 @@ fn one(fdata_bytes: usize, tpdu_bytes: usize, contents: &[u8], repeats: usize) -
 }
 
 /// Runs one transfer; returns its duration in seconds, and the ticks that each task took at both ends.
-fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
+pub(super) fn run(setup: &Setup, contents: &[u8]) -> (f64, [u64; Task::ALL.len()]) {
     let mut boards = Boards::new(setup);
     let local = Path::read("file").expect("a name");
     boards.disk(0).put(&local, contents);

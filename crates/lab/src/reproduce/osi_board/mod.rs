@@ -15,7 +15,9 @@
 //!           Measurements on this machine ([`measured`]) are not part of the report.
 
 pub mod measured;
+pub mod mechanisms;
 mod reproduction;
-mod transfer;
+pub(crate) mod transfer;
 
+pub(crate) use reproduction::LINE_BITS_PER_SECOND;
 pub use reproduction::{Effort, LineUse, OsiBoard, Tasks, make, unhindered};

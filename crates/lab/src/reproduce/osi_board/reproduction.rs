@@ -3,15 +3,11 @@
 use super::super::{Constant, Curve, Figure, Report, Row, Verdict, off};
 use super::measured;
 use super::measured::Measured;
-use super::transfer::{FILE_BYTES, contents};
+use super::transfer::{self, FILE_BYTES, Run};
 use crate::table::Table;
-use kiban_osi::ftam::filestore::Path;
-use kiban_osi::ftam::initiator::{Job, Outcome};
 use kiban_osi::stack::meter::Task;
-use kiban_osi::wire::ftam::{BinaryParameters, Document};
-use kiban_osi::wire::lapb;
 use kiban_sim::cost::Origin;
-use kiban_sim::osi::{Boards, CONSTANTS, Costs, Medium, OSI_BOARD_1992, Setup};
+use kiban_sim::osi::{CONSTANTS, Costs, Medium, OSI_BOARD_1992, Setup};
 use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
@@ -31,7 +27,7 @@ mod published {
     pub(in crate::reproduce) const STRAIGHT: f64 = 0.99;
 }
 
-const LINE_BITS_PER_SECOND: u64 = 2_000_000;
+pub(crate) const LINE_BITS_PER_SECOND: u64 = 2_000_000;
 const FDATA: [usize; 7] = [500, 1000, 2000, 3000, 4000, 6000, 8000];
 const FDATA_QUICK: [usize; 4] = [1000, 2000, 4000, 8000];
 const TPDU: [usize; 5] = [128, 256, 512, 1024, 2048];
@@ -68,46 +64,16 @@ enum Setting {
     Loopback,
 }
 
-/// A transfer of the file from the initiator to the responder.
-struct Run {
-    boards: Boards,
-    took: Duration,
-    /// Bits that the sender's line carried during the transfer.
-    bits: u64,
-}
-
-/// Returns the bits that the first board's line has carried: frames, flags and inserted zeros.
-fn carried(boards: &Boards) -> u64 {
-    boards
-        .line(0)
-        .map(|line| line.counters())
-        .map_or(0, |line| line.bytes * 8 + line.frames * lapb::line_bits(0) as u64 + line.stuffed_bits)
-}
-
 fn run(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Option<Costs>) -> Run {
     let join = match setting {
         Setting::Line => Medium::line(LINE_BITS_PER_SECOND),
         Setting::Loopback => Medium::Loopback,
     };
-    let setup = Setup { fdata_bytes, tpdu_bytes, costs, ..Setup::new(join) };
-    let mut boards = Boards::new(&setup);
-    let contents = contents(1);
-    let (local, remote) = (Path::read("file").expect("a name"), "file");
-    boards.disk(0).put(&local, &contents);
-    boards.connect().expect("nothing is in the way");
-    let (begun, before) = (boards.now(), carried(&boards));
-    let document = Document::UnstructuredBinary(BinaryParameters::NONE);
-    let job = Job::Put { local: local.clone(), remote: remote.into(), document };
-    assert_eq!(boards.job(job), Ok(Outcome::Done));
-    assert!(boards.disk(1).contents(&local) == Some(&contents[..]), "the file arrives as it was");
-    let took = boards.now().since(begun);
-    Run { bits: carried(&boards) - before, boards, took }
+    transfer::run(&Setup { fdata_bytes, tpdu_bytes, costs, ..Setup::new(join) }, FILE_BYTES)
 }
 
-/// Returns the throughput as defined in the paper, doubled in loopback.
 fn mbps(setting: Setting, took: Duration) -> f64 {
-    let factor = if setting == Setting::Loopback { 2.0 } else { 1.0 };
-    factor * FILE_BYTES as f64 * 8.0 / took.as_secs_f64() / 1e6
+    transfer::mbps(setting == Setting::Loopback, FILE_BYTES, took)
 }
 
 fn rate(setting: Setting, fdata_bytes: usize, tpdu_bytes: usize, costs: Costs) -> f64 {
