@@ -1,8 +1,9 @@
 //! Options that a program sets on its sockets with setsockopt(2) (`kiban run`).
 //!
-//! Purpose    the board keeps the options of a stream, so that they can be read after exec, and by a process to
-//!            which the descriptor has been passed.
-//! Values     the value of every option is a number, with the meaning that Linux gives it (tcp(7), socket(7)).
+//! Purpose    the board keeps the options of a stream, so that they can be read after exec, and by a process
+//!            to which the descriptor has been passed.
+//! Values     the value of every option is a number, with the meaning that Linux gives it (tcp(7),
+//!            socket(7)).
 
 /// An option of a stream. Its number is that in an entry, and in the preloaded library (`preload/board`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

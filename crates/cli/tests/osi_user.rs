@@ -1,6 +1,6 @@
 //! A program that uses a running board's OSI stack contains no session layer: this test is such a program. It
-//! attaches to `kiban up`, associates with an FTAM server through the board, and transfers a file; and it searches
-//! its own executable for the session machine.
+//! attaches to `kiban up`, associates with an FTAM server through the board, and transfers a file; and it
+//! searches its own executable for the session machine.
 
 #[path = "up/common.rs"]
 #[expect(dead_code, reason = "the tests of boards use the rest")]
@@ -76,8 +76,8 @@ fn taken(queue: &mut RopeQueue) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether an executable has a symbol of the session machine. Names of functions contain the path of their
-/// module, in both of the compiler's manglings.
+/// Returns whether an executable has a symbol of the session machine. Names of functions contain the path of
+/// their module, in both of the compiler's manglings.
 fn has_session_layer(executable: &str) -> bool {
     let bytes = std::fs::read(executable).expect("it can be read");
     [&b"9kiban_osi7session7machine"[..], &b"kiban_osi7session3act"[..]]

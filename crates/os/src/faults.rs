@@ -1,7 +1,7 @@
 //! Faults in copies of host memory (SIGSEGV, SIGBUS): the copy fails, not the process.
 //!
-//! Purpose      registered memory may have been unmapped, or the file behind it truncated. A copy from or to it
-//!              must then fail ([`kiban_base::recovery`]).
+//! Purpose      registered memory may have been unmapped, or the file behind it truncated. A copy from or to
+//!              it must then fail ([`kiban_base::recovery`]).
 //! Method       a handler for both signals continues a faulting copy at its error exit. It passes all other
 //!              signals to the action that the program had set before, in the way in which the kernel would
 //!              have started it.

@@ -7,8 +7,8 @@
 //! Units            packets, frames or cells, depending on where the loss was counted. Cells that were lost
 //!                  before they reached this host appear as incomplete frames.
 //! Not counted      traffic that is not for this port (unmatched packets, closed circuits, unknown
-//!                  protocols), what is sent before a link has a peer (`no_peer`), and losses that another counter includes (cells of frames that were
-//!                  discarded).
+//!                  protocols), what is sent before a link has a peer (`no_peer`), and losses that another
+//!                  counter includes (cells of frames that were discarded).
 
 use crate::status::{Counters, named};
 use kiban_link::LinkCounters;

@@ -1,12 +1,12 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
 //! Method    sets LD_PRELOAD to the library (preload/board/) and KIBAN_SOCKETS to the path of the board's
-//!           socket, then replaces this process with itself, now with the library, and at last with the program
-//!           (execve(2)). So the library decides whether the program can use the board, as it does for the
-//!           programs that the program starts.
-//! Limits    the library cannot be loaded into programs that are statically linked or have more privileges than
-//!           their user, and has no effect on Go programs. They are refused (preload/board/exec.c), unless
-//!           `--allow-host-network` is given.
+//!           socket, then replaces this process with itself, now with the library, and at last with the
+//!           program (execve(2)). So the library decides whether the program can use the board, as it does
+//!           for the programs that the program starts.
+//! Limits    the library cannot be loaded into programs that are statically linked or have more privileges
+//!           than their user, and has no effect on Go programs. They are refused (preload/board/exec.c),
+//!           unless `--allow-host-network` is given.
 
 use crate::board::control::unavailable_reason;
 use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
@@ -31,8 +31,8 @@ const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 /// numbers, poll, epoll, threads and child processes work as usual. The board must run as the same user
 /// (root may use any user's board), with a service of kind "sockets" in its configuration.
 ///
-/// Programs that cannot use the board (statically linked, written in Go, set-user-ID) are not started, because
-/// they would use the host's network.
+/// Programs that cannot use the board (statically linked, written in Go, set-user-ID) are not started,
+/// because they would use the host's network.
 #[derive(Args)]
 #[command(override_usage = "kiban run [OPTIONS] -- PROGRAM [ARGUMENT]...\n       kiban run [OPTIONS] --env")]
 #[command(after_help = "Examples:\

@@ -9,8 +9,8 @@
 //!                  relays, another program on this host.
 //! Contents         units are not inspected.
 //! Loss             over TCP, a unit for which there is no room stays with the caller, as back-pressure; if
-//!                  no peer has connected yet, the unit is dropped and counted (`no_peer`). Over UDP, units are
-//!                  lost when their datagrams are lost.
+//!                  no peer has connected yet, the unit is dropped and counted (`no_peer`). Over UDP, units
+//!                  are lost when their datagrams are lost.
 //! Errors           if a length is 0, or above the length of the longest unit, the peer speaks another
 //!                  protocol and the link ends.
 //! Not implemented  offloads: a unit is a packet. Cells over UDP have their own link, [`super::udp_cells`].

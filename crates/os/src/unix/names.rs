@@ -105,8 +105,8 @@ pub fn folders_of_boards() -> Vec<PathBuf> {
     paths().into_iter().filter(|path| validate(path, Whose::Asked(uid)).is_ok()).collect()
 }
 
-/// Returns the reasons why existing directories were not searched for boards, in parentheses, as a suffix for a
-/// "no board" error; empty if all were searched.
+/// Returns the reasons why existing directories were not searched for boards, in parentheses, as a suffix for
+/// a "no board" error; empty if all were searched.
 pub fn left_out() -> String {
     let uid = rustix::process::geteuid().as_raw();
     let errors = paths().into_iter().filter_map(|path| validate(&path, Whose::Asked(uid)).err());

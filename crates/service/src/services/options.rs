@@ -1,9 +1,9 @@
 //! Options of programs' sockets (`kiban run`).
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
-//! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's connection,
-//!            `SO_LINGER` with zero on its end (see the relay). The others are stored and returned
-//!            (docs/attach.md has the list).
+//! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's
+//!            connection, `SO_LINGER` with zero on its end (see the relay). The others are stored and
+//!            returned (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;

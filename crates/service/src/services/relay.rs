@@ -411,10 +411,10 @@ fn cut_off(
     }
 }
 
-/// Binds the board's end of a program's socket to an abstract address that holds an entry: a program reads the
-/// addresses of a stream or listener there (`getpeername`) if it has no record of it, after exec or in another
-/// process. The random number makes the address unique. If the address cannot be bound, such a program sees a
-/// Unix socket.
+/// Binds the board's end of a program's socket to an abstract address that holds an entry: a program reads
+/// the addresses of a stream or listener there (`getpeername`) if it has no record of it, after exec or in
+/// another process. The random number makes the address unique. If the address cannot be bound, such a
+/// program sees a Unix socket.
 pub(super) fn name_socket(socket: &impl AsFd, indication: Indication) {
     let Ok(random) = kiban_os::random::bytes::<16>() else { return };
     let name = [&b"\0kiban"[..], &random, &indication.bytes()].concat();
