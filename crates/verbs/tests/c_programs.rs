@@ -68,6 +68,11 @@ fn signals_interrupt_calls_as_they_interrupt_read() {
 }
 
 #[test]
+fn children_can_wait_whenever_their_parent_forks() {
+    run_tests("fork");
+}
+
+#[test]
 fn memory_that_a_program_unmaps_fails_its_queue_pairs_and_not_the_process() {
     for (transport, shared_memory) in [("ib", "1"), ("ib", "0"), ("roce", "1"), ("roce", "0")] {
         println!("transport {transport}, shared memory {shared_memory}");

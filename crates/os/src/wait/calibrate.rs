@@ -8,16 +8,17 @@
 //!                  starts with these values and keeps updating them. Bounds exclude the extreme values of a
 //!                  disturbed machine.
 //! Once             the measurement runs once per process, before the first wait, and takes a few
-//!                  milliseconds.
+//!                  milliseconds. Other threads wait for it. A child that was forked meanwhile has no thread
+//!                  that measures, and measures itself.
 //! Limits           with only one CPU, no thread can spin for a peer, so nothing is measured; see
 //!                  [`ONE_CPU`].
 
 use super::sleepers::{self, EventSleeper, Sleeper, set_min_timer_slack};
 use crate::clock::{Clock, TickScale, allowed_cpus, pin_thread, thread_cpu_nanos};
 use kiban_base::{Bell, Costs};
-use rustix::thread::{CpuSet, Pid, sched_getaffinity};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use rustix::thread::{CpuSet, Pid, futex, sched_getaffinity};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 const ROUNDS: usize = 40;
@@ -42,14 +43,41 @@ pub(super) struct Calibration {
 }
 
 pub(super) fn calibration() -> &'static Calibration {
-    static ONCE: OnceLock<Calibration> = OnceLock::new();
-    ONCE.get_or_init(|| {
+    static MEASURED: AtomicPtr<Calibration> = AtomicPtr::new(null_mut());
+    /// The process in which a thread measures; 0: none does yet. A lock would stay locked in a forked child.
+    static MEASURED_BY: AtomicU32 = AtomicU32::new(0);
+    const DONE: u32 = u32::MAX;
+    let process = std::process::id();
+    loop {
+        // SAFETY: the pointer is null, or that of a box that was leaked below.
+        if let Some(measured) = unsafe { MEASURED.load(Ordering::Acquire).as_ref() } {
+            return measured;
+        }
+        match MEASURED_BY.load(Ordering::Acquire) {
+            DONE => {}
+            // This returns at once if the value has changed; if it fails, try again.
+            by if by == process => drop(futex::wait(&MEASURED_BY, futex::Flags::PRIVATE, process, None)),
+            by => {
+                let claim = MEASURED_BY.compare_exchange(by, process, Ordering::Relaxed, Ordering::Relaxed);
+                if claim.is_ok() {
+                    MEASURED.store(Box::leak(Box::new(Calibration::measure())), Ordering::Release);
+                    MEASURED_BY.store(DONE, Ordering::Release);
+                    // This cannot fail.
+                    let _ = futex::wake(&MEASURED_BY, futex::Flags::PRIVATE, i32::MAX as u32);
+                }
+            }
+        }
+    }
+}
+
+impl Calibration {
+    fn measure() -> Calibration {
         let costs = match process_cpus()[..] {
             [first, second, ..] => measure([first, second]).unwrap_or_default(),
             _ => ONE_CPU,
         };
         Calibration { costs, scale: TickScale::calibrate() }
-    })
+    }
 }
 
 /// Returns the CPUs that the process may use. They are taken from its first thread, since the calling thread
