@@ -62,8 +62,10 @@ impl Context {
         let mut abi = verbs_context::ZERO;
         abi.sz = size_of::<verbs_context>();
         abi.context.device = device.abi();
-        abi.context.cmd_fd = -1;
         abi.context.async_fd = async_events.number();
+        // There is no command file. Programs that share a context with another process duplicate it before
+        // they learn that objects cannot be imported, so it must be an open file.
+        abi.context.cmd_fd = abi.context.async_fd;
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
         crate::device::table::fill(&mut abi);

@@ -82,6 +82,13 @@ fn memory_that_a_program_unmaps_fails_its_queue_pairs_and_not_the_process() {
     }
 }
 
+#[test]
+fn the_connection_manager_sets_the_attributes_of_queue_pairs() {
+    for transport in ["ib", "iwarp", "roce"] {
+        run_tests_with("connections", Command::new("timeout").env("KIBAN_TRANSPORT", transport));
+    }
+}
+
 /// Runs a program's test cases with RoCE devices, in a network namespace of their own.
 fn run_tests_over_roce(name: &str) {
     let addresses = "ip address add 192.0.2.1/32 dev lo && ip address add 192.0.2.2/32 dev lo";

@@ -200,10 +200,10 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
     let place = id.abi();
     // SAFETY: the struct lives as long as the identifier, and its queue pair was made by `rdma_create_qp`.
     let own = unsafe { (*place).qp };
-    let (offered, device, says) = {
+    let (offered, device, says, ack_timeout) = {
         let state = id.state();
         let offered = if state.phase == Phase::Requested { state.depths } else { (u16::MAX, u16::MAX) };
-        (offered, state.device, state.says.clone())
+        (offered, state.device, state.says.clone(), state.ack_timeout)
     };
     let qp = if own.is_null() {
         let number = param.ok_or(libc::EINVAL)?.qp_num;
@@ -212,7 +212,7 @@ unsafe fn wanted(id: &Arc<Id>, param: Option<&rdma_conn_param>) -> Result<Wanted
     } else {
         // SAFETY: the queue pair was created by `rdma_create_qp`, and the program may not destroy it during
         // this call (rdma_destroy_qp(3)).
-        unsafe { crate::queue::qp::number(own) }.ok_or(libc::EINVAL)?
+        unsafe { crate::queue::qp::connecting(own, ack_timeout) }.ok_or(libc::EINVAL)?
     };
     // A depth of 255 requests the device's maximum, capped at the peer's offer.
     let depth = |requested: Option<u8>, most: u16, offered: u16| match requested {

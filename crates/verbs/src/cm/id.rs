@@ -52,6 +52,9 @@ pub(super) struct Joined {
     pub(super) is_attached: bool,
 }
 
+/// The acknowledgement timeout if the program sets none: 67 ms.
+const ACK_TIMEOUT: u8 = 14;
+
 /// Our state of an identifier.
 pub(super) struct State {
     pub(super) phase: Phase,
@@ -80,6 +83,8 @@ pub(super) struct State {
     pub(super) unacknowledged: u32,
     pub(super) shares: bool,
     pub(super) family_only: bool,
+    /// The acknowledgement timeout of the queue pair, as a code (rdma_set_option(3)).
+    pub(super) ack_timeout: u8,
     /// The queue pair attributes for all connections to this listener (rdma_create_ep(3)).
     pub(super) queue_wanted: Option<ibv_qp_init_attr>,
     /// The private data to send if the program passes none (`ai_connect`).
@@ -122,6 +127,7 @@ impl Id {
             unacknowledged: 0,
             shares: false,
             family_only: false,
+            ack_timeout: ACK_TIMEOUT,
             queue_wanted: None,
             says: Vec::new(),
             ece: ibv_ece::ZERO,

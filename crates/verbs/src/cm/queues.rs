@@ -397,9 +397,9 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             (Some(attributes), Some(mask)) => (attributes, mask),
             _ => return Err(libc::EINVAL),
         };
-        let (phase, peer, depths, device) = {
+        let (phase, peer, depths, device, ack_timeout) = {
             let state = id.state();
-            (state.phase, state.peer, state.depths, state.device)
+            (state.phase, state.peer, state.depths, state.device, state.ack_timeout)
         };
         // SAFETY: the struct lives as long as the identifier.
         let (verbs, ps) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps) };
@@ -442,7 +442,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                     | IBV_QP_MIN_RNR_TIMER
             }
             IBV_QPS_RTS => {
-                attributes.timeout = 14;
+                attributes.timeout = ack_timeout;
                 attributes.retry_cnt = 7;
                 attributes.rnr_retry = 7;
                 attributes.max_rd_atomic = depth(depths.1);

@@ -296,11 +296,14 @@ pub(super) unsafe extern "C" fn rdma_set_option(
         };
         match (level, option) {
             (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS | RDMA_OPTION_ID_ACK_TIMEOUT) => {
-                if bytes == 1 {
-                    Ok(0)
-                } else {
-                    Err(libc::EINVAL)
+                if bytes != 1 {
+                    return Err(libc::EINVAL);
                 }
+                if option == RDMA_OPTION_ID_ACK_TIMEOUT {
+                    // SAFETY: the caller of `rdma_set_option` guarantees that `value` points to one byte.
+                    id.state().ack_timeout = unsafe { value.cast::<u8>().read() } & 31;
+                }
+                Ok(0)
             }
             (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
                 let shares = number()?;

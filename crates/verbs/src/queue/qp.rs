@@ -78,14 +78,17 @@ unsafe impl Object for Qp {
     }
 }
 
-/// Returns the engine's number for a queue pair, for use by the connection manager.
+/// Records the acknowledgement timeout of a queue pair that the connection manager connects, for
+/// ibv_query_qp(3). Returns the engine's number for the queue pair.
 ///
 /// # Safety
 /// `qp` is null or a live queue pair created by this library.
-pub(crate) unsafe fn number(qp: *mut ibv_qp) -> Option<u32> {
-    // SAFETY: the caller of `number` guarantees that `qp` is null or a live queue pair created by this
+pub(crate) unsafe fn connecting(qp: *mut ibv_qp, ack_timeout: u8) -> Option<u32> {
+    // SAFETY: the caller of `connecting` guarantees that `qp` is null or a live queue pair created by this
     // library.
-    unsafe { given::<Qp>(qp.cast()) }.ok().map(|qp| qp.number)
+    let qp = unsafe { given::<Qp>(qp.cast()) }.ok()?;
+    qp.kept().timeout = ack_timeout;
+    Some(qp.number)
 }
 
 impl Qp {
@@ -581,7 +584,11 @@ unsafe extern "C" fn ibv_query_qp(
         // SAFETY: the caller of `ibv_query_qp` guarantees that `qp` is null or a live queue pair created by
         // this library and `answer` is null or valid for reads and writes.
         let (pair, answer) = unsafe { (given::<Qp>(qp.cast())?, answer.as_mut().ok_or(libc::EINVAL)?) };
-        let actual = pair.state();
+        // iWARP has no state before INIT: its idle state stands for both (cxgb4 reports the same).
+        let actual = match pair.state() {
+            IBV_QPS_RESET if transport() == Transport::Iwarp => IBV_QPS_INIT,
+            state => state,
+        };
         *answer = *pair.kept();
         (answer.qp_state, answer.cur_qp_state) = (actual, actual);
         let abi = pair.abi();
