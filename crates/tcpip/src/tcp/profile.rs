@@ -54,6 +54,7 @@ impl Config {
             update_segments: 2,
             update_percent: 35,
             window_advertisement: Offer::Room,
+            nagle: Nagle::Classic,
             silly_window_percent: 50,
             // Slow start begins with one segment (Jacobson 1988).
             initial_window_segments: 1,
@@ -118,7 +119,6 @@ impl Config {
             pacing: false,
             sack: false,
             timestamps: false,
-            nagle: Nagle::Classic,
             ..Config::default()
         }
     }

@@ -72,8 +72,7 @@ impl Session {
         match self.nagle {
             Nagle::Off => false,
             Nagle::Classic | Nagle::Limit => self.snd_nxt != self.snd_una,
-            // A short segment beyond SND.NXT has been taken back (a window probe, a timeout): it will be sent
-            // again.
+            // A short segment beyond SND.NXT (a window probe, before a timeout) will be sent again.
             Nagle::Minshall => self.snd_una.lt(self.snd_sml) && self.snd_sml.le(self.snd_nxt),
         }
     }
