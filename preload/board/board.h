@@ -21,7 +21,7 @@ struct entry {
     uint8_t address[2][16];
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
-enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11 };
+enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11, ASK_INFO = 12 };
 enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
@@ -92,6 +92,9 @@ bool may_listen(int fd);
  * a tenth of this time. */
 #define PROMPT_MS 10
 
+/* How long the calls that do not block with the system's TCP, such as listen(), wait for the board's reply. */
+#define PATIENCE_SECONDS 10
+
 /* The path of the board's socket; NULL if the program uses no board. */
 extern const char *board_path;
 void read_board_path(void);
@@ -133,6 +136,7 @@ void read_options(int fd, uint32_t *values);
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
 int query_option(int at, const struct known *known, bool is_listener, uint32_t *value);
 void send_options(const struct known *known, bool is_listener);
+int query_info(const struct known *known, void *info, socklen_t *bytes);
 bool is_beyond_board(int level, int name);
 
 /* ---- late.c ---- */

@@ -455,6 +455,24 @@ static bool is_on_board(const struct found *found) {
     return found->state != FAILED && !(found->state == CONNECTING && found->known.is_late);
 }
 
+/* Returns TCP_INFO, or the MSS in it. Of a stream that has ended, or is not known to the board, only the state is known. */
+static int tell_info(const struct found *found, int option, void *target, socklen_t *length) {
+    union {
+        struct tcp_info info;
+        char bytes[256];
+    } all = {0};
+    socklen_t bytes = sizeof all;
+    bool is_stream = is_on_board(found) && found->state != LISTENING && found->state != RESERVED;
+    if (!is_stream || query_info(&found->known, &all, &bytes) || !bytes) {
+        memset(&all, 0, sizeof all);
+        all.info.tcpi_state = found->state == LISTENING || found->state == RESERVED ? TCP_LISTEN : TCP_CLOSE;
+        all.info.tcpi_snd_mss = 536; /* The MSS that every host accepts (RFC 9293 3.7.1). */
+        bytes = sizeof all.info;
+    }
+    return option == TCP_INFO ? tell(target, length, &all, bytes)
+                              : tell(target, length, &all.info.tcpi_snd_mss, sizeof all.info.tcpi_snd_mss);
+}
+
 static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
     int kept = errno;
     struct found found;
@@ -491,15 +509,8 @@ static int board_getsockopt(int fd, int level, int option, void *target, socklen
         }
         return libc.getsockopt(fd, level, option, target, length);
     }
-    if (level == IPPROTO_TCP && option == TCP_INFO) {
-        /* Return only the state; kiban status shows the other values. */
-        struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};
-        return tell(target, length, &info, sizeof info);
-    }
-    if (level == IPPROTO_TCP && option == TCP_MAXSEG) {
-        value = 536; /* The MSS that every host accepts (RFC 9293 3.7.1); the library cannot see the actual MSS. */
-        return tell(target, length, &value, sizeof value);
-    }
+    if (level == IPPROTO_TCP && (option == TCP_INFO || option == TCP_MAXSEG))
+        return done(kept, tell_info(&found, option, target, length));
     if (level == IPPROTO_TCP || level == IPPROTO_IP || level == IPPROTO_IPV6)
         return fail(ENOPROTOOPT);
     return libc.getsockopt(fd, level, option, target, length);

@@ -99,6 +99,27 @@ int query_option(int at, const struct known *known, bool is_listener, uint32_t *
     return ask_for_option(ASK_OPTION, at, known, is_listener, value);
 }
 
+/* Reads TCP_INFO from the board: `*bytes` is the size of `info`, and then the number of bytes read; zero if the stream
+ * has ended. Returns 0 or an error number. */
+int query_info(const struct known *known, void *info, socklen_t *bytes) {
+    struct entry entry = {.what = ASK_INFO}, reply;
+    struct iovec parts[] = {{&reply, sizeof reply}, {info, *bytes}};
+    struct pollfd polled = {new_asker(0), POLLIN, 0};
+    if (polled.fd < 0)
+        return errno;
+    put(&entry, LOCAL, &known->name[LOCAL]);
+    put(&entry, REMOTE, &known->name[REMOTE]);
+    int error = begin_to_ask(polled.fd, &entry);
+    if (!error && poll(&polled, 1, PATIENCE_SECONDS * 1000) <= 0)
+        error = ENETDOWN;
+    ssize_t count = error ? 0 : libc.readv(polled.fd, parts, 2);
+    close(polled.fd);
+    if (!error && count < (ssize_t)sizeof reply)
+        error = ECONNABORTED;
+    *bytes = error ? 0 : (socklen_t)(count - sizeof reply);
+    return error;
+}
+
 /* Gives the board the options that the program had changed before the socket became the board's. */
 void send_options(const struct known *known, bool is_listener) {
     for (int at = 0; at < OPTIONS; at++)

@@ -5,9 +5,6 @@
 #include <stddef.h>
 #include <sys/un.h>
 
-/* How long the calls that do not block with the system's TCP, such as listen(), wait for the board's
- * reply. */
-#define PATIENCE_SECONDS 10
 /* The length of the abstract address that holds the reason: a zero, 16 random bytes and the reason. */
 #define REASON_BYTES 18
 /* The path of the board's socket. A path too long for a socket address is split into directory and name. */

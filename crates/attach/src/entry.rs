@@ -100,6 +100,14 @@ pub enum Request {
         /// The option.
         option: StreamOption,
     },
+    /// Requests the statistics of a stream (`TCP_INFO`); answered by [`Indication::Option`], which Linux's
+    /// `struct tcp_info` follows if the stream still exists. Used by clients that have no slots.
+    QueryInfo {
+        /// The stream's local address, on the board.
+        local: SocketAddr,
+        /// The stream's remote address.
+        remote: SocketAddr,
+    },
 }
 
 /// An indication of a board.
@@ -303,6 +311,9 @@ impl Request {
             Request::QueryOption { local, remote, option } => {
                 Fields { what: 11, code: option as u8, local: Some(local), remote, ..none }
             }
+            Request::QueryInfo { local, remote } => {
+                Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
+            }
         }
         .bytes()
     }
@@ -322,6 +333,7 @@ impl Request {
             9 => Request::QueryEnd { local: local?, remote: remote? },
             10 => Request::SetOption { local: local?, remote, option: StreamOption::of(code)?, value: slot },
             11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
+            12 => Request::QueryInfo { local: local?, remote: remote? },
             _ => return None,
         })
     }

@@ -393,9 +393,10 @@ impl<C: Chunk> ClientStreams<C> {
                 self.pending_indications.push_back(Indication::Listening { listener, result });
             }
             // The answer is in the slot's own fields, without an indication.
-            Request::QueryEnd { .. } | Request::SetOption { .. } | Request::QueryOption { .. } => {
-                return Ok(false);
-            }
+            Request::QueryEnd { .. }
+            | Request::SetOption { .. }
+            | Request::QueryOption { .. }
+            | Request::QueryInfo { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)

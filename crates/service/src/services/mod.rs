@@ -30,6 +30,7 @@ mod sessions;
 mod set;
 mod slots;
 mod sockets;
+mod tcp_info;
 
 pub use attach::{Attach, ClientBells, Edge, Tcp};
 pub use counters::ServiceCounters;

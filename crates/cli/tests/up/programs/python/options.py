@@ -70,6 +70,22 @@ for s in socket.socket(), connected()[0]:
 assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
 assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
 
+# TCP_INFO is about the board's connection.
+s, peer = connected()
+s.sendall(bytes(5000))
+peer.recv(5000, socket.MSG_WAITALL)
+peer.sendall(b"x")
+s.recv(1)
+info = s.getsockopt(TCP, socket.TCP_INFO, 236)
+word, long = lambda at: struct.unpack_from("=I", info, at)[0], lambda at: struct.unpack_from("=Q", info, at)[0]
+mss = s.getsockopt(TCP, socket.TCP_MAXSEG)
+assert len(info) == 236 and info[0] == 1 and word(16) == mss and 500 < mss <= 1460, (info, mss)
+rtt, cwnd, segments_out, segments_in = word(68), word(80), word(136), word(140)
+assert rtt > 0 and cwnd >= 10 and segments_out >= 2 and segments_in >= 1, (rtt, cwnd, segments_out, segments_in)
+assert long(128) == 1 and long(200) >= 5000, "bytes received and sent"
+assert len(s.getsockopt(TCP, socket.TCP_INFO, 104)) == 104
+s.close()
+
 # SO_LINGER with zero resets the connection at close; without it, a FIN is sent.
 for linger, end in (struct.pack("ii", 0, 0), b""), (struct.pack("ii", 1, 0), errno.ECONNRESET):
     s, peer = connected()
