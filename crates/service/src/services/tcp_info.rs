@@ -1,12 +1,12 @@
 //! `TCP_INFO` for programs on the board (`kiban run`).
 //!
-//! Layout             `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`, up to `tcpi_rcv_wnd` (6.2), in the
-//!                    machine's byte order.
-//! Estimates          TCP counts retransmitted bytes, not segments: `tcpi_total_retrans` is their number in
-//!                    full segments. A segment that the link cuts counts once. Windows in segments are rounded
-//!                    up, so that an open window is not zero.
-//! Not implemented    fields that are zero here: retransmissions and probes in progress, the delayed-ACK
-//!                    timeout, reordering, pacing and delivery rates, and the times of acknowledgements sent.
+//! Layout           `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`, up to `tcpi_rcv_wnd` (6.2), in
+//!                  the machine's byte order.
+//! Estimates        TCP counts retransmitted bytes, not segments: `tcpi_total_retrans` is their number in
+//!                  full segments. A segment that the link cuts counts once. Windows in segments are rounded
+//!                  up, so that an open window is not zero.
+//! Not implemented  fields that are zero here: retransmissions and probes in progress, the delayed-ACK
+//!                  timeout, reordering, pacing and delivery rates, and the times of acknowledgements sent.
 
 use core::time::Duration;
 use kiban_base::Instant;
