@@ -7,6 +7,7 @@
 
 use crate::abi::*;
 use crate::context::Context;
+use crate::device::query::gid_indices;
 use crate::device::{Device, Transport, transport};
 use crate::engine::{Generation, Object, given, take_back};
 use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
@@ -35,7 +36,7 @@ unsafe impl Object for Ah {
 }
 
 /// Returns the destination GID in the attributes, or the GID that belongs to their LID. Returns `None` if
-/// the attributes are invalid for a device with one port and one GID.
+/// the attributes are invalid for a device with one port.
 pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[u8; 16]> {
     if attributes.port_num > 1 {
         return None;
@@ -44,7 +45,7 @@ pub(crate) fn destination(device: &Device, attributes: &ibv_ah_attr) -> Option<[
         return device.gid_of(attributes.dlid);
     }
     let gid = attributes.grh.dgid.bytes();
-    (attributes.grh.sgid_index == 0 && gid != [0; 16]).then_some(gid)
+    (u32::from(attributes.grh.sgid_index) < gid_indices() && gid != [0; 16]).then_some(gid)
 }
 
 /// # Safety

@@ -355,7 +355,7 @@ impl EngineState {
         if found == state { Ok(entry) } else { Err(RequestError::BadState(QpState::Idle)) }
     }
 
-    fn ready(&mut self, qp: u32, qkey: u32) -> Result<(), RequestError> {
+    pub(super) fn ready(&mut self, qp: u32, qkey: u32) -> Result<(), RequestError> {
         let entry = self.entry(qp, State::Reset)?;
         entry.state = State::Init;
         entry.qkey = qkey;

@@ -260,6 +260,9 @@ impl EngineState {
             retries: agreed.retries,
             rnr_retries: agreed.rnr_retries,
         };
+        // A queue pair that the program has created itself may still be in the state RESET: some programs
+        // change its state only when the reply is here. For others, this fails.
+        let _ = self.ready(qp, 0);
         let ready = self.ready_to_receive(qp, Some(peer), now);
         ready.map_err(|_| OpenError::InUse)?.map_err(|_| OpenError::InUse)?;
         self.ready_to_send(qp, sending, now).map_err(|_| OpenError::InUse)

@@ -98,6 +98,12 @@ pub(crate) fn active_mtu_of(address: IpAddr) -> ibv_mtu {
     active_mtu(interfaces.as_ref().and_then(|all| all.with(address)))
 }
 
+/// Returns the number of GID indices. Programs hard-code 1, or 3 (RoCE v2 with an IPv4 address on many
+/// cards), so RoCE devices have their GID at four indices.
+pub(crate) fn gid_indices() -> u32 {
+    if transport() == Transport::Iwarp { 1 } else { 4 }
+}
+
 fn port(context: &Context) -> ibv_port_attr {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
@@ -109,7 +115,7 @@ fn port(context: &Context) -> ibv_port_attr {
     };
     attr.max_mtu = IBV_MTU_4096;
     attr.active_mtu = active_mtu(interface);
-    attr.gid_tbl_len = 1;
+    attr.gid_tbl_len = gid_indices().cast_signed();
     attr.lid = context.device.lid();
     attr.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
     attr.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
@@ -225,7 +231,7 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
         // by this library and `gid` is null or valid for reads and writes.
         let (context, gid) = unsafe { (Context::given(context)?, gid.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
-        if index != 0 {
+        if !u32::try_from(index).is_ok_and(|index| index < gid_indices()) {
             return Err(libc::EINVAL);
         }
         *gid = context.device.gid();
@@ -233,12 +239,12 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     })
 }
 
-fn gid_entry(context: &Context) -> ibv_gid_entry {
+fn gid_entry(context: &Context, index: u32) -> ibv_gid_entry {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
     ibv_gid_entry {
         gid: context.device.gid(),
-        gid_index: 0,
+        gid_index: index,
         port_num: 1,
         gid_type: if transport() != Transport::Iwarp { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
         ndev_ifindex: interface.map_or(0, |one| one.index()),
@@ -260,11 +266,12 @@ unsafe extern "C" fn _ibv_query_gid_ex(
         // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `context` is null or an open context
         // created by this library.
         let context = unsafe { Context::given(context)? };
-        if (port, index, flags) != (1, 0, 0) || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
+        let is_known = port == 1 && index < gid_indices() && flags == 0;
+        if !is_known || entry.is_null() || bytes < size_of::<ibv_gid_entry>() {
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `entry` has room for `bytes` bytes.
-        unsafe { write(&gid_entry(context), entry, bytes) };
+        unsafe { write(&gid_entry(context, index), entry, bytes) };
         Ok(())
     })
 }
@@ -293,13 +300,18 @@ unsafe extern "C" fn _ibv_query_gid_table(
             return -(libc::EINVAL as isize);
         }
         // libibverbs also returns this error if there is too little room.
-        if most == 0 {
+        if most < gid_indices() as usize {
             return -(libc::EINVAL as isize);
         }
-        // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `entries` has room for `most` entries
-        // of `bytes` bytes; `most` is at least 1.
-        unsafe { write(&gid_entry(context), entries, bytes) };
-        1
+        for index in 0..gid_indices() {
+            // SAFETY: the caller of `_ibv_query_gid_table` guarantees that `entries` has room for `most`
+            // entries of `bytes` bytes.
+            unsafe {
+                let entry = entries.wrapping_byte_add(index as usize * bytes);
+                write(&gid_entry(context, index), entry, bytes);
+            }
+        }
+        gid_indices() as isize
     })
 }
 
@@ -319,7 +331,7 @@ unsafe extern "C" fn ibv_query_gid_type(
         // created by this library and `kind` is null or valid for reads and writes.
         let (_, kind) = unsafe { (Context::given(context)?, kind.as_mut().ok_or(libc::EINVAL)?) };
         port_is(port)?;
-        if index != 0 {
+        if index >= gid_indices() {
             return Err(libc::EINVAL);
         }
         *kind = c_uint::from(transport() != Transport::Iwarp);

@@ -489,8 +489,12 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
         IBV_QPS_RESET => engine.reset(qp.number).map_err(refused),
         IBV_QPS_ERR => engine.modify_to_error(qp.number).map_err(refused),
         IBV_QPS_INIT if from == IBV_QPS_RESET => match engine.modify_to_init(qp.number, with.qkey) {
-            // The connection manager has already initialised the queue pair.
-            Err(RequestError::BadState(_)) if transport() == Transport::Iwarp => Ok(()),
+            // The connection manager has already initialised or connected the queue pair.
+            Err(RequestError::BadState(_))
+                if transport() == Transport::Iwarp || qp.state() == IBV_QPS_RTS =>
+            {
+                Ok(())
+            }
             done => done.map_err(refused),
         },
         // iWARP has no out-of-band connections.

@@ -25,8 +25,8 @@ static void devices_can_be_queried(void) {
     struct ibv_device_attr attr;
     struct ibv_device_attr_ex more;
     struct ibv_port_attr port;
-    struct ibv_gid_entry entry;
-    union ibv_gid gid;
+    struct ibv_gid_entry entry, entries[4];
+    union ibv_gid gid, same;
     uint16_t pkey;
     check(ibv_query_device(context, &attr) == 0 && attr.phys_port_cnt == 1 && attr.max_qp > 0);
     check(ibv_query_device_ex(context, NULL, &more) == 0);
@@ -34,18 +34,23 @@ static void devices_can_be_queried(void) {
     check(attr.node_guid == ibv_get_device_guid(context->device));
     memset(&port, 0x5a, sizeof port);
     check(ibv_query_port(context, 1, &port) == 0);
-    check(port.state == IBV_PORT_ACTIVE && port.gid_tbl_len == 1 && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+    check(port.state == IBV_PORT_ACTIVE && port.gid_tbl_len == 4 && port.link_layer == IBV_LINK_LAYER_ETHERNET);
     check(port.port_cap_flags2 == 0 && port.active_mtu == IBV_MTU_4096);
     check(ibv_query_port(context, 0, &port) == EINVAL && ibv_query_port(context, 2, &port) == EINVAL);
     errno = 0;
-    check(ibv_query_gid(context, 1, 1, &gid) == -1 && errno == EINVAL);
-    check(ibv_query_gid(context, 2, 0, &gid) == -1);
+    check(ibv_query_gid(context, 1, 4, &gid) == -1 && errno == EINVAL);
+    check(ibv_query_gid(context, 2, 0, &gid) == -1 && ibv_query_gid(context, 1, -1, &gid) == -1);
+    check(ibv_query_gid(context, 1, 0, &gid) == 0 && ibv_query_gid(context, 1, 3, &same) == 0);
+    check(memcmp(&gid, &same, sizeof gid) == 0);
     check(ibv_query_pkey(context, 1, 0, &pkey) == 0 && pkey == 0xffff);
     check(ibv_query_pkey(context, 1, 1, &pkey) == -1 && ibv_get_pkey_index(context, 1, 0xffff) == 0);
     check(ibv_query_gid_ex(context, 1, 0, &entry, 0) == 0);
     check(entry.gid_type == IBV_GID_TYPE_ROCE_V2 && entry.ndev_ifindex > 0 && entry.port_num == 1);
-    check(ibv_query_gid_ex(context, 1, 1, &entry, 0) == EINVAL);
-    check(ibv_query_gid_table(context, &entry, 1, 0) == 1 && ibv_query_gid_table(context, &entry, 1, 1) == -EINVAL);
+    check(ibv_query_gid_ex(context, 1, 4, &entry, 0) == EINVAL);
+    check(ibv_query_gid_table(context, &entry, 1, 0) == -EINVAL && ibv_query_gid_table(context, entries, 4, 1) == -EINVAL);
+    check(ibv_query_gid_table(context, entries, 4, 0) == 4);
+    for (uint32_t at = 0; at < 4; at++)
+        check(entries[at].gid_index == at && entries[at].gid_type == IBV_GID_TYPE_ROCE_V2);
     struct ibv_values_ex values = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK};
     check(ibv_query_rt_values_ex(context, &values) == 0 && values.raw_clock.tv_nsec != 0);
 }

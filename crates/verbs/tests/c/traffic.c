@@ -54,10 +54,13 @@ static void connect_to(struct ibv_qp *qp, uint32_t peer, uint32_t begins, uint32
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer, .rq_psn = peer_begins,
         .max_dest_rd_atomic = 4, .min_rnr_timer = 12,
-        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = own_gid(), .hop_limit = 1}}};
+        .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = own_gid(), .hop_limit = 1, .sgid_index = 3}}};
     int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
     check(ibv_modify_qp(qp, &attr, rtr & ~IBV_QP_AV) == EINVAL);
+    struct ibv_qp_attr wrong = attr;
+    wrong.ah_attr.grh.sgid_index = 4;
+    check(ibv_modify_qp(qp, &wrong, rtr) == EINVAL);
     check(ibv_modify_qp(qp, &attr, rtr) == 0 && qp->state == IBV_QPS_RTR);
     struct ibv_qp_attr rts = {
         .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .sq_psn = begins, .max_rd_atomic = 4};
