@@ -379,6 +379,9 @@ impl<E: Edge> Attach<E> {
     }
 }
 
+/// A client's streams, and its channel.
+type AttachedClient<C> = (ClientStreams<C>, Arc<Channel>);
+
 /// Why a client is not admitted.
 enum NotTaken {
     /// The client requested more streams than are free.
@@ -390,10 +393,7 @@ enum NotTaken {
 
 /// Completes a client's greeting if it has arrived; otherwise returns `None`. `free` is the number of streams
 /// that can still be reserved.
-fn attached<C: Chunk>(
-    half: &mut PendingChannel,
-    free: usize,
-) -> Result<Option<(ClientStreams<C>, Arc<Channel>)>, NotTaken> {
+fn attached<C: Chunk>(half: &mut PendingChannel, free: usize) -> Result<Option<AttachedClient<C>>, NotTaken> {
     let (mut asked, mut layout) = (0, None);
     let accepted = half.complete_if(0..=MEMORY_BYTES_MAX, |hello, bytes| {
         let its = parse_greeting(hello).map_err(|error| error.to_string())?;

@@ -3,9 +3,11 @@
 //! FTAM program over this host's kernel. Everything is in the test's own network namespace.
 
 use crate::common::{Board, LONG, PORT, TestDir, enter, is_clean, text};
+use kiban_tokio::{Attachment, Settings};
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const OSI: &str = "[[service]]\nkind = \"osi\"\n";
 /// Sizes of the file: several TPDUs and checkpoints; enough to be in transfer when a process is killed.
@@ -197,10 +199,41 @@ fn a_killed_client_leaves_nothing_on_the_board_and_a_killed_board_is_reported() 
     sessions(&board, 0);
     is_clean(&board, &idle);
     let client = sending(&dir, "two");
+    let mut served = Server::start(&dir, &["--board", "lab", "--listen", "0.0.0.0:4103"]);
     board.signal("-KILL");
+    assert_eq!(served.0.wait().expect("it is a child of this process").code(), Some(1), "its board is gone");
     let output = client.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output).contains("use --resume to continue"), "{}", text(&output));
+}
+
+#[test]
+fn a_client_that_sends_an_invalid_message_is_disconnected_and_affects_no_other() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("osi-hostile");
+    let board = dir.up(&format!("{PORT}{OSI}"));
+    let idle = board.status();
+    let _server = Server::start(&dir, &["--listen", "10.9.0.1:4102"]);
+    let other = sending(&dir, "large");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let rude = async {
+        let settings = Settings { streams: 2, ..Settings::default() };
+        let lab = Attachment::attach_at(&dir.0.join("kiban/lab.osi"), settings).await.expect("it is there");
+        let peer = "10.9.0.1:4102".parse().expect("an address");
+        let mut stream = lab.connect(peer).await.expect("there is a listener");
+        // A message of a kind that does not exist.
+        stream.write_all(&[99, 0, 0, 0, 0]).await.expect("there is room");
+        let heard = stream.read(&mut [0; 64]).await;
+        assert!(heard.is_err(), "the board must disconnect the client: {heard:?}");
+    };
+    runtime.block_on(async { tokio::time::timeout(LONG, rude).await }).expect("in time");
+    board.until("the fault is counted", |status| status["services"][0]["counters"]["errors"] == 1);
+    let other = other.wait_with_output().expect("it ends");
+    assert!(other.status.success(), "the other client transfers its file: {}", text(&other));
+    is_clean(&board, &idle);
+    assert!(dir.log().contains("protocol error") && !dir.log().contains("panicked"), "{}", dir.log());
 }
 
 fn sessions(board: &Board<'_>, count: usize) {
