@@ -1,12 +1,12 @@
 //! `kiban run`: runs an unmodified program on the TCP of a running board.
 //!
 //! Method    sets LD_PRELOAD to the library (preload/board/) and KIBAN_SOCKETS to the path of the board's
-//!           socket, then replaces this process with itself, now with the library, and at last with the
-//!           program (execve(2)). So the library decides whether the program can use the board, as it does
-//!           for the programs that the program starts.
+//!           socket. Then execve(2) replaces this process twice: first with `kiban run` again, now with the
+//!           library loaded, then with the program. So the library checks whether the program can use the
+//!           board, as it checks all programs that the program starts.
 //! Limits    the library cannot be loaded into programs that are statically linked or have more privileges
-//!           than their user, and has no effect on Go programs. They are refused (preload/board/exec.c),
-//!           unless `--allow-host-network` is given.
+//!           than their user, and has no effect on Go programs. These are not started
+//!           (preload/board/exec.c), unless `--allow-host-network` is given.
 
 use crate::board::control::unavailable_reason;
 use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
@@ -21,7 +21,7 @@ use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
 const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
-/// What happens to programs that cannot use the board: `host` lets them use the host's network.
+/// `host` starts programs that cannot use the board, on the host's network.
 const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 
 /// Run a program on the TCP of a running board.
@@ -48,7 +48,7 @@ pub(crate) struct Run {
     /// Name of the board; needed only if several are running.
     #[arg(long)]
     board: Option<String>,
-    /// Start programs that cannot use the board, too; they use the host's network.
+    /// Also start programs that cannot use the board; they use the host's network.
     #[arg(long)]
     allow_host_network: bool,
     /// Print the environment as shell commands instead of running a program.

@@ -37,10 +37,10 @@ pub(crate) struct Association {
     /// Do not propose restart or recovery, for peers that reject associations that do.
     #[arg(long)]
     no_recovery: bool,
-    /// Let this running board execute all OSI layers, over its own TCP; it needs a service of kind "osi".
+    /// Run all OSI layers on this running board, over its own TCP; it needs a service of kind "osi".
     #[arg(long, value_name = "NAME", conflicts_with_all = ["tls", "timing"])]
     board: Option<String>,
-    /// Execute the layers in this process, over the TCP of this running board; it needs a service of kind
+    /// Run the OSI layers in this process, over the TCP of this running board; it needs a service of kind
     /// "attach".
     #[arg(long, value_name = "NAME", conflicts_with = "board")]
     board_tcp: Option<String>,

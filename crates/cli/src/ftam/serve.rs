@@ -42,7 +42,7 @@ pub(super) struct Serve {
     /// Address to listen on. Peers expect port 102, which needs CAP_NET_BIND_SERVICE.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:102")]
     listen: String,
-    /// Let this running board execute all OSI layers: --listen is an address of the board, such as
+    /// Run all OSI layers on this running board. Then --listen is an address of the board, such as
     /// 0.0.0.0:102. The board needs a service of kind "osi". At most 256 associations.
     #[arg(long, value_name = "NAME", conflicts_with = "tls_cert")]
     board: Option<String>,

@@ -25,15 +25,15 @@ pub(crate) struct OsiBoard {
     /// Use fewer points and shorter measurements.
     #[arg(long)]
     quick: bool,
-    /// Compare with and without a mechanism of the paper, in the model and measured on this machine, instead
-    /// of printing the figures. Cannot be combined with --csv or --svg.
+    /// Instead of printing the figures, compare the board with and without a mechanism of the paper, in the
+    /// model and measured on this machine. Cannot be combined with --csv or --svg.
     #[arg(long, value_name = "MECHANISM", conflicts_with_all = ["csv", "svg"])]
     without: Option<Without>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Without {
-    /// Building and analysing PDUs without copying user data.
+    /// Building and parsing PDUs without copying user data.
     NoCopy,
     /// Service primitives as structures with pointers. Modelled only.
     Primitives,

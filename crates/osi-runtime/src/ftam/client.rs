@@ -46,7 +46,7 @@ pub struct ClientConfig {
     pub initiator: initiator::Config,
     /// Settings for the layers below FTAM.
     pub stack: StackConfig,
-    /// The running board that is used; `None` uses this process and the system's TCP.
+    /// The running board to use; `None` runs the layers in this process, over the system's TCP.
     pub board: Option<BoardUse>,
     /// The TLS connector; `None` connects without TLS.
     pub tls: Option<TlsConnector>,
@@ -56,13 +56,13 @@ pub struct ClientConfig {
     pub timing: bool,
 }
 
-/// The running board that is used.
+/// The running board that an association uses, and what for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BoardUse {
     /// The protocol machines of all layers run on the board with this name; it needs a service of kind `osi`.
     Layers(String),
-    /// They run in this process, over the TCP of the board with this name; it needs a service of kind
-    /// `attach`.
+    /// The protocol machines run in this process, over the TCP of the board with this name; it needs a
+    /// service of kind `attach`.
     Tcp(String),
 }
 
@@ -84,8 +84,8 @@ async fn on_board(service: ClientService, board: &str, config: &ClientConfig) ->
     Err(last)
 }
 
-/// Returns the settings of an attachment with this many streams. It does not spin, which would use the
-/// processor that the board saves.
+/// Returns the settings of an attachment with this many streams. They disable spinning, which would use the
+/// processor time that the board saves.
 pub(super) fn board_settings(streams: usize) -> kiban_tokio::Settings {
     kiban_tokio::Settings { streams, room_bytes: 1 << 20, spin: Duration::ZERO }
 }
@@ -122,7 +122,7 @@ impl fmt::Display for ConnectError {
             ConnectError::Disconnected(why) => write!(f, "its transport refused: {why}"),
             ConnectError::Lost => f.write_str("it closed the connection before it answered"),
             ConnectError::TlsOnBoard => {
-                f.write_str("a board's OSI service has no TLS: use only the board's TCP, with --board-tcp")
+                f.write_str("a board's OSI service has no TLS: use the board's TCP, with --board-tcp")
             }
             ConnectError::Timeout(timeout) => write!(f, "it did not answer within {timeout:?}"),
         }
@@ -339,7 +339,7 @@ impl ClientParts {
         let ring = bell.clone();
         let task = tokio::spawn(async move {
             let mut end = FileEnd::new(end, user, stopwatch);
-            // The user has already learned of errors through its callbacks.
+            // Errors have already been reported to the user by callbacks.
             let _ = pump(&mut end, &mut socket, &ring, &Clock::new()).await;
             end.finish()
         });
