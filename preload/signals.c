@@ -3,11 +3,11 @@
  *
  * Purpose   the verbs library handles these signals when a peer accesses memory that the program has unmapped. A program
  *           that sets its own action later, as Java, Go and Python's faulthandler do, must not replace that handler.
- * Method    once the verbs library has called kiban_redirect_sigaction(), sigaction() and signal() for these signals go to
- *           the library, which keeps the program's action and calls it for all other faults. All other calls go to
- *           the C library.
- * Limits    programs that make the system call themselves are not affected. (Go programs that use C libraries call
- *           sigaction().)
+ * Method    once the verbs library has called kiban_redirect_sigaction(), calls of sigaction() and signal()
+ *           for these signals go to that library, which stores the program's action and performs it for all
+ *           other faults. Calls for other signals go to the C library.
+ * Limits    a program that makes the system call directly replaces the handler. (Go programs that use C
+ *           libraries call sigaction().)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -24,7 +24,8 @@ typedef int sigaction_call(int, const struct sigaction *, struct sigaction *);
  * (POSIX.1-2017 2.4.3). */
 static sigaction_call *real_sigaction;
 static sighandler_t (*real_signal)(int, sighandler_t);
-/* The verbs library's function. It returns NOT_OURS if this process is not the one in which it handles the signals. */
+/* The verbs library's function. It returns NOT_OURS if the library does not handle the signals in this
+ * process. */
 static _Atomic(sigaction_call *) redirected;
 enum { NOT_OURS = -2 };
 

@@ -26,9 +26,9 @@ enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
 
-/* An abstract address (unix(7)) that holds an entry. The other end of a program's socket is bound to it, so the entry
- * belongs to this one socket, in whichever process it is after a fork, an exec or a transfer, and only the board or the
- * helper process can write it. The random number makes the address unique. */
+/* An abstract address (unix(7)) that contains an entry. The other end of a program's socket is bound to it,
+ * so the entry stays with the socket after fork, exec and descriptor passing, and only the board or the
+ * helper process can set it. The random number makes the address unique. */
 struct entry_name {
     sa_family_t family;
     char zero, tag[5];
@@ -92,7 +92,7 @@ bool may_listen(int fd);
  * a tenth of this time. */
 #define PROMPT_MS 10
 
-/* How long the calls that do not block with the system's TCP, such as listen(), wait for the board's reply. */
+/* How long calls that would not block with the system's TCP, such as listen(), wait for the board's reply. */
 #define PATIENCE_SECONDS 10
 
 /* The path of the board's socket; NULL if the program uses no board. */

@@ -29,8 +29,8 @@
  *                  getsockname() before that, the board begins to listen, which reserves the port for the socket.
  * Options          before connect() and listen() they are those of the kernel's socket; then the board keeps them
  *                  (options.c).
- * After exec       the board's end of a socket is bound to an address that holds the addresses of the stream; a process
- *                  without a record of the socket reads them there (find_or_adopt()).
+ * After exec       the board's end of a socket is bound to an address that contains the addresses of the
+ *                  stream; a process without a record of the socket reads them from it (find_or_adopt()).
  * Not implemented  UDP; urgent data; TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
  *                  before the board has replied; errors at bind(), which listen() returns instead. If a descriptor
  *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
@@ -455,7 +455,8 @@ static bool is_on_board(const struct found *found) {
     return found->state != FAILED && !(found->state == CONNECTING && found->known.is_late);
 }
 
-/* Returns TCP_INFO, or the MSS in it. Of a stream that has ended, or is not known to the board, only the state is known. */
+/* Returns TCP_INFO, or the MSS in it. For a stream that has ended or that the board does not know, only the
+ * state and a default MSS are filled in. */
 static int tell_info(const struct found *found, int option, void *target, socklen_t *length) {
     union {
         struct tcp_info info;

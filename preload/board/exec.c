@@ -1,12 +1,14 @@
 /* Programs that cannot use the board are not started.
  *
- * Purpose          a program that does not load this library would use the host's TCP instead of the board's, and nobody
- *                  would notice. So the exec functions refuse it with a message and EACCES.
- * Programs         statically linked ones (no PT_INTERP), Go programs (which make system calls without libc), those of
- *                  another architecture or for musl, and set-user-ID, set-group-ID and capable ones, for which the loader
- *                  ignores LD_PRELOAD (AT_SECURE, ld.so(8)). For a script, its interpreter decides.
+ * Purpose          a program that does not load this library would silently use the host's TCP instead of the
+ *                  board's. So the exec functions print a message and fail with EACCES.
+ * Programs         statically linked programs (no PT_INTERP), Go programs (which make system calls without
+ *                  libc), programs for another architecture or for musl, and programs with set-user-ID,
+ *                  set-group-ID or file capabilities, for which the loader ignores LD_PRELOAD (AT_SECURE,
+ *                  ld.so(8)). For a script, its interpreter is examined.
  * Exception        KIBAN_SOCKETS_UNSERVED=host (kiban run --allow-host-network) starts them, on the host's network.
- * Signal handlers  nothing here locks or allocates, because execve() is async-signal-safe, and callable after vfork().
+ * Signal handlers  nothing here locks or allocates, because execve() must stay async-signal-safe, and usable
+ *                  after vfork().
  * Not checked      the shell of system() and popen(), which libc starts without these functions; system calls that do not
  *                  go through libc; a program that removes LD_PRELOAD from the environment of another one. */
 #include "board.h"
@@ -19,11 +21,11 @@
 
 /* Interpreters of scripts may be scripts, up to this depth (execve(2)). */
 #define DEPTH 5
-/* Bytes of the first line of a script that the system reads. */
+/* The kernel reads this many bytes of a script's first line. */
 #define FIRST_LINE 256
 #define SEGMENTS 256
 
-/* This library's own header. */
+/* This library's ELF header. */
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));
 static bool allows_host;
 
@@ -52,7 +54,7 @@ void begin_exec(void) {
 
 /* ---- The decision ---- */
 
-/* Returns whether a segment of notes has the one that Go's linker writes. */
+/* Returns whether a PT_NOTE segment contains the note of Go's linker. */
 static bool has_go_note(int file, const ElfW(Phdr) *segment) {
     char notes[1024];
     ssize_t length = pread(file, notes, segment->p_filesz < sizeof notes ? segment->p_filesz : sizeof notes, segment->p_offset);
@@ -70,7 +72,7 @@ static bool has_go_note(int file, const ElfW(Phdr) *segment) {
     return false;
 }
 
-/* Returns why a program in ELF does not load this library, or NULL. */
+/* Returns why an ELF program cannot use this library, or NULL. */
 static const char *reason_of_elf(int file, const ElfW(Ehdr) *header) {
     bool has_loader = false;
     if (memcmp(header->e_ident, __ehdr_start.e_ident, EI_DATA + 1) || header->e_machine != __ehdr_start.e_machine)
@@ -102,14 +104,15 @@ static bool is_privileged(int file, const struct stat *is) {
 
 static const char *reason_of(int folder, const char *path, int flags, int depth);
 
-/* Returns why the interpreter of a script does not load this library, or NULL. `line` follows the `#!`. */
+/* Returns why the interpreter of a script cannot use this library, or NULL. `line` follows the `#!`. */
 static const char *reason_of_script(char *line, int depth) {
     line += strspn(line, " \t");
     line[strcspn(line, " \t\n")] = 0;
     return *line ? reason_of(AT_FDCWD, line, 0, depth + 1) : NULL;
 }
 
-/* Returns why a program does not load this library, or NULL: also if it does not exist, which libc reports. */
+/* Returns why a program cannot use this library, or NULL. Also NULL if it does not exist: libc reports that
+ * error. */
 static const char *reason_of(int folder, const char *path, int flags, int depth) {
     char own[32] = "/proc/self/fd/";
     union {
@@ -137,7 +140,7 @@ static const char *reason_of(int folder, const char *path, int flags, int depth)
     return reason;
 }
 
-/* Returns whether a program may be started; if not, says why, and sets errno to EACCES. */
+/* Returns whether a program may be started. If not, prints the reason and sets errno to EACCES. */
 static bool may_start(int folder, const char *path, int flags) {
     int kept = errno;
     const char *reason = board_path && !allows_host ? reason_of(folder, path, flags, 0) : NULL;
@@ -156,7 +159,7 @@ static bool may_start(int folder, const char *path, int flags) {
     return false;
 }
 
-/* Like may_start(), for a program that is looked for in PATH (exec(3)). */
+/* Like may_start(), for a program that is searched for in PATH (exec(3)). */
 static bool may_start_in_path(const char *name) {
     char candidate[PATH_MAX];
     const char *path = getenv("PATH");

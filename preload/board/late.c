@@ -64,8 +64,8 @@ static void carry(int program, int far) {
     }
 }
 
-/* Binds the helper's end to a late reply, which the program reads with getpeername(). Its `slot` is the error, or zero.
- * Without a reply, the program finds that the helper has exited. */
+/* Binds the helper's end to a late reply, which the program reads with getpeername(). Its `slot` is the error
+ * number, or zero. If binding fails, the program only sees that the helper has exited. */
 static void store_reply(int end, int error, const struct entry *entry) {
     struct entry_name reply = {.family = AF_UNIX, .entry = *entry};
     memcpy(reply.tag, ENTRY_TAG, sizeof reply.tag);

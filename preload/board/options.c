@@ -1,14 +1,15 @@
 /* Socket options of the board's streams and listeners (docs/attach.md lists them).
  *
- * Place            before connect() and listen(), the options are those of the kernel's socket. read_options() takes
- *                  them from there, and send_options() gives those that the program has changed to the board. From
- *                  then on the board keeps them, so they can be read after exec, and from a descriptor that was passed.
+ * State            before connect() and listen(), the kernel's socket has the options. Then read_options()
+ *                  reads them, and send_options() sends those that the program has changed to the board. From
+ *                  then on the board keeps them, so they can be read after exec, and from a descriptor that
+ *                  was passed to another process.
  * Effect           the board decides which options act on the connection and which are only stored. All others fail with
- *                  ENOPROTOOPT, because a program must not rely on what the board does not do. */
+ *                  ENOPROTOOPT, so that a program learns that the board does not support them. */
 #include "board.h"
 
-/* The option's code in an entry, and the value that a new socket has on Linux. A linger time is one more than its
- * seconds, and zero if it is off. */
+/* The option's code in an entry, and its value on a new Linux socket. The value of SO_LINGER is zero if it is
+ * off, and otherwise its seconds plus one. */
 static const struct option {
     int level, name;
     uint8_t code;
@@ -56,7 +57,7 @@ int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
     return 0;
 }
 
-/* Returns the value of an option to the program. */
+/* Passes the value of an option to the program. */
 int tell_option(int at, uint32_t value, void *target, socklen_t *length) {
     struct linger linger = {.l_onoff = value != 0, .l_linger = value ? (int)(value - 1) : 0};
     if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET)
@@ -99,8 +100,8 @@ int query_option(int at, const struct known *known, bool is_listener, uint32_t *
     return ask_for_option(ASK_OPTION, at, known, is_listener, value);
 }
 
-/* Reads TCP_INFO from the board: `*bytes` is the size of `info`, and then the number of bytes read; zero if the stream
- * has ended. Returns 0 or an error number. */
+/* Reads TCP_INFO from the board. On entry `*bytes` is the size of `info`; on return it is the number of bytes
+ * read, which is zero if the stream has ended. Returns 0 or an error number. */
 int query_info(const struct known *known, void *info, socklen_t *bytes) {
     struct entry entry = {.what = ASK_INFO}, reply;
     struct iovec parts[] = {{&reply, sizeof reply}, {info, *bytes}};
@@ -120,15 +121,15 @@ int query_info(const struct known *known, void *info, socklen_t *bytes) {
     return error;
 }
 
-/* Gives the board the options that the program had changed before the socket became the board's. */
+/* Sends the board the options that the program changed before the socket became the board's. */
 void send_options(const struct known *known, bool is_listener) {
     for (int at = 0; at < OPTIONS; at++)
         if (known->options[at] != options[at].usual)
             set_option(at, known, is_listener, known->options[at]);
 }
 
-/* Returns whether an option changes how a connection behaves, and the board cannot do so. It fails on every TCP socket,
- * because it is not known yet where the socket will connect. */
+/* Returns whether an option changes the behaviour of a connection in a way that the board does not support.
+ * Setting it fails on every TCP socket, because it is not known yet whether the socket will use the board. */
 bool is_beyond_board(int level, int name) {
     switch (level) {
     case IPPROTO_TCP:

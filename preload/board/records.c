@@ -125,8 +125,9 @@ bool find(int fd, struct found *found) {
     return false;
 }
 
-/* Like find(). If there is no record, reads the addresses from the socket: the process may have had it before exec, or
- * got it from another process. Whether the stream has been shut down is then unknown, so ended() queries the board. */
+/* Like find(), but if there is no record, creates one from the addresses in the socket: the process may have
+ * had the socket before exec, or received it from another process. Whether the program has shut down the
+ * stream is then unknown, so ended() queries the board. */
 bool find_or_adopt(int fd, struct found *found) {
     struct entry entry;
     if (find(fd, found))

@@ -113,7 +113,8 @@ int tell_name(const union name *name, struct sockaddr *target, socklen_t *length
     return 0;
 }
 
-/* Reads the entry in the address of a socket's other end. Only the board, the helper process and root are believed. */
+/* Reads the entry in the address of a socket's other end. Accepts only entries of the board, the helper and
+ * root. */
 bool read_entry_name(int fd, struct entry *entry) {
     struct entry_name name;
     struct ucred peer = {0};
@@ -193,7 +194,8 @@ static int board_unreachable(void) {
     return ENETDOWN;
 }
 
-/* Writes a number that is not negative, and a zero. Returns its end. printf() is not async-signal-safe. */
+/* Writes a non-negative number and a terminating zero. Returns its end. printf() is not
+ * async-signal-safe. */
 char *write_number(char *to, int number) {
     char digits[12];
     int count = 0;

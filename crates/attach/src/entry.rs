@@ -100,8 +100,8 @@ pub enum Request {
         /// The option.
         option: StreamOption,
     },
-    /// Requests the statistics of a stream (`TCP_INFO`); answered by [`Indication::Option`], which Linux's
-    /// `struct tcp_info` follows if the stream still exists. Used by clients that have no slots.
+    /// Requests the statistics of a stream (`TCP_INFO`). The answer is [`Indication::Option`], followed by
+    /// Linux's `struct tcp_info` if the stream still exists. Used by clients that have no slots.
     QueryInfo {
         /// The stream's local address, on the board.
         local: SocketAddr,

@@ -5,7 +5,7 @@
 //! Values     the value of every option is a number, with the meaning that Linux gives it (tcp(7),
 //!            socket(7)).
 
-/// An option of a stream. Its number is that in an entry, and in the preloaded library (`preload/board`).
+/// An option of a stream. Entries and the preloaded library (`preload/board`) use the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum StreamOption {

@@ -1,6 +1,6 @@
-//! A program that uses a running board's OSI stack contains no session layer: this test is such a program. It
-//! attaches to `kiban up`, associates with an FTAM server through the board, and transfers a file; and it
-//! searches its own executable for the session machine.
+//! A program that uses a running board's OSI stack contains no session layer. This test is such a program: it
+//! attaches to `kiban up`, opens an association with an FTAM server through the board, and transfers a file.
+//! Then it checks that its own executable does not contain the session machine.
 
 #[path = "up/common.rs"]
 #[expect(dead_code, reason = "the tests of boards use the rest")]
@@ -87,7 +87,7 @@ fn has_session_layer(executable: &str) -> bool {
 
 #[test]
 fn the_client_of_a_board_transfers_a_file_without_a_session_layer() {
-    // The search finds the layer where it is: in the program that has all layers.
+    // The search finds the session machine in the program that has all layers.
     assert!(has_session_layer(common::KIBAN), "the search is wrong, or the program has no symbols");
     assert!(!has_session_layer("/proc/self/exe"), "this program contains the session layer");
     if !enter() {

@@ -93,14 +93,15 @@ fn an_osi_board_gives_the_values_of_the_figures_and_loses_by_each_missing_mechan
             assert_eq!(Some(figures["mbps"]), *published, "{medium} {fdata}");
         }
     }
-    // The sums of table "modelled" in the page: what every mechanism is worth, where the upper module limits.
+    // As in the table of the model in the page: where the upper module is the bottleneck, every mechanism
+    // counts.
     let loopback = |without: &str| trial(&format!("medium = \"loopback\"\nwithout = \"{without}\""))["mbps"];
     let whole = loopback("none");
     for without in ["no-copy", "primitives", "shared-buffers"] {
         assert!(loopback(without) < 0.9 * whole, "{without}: {} of {whole}", loopback(without));
     }
-    // The lower module works per frame, so short packets slow the line down; and a window of one packet
-    // leaves it idle.
+    // The lower module has a cost per frame, so short packets reduce the throughput. A window of one packet
+    // leaves the line idle.
     let whole = trial("")["mbps"];
     let (short, lone) = (trial("packet_bytes = 512")["mbps"], trial("window_packets = 1")["mbps"]);
     assert!(short < 0.5 * whole && lone < 0.9 * whole, "{short} {lone} of {whole}");

@@ -1,19 +1,20 @@
-//! Faults in copies of host memory (SIGSEGV, SIGBUS): the copy fails, not the process.
+//! Faults in copies of host memory (SIGSEGV, SIGBUS): the copy fails instead of the process.
 //!
 //! Purpose      registered memory may have been unmapped, or the file behind it truncated. A copy from or to
 //!              it must then fail ([`kiban_base::recovery`]).
-//! Method       a handler for both signals continues a faulting copy at its error exit. It passes all other
-//!              signals to the action that the program had set before, in the way in which the kernel would
-//!              have started it.
-//! Later        a program that sets its own actions later (Java, Go, Python's faulthandler) would replace the
-//!              handler. `libkiban_paths.so`, which `kiban verbs` preloads, therefore passes its calls of
-//!              sigaction(2) and signal(2) for these signals to `on_sigaction`, which changes the action of
-//!              the program and leaves the handler.
-//! Safety of    handlers may call sigaction(2), and faults can come at any time. So the actions are plain
-//!   signals    atomics, whose writers block all signals, and whose readers try again.
+//! Method       a handler for both signals resumes a faulting copy at its error exit. It forwards all other
+//!              signals to the program's own action, with the signal mask and flags that the kernel would
+//!              have used.
+//! Later        Java, Go and Python's faulthandler install their own handlers later, which would replace this
+//!   handlers   one. `libkiban_paths.so`, which `kiban verbs` preloads, therefore redirects the program's
+//!              calls of sigaction(2) and signal(2) for these signals to `on_sigaction`, which stores the new
+//!              action and keeps the handler installed.
+//! Signal       handlers may call sigaction(2), and a fault can occur at any time. So the stored actions are
+//!   safety     atomics behind a sequence lock: writers first block all signals, and readers retry.
 //! Limits       a fault on a thread that has blocked these signals ends the process (the kernel does that). A
-//!              program that is not started by `kiban verbs`, or that calls the kernel directly, can replace
-//!              the handler. A handler of the program that would have mapped the page is not asked first.
+//!              program that is not started by `kiban verbs`, or that makes the system call directly, can
+//!              replace the handler. A copy that faults always fails: a handler of the program that would map
+//!              the page is not called.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -24,12 +25,12 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering, 
 /// The signals.
 const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What the program wants to happen on a signal.
+/// The program's action for a signal.
 #[derive(Clone, Copy)]
 struct Action {
     handler: usize,
     flags: c_int,
-    /// The signals 1 to 64.
+    /// The signals that are blocked while the handler runs: bit 0 is signal 1.
     mask: u64,
 }
 
@@ -43,8 +44,8 @@ struct Slot {
 }
 
 static ACTIONS: [Slot; 2] = [const { Slot::new() }; 2];
-/// The process that has installed the handler; 0: none has. A child process inherits the handler, but not the
-/// protection of its actions, because it may share this memory with its parent (vfork(2)).
+/// The process that has installed the handler; 0 if none has. A child process inherits the handler, but its
+/// calls of sigaction(2) go to the kernel, because it may share this memory with its parent (vfork(2)).
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
 impl Slot {
@@ -149,10 +150,10 @@ impl Action {
 /// The type of `on_sigaction`, and of sigaction(2).
 pub type Sigaction = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
 
-/// Installs the handler in this process, unless that is done already.
+/// Installs the handler in this process, unless it is already installed.
 ///
-/// `redirect` is called once in each process. It makes the program's later calls of sigaction(2) for the two
-/// signals go to `on_sigaction`, if there is a way to do so.
+/// `redirect` is called once in each process. If possible, it redirects the program's later calls of
+/// sigaction(2) for the two signals to its argument.
 pub fn recover_from_faults(redirect: impl FnOnce(Sigaction)) {
     static INSTALLING: Mutex<()> = Mutex::new(());
     let process = std::process::id() as i32;
@@ -216,13 +217,13 @@ unsafe extern "C" fn on_sigaction(
     0
 }
 
-/// The handler.
+/// Handles both signals.
 extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes the thread's state to a handler with SA_SIGINFO.
     let counter = unsafe { program_counter(context.cast()) };
     // SAFETY: as above.
     let code = unsafe { (*info).si_code };
-    // Only the kernel's own signals are faults of the instruction.
+    // `si_code` is positive only if the kernel raised the signal; others are no faults.
     if let Some(exit) = kiban_base::recovery(*counter as usize).filter(|_| code > 0) {
         *counter = exit as _;
         return;
@@ -242,7 +243,7 @@ unsafe fn program_counter<'a>(context: *mut libc::ucontext_t) -> &'a mut u64 {
     unsafe { &mut (*context).uc_mcontext.pc }
 }
 
-/// Does what the program wants to happen on a signal.
+/// Performs the program's action for a signal.
 fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(slot) = slot(signal) else { return };
     let action = slot.load();
@@ -251,7 +252,8 @@ fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut
         libc::SIG_IGN if was_sent => {}
         // The kernel does not ignore faults either.
         libc::SIG_DFL | libc::SIG_IGN => {
-            // Not by sigaction(3), which comes back to `on_sigaction`. All zeros is SIG_DFL.
+            // The system call, because sigaction(3) may be redirected to `on_sigaction`. All zeros is
+            // SIG_DFL.
             let default = [0u64; 4];
             // SAFETY: the kernel reads a struct of four words and writes nothing.
             unsafe {

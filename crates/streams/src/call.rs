@@ -97,7 +97,7 @@ pub fn no_answer_error() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the board does not answer")
 }
 
-/// Returns what a service's clients are called in messages.
+/// Returns the word for a service's clients in messages.
 const fn clients(service: ClientService) -> &'static str {
     match service {
         ClientService::Streams => "clients",

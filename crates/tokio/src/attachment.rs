@@ -61,8 +61,8 @@ impl Attachment {
         Attachment::attach_to_service(ClientService::Streams, board, settings).await
     }
 
-    /// Attaches to one of the services to which programs attach. Streams of the OSI service carry the service
-    /// primitives of one association each.
+    /// Attaches to one of a board's services. Each stream of the OSI service carries the service primitives
+    /// of one association.
     ///
     /// # Errors
     /// Same as for [`Attachment::attach_with`].

@@ -7,8 +7,8 @@
 //! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
 //!                 the low bits of the key.
 //! Unmapping       pages are not pinned. If a program unmaps registered memory, or truncates the file behind
-//!                 it, the NIC's next access fails as an access without rights would, and so does the queue
-//!                 pair (`kiban_os::faults`). Hardware would have kept the pages.
+//!                 it, the NIC's next access fails like an access without rights, and the queue pair goes to
+//!                 the error state (`kiban_os::faults`). Hardware would keep the pages.
 //! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
@@ -239,7 +239,7 @@ pub(crate) unsafe fn program_memory(base: NonNull<u8>, bytes: usize) -> Region {
     unsafe { Region::foreign(base, bytes, None) }
 }
 
-/// Makes the program's calls of sigaction(2) go to a function, if `libkiban_paths.so` is loaded.
+/// Redirects the program's calls of sigaction(2) to a function, if `libkiban_paths.so` is loaded.
 fn redirect_sigaction(to: Sigaction) {
     // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"kiban_redirect_sigaction".as_ptr()) };

@@ -1,12 +1,12 @@
 //! Copying host memory that may no longer be mapped.
 //!
-//! Purpose          a program may unmap memory that it has registered, or truncate the file behind it. A NIC
-//!                  made of hardware does not notice, because registration pinned the pages. Here, the copy
-//!                  must fail instead of the process.
-//! Method           all accesses are instructions of one routine, which uses no stack. The handler of SIGSEGV
-//!                  and SIGBUS (`kiban_os::faults`) continues an access that fails at the routine's error
-//!                  exit ([`recovery`]), as the kernel does with its exception table. This costs nothing
-//!                  while no access fails. Without the handler, a failed access ends the process, as ever.
+//! Purpose          a program may unmap memory that it has registered, or truncate the file behind it. A
+//!                  hardware NIC is not affected, because registration pins the pages. Here, the copy must
+//!                  fail instead of the process.
+//! Method           one assembly routine, which uses no stack, makes all accesses. If an access faults, the
+//!                  handler of SIGSEGV and SIGBUS (`kiban_os::faults`) resumes at the routine's error exit
+//!                  ([`recovery`]), as the kernel does with its exception table. This costs nothing while no
+//!                  access faults. Without the handler, a fault ends the process, as usual.
 //! Order            bytes are stored in ascending order, the last one by the last store, because programs
 //!                  poll the last byte of a message. Runs of 2, 4 and 8 bytes are single loads and stores.
 //! Speed            the loops use the widest registers that are common (AVX, NEON). `rep movsb`, which the C
@@ -43,8 +43,8 @@ mod routine {
     /// Returns whether all of it is mapped; if not, an unspecified part has been copied.
     ///
     /// # Safety
-    /// `length` bytes must belong to the caller at `source` and `target`, to read and to write; they may have
-    /// been unmapped if [`recovery`] is in use.
+    /// The caller must be allowed to read `length` bytes at `source` and to write them at `target`. If a
+    /// signal handler uses [`recovery`], they may have been unmapped.
     #[inline]
     pub(crate) unsafe fn copy(source: *const u8, target: *mut u8, length: usize) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -65,8 +65,8 @@ mod routine {
         length == 0 || unsafe { kiban_touch(base.cast(), base.add(length - 1).cast()) != 0 }
     }
 
-    /// Returns the address at which a thread continues whose access failed at the instruction at `address`,
-    /// or `None` if the instruction does not belong to a copy.
+    /// Returns the address at which a thread must resume after a fault of the instruction at `address`;
+    /// `None` if that instruction does not belong to a copy.
     pub fn recovery(address: usize) -> Option<usize> {
         let end = &raw const kiban_copy_end;
         let routine = kiban_copy as *const () as usize..end.addr();

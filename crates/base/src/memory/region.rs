@@ -8,7 +8,7 @@
 //! Region    a run of memory with the address that its owner uses for it. It lives as long as any clone is
 //!           held.
 //! Unmapped  an access to foreign memory that is no longer mapped fails, if the process handles the signal
-//!           (`copy.rs`); what has been copied is unspecified.
+//!           (`copy.rs`). An unspecified part has then been copied.
 //! Limits    every call checks bounds; an out-of-range access returns `None` and moves nothing.
 
 use super::copy::{copy, is_readable};
@@ -74,8 +74,8 @@ impl<'a> SharedBytes<'a> {
         Some(unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.length) })
     }
 
-    /// Copies as many bytes from offset `at` as fit into `target` and returns how many; zero beyond the end,
-    /// and if some of them are no longer mapped.
+    /// Copies as many bytes from offset `at` as fit into `target`, and returns their number: zero if `at` is
+    /// beyond the end, or if some of the bytes are no longer mapped.
     #[inline]
     pub fn copy_to(&self, at: usize, target: &mut [u8]) -> usize {
         let count = self.length.saturating_sub(at).min(target.len());
@@ -185,8 +185,8 @@ impl SharedRoom<'_> {
         Some(unsafe { core::slice::from_raw_parts_mut(self.base.as_ptr(), length) })
     }
 
-    /// Copies `bytes` in at offset `at`. If some of them are no longer mapped, what is there afterwards is
-    /// unspecified.
+    /// Copies `bytes` to offset `at`. If a part of either memory is no longer mapped, the contents there are
+    /// unspecified afterwards.
     ///
     /// # Panics
     /// If they do not fit; the caller knows the size.
@@ -258,7 +258,7 @@ impl Region {
     /// `length` bytes from `base` must stay readable and writable while a clone of this region is held, and
     /// no Rust reference to them may exist while a board runs. With `keep`, holding it is enough to keep the
     /// memory alive. Without `keep`, in a process that handles faults ([`crate::recovery`]), the caller may
-    /// unmap them, but must not reuse the addresses for memory that it does not want to be accessed.
+    /// unmap the bytes, but must not then map memory at these addresses that others must not read or write.
     pub unsafe fn foreign(
         base: NonNull<u8>,
         length: usize,
@@ -336,8 +336,8 @@ impl Region {
         Some(unsafe { SharedBytes::new(self.base.add(range.start), length) })
     }
 
-    /// Copies `bytes` in at `address`. Returns `None` and copies nothing if they do not all fit; also returns
-    /// `None` if a part of either memory is no longer mapped.
+    /// Copies `bytes` to `address`. Returns `None` and copies nothing if they do not all fit; also returns
+    /// `None`, after copying an unspecified part, if a part of either memory is no longer mapped.
     #[inline]
     pub fn write(&self, address: u64, bytes: SharedBytes<'_>) -> Option<()> {
         let range = self.range(address, bytes.len())?;
@@ -350,7 +350,7 @@ impl Region {
     #[inline]
     pub fn is_readable(&self, address: u64, length: usize) -> bool {
         self.range(address, length).is_some_and(|range| {
-            // The owner of memory that is kept does not unmap it.
+            // Memory that `keep` holds is not unmapped.
             // SAFETY: the range lies within the region, which stays readable while `self` is held.
             self.keep.is_some() || unsafe { is_readable(self.base.as_ptr().add(range.start), length) }
         })

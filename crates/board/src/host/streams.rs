@@ -295,7 +295,7 @@ impl Host<'_> {
         Ok(self.board.stack.ip.tcp.set_nagle(session, nagle)?)
     }
 
-    /// Disables Nagle's algorithm for a stream (`TCP_NODELAY`), or enables it: the variant in TCP's settings.
+    /// Disables Nagle's algorithm for a stream (`TCP_NODELAY`), or enables the variant in TCP's settings.
     ///
     /// # Errors
     /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.

@@ -1,4 +1,5 @@
-//! What the streams of an attached program end at: the board's TCP ([`Host`]), or a protocol above it.
+//! The protocol that an attached program's streams are connected to: the board's TCP ([`Host`]), or a
+//! protocol above it.
 
 use crate::{Host, HostError, StreamId};
 use core::net::SocketAddr;
@@ -52,7 +53,7 @@ pub trait Provider {
     fn unlisten(&mut self, listener: u32);
     /// Returns the local address of an open stream.
     fn local(&mut self, stream: StreamId) -> Option<SocketAddr>;
-    /// Sends short segments at once, or delays them as the provider's settings say.
+    /// Disables Nagle's algorithm, or enables the variant in the provider's settings.
     fn set_no_delay(&mut self, stream: StreamId, is_on: bool);
     /// Returns how many bytes a write would accept now.
     fn room(&mut self, stream: StreamId) -> usize;

@@ -8,8 +8,8 @@
 //!                  starts with these values and keeps updating them. Bounds exclude the extreme values of a
 //!                  disturbed machine.
 //! Once             the measurement runs once per process, before the first wait, and takes a few
-//!                  milliseconds. Other threads wait for it. A child that was forked meanwhile has no thread
-//!                  that measures, and measures itself.
+//!                  milliseconds. Other threads wait for it. A child that was forked meanwhile does not
+//!                  have that thread, so it measures again.
 //! Limits           with only one CPU, no thread can spin for a peer, so nothing is measured; see
 //!                  [`ONE_CPU`].
 
@@ -44,7 +44,8 @@ pub(super) struct Calibration {
 
 pub(super) fn calibration() -> &'static Calibration {
     static MEASURED: AtomicPtr<Calibration> = AtomicPtr::new(null_mut());
-    /// The process in which a thread measures; 0: none does yet. A lock would stay locked in a forked child.
+    /// The process in which a thread measures; 0 if none does. Not a lock, which would stay locked in a
+    /// child.
     static MEASURED_BY: AtomicU32 = AtomicU32::new(0);
     const DONE: u32 = u32::MAX;
     let process = std::process::id();

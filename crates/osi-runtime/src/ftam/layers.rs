@@ -152,7 +152,7 @@ pub(super) fn machine_of_user(role: Role) -> Machine {
     Machine::user_side(ftam::Config { role, abstract_syntaxes: ftam::ABSTRACT_SYNTAXES.to_vec() })
 }
 
-/// Returns the first protocol error that the layers above TPKT have counted, if there is one.
+/// Returns the first protocol error that a layer above TPKT has counted, if any.
 fn broken_above(end: &End) -> Option<&'static str> {
     let (transport, session, presentation, acse) = end.files().stack().layers();
     let (transport, session) = (transport.counters(), session.counters());

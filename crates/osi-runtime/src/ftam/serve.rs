@@ -54,8 +54,8 @@ use tokio_rustls::TlsAcceptor;
 /// segment of user data that did not fit into the CONNECT.
 pub const UNAUTHENTICATED_BYTES_MAX: usize = 128 << 10;
 
-/// Maximum number of associations of a server on a board, whose memory for all of them is reserved at the
-/// start.
+/// Maximum number of associations of a server on a board. Memory for all of them is reserved when the server
+/// starts.
 pub const BOARD_ASSOCIATIONS_MAX: usize = 256;
 
 /// Where a server accepts associations.
@@ -63,7 +63,7 @@ pub const BOARD_ASSOCIATIONS_MAX: usize = 256;
 pub enum Source {
     /// A TCP socket of the system; the protocol machines run in this process.
     Tcp(TcpListener),
-    /// A running board, whose OSI service has the protocol machines.
+    /// A running board, whose OSI service runs the protocol machines.
     Board(kiban_tokio::Listener),
 }
 
@@ -75,7 +75,7 @@ impl From<TcpListener> for Source {
 
 impl Source {
     /// Listens on an address of a running board, which needs a service of kind `osi`. The unspecified address
-    /// means all of the board's addresses.
+    /// stands for all addresses of the board.
     ///
     /// # Errors
     /// There is no such board or service, or the address is in use or does not belong to the board.

@@ -1,11 +1,12 @@
-//! The board's side: the whole protocol stack of one association, whose user is at the other end of a byte
-//! stream.
+//! The board's side of the host interface: the complete protocol stack of one association. A byte stream
+//! connects it to its user.
 //!
 //! Operation the driver passes bytes from the user ([`BoardSide::from_user`]) and from the network
-//!           ([`BoardSide::from_network`]), then calls [`BoardSide::work`], and takes bytes for both from the
-//!           front of their queues.
-//! Limits    [`REQUEST_BYTES_MAX`] for a message of the user; no more is read from the network while
-//!           [`OUTGOING_BYTES_MAX`] wait for the user, except the rest of one data element.
+//!           ([`BoardSide::from_network`]), calls [`BoardSide::work`], and then removes the bytes for both
+//!           from the front of their queues.
+//! Limits    a message from the user has at most [`REQUEST_BYTES_MAX`]. While [`OUTGOING_BYTES_MAX`] or more
+//!           wait for the user, the driver does not read from the network. One data element may exceed this
+//!           limit.
 
 use crate::ftam::{self, Indication, Machine, Request, State};
 use crate::network::Origin;
@@ -22,22 +23,22 @@ use kiban_base::{Bytes, Instant, Malformed, Rope, RopeQueue};
 /// Maximum length of the body of a user's message: an F-DATA of 1 MiB, with its header.
 pub const REQUEST_BYTES_MAX: usize = (1 << 20) + 64;
 
-/// Pieces of a message that are shorter than this are joined with the piece before them, so that a message
-/// that comes byte by byte takes little more memory than its length.
+/// A piece of a message that is shorter than this is appended to the piece before it, so that a message that
+/// arrives byte by byte takes little more memory than its length.
 const GATHER_BYTES: usize = 512;
 
-/// Maximum length of a caller's user data in a session PDU other than data.
+/// Maximum length of a caller's user data in an SPDU other than DATA TRANSFER.
 const USER_DATA_BYTES_MAX: usize = 128 << 10;
 
 /// The board's side of one association.
 #[derive(Debug)]
 pub struct BoardSide {
-    /// The stack, once the user has said how to set it up.
+    /// The stack; `None` until the user's first message, which configures it.
     end: Option<Box<End>>,
     requests: Rope,
     to_user: RopeQueue,
     to_network_before_open: RopeQueue,
-    /// The end of the network connection, if it came before the first message.
+    /// Who ended the network connection, if it ended before the user's first message.
     ended: Option<Origin>,
     is_disconnect_reported: bool,
     dropped: u64,
@@ -50,7 +51,7 @@ impl Default for BoardSide {
 }
 
 impl BoardSide {
-    /// Creates the side of a user that has not sent anything yet, on a connected network.
+    /// Creates the board's side for a user that has not sent anything yet, over a connected network.
     pub fn new() -> BoardSide {
         BoardSide {
             end: None,
@@ -99,7 +100,7 @@ impl BoardSide {
         }
     }
 
-    /// Reports that the user has gone: aborts the association, if there is one.
+    /// Aborts the association, if there is one, because the user has disconnected.
     pub fn user_ended(&mut self, now: Instant) {
         let Some(end) = &mut self.end else { return };
         if end.machine().state() != State::Closed {
@@ -142,7 +143,8 @@ impl BoardSide {
             (ToBoard::Open(open), None) => self.open(open, now),
             (ToBoard::TsduBytesMax(bytes), Some(end)) => end.set_tsdu_bytes_max(tsdu_bytes(bytes)),
             (ToBoard::Request(request), Some(end)) => {
-                // A request that crossed with an indication is void; the user is about to see the indication.
+                // The user sent such a request before it saw an indication that crossed it, or ignores the
+                // rules; drop the request.
                 self.dropped += u64::from(end.machine().request(request).is_err());
                 end.settle(now, &mut ());
             }
@@ -226,13 +228,13 @@ impl BoardSide {
         self.dropped
     }
 
-    /// Returns the layers, for inspection.
+    /// Returns the stack, for inspection.
     pub fn end(&self) -> Option<&End> {
         self.end.as_deref()
     }
 }
 
-/// Returns a user's limit for received TSDUs, within that of the stack.
+/// Clamps the limit that a user requests for received TSDUs to the limit of the stack.
 fn tsdu_bytes(asked: u32) -> usize {
     (asked as usize).min(StackConfig::default().transport.tsdu_bytes_max)
 }

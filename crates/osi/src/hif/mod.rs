@@ -1,5 +1,5 @@
-//! The host interface of an OSI board (paper \[5\]): the user of the file service runs on the host, the
-//! protocol machines of all seven layers on the board.
+//! The host interface of an OSI board (paper \[5\]): the user of the file service runs on the host, and the
+//! protocol machines of all seven layers run on the board.
 //!
 //! ```text
 //!   host     initiator or responder, with its disk
@@ -9,11 +9,11 @@
 //!            a TCP stream
 //! ```
 //!
-//! Units     service primitives cross, one message each: an F-DATA with its contents, never a PDU of a layer
-//!           below.
-//! Flow      each side stops reading when the other side, or the network, accepts no more.
-//! Trust     the board checks every message and every request; a message that it cannot decode ends the
-//!           association. The user's side checks the board's messages in the same way.
+//! Messages      each message is one service primitive, such as an F-DATA with its contents. PDUs of the
+//!               lower layers never cross the interface.
+//! Flow control  each side stops reading when the other side, or the network, accepts no more.
+//! Trust         the board checks every message and every request; a message that it cannot decode ends the
+//!               association. The user's side checks the board's messages in the same way.
 
 mod board;
 mod user;

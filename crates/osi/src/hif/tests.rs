@@ -84,7 +84,7 @@ impl World {
         for (user, board) in users.iter_mut().zip(boards.iter_mut()) {
             let bytes = some(user.outgoing(), rng);
             board.from_user(bytes.into());
-            board.work(NOW).expect("the user is a decent one");
+            board.work(NOW).expect("the user sends valid messages");
             let bytes = some(board.to_user(), rng);
             user.arrive(bytes.into());
         }
@@ -112,7 +112,7 @@ impl World {
             }
             self.round();
         }
-        panic!("nothing happens any more");
+        panic!("no further progress");
     }
 
     fn job(&mut self, job: Job) -> Event {
@@ -202,7 +202,7 @@ fn a_hostile_user_is_refused() {
         ),
         ("an unknown kind", vec![99, 0, 0, 0, 0], Malformed::Operation),
         (
-            "a role that is none",
+            "an unknown role",
             {
                 let mut open = open.clone();
                 open[5] = 2;
@@ -210,7 +210,7 @@ fn a_hostile_user_is_refused() {
             },
             Malformed::ParameterValue,
         ),
-        ("an F-DATA that is none", vec![6, 0, 0, 0, 2, 0x30, 0], Malformed::Alternative),
+        ("an invalid F-DATA", vec![6, 0, 0, 0, 2, 0x30, 0], Malformed::Alternative),
     ] {
         let mut board = BoardSide::new();
         board.from_user(bytes.into());
@@ -232,7 +232,7 @@ fn a_user_that_sends_faster_than_the_network_is_held_back() {
     let put = Job::Put { local: here, remote: "there".into(), document: BINARY };
     world.initiator.start(put, world.users[0].machine(), &mut world.disks[0]).expect("it is idle");
     (0..60).for_each(|_| world.round());
-    // The network takes nothing any more.
+    // The network accepts no more data.
     let World { initiator, users, boards, disks, .. } = &mut world;
     for _ in 0..1000 {
         let room = users[0].room();
@@ -242,7 +242,7 @@ fn a_user_that_sends_faster_than_the_network_is_held_back() {
             let bytes: Vec<u8> = users[0].outgoing().runs().flatten().copied().collect();
             users[0].outgoing().clear();
             boards[0].from_user(bytes.into());
-            boards[0].work(NOW).expect("a decent user");
+            boards[0].work(NOW).expect("the user sends valid messages");
         }
     }
     let limit = crate::stack::end::OUTGOING_BYTES_MAX;

@@ -1,10 +1,10 @@
-//! The user's side: the state of the file service, for an initiator or responder whose protocol machines run
-//! on a board.
+//! The user's side of the host interface: the state of the file service, for an initiator or responder whose
+//! protocol machines run on a board.
 //!
-//! Interface like that of [`End`](crate::stack::end::End), which has the layers itself; the byte stream leads
-//!           to the board instead of the peer.
-//! Limits    [`UserSide::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`], which only the last data
-//!           element may exceed.
+//! Interface the same as that of [`End`](crate::stack::end::End), which contains the layers. Here, the byte
+//!           stream goes to the board instead of the peer.
+//! Limits    [`UserSide::room`] lets the user queue up to [`OUTGOING_BYTES_MAX`]; the last data element may
+//!           exceed this limit.
 
 use crate::ftam::{Machine, State};
 use crate::stack::end::OUTGOING_BYTES_MAX;
@@ -18,7 +18,7 @@ pub struct UserSide {
     machine: Machine,
     received: Rope,
     outgoing: RopeQueue,
-    /// Whether the association has begun, so that the state "closed" means its end.
+    /// Whether the association has begun; from then on, [`State::Closed`] means that it has ended.
     has_begun: bool,
     has_ended: bool,
     disconnected: Option<Disconnected>,
@@ -26,7 +26,8 @@ pub struct UserSide {
 }
 
 impl UserSide {
-    /// Creates the side of a user, which must have been created with [`Machine::user_side`].
+    /// Creates the user's side with a machine from [`Machine::user_side`]; `open` configures the board's
+    /// stack.
     pub fn new(machine: Machine, open: Open) -> UserSide {
         let mut outgoing = RopeQueue::new();
         outgoing.push(ToBoard::Open(open).into_rope());
@@ -41,7 +42,7 @@ impl UserSide {
         }
     }
 
-    /// Returns the state of the service, for its user. [`UserSide::settle`] sends the user's requests.
+    /// Returns the machine, which accepts the user's requests; [`UserSide::settle`] sends them to the board.
     pub fn machine(&mut self) -> &mut Machine {
         &mut self.machine
     }
@@ -79,7 +80,7 @@ impl UserSide {
         }
     }
 
-    /// Carries the user's requests down. Returns whether there were any.
+    /// Queues the user's requests for the board. Returns whether there were any.
     pub fn settle(&mut self) -> bool {
         let mut moved = false;
         while let Some(request) = self.machine.poll_request() {
@@ -90,7 +91,7 @@ impl UserSide {
         moved
     }
 
-    /// Asks the board to accept TSDUs of this many bytes.
+    /// Asks the board to accept TSDUs of up to this many bytes.
     pub fn set_tsdu_bytes_max(&mut self, bytes: u32) {
         self.outgoing.push(ToBoard::TsduBytesMax(bytes).into_rope());
     }

@@ -1,8 +1,8 @@
 //! The host interface of an OSI board (HIF in paper \[5\]): FTAM's service primitives as messages between the
 //! host, where the user of the file service runs, and the board, which has all seven layers.
 //!
-//! Purpose   a program in another process uses the file service of a board. The format is kiban's own, and
-//!           both ends are of one version; the other end is not trusted.
+//! Purpose   lets a program in another process use the board's file service. The format is kiban's own, and
+//!           both ends must have the same version. Neither end trusts the other.
 //!
 //! ```text
 //!   0  kind 8
@@ -10,8 +10,8 @@
 //!   5  body          primitives with an FPDU: the FPDU; F-DATA: the data element; both in BER, as on the line
 //! ```
 //!
-//! Limits    [`BODY_BYTES_MAX`]; the receiver of F-DATA requests sets a lower limit. Contents of F-DATA are
-//!           shared with the rope that is decoded or encoded, not copied.
+//! Limits    a body has at most [`BODY_BYTES_MAX`]; the caller of [`ToBoard::read`] sets a lower limit.
+//! Copies    encoding and decoding share the contents of an F-DATA with the rope instead of copying them.
 
 use super::ber::{Asn1, Oid};
 use super::ftam::{DataElement, Pdu};
@@ -31,7 +31,7 @@ pub const BODY_BYTES_MAX: usize = (16 << 20) + (1 << 16);
 /// Maximum number of presentation contexts and abstract syntaxes in a message.
 pub const SYNTAXES_MAX: usize = 64;
 
-/// How an association is to be set up.
+/// The parameters of a new association.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Open {
     /// The user's role.
@@ -53,7 +53,7 @@ pub enum ToBoard {
     Open(Open),
     /// A request or response of the file service.
     Request(Request),
-    /// From now on, a received TSDU may have this many bytes.
+    /// The new maximum length of a received TSDU, in bytes.
     TsduBytesMax(u32),
 }
 
@@ -291,7 +291,7 @@ fn read_checkpoint(body: Rope) -> Result<i64, Malformed> {
     Ok(checkpoint)
 }
 
-/// Reasons that no TPDU carries have codes of their own.
+/// Local reasons, which no TPDU carries, have codes of their own.
 fn reason_code(reason: DisconnectReason) -> [u8; 2] {
     match reason {
         DisconnectReason::Network => [1, 0],
@@ -311,7 +311,8 @@ fn read_reason(local: u8, code: u8) -> Result<DisconnectReason, Malformed> {
     })
 }
 
-/// Appends octets with their length in front. The protocols below limit what is longer.
+/// Appends octets, preceded by their length, and truncates them beyond 65535. (The protocols allow no
+/// selector or identifier of that length.)
 fn put_octets(body: &mut Vec<u8>, octets: &[u8]) {
     let octets = &octets[..octets.len().min(usize::from(u16::MAX))];
     body.extend((octets.len() as u16).to_be_bytes());

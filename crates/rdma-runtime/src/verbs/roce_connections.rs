@@ -260,8 +260,8 @@ impl EngineState {
             retries: agreed.retries,
             rnr_retries: agreed.rnr_retries,
         };
-        // A queue pair that the program has created itself may still be in the state RESET: some programs
-        // change its state only when the reply is here. For others, this fails.
+        // A queue pair that the program has created itself may still be in the state RESET, because some
+        // programs change its state only after the reply has arrived. For other queue pairs, this fails.
         let _ = self.ready(qp, 0);
         let ready = self.ready_to_receive(qp, Some(peer), now);
         ready.map_err(|_| OpenError::InUse)?.map_err(|_| OpenError::InUse)?;

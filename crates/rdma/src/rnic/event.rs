@@ -9,7 +9,7 @@ pub enum Event {
     QpFailed {
         /// The queue pair.
         qp: u32,
-        /// The reason sent to the peer, if one was sent. (RoCEv2 sends a code for it.)
+        /// The reason sent to the peer, if any. (RoCEv2 sends it as a NAK code.)
         reason: Option<Reason>,
     },
     /// A queue pair that stays after its peer's orderly close (see [`super::Rnic::outlive_peer_close`]) has

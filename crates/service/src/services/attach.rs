@@ -1,6 +1,6 @@
 //! The board's streams for programs on this host, through rings in shared memory ([`kiban_board::streams`]).
 //!
-//! Edge             what a stream ends at: the board's TCP ([`Tcp`]), or an association of its OSI stack
+//! Edge             the protocol that a stream is connected to: the board's TCP ([`Tcp`]), or its OSI stack
 //!                  ([`Osi`](super::osi::Osi)).
 //! Socket           `NAME.streams` or `NAME.osi`, in the same directory as the control socket. Each client
 //!                  gets shared memory and a context on the board.
@@ -78,7 +78,7 @@ impl Doorbell for ClientBells {
     }
 }
 
-/// What the streams of a service's clients end at.
+/// The protocol of the board that the streams of a service's clients are connected to.
 pub trait Edge {
     /// The service's name in log lines.
     const NAME: &'static str;
@@ -96,7 +96,7 @@ pub trait Edge {
     fn on_completion(&mut self, _completion: Completion, _host: &mut Host<'_>) {}
 
     /// Returns the streams whose timers have expired, with their clients. Each then gets a completion, as if
-    /// data had come.
+    /// data had arrived.
     fn due(&self, _now: Instant) -> Vec<(u32, StreamId)> {
         Vec::new()
     }
@@ -338,7 +338,7 @@ impl<E: Edge> Attach<E> {
 
     fn end(&mut self, number: u64, mut streams: ClientStreams<E::Chunk>, host: &mut Host<'_>) {
         streams.disconnect(&mut self.edge.view(host.for_client(number as u32)));
-        // The client is gone, and can break no more rules.
+        // The client is gone, so discard its fault.
         self.edge.take_fault();
         add(&mut self.past, &streams);
     }

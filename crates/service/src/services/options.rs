@@ -2,8 +2,8 @@
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
 //! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's
-//!            connection, `SO_LINGER` with zero on its end (see the relay). The others are stored and
-//!            returned (docs/attach.md has the list).
+//!            connection. `SO_LINGER` with a time of zero makes a close reset it (relay.rs). The others are
+//!            only stored and returned (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
@@ -44,7 +44,7 @@ impl StreamOptions {
     /// Puts an option into effect.
     pub(super) fn apply(&self, option: StreamOption, stream: StreamId, host: &mut Host<'_>) {
         let value = self.value(option);
-        // A stream that has just ended has no use for options.
+        // Ignore the error: the stream may have just ended.
         let _ = match option {
             StreamOption::NoDelay => host.set_no_delay(stream, value != 0),
             StreamOption::KeepAlive | StreamOption::KeepIdle | StreamOption::UserTimeout => {

@@ -1,16 +1,16 @@
 //! The board's OSI stack for programs on this host: the user of the file service runs in the program, and all
-//! seven layers on the board (paper \[5\]; [`kiban_osi::hif`]).
+//! seven layers run on the board (paper \[5\]; [`kiban_osi::hif`]).
 //!
-//! Program          attaches through shared memory as to the board's TCP ([`Attach`](super::Attach)). Each of
-//!                  its streams carries the service primitives of one association, instead of the peer's
-//!                  bytes.
-//! Network          each association has a TCP stream of the board, with TPKTs (RFC 1006).
+//! Program          attaches through shared memory, like a program that uses the board's TCP
+//!                  ([`Attach`](super::Attach)). Each of its streams carries the service primitives of one
+//!                  association instead of the peer's bytes.
+//! Network          each association uses one TCP stream of the board, which carries TPKTs (RFC 1006).
 //! Copies           contents are copied between shared memory and the board's heap, and between the heap and
 //!                  packet memory; the layers between them copy nothing.
 //! End              when a program exits or closes a stream, its association is aborted and its memory is
 //!                  freed. A program that sends an invalid message is disconnected.
-//! Limits           those of `Attach`. A program's message has at most [`REQUEST_BYTES_MAX`], and a received
-//!                  data element at most 16 MiB, of which one per association is held.
+//! Limits           those of `Attach`. A message from a program has at most [`REQUEST_BYTES_MAX`]. A received
+//!                  data element has at most 16 MiB, and an association holds at most one.
 //!
 //! [`REQUEST_BYTES_MAX`]: kiban_osi::hif::REQUEST_BYTES_MAX
 
@@ -36,13 +36,13 @@ pub struct Osi {
     fault: bool,
 }
 
-/// One association: its stack, and what is on its way to the program.
+/// One association: its stack, and the data that is being passed to the program.
 struct Association {
     client: u32,
     stack: BoardSide,
-    /// A message for the program, of which some pieces have been taken.
+    /// The remaining pieces of a message that the program is reading.
     pieces: VecDeque<Bytes>,
-    /// The end of the TCP stream, until all data received before it has been handled.
+    /// Who ended the TCP stream; reported to the stack once all data received before has been handled.
     ending: Option<Origin>,
 }
 
@@ -109,7 +109,7 @@ impl Association {
 }
 
 impl Osi {
-    /// Lets an association do what it can.
+    /// Runs an association, and records whether its client has sent an invalid message.
     fn turn(&mut self, stream: StreamId, host: &mut Host<'_>) {
         if let Some(association) = self.associations.get_mut(&stream) {
             self.fault |= !association.turn(stream, host);
@@ -179,11 +179,11 @@ impl OsiView<'_> {
         count
     }
 
-    /// Aborts the association, if it has not ended, and sends what that gives.
+    /// Aborts the association unless it has ended, and sends the abort to the peer.
     fn leave(&mut self, stream: StreamId) {
         if let Some(association) = self.osi.associations.get_mut(&stream) {
             association.stack.user_ended(self.host.now());
-            // The program is gone, so what it sent last does not matter.
+            // The program is gone, so ignore whether its last message was valid.
             association.turn(stream, &mut self.host);
         }
     }
@@ -219,7 +219,7 @@ impl Provider for OsiView<'_> {
         self.host.info(stream).ok().map(|info| info.local)
     }
 
-    /// Does nothing: the service has chosen for all streams.
+    /// Does nothing: the service disables Nagle's algorithm on all of its streams.
     fn set_no_delay(&mut self, _: StreamId, _: bool) {}
 
     fn room(&mut self, stream: StreamId) -> usize {

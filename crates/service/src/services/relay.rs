@@ -411,10 +411,10 @@ fn cut_off(
     }
 }
 
-/// Binds the board's end of a program's socket to an abstract address that holds an entry: a program reads
-/// the addresses of a stream or listener there (`getpeername`) if it has no record of it, after exec or in
-/// another process. The random number makes the address unique. If the address cannot be bound, such a
-/// program sees a Unix socket.
+/// Binds the board's end of a program's socket to an abstract address that contains an entry with the
+/// addresses of the stream or listener. A program that has no record of the socket (after exec, or because
+/// the descriptor was passed to it) reads them there with `getpeername`. The random number makes the address
+/// unique. If binding fails, such a program sees a Unix socket.
 pub(super) fn name_socket(socket: &impl AsFd, indication: Indication) {
     let Ok(random) = kiban_os::random::bytes::<16>() else { return };
     let name = [&b"\0kiban"[..], &random, &indication.bytes()].concat();
@@ -529,7 +529,7 @@ impl Relay {
                 return Ok(());
             }
             match self.socket.receive(piece) {
-                // The program has closed its socket, and asks for a reset.
+                // The program has closed its socket, and SO_LINGER requests a reset.
                 Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
                     return Err(ErrorKind::ConnectionReset.into());
                 }

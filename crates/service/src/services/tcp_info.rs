@@ -2,10 +2,10 @@
 //!
 //! Layout           `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`, up to `tcpi_rcv_wnd` (6.2), in
 //!                  the machine's byte order.
-//! Estimates        TCP counts retransmitted bytes, not segments: `tcpi_total_retrans` is their number in
-//!                  full segments. A segment that the link cuts counts once. Windows in segments are rounded
-//!                  up, so that an open window is not zero.
-//! Not implemented  fields that are zero here: retransmissions and probes in progress, the delayed-ACK
+//! Estimates        TCP counts retransmitted bytes, not segments, so `tcpi_total_retrans` is that number
+//!                  divided by the MSS. In `tcpi_segs_out`, a large segment that the link cuts (TSO) counts
+//!                  once. Windows in segments are rounded up, so that an open window is not zero.
+//! Not implemented  these fields are zero: outstanding retransmissions and unanswered probes, the delayed-ACK
 //!                  timeout, reordering, pacing and delivery rates, and the times of acknowledgements sent.
 
 use core::time::Duration;
@@ -44,7 +44,7 @@ pub(super) fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
         (44, since(info.data_sent_at)),
         (52, since(info.data_received_at)),
         (56, since(info.last_received_at)),
-        // The MTU of the path: IPv4's or IPv6's header, and TCP's.
+        // The path MTU: the MSS, and the headers of TCP and of IPv4 or IPv6.
         (60, info.mss + if info.local.is_ipv4() { 40 } else { 60 }),
         (64, info.receive_window_bytes),
         (68, us(info.round_trip)),

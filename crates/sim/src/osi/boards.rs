@@ -58,9 +58,9 @@ pub struct Setup {
     pub tpdu_bytes: usize,
     /// Octets in a packet on a line: a power of two from 16 to 4096.
     pub packet_bytes: u16,
-    /// The window of a call on a line, in packets: 1 to 127. Above 7, packets have extended numbers.
+    /// The window of a call on a line, in packets: 1 to 127. Above 7, packets are numbered modulo 128.
     pub window_packets: u8,
-    /// k: frames that may be unacknowledged on a line, 1 to 127. Above 7, frames have extended numbers.
+    /// LAPB's k: the window on a line, in frames: 1 to 127. Above 7, frames are numbered modulo 128.
     pub window_frames: u8,
     /// The costs of processing. With `None`, processing takes no time.
     pub costs: Option<Costs>,
@@ -68,8 +68,8 @@ pub struct Setup {
     pub seed: u64,
     /// A clock that measures the tasks on the real machine.
     pub ticks: Option<fn() -> u64>,
-    /// The mechanism of the paper whose absence is imitated on the real machine: every task copies as many
-    /// bytes as it would without the mechanism.
+    /// The mechanism of the paper whose absence is emulated on the real machine: every task makes the copies
+    /// that it would make without the mechanism.
     pub copies: Option<Mechanism>,
 }
 

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// The mechanisms of paper \[5\], §1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mechanism {
-    /// A task builds and analyses PDUs without copying user data (①). Without it, each of the four tasks that
+    /// A task builds and parses PDUs without copying user data (①). Without it, each of the four tasks that
     /// add or remove a header copies the unit once.
     NoCopy,
     /// Service primitives are structures with pointers (②). Without it, each task that receives a unit
@@ -196,7 +196,7 @@ impl Costs {
         self.turn + beside + self.of_missing(task, bytes)
     }
 
-    /// Returns what a unit costs a task in addition because of the mechanisms that the board lacks.
+    /// Returns a unit's additional costs for a task, due to the mechanisms that the board lacks.
     fn of_missing(&self, task: Task, bytes: usize) -> Duration {
         let cost = |mechanism: Mechanism| {
             let copied = u64::from(mechanism.copies(task)) * bytes as u64;
@@ -295,7 +295,7 @@ fn copy([source, target]: &mut [Vec<u8>; 2], bytes: usize, times: u32) {
     }
     for _ in 0..times {
         target[..bytes].copy_from_slice(&source[..bytes]);
-        // The copy has no reader, and must not be optimised away.
+        // Nothing reads the copy, so prevent the compiler from removing it.
         std::hint::black_box(&mut *target);
     }
 }

@@ -80,7 +80,7 @@ static void change_states(struct rdma_cm_id *id, struct ibv_qp *qp) {
     }
 }
 
-/* sideway's cmtime does so: the client changes the states of its queue pair when the reply is here. */
+/* As in sideway's cmtime, the client changes the states of its queue pair after the reply has arrived. */
 static void programs_change_the_states_of_their_own_queue_pairs(void) {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct rdma_conn_param param = {.responder_resources = 1, .initiator_depth = 1};

@@ -1,5 +1,5 @@
-/* A process that forks while the library's thread measures the cost of a sleep, which it does once, before its first wait:
- * the child, in which that thread does not exist, must be able to wait. */
+/* A process forks while the library's thread measures the cost of a sleep (once, before the first wait). That
+ * thread does not exist in the child, which must still be able to wait. */
 #include "check.h"
 
 #include <signal.h>
@@ -23,8 +23,8 @@ static struct ibv_context *open_first(void) {
     return context;
 }
 
-/* Waits for an event that does not come, until a signal ends the wait. The alarm repeats, because the first one may come
- * before the call. */
+/* Waits for an event that never occurs, until a signal ends the wait. The alarm repeats, because the first
+ * one may arrive before the call. */
 static void child(void) {
     struct ibv_context *context = open_first();
     struct itimerval in = {.it_value = {.tv_usec = 2000}, .it_interval = {.tv_usec = 20000}};

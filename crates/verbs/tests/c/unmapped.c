@@ -1,5 +1,5 @@
-/* Registered memory that the program unmaps, or whose file it truncates: accesses fail as on a card without the right,
- * and the process lives. Run with libkiban_paths.so preloaded. */
+/* Registered memory that the program unmaps, or whose file it truncates: accesses fail like accesses without
+ * rights, and the process survives. Run with libkiban_paths.so preloaded. */
 #include "check.h"
 
 #include <setjmp.h>

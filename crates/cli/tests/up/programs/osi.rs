@@ -1,6 +1,6 @@
-//! Files that go through a running board's OSI stack: `kiban ftam --board` and `kiban ftam serve --board`.
-//! The protocol machines run in the board's process, the users of the file service in others. The peer is an
-//! FTAM program over this host's kernel. Everything is in the test's own network namespace.
+//! File transfers through a running board's OSI stack: `kiban ftam --board` and `kiban ftam serve --board`.
+//! The protocol machines run in the board's process, and the users of the file service in other processes.
+//! The peer is an FTAM program that uses the kernel's TCP. Everything is in the test's own network namespace.
 
 use crate::common::{Board, LONG, PORT, TestDir, enter, is_clean, text};
 use kiban_tokio::{Attachment, Settings};
@@ -84,13 +84,13 @@ fn files_go_through_a_boards_layers_as_initiator_and_as_responder() {
     let idle = board.status();
     let kernel = Server::start(&dir, &["--listen", "10.9.0.1:4102"]);
     let there = "ftam://ann@10.9.0.1:4102";
-    // The board's layers, the kernel's server.
+    // The client's layers run on the board; the server uses the kernel's TCP.
     let said = succeeds(&dir, &["put", "--board", "lab", "file", &format!("{there}/one")]);
     assert!(said.contains(&format!("{FILE_BYTES} bytes")), "{said}");
     same(&dir, "file", "root/one");
     succeeds(&dir, &["get", "-q", "--board", "lab", &format!("{there}/one"), "back"]);
     same(&dir, "file", "back");
-    // Small units, and F-DATA that are longer than the pipes of shared memory.
+    // Short units, and F-DATA that do not fit into the pipes in shared memory.
     let small = ["--fdata-bytes", "2000", "--tpdu-bytes", "2048"];
     let large = ["--fdata-bytes", "1048576", "--checkpoint-bytes", "3000000"];
     let two = format!("{there}/two");
@@ -111,7 +111,7 @@ fn files_go_through_a_boards_layers_as_initiator_and_as_responder() {
     let refused = text(&run(&dir, &["ls", "--board", "lab", "ftam://ann@10.9.0.1:5999/"]));
     assert!(refused.contains("cannot connect: ") && refused.contains("refused"), "{refused}");
     drop(kernel);
-    // The board's layers as responder, for the kernel's client and for the board's own.
+    // The responder's layers run on the board; its clients use the kernel's TCP, and the board itself.
     let served = Server::start(&dir, &["--board", "lab", "--listen", "0.0.0.0:4103"]);
     for (name, client) in [("three", &["-q"][..]), ("four", &["-q", "--board", "lab"])] {
         let at = format!("ftam://ann@10.9.0.2:4103/{name}");
@@ -247,7 +247,7 @@ fn cpu_of(dir: &TestDir, more: &[&str]) -> f64 {
     let mut child = ftam(dir, &put).spawn().expect("it was built");
     let pid = Pid::from_child(&child);
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).expect("it ends");
-    // The process has ended, but its parent has not yet taken its status, which includes its times.
+    // The process has ended, but its parent has not waited for it yet, so its times can still be read.
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it is a zombie");
     assert!(child.wait().expect("a child").success());
     // proc(5): after the name, utime and stime are fields 14 and 15 of the line.

@@ -2,11 +2,11 @@
 //! machine.
 //!
 //! Modelled  throughput on the line and in loopback, for F-DATA of 8000 and 2000 bytes. The costs that a
-//!           mechanism avoids are assumed (`copy_byte`, `primitive`), because the paper compares nothing.
+//!           mechanism avoids are assumed (`copy_byte`, `primitive`): the paper has no such comparison.
 //! Measured  CPU time per F-DATA of 8000 bytes in loopback, both ends and their disks together, alternately
 //!           with and without the copies that a mechanism avoids ([`crate::Bench`]). Each task copies as many
 //!           bytes as its unit has, between buffers that stay in the cache, so the result is a lower bound.
-//! Not measured  structured primitives: kiban's layers call each other, and have no other form.
+//! Not measured  structured primitives: kiban's layers call each other directly, so there is no alternative.
 
 use super::LINE_BITS_PER_SECOND;
 use super::measured;

@@ -1,10 +1,10 @@
 //! The user's side of a file protocol machine that runs on a board (paper \[5\]; [`crate::hif`]).
 //!
-//! Purpose   an initiator or responder in another process than the protocol machine still gets an answer to
-//!           every request at once, and knows the state of the service.
+//! Purpose   an initiator or responder that runs in another process than the protocol machine knows the state
+//!           of the service, and learns at once whether a request is allowed.
 //! Operation this side checks requests and indications against the same state table as the protocol machine,
-//!           and keeps the same negotiated values and checkpoints; it encodes nothing for the layers below.
-//!           Requests that it accepts wait in a queue for the board.
+//!           and keeps the same negotiated values and checkpoints. It encodes nothing for the lower layers.
+//!           The requests that it accepts are queued for the board.
 //! Crossing  a request and an indication may cross between the two sides, as they may between two peers. The
 //!           board drops a request that its state no longer allows. If the two states can no longer agree,
 //!           this side reports the loss of the association.
@@ -27,7 +27,7 @@ impl Machine {
         machine
     }
 
-    /// On the user's side, returns the next accepted request, for the board.
+    /// Returns the next accepted request for the board; `None` if this is not a user's side.
     pub fn poll_request(&mut self) -> Option<Request> {
         self.requests.as_mut()?.pop_front()
     }
@@ -37,7 +37,7 @@ impl Machine {
         (&self.contexts, self.synchronise)
     }
 
-    /// On the user's side, applies what the board's side has negotiated.
+    /// On the user's side, stores the values that the board's side has negotiated.
     pub fn set_negotiated(&mut self, contexts: Vec<Context>, synchronise: bool) {
         (self.contexts, self.synchronise) = (contexts, synchronise);
         self.pci = self.context_of(oids::PCI).unwrap_or(self.pci);
@@ -50,7 +50,7 @@ impl Machine {
         }
     }
 
-    /// Follows the board's side. Returns whether the user is to see the indication.
+    /// Applies an indication from the board's side to the state. Returns whether to pass it to the user.
     fn follow(&mut self, indication: &Indication) -> bool {
         match indication {
             Indication::Initialize(initialize) => {
@@ -91,7 +91,7 @@ impl Machine {
     }
 
     fn follow_checkpoint(&mut self, item: Item, checkpoint: i64) -> bool {
-        // A checkpoint or its confirm may cross with this user's cancel or restart, which voids it.
+        // A cancel or restart by this user voids a checkpoint, or its confirm, that crosses it.
         let allowed = self.may(false, item).and_then(|()| self.may_check()).is_ok();
         let Some(transfer) = self.transfer().filter(|_| allowed) else { return false };
         match item {

@@ -302,7 +302,7 @@ impl Qp {
         self.fail_for(terminate.as_ref().map(|last| last.reason), terminate, oldest, outputs);
     }
 
-    /// Fails the queue pair because it has refused a request of the peer in another way than by a Terminate.
+    /// Fails the queue pair because it has refused a request of the peer, by other means than a Terminate.
     pub(in super::super) fn fail_after_refusal(&mut self, reason: Reason, outputs: &mut Outputs) {
         self.fail_for(Some(reason), None, None, outputs);
     }

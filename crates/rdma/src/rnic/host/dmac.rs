@@ -5,8 +5,8 @@
 //!          which the lower layer copies or passes to its operating system by reference.
 //! Scatter  a segment's bytes go to the elements of a receive, or to one memory range.
 //! Checks   every element is checked again for every segment, so an invalidated tag transfers nothing more.
-//!          Memory to be sent is also touched, because the lower layer cannot refuse a segment later. If the
-//!          program unmaps it after that, zeros are sent, or the stream ends.
+//!          The pages of memory to be sent are also read, because the lower layer cannot refuse a segment
+//!          later. If the program unmaps them after that, zeros are sent, or the stream ends.
 
 use super::super::work::{Data, Sge};
 use super::pblmt::BufferList;

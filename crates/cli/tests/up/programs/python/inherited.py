@@ -41,7 +41,7 @@ peer, s = accepted(listener)
 peer.sendall(b"x")
 run("tell(socket.socket(fileno=0))", (), stdin=s)
 assert peer.recv(1) == b"x"
-# A reset is not taken for an orderly end.
+# A reset is not mistaken for an orderly close.
 peer.sendall(b"x")
 thread = threading.Thread(target=lambda: (peer.recv(1), reset(peer)))
 thread.start()
@@ -74,7 +74,7 @@ server = socket.create_server(far)
 s = socket.create_connection(far)
 program = f"s = socket.socket(fileno=0); print(s.getpeername(), s.getsockname() == {s.getsockname()})"
 assert run(program, (), stdin=s) == f"{far} True\n"
-# A Unix socket is not taken for a stream of the board.
+# A Unix socket is not mistaken for a stream of the board.
 program = "s = socket.socket(fileno=0); print(repr(s.getpeername()), s.family.name)"
 assert run(program, (), stdin=ours) == "'' AF_UNIX\n"
 print("all is well")

@@ -26,7 +26,7 @@ def connected(*options):
     s.connect(far)
     return s, listener.accept()[0]
 
-# TCP_NODELAY acts, whether it is set before connect, afterwards, or on the listener.
+# TCP_NODELAY takes effect, whether it is set before connect, afterwards, or on the listener.
 no_delay = TCP, socket.TCP_NODELAY, 1
 s, peer = connected()
 assert s.getsockopt(TCP, socket.TCP_NODELAY) == 0
@@ -46,7 +46,7 @@ s, _ = server.accept()
 assert s.getsockopt(TCP, socket.TCP_NODELAY) == 1
 assert sends_at_once(s, peer), "inherited from the listener"
 
-# Options that the board acts on, or stores, are returned.
+# getsockopt returns the options that act on the connection, and those that the board only stores.
 kept = [(SOCKET, socket.SO_KEEPALIVE, 1), (TCP, socket.TCP_KEEPIDLE, 11), (TCP, socket.TCP_KEEPINTVL, 12),
         (TCP, socket.TCP_KEEPCNT, 13), (TCP, socket.TCP_USER_TIMEOUT, 14000), (IP, socket.IP_TOS, 0x68),
         (TCP, socket.TCP_CORK, 1), (TCP, socket.TCP_QUICKACK, 0), (TCP, socket.TCP_NOTSENT_LOWAT, 16384),
@@ -63,14 +63,14 @@ for s in s, before:
         if option != socket.TCP_QUICKACK:
             assert s.getsockopt(level, option) == value, (level, option)
 
-# Options that change the connection, and that the board does not have, are refused before and after connect.
+# Options that would change the connection, but that the board lacks, fail before and after connect.
 for s in socket.socket(), connected()[0]:
     for option in (TCP, socket.TCP_MAXSEG, 1000), (TCP, socket.TCP_CONGESTION, b"bbr"), (IP, socket.IP_TTL, 1):
         assert caught(lambda: s.setsockopt(*option)) == errno.ENOPROTOOPT, option
 assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
 assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
 
-# TCP_INFO is about the board's connection.
+# TCP_INFO describes the board's connection.
 s, peer = connected()
 s.sendall(bytes(5000))
 peer.recv(5000, socket.MSG_WAITALL)

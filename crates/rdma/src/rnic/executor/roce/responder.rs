@@ -270,7 +270,7 @@ const fn is_send(operation: Op) -> bool {
     )
 }
 
-/// Returns what the host learns about a refusal: the reason that a Terminate would have stated.
+/// Returns the reason that is reported to the host: the one that a Terminate would carry.
 const fn reason(syndrome: Syndrome) -> rdmap::Reason {
     match syndrome {
         Syndrome::Nak(NakCode::RemoteAccess) => rdmap::Reason::REMOTE_ACCESS,
