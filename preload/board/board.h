@@ -117,6 +117,7 @@ bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int begin_to_ask(int socket, const struct entry *entry);
 int ask(const struct entry *entry, struct entry *reply, int *file);
+bool has_answer(int asker, int wait_ms);
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
 bool is_blocking(int fd);
 void copy_time(int from, int option, int to, int its);

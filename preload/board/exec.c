@@ -115,9 +115,10 @@ static const char *reason_of_script(char *line, int depth) {
  * error. */
 static const char *reason_of(int folder, const char *path, int flags, int depth) {
     char own[32] = "/proc/self/fd/";
+    /* The longer member comes first, because only the first one is set to zero: it ends the text. */
     union {
-        ElfW(Ehdr) elf;
         char text[FIRST_LINE + 1];
+        ElfW(Ehdr) elf;
     } head = {0};
     struct stat is;
     if (depth == DEPTH || !path)
@@ -172,9 +173,10 @@ static bool may_start_in_path(const char *name) {
             memcpy(candidate, path, folder);
             candidate[folder] = '/';
             memcpy(candidate + folder + 1, name, length + 1);
-            /* An empty entry is the working directory. */
+            /* An empty entry is the working directory. Like execvp(), go on after a directory of that name. */
             const char *at = folder ? candidate : name;
-            if (!access(at, X_OK)) {
+            struct stat is;
+            if (!access(at, X_OK) && !stat(at, &is) && S_ISREG(is.st_mode)) {
                 errno = kept;
                 return may_start(AT_FDCWD, at, 0);
             }

@@ -51,10 +51,17 @@ int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
         *to = linger.l_onoff ? (uint32_t)linger.l_linger + 1 : 0;
         return 0;
     }
+    /* Linux also accepts IP_TOS as a byte. */
+    if (options[at].level == IPPROTO_IP && length >= 1 && length < sizeof(int)) {
+        *to = *(const uint8_t *)value;
+        return 0;
+    }
     if (length < sizeof(int))
         return EINVAL;
     memcpy(to, value, sizeof(int));
-    return 0;
+    int name = options[at].level == IPPROTO_TCP ? options[at].name : 0;
+    bool is_positive = name == TCP_KEEPIDLE || name == TCP_KEEPINTVL || name == TCP_KEEPCNT;
+    return is_positive && (int)*to < 1 ? EINVAL : 0;
 }
 
 /* Passes the value of an option to the program. */
@@ -105,16 +112,18 @@ int query_option(int at, const struct known *known, bool is_listener, uint32_t *
 int query_info(const struct known *known, void *info, socklen_t *bytes) {
     struct entry entry = {.what = ASK_INFO}, reply;
     struct iovec parts[] = {{&reply, sizeof reply}, {info, *bytes}};
-    struct pollfd polled = {new_asker(0), POLLIN, 0};
-    if (polled.fd < 0)
+    int asker = new_asker(0);
+    if (asker < 0)
         return errno;
     put(&entry, LOCAL, &known->name[LOCAL]);
     put(&entry, REMOTE, &known->name[REMOTE]);
-    int error = begin_to_ask(polled.fd, &entry);
-    if (!error && poll(&polled, 1, PATIENCE_SECONDS * 1000) <= 0)
+    int error = begin_to_ask(asker, &entry);
+    ssize_t count = 0;
+    if (!error && !has_answer(asker, PATIENCE_SECONDS * 1000))
         error = ENETDOWN;
-    ssize_t count = error ? 0 : libc.readv(polled.fd, parts, 2);
-    close(polled.fd);
+    if (!error)
+        count = libc.readv(asker, parts, 2);
+    close(asker);
     if (!error && count < (ssize_t)sizeof reply)
         error = ECONNABORTED;
     *bytes = error ? 0 : (socklen_t)(count - sizeof reply);

@@ -247,16 +247,23 @@ int begin_to_ask(int socket, const struct entry *entry) {
 
 int new_asker(int flags) { return libc.socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0); }
 
-/* Waits for the reply for up to `wait_ms`. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
-int answer_soon(int asker, struct entry *reply, int *file, int wait_ms) {
+/* Waits for the reply for up to `wait_ms`, also if signals interrupt it. Returns whether there is one. */
+bool has_answer(int asker, int wait_ms) {
     int64_t begun = microseconds();
     for (int left = wait_ms; left >= 0;) {
         struct pollfd polled = {asker, POLLIN, 0};
         if (poll(&polled, 1, left) > 0)
-            return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
+            return true;
         left = wait_ms - 1 - (int)((microseconds() - begun) / 1000);
     }
-    return EAGAIN;
+    return false;
+}
+
+/* Waits for the reply for up to `wait_ms`. Returns 0, EAGAIN if there is no reply yet, or ECONNABORTED. */
+int answer_soon(int asker, struct entry *reply, int *file, int wait_ms) {
+    if (!has_answer(asker, wait_ms))
+        return EAGAIN;
+    return receive(asker, reply, file, MSG_DONTWAIT) ? 0 : ECONNABORTED;
 }
 
 /* Sends a request to the board and waits for the reply. Returns 0 or an error number: ENETDOWN if the

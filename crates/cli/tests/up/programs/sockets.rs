@@ -86,7 +86,11 @@ fn programs_that_would_use_the_hosts_network_are_not_started() {
     let mut rows: Vec<(Vec<&str>, &str)> =
         calls.iter().map(|call| (vec!["python3", "-c", call], "is statically linked")).collect();
     let (pie, script, user) = (path("static-pie"), path("script"), path("set-user-id"));
+    // execvp() passes over a directory.
+    std::fs::create_dir_all(dir.0.join("directories/static")).expect("it is ours");
+    let folders = format!("PATH={}:{}", path("directories"), dir.0.display());
     rows.extend([
+        (vec!["/usr/bin/env", &folders, "static"], "is statically linked"),
         (vec![&program[..]], "is statically linked"),
         (vec![&pie], "is statically linked"),
         (vec!["sh", "-c", &program], "is statically linked"),

@@ -69,6 +69,11 @@ for s in socket.socket(), connected()[0]:
         assert caught(lambda: s.setsockopt(*option)) == errno.ENOPROTOOPT, option
 assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
 assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
+for option in socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT:
+    assert caught(lambda: connected()[0].setsockopt(TCP, option, 0)) == errno.EINVAL, option
+s, _ = connected()
+s.setsockopt(IP, socket.IP_TOS, b"\x48")
+assert s.getsockopt(IP, socket.IP_TOS) == 0x48, "a byte"
 
 # TCP_INFO describes the board's connection.
 s, peer = connected()
