@@ -351,15 +351,20 @@ impl<E: Edge> Attach<E> {
         let result = match self.clients.get_mut(&number) {
             Some(Client::Attached(streams, channel)) => streams
                 .on_completion(completion, &mut view)
-                .and_then(|_| streams.flush_indications())
-                .map(|notified| {
+                .and_then(|known| Ok((known, streams.flush_indications()?)))
+                .map(|(known, notified)| {
                     if notified {
                         channel.ring(machine_nanos);
                     }
+                    known
                 }),
-            Some(Client::Gone(streams, ..)) => streams.on_completion(completion, &mut view).map(drop),
-            Some(Client::Caller(..)) | None => Ok(()),
+            Some(Client::Gone(streams, ..)) => streams.on_completion(completion, &mut view),
+            Some(Client::Caller(..)) | None => Ok(false),
         };
+        // The listener was closed after this connection had been established, so nobody will close it.
+        if let (Ok(false), Completion::Accepted { stream, .. }) = (&result, completion) {
+            view.abort(stream);
+        }
         drop(view);
         if self.edge.take_fault() || result.is_err() {
             self.cut_off(number, host);

@@ -393,8 +393,10 @@ impl Service for Sockets {
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         if let Completion::Accepted { stream, listener, remote } = completion {
             let own = self.listeners.iter().find(|(_, own)| own.number == listener).map(|(own, _)| *own);
-            if let Some(own) = own {
-                self.on_accepted(stream, own, remote, host, now);
+            match own {
+                Some(own) => self.on_accepted(stream, own, remote, host, now),
+                // The listener was closed after this connection had been established.
+                None => drop(host.abort(stream)),
             }
             return;
         }
