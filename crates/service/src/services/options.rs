@@ -49,7 +49,8 @@ impl StreamOptions {
             StreamOption::NoDelay => host.set_no_delay(stream, value != 0),
             StreamOption::KeepAlive | StreamOption::KeepIdle | StreamOption::UserTimeout => {
                 let is_kept = self.value(StreamOption::KeepAlive) != 0;
-                let idle = Duration::from_secs(self.value(StreamOption::KeepIdle).into());
+                // Without a pause, the answer to each probe would cause the next one.
+                let idle = Duration::from_secs(self.value(StreamOption::KeepIdle).max(1).into());
                 let timeout = Duration::from_millis(self.value(StreamOption::UserTimeout).into());
                 let timeout = Some(timeout).filter(|timeout| !timeout.is_zero());
                 host.set_timeouts(stream, is_kept.then_some(idle), timeout)
