@@ -101,6 +101,17 @@ pub trait Edge {
         Vec::new()
     }
 
+    /// Returns whether streams have stopped taking their client's bytes so that other work has a turn.
+    fn has_spent(&self) -> bool {
+        false
+    }
+
+    /// Returns these streams, with their clients, and lets them take bytes again. Each then gets a
+    /// completion, as if it had room again.
+    fn begin_turn(&mut self) -> Vec<(u32, StreamId)> {
+        Vec::new()
+    }
+
     /// Returns whether the client that was just served has broken a rule, and clears the flag.
     fn take_fault(&mut self) -> bool {
         false
@@ -505,9 +516,9 @@ impl<E: Edge> Service for Attach<E> {
     }
 
     fn is_ready(&self) -> bool {
-        self.clients
-            .values()
-            .any(|client| matches!(client, Client::Attached(streams, _) if streams.is_ready()))
+        let asks =
+            |client: &Client<E::Chunk>| matches!(client, Client::Attached(streams, _) if streams.is_ready());
+        self.edge.has_spent() || self.clients.values().any(asks)
     }
 
     fn on_file(&mut self, host: &mut Host<'_>, now: Instant) {
@@ -526,5 +537,11 @@ impl<E: Edge> Service for Attach<E> {
         let asking: Vec<u64> =
             self.clients.iter().filter(|(_, client)| asks(client)).map(|(number, _)| *number).collect();
         asking.into_iter().for_each(|number| self.work(number, host));
+        if self.edge.has_spent() {
+            for (client, stream) in self.edge.begin_turn() {
+                self.complete(client, Completion::Writable { stream }, host);
+            }
+            self.forget();
+        }
     }
 }

@@ -9,6 +9,8 @@
 //!                  packet memory; the layers between them copy nothing.
 //! End              when a program exits or closes a stream, its association is aborted and its memory is
 //!                  freed. A program that sends an invalid message is disconnected.
+//! Turns            the layers take at most `TURN_BYTES` from a program before other work has a turn. No queue
+//!                  stops a program whose messages cause no output.
 //! Limits           those of `Attach`. A message from a program has at most [`REQUEST_BYTES_MAX`]. A received
 //!                  data element has at most 16 MiB, and an association holds at most one.
 //!
@@ -27,11 +29,15 @@ use std::net::SocketAddr;
 
 /// Maximum number of bytes read from TCP at a time.
 const PIECE_BYTES: usize = 64 << 10;
+/// Number of bytes after which a program's association must wait for its next turn.
+const TURN_BYTES: usize = 64 << 10;
 
 /// The board's OSI stack.
 #[derive(Default)]
 pub struct Osi {
     associations: BTreeMap<StreamId, Association>,
+    /// The associations, with their clients, that have used up their turn.
+    spent: Vec<(u32, StreamId)>,
     /// Whether the client that is being served has sent an invalid message.
     fault: bool,
 }
@@ -40,6 +46,8 @@ pub struct Osi {
 struct Association {
     client: u32,
     stack: BoardSide,
+    /// Bytes taken from the program in this turn.
+    turn_bytes: usize,
     /// The remaining pieces of a message that the program is reading.
     pieces: VecDeque<Bytes>,
     /// Who ended the TCP stream; reported to the stack once all data received before has been handled.
@@ -48,7 +56,8 @@ struct Association {
 
 impl Association {
     fn new(client: u32) -> Association {
-        Association { client, stack: BoardSide::new(), pieces: VecDeque::new(), ending: None }
+        let (stack, pieces) = (BoardSide::new(), VecDeque::new());
+        Association { client, stack, turn_bytes: 0, pieces, ending: None }
     }
 
     /// Moves as much data as possible between TCP, the layers and the program. Returns false if the program
@@ -86,7 +95,9 @@ impl Association {
     fn write(&mut self, stream: StreamId, host: &mut Host<'_>) -> bool {
         let mut written = 0;
         for run in self.stack.to_network().runs() {
-            let taken = host.write(stream, run).unwrap_or(0);
+            // A stream that has ended takes nothing more. What waits for it is dropped, because the layers
+            // take no received data while too much waits.
+            let taken = host.write(stream, run).unwrap_or(run.len());
             written += taken;
             if taken < run.len() {
                 break;
@@ -101,6 +112,15 @@ impl Association {
             self.pieces.extend(self.stack.to_user().pop()?.into_pieces());
         }
         self.pieces.pop_front()
+    }
+
+    /// Returns how many bytes the program may send now.
+    fn room(&self) -> usize {
+        self.stack.user_room().min(TURN_BYTES.saturating_sub(self.turn_bytes))
+    }
+
+    fn has_waiting(&mut self) -> bool {
+        !self.pieces.is_empty() || !self.stack.to_user().is_empty()
     }
 
     fn waiting_bytes(&mut self) -> usize {
@@ -155,6 +175,19 @@ impl Edge for Osi {
         due.map(|(stream, association)| (association.client, *stream)).collect()
     }
 
+    fn has_spent(&self) -> bool {
+        !self.spent.is_empty()
+    }
+
+    fn begin_turn(&mut self) -> Vec<(u32, StreamId)> {
+        for (_, stream) in &self.spent {
+            if let Some(association) = self.associations.get_mut(stream) {
+                association.turn_bytes = 0;
+            }
+        }
+        std::mem::take(&mut self.spent)
+    }
+
     fn take_fault(&mut self) -> bool {
         std::mem::take(&mut self.fault)
     }
@@ -169,11 +202,15 @@ pub struct OsiView<'a> {
 impl OsiView<'_> {
     fn accept(&mut self, stream: StreamId, bytes: impl FnOnce() -> Vec<u8>) -> usize {
         let Some(association) = self.osi.associations.get_mut(&stream) else { return 0 };
-        if association.stack.user_room() == 0 {
+        if association.room() == 0 {
             return 0;
         }
         let bytes = bytes();
         let count = bytes.len();
+        association.turn_bytes += count;
+        if association.turn_bytes >= TURN_BYTES {
+            self.osi.spent.push((association.client, stream));
+        }
         association.stack.from_user(bytes.into());
         self.osi.turn(stream, &mut self.host);
         count
@@ -223,7 +260,7 @@ impl Provider for OsiView<'_> {
     fn set_no_delay(&mut self, _: StreamId, _: bool) {}
 
     fn room(&mut self, stream: StreamId) -> usize {
-        self.osi.associations.get(&stream).map_or(0, |association| association.stack.user_room())
+        self.osi.associations.get(&stream).map_or(0, Association::room)
     }
 
     fn write(&mut self, stream: StreamId, bytes: &[u8]) -> usize {
@@ -244,7 +281,7 @@ impl Provider for OsiView<'_> {
     }
 
     fn take(&mut self, stream: StreamId) -> Option<Bytes> {
-        if self.osi.associations.get_mut(&stream)?.waiting_bytes() == 0 {
+        if !self.osi.associations.get_mut(&stream)?.has_waiting() {
             self.osi.turn(stream, &mut self.host);
         }
         self.osi.associations.get_mut(&stream)?.take()
@@ -258,6 +295,9 @@ impl Provider for OsiView<'_> {
     fn close(&mut self, stream: StreamId) {
         self.leave(stream);
         self.osi.associations.remove(&stream);
+        // Closing with unread data would reset the connection, and the abort would be lost (RFC 9293 §3.6.1,
+        // SHLD-3).
+        while let Ok(Some(_)) = self.host.take(stream) {}
         let _ = self.host.close(stream);
     }
 
