@@ -49,7 +49,7 @@ impl Session {
         }
         // RFC 8985 §7.2: a cumulative acknowledgement restarts the tail probe timer, and SACKed segments stop
         // it. Other acknowledgements, such as the SACK of part of a segment, leave it running.
-        self.tlp_rearm = report.acked > 0 || self.scoreboard.sacked() > 0;
+        self.tlp_rearm |= report.acked > 0 || self.scoreboard.sacked() > 0;
         if report.outstanding == 0 {
             // Nothing was outstanding, but a D-SACK may still end a tail probe (RFC 8985 §7.4.2).
             if twice {
