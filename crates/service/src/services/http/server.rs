@@ -80,15 +80,10 @@ impl Http {
             Next::Wait => {
                 self.sessions.open.insert(stream, session);
             }
-            // The stream may have ended just now.
             Next::Close => {
                 session.slot.read(stream, host);
                 self.counters.ended += 1;
-                // Discard what the peer has sent after its last request, such as the body of a request that
-                // was refused: closing with unread data would reset the connection, and the response would
-                // be lost (RFC 9112 §9.6).
-                while let Ok(Some(_)) = host.take(stream) {}
-                let _ = host.close(stream);
+                close(stream, host);
             }
             Next::Cut => {
                 self.counters.aborted += 1;
@@ -195,6 +190,15 @@ impl Http {
     }
 }
 
+/// Closes a stream, and discards what the peer has sent after its last request, such as the body of a request
+/// that was refused. Closing with unread data would reset the connection, and the response would be lost (RFC
+/// 9112 §9.6).
+fn close(stream: StreamId, host: &mut Host<'_>) {
+    while let Ok(Some(_)) = host.take(stream) {}
+    // The stream may have ended just now.
+    let _ = host.close(stream);
+}
+
 impl Session {
     /// Returns the slot, and when data was last transferred.
     fn holds(&self) -> (&SessionSlot, Instant) {
@@ -276,7 +280,7 @@ impl Service for Http {
             let is_busy = session.sending.is_some() || !session.head.is_empty();
             if !is_busy {
                 counters.ended += 1;
-                let _ = host.close(*stream);
+                close(*stream, host);
             }
             is_busy
         });
