@@ -67,7 +67,8 @@ pub trait Provider {
     fn take(&mut self, stream: StreamId) -> Option<Self::Chunk>;
     /// Ends the sending direction.
     fn finish(&mut self, stream: StreamId);
-    /// Closes a stream; what was written is still sent.
+    /// Closes a stream. What was written is still sent, unless received data is unread: that resets the
+    /// stream (RFC 9293 §3.6.1, SHLD-3).
     fn close(&mut self, stream: StreamId);
     /// Aborts a stream.
     fn abort(&mut self, stream: StreamId);

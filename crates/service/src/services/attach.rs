@@ -10,8 +10,9 @@
 //! Trust            the board accepts no descriptors from clients. If a client sends any, another thread
 //!                  closes them ([`kiban_os::unix`]).
 //! End              when a client exits or disconnects, its streams are closed. Data that it has already
-//!                  written is still sent, as long as its peers read at `MINIMUM_RATE`. A client that
-//!                  violates the protocol is disconnected, and all its streams are reset.
+//!                  written is still sent, as long as its peers read at `MINIMUM_RATE`, and unless TCP holds
+//!                  data that it has not read (see `Provider::close`). A client that violates the protocol is
+//!                  disconnected, and all its streams are reset.
 //! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all clients together. A client reserves
 //!                  its streams when it attaches. Further clients are counted, and refused with the reason.
 
