@@ -4,8 +4,11 @@
 use kiban_base::Instant;
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
 use kiban_link::FdProgram;
+use kiban_osi::Selector;
+use kiban_osi::ftam::Role;
+use kiban_osi::wire::hif::{Open, ToBoard};
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
-use kiban_service::services::{Attach, Service, Services, SessionLimits, Tcp};
+use kiban_service::services::{Attach, Edge, Osi, Service, Services, SessionLimits, Tcp};
 use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
 use kiban_streams::Settings;
 use kiban_streams::nonblocking::{Board, Listener};
@@ -102,6 +105,11 @@ struct Rig {
 impl Rig {
     /// Creates two boards. Programs attach to the second, which allows `sessions_max` streams in all.
     fn new(name: &str, sessions_max: usize) -> Rig {
+        Rig::with_edge(Tcp, name, sessions_max)
+    }
+
+    /// Like [`Rig::new`], but the streams end at `edge`.
+    fn with_edge<E: Edge + 'static>(edge: E, name: &str, sessions_max: usize) -> Rig {
         let folder = std::env::temp_dir().join(format!("kiban-attached-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a directory");
         let mut world = World::new(1);
@@ -127,7 +135,7 @@ impl Rig {
         let bounds = SessionLimits { sessions_max, idle: None };
         let path = folder.join("it.streams");
         let service =
-            Attach::new(Tcp, path.clone(), bounds, services.chime().clone()).expect("a file or two");
+            Attach::new(edge, path.clone(), bounds, services.chime().clone()).expect("a file or two");
         let kind = Kind::Attach { path };
         let plan = ServicePlan {
             name: "it".into(),
@@ -231,4 +239,26 @@ fn a_slow_peer_does_not_keep_the_streams_of_an_ended_program() {
         // A peer that reads at the minimum rate or faster gets all the data.
         assert_eq!(counters.aborted, u64::from(reads < 512), "{reads} bytes a second");
     }
+}
+
+#[test]
+fn a_program_that_feeds_the_osi_layers_leaves_turns_to_others() {
+    let mut rig = Rig::with_edge(Osi::default(), "turns", 2);
+    let (board, listener) = rig.listening(2, 102);
+    rig.call(102, 1, 1000);
+    let stream = listener.accept().expect("it listens").expect("a peer has connected");
+    let (called, calling) = (Selector::NONE, Selector::NONE);
+    let open = Open { role: Role::Responder, tpdu_bytes_max: 1024, tsdu_bytes_max: 1 << 16, called, calling };
+    // These messages cause no output, so no queue becomes full.
+    let mut bytes = ToBoard::Open(open).into_rope().to_vec();
+    let message = ToBoard::TsduBytesMax(1 << 16).into_rope().to_vec();
+    while bytes.len() + message.len() <= ROOM_BYTES {
+        bytes.extend(&message);
+    }
+    assert_eq!(stream.write(bytes[..].into()).expect("it is open"), bytes.len());
+    let now = rig.world.now();
+    rig.services.borrow_mut().on_file(&mut rig.world.board_mut(rig.boards[1]).host(), now);
+    assert!(!stream.is_drained() && rig.services.borrow().is_ready(), "the rest waits for the next turn");
+    rig.pass(1);
+    assert!(stream.is_drained() && !board.is_gone(), "all turns have come");
 }
