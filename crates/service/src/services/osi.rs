@@ -9,8 +9,8 @@
 //!                  packet memory; the layers between them copy nothing.
 //! End              when a program exits or closes a stream, its association is aborted and its memory is
 //!                  freed. A program that sends an invalid message is disconnected.
-//! Turns            the layers take at most `TURN_BYTES` from a program before other work has a turn. No queue
-//!                  stops a program whose messages cause no output.
+//! Turns            the layers take at most `TURN_BYTES` from a program before other work has a turn. No
+//!                  queue stops a program whose messages cause no output.
 //! Limits           those of `Attach`. A message from a program has at most [`REQUEST_BYTES_MAX`]. A received
 //!                  data element has at most 16 MiB, and an association holds at most one.
 //!
