@@ -60,6 +60,7 @@ impl OsiBoard {
         }
         self.output.put(&made)
     }
+
     fn compare(&self, without: Without) -> Result<ExitCode, String> {
         let chosen = match without {
             Without::NoCopy => vec![Mechanism::NoCopy],

@@ -7,7 +7,8 @@
 
 use super::atm_board::config_1995;
 use super::flow::{Interval, measure};
-use crate::table::{Table, figure};
+use super::paired::Paired;
+use crate::table::Table;
 use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
@@ -105,14 +106,9 @@ pub struct Measured {
     pub mechanism: &'static str,
     /// The two variants that are compared here: with and without the mechanism.
     pub what: &'static str,
-    /// Median CPU time per PDU with the mechanism, nanoseconds.
-    pub with_ns: f64,
-    /// Median CPU time per PDU without the mechanism, nanoseconds.
-    pub without_ns: f64,
-    /// Median of the paired ratios: without the mechanism to with it.
-    pub ratio: f64,
-    /// Whether the machine was so busy that disturbed rounds count.
-    pub disturbed: bool,
+    /// The CPU times per PDU.
+    #[serde(flatten)]
+    pub times: Paired,
 }
 
 /// Measures each of `mechanisms`, alternately with and without it.
@@ -130,18 +126,9 @@ pub fn measured_table(rows: &[Measured]) -> Table {
         .number_column("without")
         .number_column("ratio");
     for row in rows {
-        let mark = if row.disturbed {
-            format!(" {}", table.note("other processes disturbed the rounds: the quietest ones are used"))
-        } else {
-            String::new()
-        };
-        table.row([
-            row.mechanism.to_owned(),
-            format!("{}{mark}", row.what),
-            figure(row.with_ns),
-            figure(row.without_ns),
-            format!("{:.2}", row.ratio),
-        ]);
+        let mark = row.times.mark(&mut table);
+        let [with, without, ratio] = row.times.cells();
+        table.row([row.mechanism.to_owned(), format!("{}{mark}", row.what), with, without, ratio]);
     }
     table
 }
@@ -152,9 +139,9 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
     let cells = |whole_trains: bool| move |trial: &mut Trial| Ports::new().sample(trial, whole_trains);
     let mut compare = |without: PathOptions| {
         let sides = (("without", boards(without)), ("with", boards(whole)));
-        bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None).clone()
+        Paired::of(bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None))
     };
-    let (what, record) = match mechanism {
+    let (what, times) = match mechanism {
         Mechanism::Separation => (
             "a PDU references its payload / payload is copied when a PDU is divided",
             compare(PathOptions { refers: false, ..whole }),
@@ -173,26 +160,16 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
         ),
         Mechanism::Chaining => (
             "cells in trains / cell by cell; segmentation and reassembly only",
-            bench
-                .compare(
-                    mechanism.name(),
-                    Unit::Nanoseconds,
-                    ("without", cells(false)),
-                    ("with", cells(true)),
-                    Target::None,
-                )
-                .clone(),
+            Paired::of(bench.compare(
+                mechanism.name(),
+                Unit::Nanoseconds,
+                ("without", cells(false)),
+                ("with", cells(true)),
+                Target::None,
+            )),
         ),
     };
-    let [without, with] = &record.sides[..] else { unreachable!("two sides were compared") };
-    Measured {
-        mechanism: mechanism.name(),
-        what,
-        with_ns: with.figures.median,
-        without_ns: without.figures.median,
-        ratio: record.ratio.expect("two sides were compared").median,
-        disturbed: record.gave_up,
-    }
+    Measured { mechanism: mechanism.name(), what, times }
 }
 
 /// The options of the connection between two boards.

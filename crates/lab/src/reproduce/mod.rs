@@ -11,6 +11,7 @@ pub mod mechanisms;
 pub mod osi_board;
 pub mod overview;
 pub mod page;
+pub mod paired;
 pub mod rdma_nic;
 mod report;
 pub mod via_library;

@@ -8,10 +8,11 @@
 //!           bytes as its unit has, between buffers that stay in the cache, so the result is a lower bound.
 //! Not measured  structured primitives: kiban's layers call each other directly, so there is no alternative.
 
+use super::super::paired::Paired;
 use super::LINE_BITS_PER_SECOND;
 use super::measured;
 use super::transfer::{self, FILE_BYTES, contents};
-use crate::table::{Table, figure};
+use crate::table::Table;
 use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_sim::osi::{Costs, Mechanism, Mechanisms, Medium, OSI_BOARD_1992, Setup};
 use serde::Serialize;
@@ -97,14 +98,9 @@ pub fn modelled_table(rows: &[Modelled]) -> Table {
 pub struct Measured {
     /// The name of the mechanism.
     pub mechanism: &'static str,
-    /// Median CPU time per F-DATA with the mechanism, nanoseconds.
-    pub with_ns: f64,
-    /// Median CPU time per F-DATA without the mechanism, nanoseconds.
-    pub without_ns: f64,
-    /// Median of the paired ratios: without the mechanism to with it.
-    pub ratio: f64,
-    /// Whether the machine was so busy that disturbed rounds count.
-    pub disturbed: bool,
+    /// The CPU times per F-DATA.
+    #[serde(flatten)]
+    pub times: Paired,
 }
 
 /// Measures those of `mechanisms` that avoid copies, alternately with and without them.
@@ -128,15 +124,8 @@ fn pair(bench: &mut Bench, mechanism: Mechanism) -> Measured {
         }
     };
     let sides = (("without", transfer(Some(mechanism))), ("with", transfer(None)));
-    let record = bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None).clone();
-    let [without, with] = &record.sides[..] else { unreachable!("two sides were compared") };
-    Measured {
-        mechanism: mechanism.name(),
-        with_ns: with.figures.median,
-        without_ns: without.figures.median,
-        ratio: record.ratio.expect("two sides were compared").median,
-        disturbed: record.gave_up,
-    }
+    let record = bench.compare(mechanism.name(), Unit::Nanoseconds, sides.0, sides.1, Target::None);
+    Measured { mechanism: mechanism.name(), times: Paired::of(record) }
 }
 
 /// Returns the measured comparison as a text table.
@@ -147,17 +136,9 @@ pub fn measured_table(rows: &[Measured]) -> Table {
         .number_column("without")
         .number_column("ratio");
     for row in rows {
-        let mark = if row.disturbed {
-            format!(" {}", table.note("other processes disturbed the rounds: the quietest ones are used"))
-        } else {
-            String::new()
-        };
-        table.row([
-            format!("{}{mark}", row.mechanism),
-            figure(row.with_ns),
-            figure(row.without_ns),
-            format!("{:.2}", row.ratio),
-        ]);
+        let mark = row.times.mark(&mut table);
+        let [with, without, ratio] = row.times.cells();
+        table.row([format!("{}{mark}", row.mechanism), with, without, ratio]);
     }
     table
 }
