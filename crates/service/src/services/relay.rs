@@ -413,21 +413,24 @@ fn cut_off(
 
 /// Binds the board's end of a program's socket to an abstract address that contains an entry with the
 /// addresses of the stream or listener. A program that has no record of the socket (after exec, or because
-/// the descriptor was passed to it) reads them there with `getpeername`. The random number makes the address
-/// unique. If binding fails, such a program sees a Unix socket.
+/// the descriptor was passed to it) reads them there with `getpeername`. If binding fails, such a program
+/// sees a Unix socket.
 pub(super) fn name_socket(socket: &impl AsFd, indication: Indication) {
-    let Ok(random) = kiban_os::random::bytes::<16>() else { return };
-    let name = [&b"\0kiban"[..], &random, &indication.bytes()].concat();
-    let _ = SockAddr::unix(OsStr::from_bytes(&name)).and_then(|name| SockRef::from(socket).bind(&name));
+    bind_abstract(&SockRef::from(socket), b"kiban", &indication.bytes());
 }
 
 /// Reports why a stream could not be opened: the program reads the last byte of the address of the board's
-/// end (`getpeername`). An abstract address needs no file; its random number makes it unique (unix(7)). If it
-/// cannot be bound, the program learns only that the stream has been reset.
+/// end (`getpeername`). If it cannot be bound, the program learns only that the stream has been reset.
 fn name_reason(socket: &Line, why: EndReason) {
+    bind_abstract(&socket.calls(), &[], &[why as u8]);
+}
+
+/// Tries to bind a socket to an abstract address, which needs no file (unix(7)). A random number between
+/// `front` and `content` makes the address unique.
+fn bind_abstract(socket: &SockRef<'_>, front: &[u8], content: &[u8]) {
     let Ok(random) = kiban_os::random::bytes::<16>() else { return };
-    let name = [&[0][..], &random, &[why as u8]].concat();
-    let _ = SockAddr::unix(OsStr::from_bytes(&name)).and_then(|name| socket.calls().bind(&name));
+    let name = [&[0][..], front, &random, content].concat();
+    let _ = SockAddr::unix(OsStr::from_bytes(&name)).and_then(|name| socket.bind(&name));
 }
 
 impl Relay {
