@@ -19,8 +19,7 @@
 use super::counters::ServiceCounters;
 use super::pace::Pace;
 use super::service::{Service, SessionLimits};
-use kiban_base::Instant;
-use kiban_base::Slice;
+use kiban_base::{Instant, Slice};
 use kiban_board::streams::{Chunk, ClientStreams, Provider};
 use kiban_board::{Completion, Host, StreamId};
 use kiban_link::{EpollSet, Interest};

@@ -17,6 +17,7 @@
 //! [`REQUEST_BYTES_MAX`]: kiban_osi::hif::REQUEST_BYTES_MAX
 
 use super::attach::Edge;
+use super::service::{PIECE_BYTES, close_unread};
 use kiban_attach::EndReason;
 use kiban_base::{Bytes, Instant, SharedBytes};
 use kiban_board::streams::{Provider, listen};
@@ -27,8 +28,6 @@ use kiban_tcpip::tcp::Owner;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
-/// Maximum number of bytes read from TCP at a time.
-const PIECE_BYTES: usize = 64 << 10;
 /// Number of bytes after which a program's association must wait for its next turn.
 const TURN_BYTES: usize = 64 << 10;
 
@@ -295,10 +294,8 @@ impl Provider for OsiView<'_> {
     fn close(&mut self, stream: StreamId) {
         self.leave(stream);
         self.osi.associations.remove(&stream);
-        // Closing with unread data would reset the connection, and the abort would be lost (RFC 9293 §3.6.1,
-        // SHLD-3).
-        while let Ok(Some(_)) = self.host.take(stream) {}
-        let _ = self.host.close(stream);
+        // A reset would overtake the abort.
+        close_unread(stream, &mut self.host);
     }
 
     fn abort(&mut self, stream: StreamId) {

@@ -2,7 +2,7 @@
 
 use super::counters::ServiceCounters;
 use kiban_base::Instant;
-use kiban_board::{Completion, Host};
+use kiban_board::{Completion, Host, StreamId};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -10,6 +10,14 @@ use std::time::Duration;
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// A peer that reads fewer bytes per second counts as slow.
 pub(super) const MINIMUM_RATE: u64 = 512;
+
+/// Closes a stream, and discards what the peer has sent and nobody has read. With unread data, closing would
+/// reset the connection, and the peer would lose what was written last (RFC 9293 §3.6.1, SHLD-3).
+pub(super) fn close_unread(stream: StreamId, host: &mut Host<'_>) {
+    while let Ok(Some(_)) = host.take(stream) {}
+    // The stream may have ended just now.
+    let _ = host.close(stream);
+}
 
 /// A service of a board.
 pub trait Service {

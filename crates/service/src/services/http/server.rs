@@ -5,7 +5,7 @@ use super::response::{Sending, encoded, file, listing, plain, plain_for, stay};
 use super::store::{Found, Store};
 use crate::services::counters::ServiceCounters;
 use crate::services::pace::Pace;
-use crate::services::service::{PIECE_BYTES, Service, SessionLimits};
+use crate::services::service::{PIECE_BYTES, Service, SessionLimits, close_unread};
 use crate::services::sessions::Sessions;
 use crate::services::slots::SessionSlot;
 use kiban_base::Instant;
@@ -83,7 +83,8 @@ impl Http {
             Next::Close => {
                 session.slot.read(stream, host);
                 self.counters.ended += 1;
-                close(stream, host);
+                // The peer may have sent the body of a request that was refused (RFC 9112 §9.6).
+                close_unread(stream, host);
             }
             Next::Cut => {
                 self.counters.aborted += 1;
@@ -190,15 +191,6 @@ impl Http {
     }
 }
 
-/// Closes a stream, and discards what the peer has sent after its last request, such as the body of a request
-/// that was refused. Closing with unread data would reset the connection, and the response would be lost (RFC
-/// 9112 §9.6).
-fn close(stream: StreamId, host: &mut Host<'_>) {
-    while let Ok(Some(_)) = host.take(stream) {}
-    // The stream may have ended just now.
-    let _ = host.close(stream);
-}
-
 impl Session {
     /// Returns the slot, and when data was last transferred.
     fn holds(&self) -> (&SessionSlot, Instant) {
@@ -280,7 +272,7 @@ impl Service for Http {
             let is_busy = session.sending.is_some() || !session.head.is_empty();
             if !is_busy {
                 counters.ended += 1;
-                close(*stream, host);
+                close_unread(*stream, host);
             }
             is_busy
         });
