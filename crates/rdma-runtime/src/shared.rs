@@ -179,8 +179,8 @@ impl SharedLink {
     /// `None` if nothing is available now, zero if the peer has closed.
     ///
     /// # Errors
-    /// The peer has died, or corrupted the memory. EFAULT: a part of the
-    /// memory in `places` is not mapped; what was read is lost.
+    /// The peer has died, or corrupted the memory. EFAULT: a part of the memory in `places` is not
+    /// mapped; what was read is lost.
     pub fn receive(&mut self, places: &[Region], room: &mut [u8]) -> io::Result<Option<usize>> {
         let Some(here) = self.here()? else { return Ok(None) };
         let (mut read, mut is_mapped) = (0, true);
