@@ -1,11 +1,16 @@
 //! Tests of the `attach` service in virtual time: what remote peers can do to the streams of attached
 //! programs.
 
-use kiban_base::Instant;
+use kiban_base::{Instant, RopeQueue, SharedBytes};
 use kiban_board::{BoardConfig, Completion, Host, IpPortConfig, PortConfig, Program, StreamId};
 use kiban_link::FdProgram;
 use kiban_osi::Selector;
-use kiban_osi::ftam::Role;
+use kiban_osi::ftam::filestore::memory::MemoryDisk;
+use kiban_osi::ftam::filestore::{Actions, Admission, AuthResult, Authenticator, Credentials, Locks, Path};
+use kiban_osi::ftam::initiator::{self, Event, Initiator, Job};
+use kiban_osi::ftam::responder::{self, Responder, Store};
+use kiban_osi::ftam::{self, Machine, Role};
+use kiban_osi::hif::{BoardSide, UserSide};
 use kiban_osi::wire::hif::{Open, ToBoard};
 use kiban_service::config::{Endpoint, Kind, ServicePlan};
 use kiban_service::services::{Attach, Edge, Osi, Service, Services, SessionLimits, Tcp};
@@ -261,4 +266,140 @@ fn a_program_that_feeds_the_osi_layers_leaves_turns_to_others() {
     assert!(!stream.is_drained() && rig.services.borrow().is_ready(), "the rest waits for the next turn");
     rig.pass(1);
     assert!(stream.is_drained() && !board.is_gone(), "all turns have come");
+}
+
+/// Admits everybody.
+struct Everyone;
+
+impl Authenticator for Everyone {
+    fn authenticate(&mut self, _: &Credentials) -> AuthResult {
+        AuthResult::Admitted(Admission { user: "ann".into(), rights: Actions::ALL, home: Path::root() })
+    }
+}
+
+fn user_side(role: Role) -> UserSide {
+    let (called, calling) = (Selector::NONE, Selector::NONE);
+    let open = Open { role, tpdu_bytes_max: 2048, tsdu_bytes_max: 1 << 20, called, calling };
+    let abstract_syntaxes = ftam::ABSTRACT_SYNTAXES.to_vec();
+    UserSide::new(Machine::user_side(ftam::Config { role, abstract_syntaxes }), open)
+}
+
+/// What a [`Getter`] has received.
+#[derive(Default)]
+struct Received {
+    bytes: Vec<u8>,
+    has_finished: bool,
+}
+
+/// A remote FTAM user that fetches the file `big`, and reads at most 40,000 bytes per second.
+struct Getter {
+    user: UserSide,
+    layers: BoardSide,
+    initiator: Initiator,
+    disk: MemoryDisk,
+    stream: Option<StreamId>,
+    received: Rc<RefCell<Received>>,
+    act_at: Instant,
+}
+
+impl Getter {
+    fn new(received: Rc<RefCell<Received>>, act_at: Instant) -> Getter {
+        let mut user = user_side(Role::Initiator);
+        let mut initiator = Initiator::new(initiator::Config::default());
+        initiator.connect(user.machine()).expect("it has no association");
+        let (layers, disk) = (BoardSide::new(), MemoryDisk::new());
+        Getter { user, layers, initiator, disk, stream: None, received, act_at }
+    }
+}
+
+impl Program for Getter {
+    fn start(&mut self, host: &mut Host<'_>, _: Instant) {
+        host.open(at(2, 102)).expect("a route");
+    }
+    fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, _: Instant) {
+        match completion {
+            Completion::Opened { stream } => self.stream = Some(stream),
+            Completion::PeerFinished { .. } => self.received.borrow_mut().has_finished = true,
+            _ => {}
+        }
+    }
+    fn deadline(&self) -> Instant {
+        self.act_at
+    }
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.act_at = now + Duration::from_secs(1);
+        let Some(stream) = self.stream else { return };
+        let mut buffer = vec![0; 40_000];
+        let count = host.read(stream, &mut buffer).unwrap_or(0);
+        self.received.borrow_mut().bytes.extend(&buffer[..count]);
+        self.layers.from_network(buffer[..count].to_vec().into(), now);
+        self.initiator.work(self.user.machine(), &mut self.disk, 1 << 16);
+        if self.initiator.event() == Some(Event::Connected) {
+            let local = Path::read("big").expect("a name");
+            let get = Job::Get { remote: "big".into(), local, document: None };
+            self.initiator.start(get, self.user.machine(), &mut self.disk).expect("it is idle");
+        }
+        self.user.settle();
+        self.layers.from_user(take_all(self.user.outgoing()).into());
+        self.layers.work(now).expect("its messages are valid");
+        self.user.arrive(take_all(self.layers.to_user()).into());
+        let bytes = take_all(self.layers.to_network());
+        assert_eq!(host.write(stream, &bytes).unwrap_or(bytes.len()), bytes.len(), "requests are short");
+    }
+    fn is_done(&self) -> bool {
+        false
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+fn take_all(queue: &mut RopeQueue) -> Vec<u8> {
+    let bytes: Vec<u8> = queue.runs().flatten().copied().collect();
+    queue.skip(bytes.len());
+    bytes
+}
+
+#[test]
+fn a_slow_peer_receives_what_the_osi_layers_hold_when_the_program_exits() {
+    let mut rig = Rig::with_edge(Osi::default(), "last", 2);
+    let (board, listener) = rig.listening(2, 102);
+    let received = Rc::new(RefCell::new(Received::default()));
+    rig.world.run_program(rig.boards[0], Box::new(Getter::new(received.clone(), rig.world.now())));
+    rig.pass(2);
+    let stream = listener.accept().expect("it listens").expect("a peer has connected");
+
+    // The program serves the file until the layers hold as much as they accept.
+    let mut user = user_side(Role::Responder);
+    let mut responder = Responder::new(responder::Config::default(), "10.0.0.1");
+    let (mut disk, mut locks) = (MemoryDisk::new(), Locks::new(4));
+    disk.put(&Path::read("big").expect("a name"), &vec![7; 8 << 20]);
+    for _ in 0..30 {
+        rig.pass(1);
+        let mut bytes = Vec::new();
+        stream.read(ROOM_BYTES, |piece| piece.append_to(&mut bytes)).expect("it is open");
+        user.arrive(bytes.into());
+        let room = user.room();
+        let mut store = Store { disk: &mut disk, locks: &mut locks, authenticator: &mut Everyone };
+        responder.work(user.machine(), &mut store, room);
+        user.settle();
+        let runs: Vec<&[u8]> = user.outgoing().runs().collect();
+        let count = stream.write_runs(runs.into_iter().map(SharedBytes::from)).expect("it is open");
+        user.outgoing().skip(count);
+    }
+    assert!(!user.outgoing().is_empty(), "the layers accept no more");
+    drop((stream, listener, board));
+    rig.pass(120);
+
+    // The peer receives whole TPKTs (RFC 1006 §6), and then the end of the stream.
+    let Received { bytes, has_finished } = &*received.borrow();
+    let mut rest = &bytes[..];
+    while let [3, _, high, low, ..] = *rest
+        && let Some((_, after)) = rest.split_at_checked(usize::from(u16::from_be_bytes([high, low])))
+    {
+        rest = after;
+    }
+    assert!(rest.is_empty(), "{} bytes of a TPKT after {} bytes", rest.len(), bytes.len());
+    assert!(has_finished, "and no reset");
+    assert_eq!(rig.sessions(), 0);
 }

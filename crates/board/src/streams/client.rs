@@ -506,8 +506,9 @@ impl<C: Chunk> ClientStreams<C> {
                 moved |= went && state.out.readable()? <= room / 2;
             }
             if state.state == State::Closing {
-                let is_empty =
-                    state.outward.is_empty() && (state.client_finished || state.out.readable()? == 0);
+                let is_empty = state.outward.is_empty()
+                    && (state.client_finished || state.out.readable()? == 0)
+                    && host.drain(stream);
                 if is_empty || state.ended.is_some() {
                     let in_order = is_empty && state.ended.is_none_or(|why| why == EndReason::Closed);
                     *(if in_order { &mut counters.ended } else { &mut counters.reset }) += 1;
@@ -597,7 +598,7 @@ impl<C: Chunk> Slot<C> {
             let is_last = self.out.has_ended();
             let here = self.out.readable()?;
             if here == 0 {
-                if is_last {
+                if is_last && host.drain(stream) {
                     self.client_finished = true;
                     host.finish(stream);
                 }

@@ -67,6 +67,12 @@ pub trait Provider {
     fn take(&mut self, stream: StreamId) -> Option<Self::Chunk>;
     /// Ends the sending direction.
     fn finish(&mut self, stream: StreamId);
+    /// Called before [`Provider::finish`] and [`Provider::close`]: ends the protocol above TCP, if there is
+    /// one. Returns whether TCP has taken all of that protocol's output; if not, the caller must ask again
+    /// after the stream's next completion.
+    fn drain(&mut self, _stream: StreamId) -> bool {
+        true
+    }
     /// Closes a stream. What was written is still sent, unless received data is unread: that resets the
     /// stream (RFC 9293 §3.6.1, SHLD-3).
     fn close(&mut self, stream: StreamId);

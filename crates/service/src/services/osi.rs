@@ -7,8 +7,9 @@
 //! Network          each association uses one TCP stream of the board, which carries TPKTs (RFC 1006).
 //! Copies           contents are copied between shared memory and the board's heap, and between the heap and
 //!                  packet memory; the layers between them copy nothing.
-//! End              when a program exits or closes a stream, its association is aborted and its memory is
-//!                  freed. A program that sends an invalid message is disconnected.
+//! End              when a program exits or closes a stream, its association is aborted. Its memory is freed
+//!                  when TCP has taken what the layers still send; if the program has exited, after 60 s at
+//!                  the latest. A program that sends an invalid message is disconnected.
 //! Turns            the layers take at most `TURN_BYTES` from a program before other work has a turn. No
 //!                  queue stops a program whose messages cause no output.
 //! Limits           those of `Attach`. A message from a program has at most [`REQUEST_BYTES_MAX`]. A received
@@ -214,15 +215,6 @@ impl OsiView<'_> {
         self.osi.turn(stream, &mut self.host);
         count
     }
-
-    /// Aborts the association unless it has ended, and sends the abort to the peer.
-    fn leave(&mut self, stream: StreamId) {
-        if let Some(association) = self.osi.associations.get_mut(&stream) {
-            association.stack.user_ended(self.host.now());
-            // The program is gone, so ignore whether its last message was valid.
-            association.turn(stream, &mut self.host);
-        }
-    }
 }
 
 impl Provider for OsiView<'_> {
@@ -286,13 +278,19 @@ impl Provider for OsiView<'_> {
         self.osi.associations.get_mut(&stream)?.take()
     }
 
+    fn drain(&mut self, stream: StreamId) -> bool {
+        let Some(association) = self.osi.associations.get_mut(&stream) else { return true };
+        association.stack.user_ended(self.host.now());
+        // The program is gone, so ignore whether its last message was valid.
+        association.turn(stream, &mut self.host);
+        association.stack.to_network().is_empty()
+    }
+
     fn finish(&mut self, stream: StreamId) {
-        self.leave(stream);
         let _ = self.host.finish(stream);
     }
 
     fn close(&mut self, stream: StreamId) {
-        self.leave(stream);
         self.osi.associations.remove(&stream);
         // A reset would overtake the abort.
         close_unread(stream, &mut self.host);
