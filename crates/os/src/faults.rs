@@ -48,6 +48,14 @@ static ACTIONS: [Slot; 2] = [const { Slot::new() }; 2];
 /// calls of sigaction(2) go to the kernel, because it may share this memory with its parent (vfork(2)).
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
+/// Returns whether this process has installed the handler. In a child, the thread that was changing a slot when
+/// the process forked does not exist, so nobody may wait for it.
+fn is_owner() -> bool {
+    // getpid(2), because a child of vfork(2) has its own actions but its parent's memory.
+    // SAFETY: the call has no arguments.
+    OWNER.load(Ordering::Acquire) == unsafe { libc::getpid() }
+}
+
 impl Slot {
     const fn new() -> Slot {
         Slot {
@@ -67,7 +75,8 @@ impl Slot {
                 mask: self.mask.load(Ordering::Relaxed),
             };
             fence(Ordering::Acquire);
-            if before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before {
+            let is_whole = before & 1 == 0 && self.sequence.load(Ordering::Relaxed) == before;
+            if is_whole || !is_owner() {
                 return action;
             }
             std::hint::spin_loop();
@@ -78,15 +87,12 @@ impl Slot {
     /// the writer that it has interrupted.
     fn store(&self, action: Action) {
         let locked = loop {
-            let before = self.sequence.load(Ordering::Relaxed) & !1;
-            let taken = self.sequence.compare_exchange_weak(
-                before,
-                before.wrapping_add(1),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            );
+            let now = self.sequence.load(Ordering::Relaxed);
+            let before = if is_owner() { now & !1 } else { now };
+            let taken =
+                self.sequence.compare_exchange_weak(before, before | 1, Ordering::Acquire, Ordering::Relaxed);
             if taken.is_ok() {
-                break before.wrapping_add(1);
+                break before | 1;
             }
             std::hint::spin_loop();
         };
@@ -127,7 +133,8 @@ fn set(bits: u64) -> libc::sigset_t {
     // SAFETY: the first call initialises the set; sigaddset(3) accepts these numbers.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
-        for signal in (1..=64).filter(|n| bits & 1 << (n - 1) != 0) {
+        // glibc keeps 32 and 33 for itself: sigaddset(3) rejects them, and sets errno.
+        for signal in (1..=64).filter(|n| bits & 1 << (n - 1) != 0 && !(32..=33).contains(n)) {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
         set.assume_init()
@@ -200,10 +207,7 @@ unsafe extern "C" fn on_sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // getpid(2), because a child of vfork(2) has its own actions but its parent's memory.
-    // SAFETY: the call has no arguments.
-    let is_owner = OWNER.load(Ordering::Acquire) == unsafe { libc::getpid() };
-    let Some(slot) = slot(signal).filter(|_| is_owner) else { return -2 };
+    let Some(slot) = slot(signal).filter(|_| is_owner()) else { return -2 };
     let before = slot.load();
     // SAFETY: the caller guarantees that `new` is null or valid.
     if let Some(new) = unsafe { new.as_ref() } {
@@ -223,8 +227,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     let counter = unsafe { program_counter(context.cast()) };
     // SAFETY: as above.
     let code = unsafe { (*info).si_code };
-    // `si_code` is positive only if the kernel raised the signal; others are no faults.
-    if let Some(exit) = kiban_base::recovery(*counter as usize).filter(|_| code > 0) {
+    if let Some(exit) = kiban_base::recovery(*counter as usize).filter(|_| !was_sent(code)) {
         *counter = exit as _;
         return;
     }
@@ -243,13 +246,18 @@ unsafe fn program_counter<'a>(context: *mut libc::ucontext_t) -> &'a mut u64 {
     unsafe { &mut (*context).uc_mcontext.pc }
 }
 
+/// Returns whether a signal with this `si_code` is no fault of the interrupted instruction: a process has sent
+/// it, or the kernel reports a memory error elsewhere.
+fn was_sent(code: c_int) -> bool {
+    code <= 0 || code == libc::BUS_MCEERR_AO
+}
+
 /// Performs the program's action for a signal.
 fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(slot) = slot(signal) else { return };
     let action = slot.load();
-    let was_sent = code <= 0 || code == libc::BUS_MCEERR_AO;
     match action.handler {
-        libc::SIG_IGN if was_sent => {}
+        libc::SIG_IGN if was_sent(code) => {}
         // The kernel does not ignore faults either.
         libc::SIG_DFL | libc::SIG_IGN => {
             // The system call, because sigaction(3) may be redirected to `on_sigaction`. All zeros is
@@ -260,7 +268,7 @@ fn pass_on(signal: c_int, code: c_int, info: *mut libc::siginfo_t, context: *mut
                 libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), null_mut::<c_void>(), 8);
             }
             // A fault is raised again when the handler returns.
-            if was_sent {
+            if was_sent(code) {
                 // SAFETY: the signal is raised for this thread, which takes it when the handler returns.
                 unsafe { libc::pthread_kill(libc::pthread_self(), signal) };
             }

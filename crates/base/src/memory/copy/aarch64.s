@@ -1,6 +1,7 @@
 // kiban_copy(x0 target, x1 source, x2 length) and kiban_touch(x0 first, x1 last) for AArch64. Both return 1 in
 // w0, or 0 after a fault (copy.rs). They use no stack and keep the link register, so that the fault exit can
-// return at once.
+// return at once. `dmb ishst` orders the last store after the others: programs poll the last byte of an RDMA
+// Write.
     .pushsection .text.kiban_copy,"ax",%progbits
     .hidden kiban_copy, kiban_touch, kiban_copy_fault, kiban_copy_end
     .globl kiban_copy, kiban_touch, kiban_copy_fault, kiban_copy_end
@@ -16,6 +17,7 @@ kiban_copy:
     ldr q0, [x1]
     ldur q1, [x3, #-16]
     str q0, [x0]
+    dmb ishst
     stur q1, [x4, #-16]
     b 9f
 2:
@@ -24,6 +26,7 @@ kiban_copy:
     ldp q0, q1, [x1]
     ldp q2, q3, [x3, #-32]
     stp q0, q1, [x0]
+    dmb ishst
     stp q2, q3, [x4, #-32]
     b 9f
 3:
@@ -40,6 +43,7 @@ kiban_copy:
     ldp q0, q1, [x3, #-64]
     ldp q2, q3, [x3, #-32]
     stp q0, q1, [x4, #-64]
+    dmb ishst
     stp q2, q3, [x4, #-32]
 9:
     mov w0, #1
@@ -49,6 +53,7 @@ kiban_copy:
     ldr x5, [x1]
     ldur x6, [x3, #-8]
     str x5, [x0]
+    dmb ishst
     stur x6, [x4, #-8]
     b 9b
 21:
@@ -56,6 +61,7 @@ kiban_copy:
     ldr w5, [x1]
     ldur w6, [x3, #-4]
     str w5, [x0]
+    dmb ishst
     stur w6, [x4, #-4]
     b 9b
 22:
@@ -63,6 +69,7 @@ kiban_copy:
     ldrh w5, [x1]
     ldurh w6, [x3, #-2]
     strh w5, [x0]
+    dmb ishst
     sturh w6, [x4, #-2]
     b 9b
 23:
