@@ -128,6 +128,8 @@ static const char *reason_of(int folder, const char *path, int flags, int depth)
         path = own;
     }
     int file = openat(folder, path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (file < 0 && (errno == EMFILE || errno == ENFILE))
+        return "cannot be examined: the process has too many open files";
     if (file < 0)
         return errno == EACCES && !faccessat(folder, path, X_OK, AT_EACCESS) ? "is not readable" : NULL;
     const char *reason = NULL;

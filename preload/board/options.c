@@ -44,6 +44,8 @@ int option_at(int level, int name) {
 /* Reads the value that a program passes to setsockopt(). Returns 0 or an error number. */
 int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
     struct linger linger;
+    if (!value && length)
+        return EFAULT;
     if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET) {
         if (length < sizeof linger)
             return EINVAL;

@@ -69,6 +69,7 @@ for s in socket.socket(), connected()[0]:
         assert caught(lambda: s.setsockopt(*option)) == errno.ENOPROTOOPT, option
 assert caught(lambda: connected()[0].setsockopt(TCP, 99, 1)) == errno.ENOPROTOOPT
 assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, b"")) == errno.EINVAL
+assert caught(lambda: connected()[0].setsockopt(TCP, socket.TCP_NODELAY, None, 4)) == errno.EFAULT
 for option in socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT:
     assert caught(lambda: connected()[0].setsockopt(TCP, option, 0)) == errno.EINVAL, option
 s, _ = connected()
