@@ -103,4 +103,5 @@ fn datagrams_resolve_services_and_reach_groups_over_roce() {
 #[test]
 fn extended_reliable_connections_work_over_roce() {
     run_tests_over_roce("xrc");
+    run_tests_over_roce("xrc_connections");
 }

@@ -77,7 +77,7 @@ fn message(kind: u8, [local_comm_id, remote_comm_id]: [u32; 2], variant: u8) -> 
             responder_resources: variant,
             initiator_depth: 1,
             remote_response_timeout: variant,
-            service: if variant & 0x40 == 0 { ServiceType::Rc } else { ServiceType::Rd },
+            service: if variant & 0x40 == 0 { ServiceType::Rc } else { ServiceType::Extended },
             flow_control: false,
             psn: 5,
             local_response_timeout: variant,
@@ -88,7 +88,7 @@ fn message(kind: u8, [local_comm_id, remote_comm_id]: [u32; 2], variant: u8) -> 
             rnr_retry_count: 7,
             max_cm_retries: variant & 0xf,
             srq: false,
-            extended_type: 0,
+            extended_type: (variant & 0x10) >> 4,
             path: PrimaryPath {
                 local_lid: 0,
                 remote_lid: 0,
@@ -109,6 +109,7 @@ fn message(kind: u8, [local_comm_id, remote_comm_id]: [u32; 2], variant: u8) -> 
             remote_comm_id,
             qkey: 0,
             qpn: number,
+            ee_context: number ^ 1,
             psn: 1,
             responder_resources: 1,
             initiator_depth: 1,
@@ -191,7 +192,9 @@ impl World {
         let (cm, now) = (&mut self.cm, self.now);
         let outcome = match kind % 16 {
             0 => {
-                let connect = Connect { service_id: SERVICE, qpn: (choice % 4).into(), ..Connect::default() };
+                let service = if choice & 0x80 == 0 { ServiceType::Rc } else { ServiceType::Extended };
+                let qpn = (choice % 4).into();
+                let connect = Connect { service_id: SERVICE, qpn, service, ..Connect::default() };
                 cm.connect(LOCAL, peer(choice), &connect, now).map(|id| self.ids.push(id.0))
             }
             1 => cm.resolve(LOCAL, peer(choice), SERVICE, 0xffff, &[], now).map(|id| self.ids.push(id.0)),
@@ -328,6 +331,8 @@ pub(crate) fn machine(bytes: &[u8], features: &mut Features<'_>) {
 pub(crate) fn machine_seeds() -> Vec<Vec<u8>> {
     let passive = [0x09, 0, 5, 0, 1, 8, 0, 2, 0, 1, 0x29, 0, 5, 0, 0, 8, 0, 0x39, 0, 5, 0, 1, 7, 25];
     let active = [0, 1, 0x19, 1, 5, 0, 2, 8, 0, 3, 0, 4, 0, 0x49, 1, 5, 0, 0, 7, 25];
+    let xrc_passive = [0x09, 0, 5, 0, 0x51, 8, 0, 2, 0, 1, 0x29, 0, 5, 0, 0, 8, 0, 4, 0];
+    let xrc_active = [0, 0x81, 0x19, 1, 5, 0, 2, 8, 0, 3, 0, 4, 0];
     let resolutions = [0x79, 0, 5, 0, 1, 8, 0, 5, 0, 2, 1, 0, 0x89, 0, 5, 0, 1];
-    vec![passive.to_vec(), active.to_vec(), resolutions.to_vec()]
+    vec![passive.to_vec(), active.to_vec(), xrc_passive.to_vec(), xrc_active.to_vec(), resolutions.to_vec()]
 }

@@ -44,39 +44,29 @@ fn tcp_route(route: Route) -> Route {
 
 impl Engine {
     /// Accepts connections from a listening socket. Returns the listener's number. For RoCEv2, whose
-    /// connections do not come through the socket, `addresses` are those of the devices at which it listens.
+    /// connections do not come through the socket, `space` is the port space, and `addresses` are those of
+    /// the devices at which it listens. With [`PortSpace::Udp`], which only RoCEv2 has, it listens for
+    /// requests for the queue pair of a service of datagrams.
     ///
     /// # Errors
     /// There is no memory to watch the socket. RoCEv2: the UDP port is in use, or another user or the kernel
-    /// uses RoCEv2 at an address.
+    /// uses RoCEv2 at an address. Other protocols: [`io::ErrorKind::Unsupported`] for datagrams.
     pub fn listen(
         &self,
+        space: PortSpace,
         socket: TcpListenSocket,
         addresses: Vec<IpAddr>,
         listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<u32> {
         self.turn.work(|board, _| {
-            if board.roce.is_some() {
-                return board.roce_listen(PortSpace::Tcp, socket, addresses, listens);
+            if board.roce.is_some() || space == PortSpace::Udp {
+                return board.roce_listen(space, socket, addresses, listens);
             }
             let port = socket.address()?.port();
             let listener = board.core.listen_at(socket, manager_config(board.offers))?;
             board.listeners.of.insert(listener, (listens, port));
             Ok(listener)
         })
-    }
-
-    /// Listens for requests for the queue pair of a service of datagrams. Only RoCEv2 has such requests.
-    ///
-    /// # Errors
-    /// As for [`Engine::listen`]. Other protocols than RoCEv2: [`io::ErrorKind::Unsupported`].
-    pub fn listen_for_datagrams(
-        &self,
-        socket: TcpListenSocket,
-        addresses: Vec<IpAddr>,
-        listens: Arc<dyn CmEventHandler>,
-    ) -> io::Result<u32> {
-        self.turn.work(|board, _| board.roce_listen(PortSpace::Udp, socket, addresses, listens))
     }
 
     /// Begins to resolve a service of datagrams to a queue pair. Returns the end. `device` is the address of
@@ -106,7 +96,8 @@ impl Engine {
         });
     }
 
-    /// Begins to connect a queue pair. Returns the end. `from` is the address of the device.
+    /// Begins to connect a queue pair to a port, whose port space matters to RoCEv2. Returns the end. `from`
+    /// is the address of the device.
     ///
     /// # Errors
     /// The address is unreachable; the queue pair is already connected; the private data is too long.
@@ -114,14 +105,14 @@ impl Engine {
         &self,
         qp: u32,
         from: Option<IpAddr>,
-        to: SocketAddr,
+        (space, to): (PortSpace, SocketAddr),
         depths: (u16, u16),
         private_data: &[u8],
         listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<Result<u32, OpenError>> {
         self.turn.work(|board, now| {
             if board.roce.is_some() {
-                return board.roce_connect(qp, (from, to), depths, private_data, listens, now);
+                return board.roce_connect(qp, (from, space, to), depths, private_data, listens, now);
             }
             let config = manager_config(board.offers);
             let route = Route { to: to.into(), from };
@@ -147,7 +138,8 @@ impl Engine {
     /// service of datagrams with this one.
     ///
     /// # Errors
-    /// The request is no longer valid; the queue pair is already connected; the private data is too long.
+    /// The request is no longer valid; the queue pair is already connected, or has another service than the
+    /// peer's; the private data is too long.
     pub fn accept(
         &self,
         end: u32,

@@ -51,7 +51,7 @@ pub use kiban_rdma::rnic::{
 };
 pub use kiban_rdma::roce::gid;
 pub use kiban_rdma::wire::rdmap::Atomic;
-pub use kiban_rdma::wire::roce::cm::mtu_code;
+pub use kiban_rdma::wire::roce::cm::{PortSpace, mtu_code};
 
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,14 @@
 //!
 //! Path MTU   the largest that fits the interface of the active side. A passive side whose interface carries
 //!            less rejects the REQ, and a smaller path MTU is requested.
+//! XRC        an initiator connects to a target, which the passive side creates.
 //! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A
 //!            queue pair accepts packets from the address that its peer's message came from, whatever these
 //!            addresses say.
 
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
 use super::engine_state::EngineState;
-use super::pairs::{Peer, Sending, Service};
+use super::pairs::{Entry, Peer, Sending, Service};
 use super::roce_cm::{End, Listener, RoceCm, open_error};
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
@@ -38,6 +39,16 @@ const RNR_TIMER: u8 = 12;
 /// Returns a depth of reads as the connection manager's messages carry it.
 fn depth(depth: u16) -> u8 {
     u8::try_from(depth).unwrap_or(u8::MAX)
+}
+
+/// Returns whether a queue pair of this service can be the peer of the one that sent a request.
+fn serves(service: Service, request: &Req) -> bool {
+    match request.service {
+        ServiceType::Rc => service == Service::Connected,
+        ServiceType::Uc => service == Service::Unreliable,
+        ServiceType::Rd => false,
+        ServiceType::Extended => matches!(service, Service::XrcTarget(_)),
+    }
 }
 
 /// Queue pair parameters from the messages of a connection.
@@ -113,7 +124,7 @@ impl EngineState {
     pub(super) fn roce_connect(
         &mut self,
         qp: u32,
-        (from, to): (Option<IpAddr>, SocketAddr),
+        (from, space, to): (Option<IpAddr>, PortSpace, SocketAddr),
         (ird, ord): (u16, u16),
         private_data: &[u8],
         owner: Arc<dyn CmEventHandler>,
@@ -128,6 +139,13 @@ impl EngineState {
         if peer.is_ipv4() != address.is_ipv4() {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
+        let service = match entry.service {
+            Service::Connected => ServiceType::Rc,
+            Service::Unreliable => ServiceType::Uc,
+            Service::XrcInitiator => ServiceType::Extended,
+            // The standard has no such request: a target does not connect, and datagrams have SIDR.
+            Service::XrcTarget(_) | Service::Datagrams => return Ok(Err(OpenError::InUse)),
+        };
         let psn = roce.cm.draw_psn();
         let source = from.filter(|from| from.is_ipv4() == to.is_ipv4()).unwrap_or(address);
         let source_port = entry.qpn as u16;
@@ -136,10 +154,10 @@ impl EngineState {
         data.extend_from_slice(private_data);
         roce.open_address(address)?;
         let connect = Connect {
-            service_id: PortSpace::Tcp.service_id(to.port()),
+            service_id: space.service_id(to.port()),
             qpn: entry.qpn,
             psn,
-            service: if entry.service == Service::Unreliable { ServiceType::Uc } else { ServiceType::Rc },
+            service,
             responder_resources: depth(ird),
             initiator_depth: depth(ord),
             srq: entry.attributes.srq.is_some(),
@@ -189,12 +207,12 @@ impl EngineState {
         if end.is_datagrams {
             return self.roce_answer(number, qp, private_data, now);
         }
+        let request = end.request.as_ref().ok_or(OpenError::Gone)?;
+        let is_reached = |entry: &&Entry| entry.address == end.address && serves(entry.service, request);
+        let entry = self.qps.get(qp).filter(is_reached).ok_or(OpenError::InUse)?;
+        let (qpn, srq) = (entry.qpn, entry.attributes.srq.is_some());
         let request = end.request.take().ok_or(OpenError::Gone)?;
         (end.qp, end.psn) = (Some(qp), psn);
-        let address = end.address;
-        let entry = self.qps.get(qp).filter(|entry| entry.address == address);
-        let (qpn, srq) =
-            entry.map(|entry| (entry.qpn, entry.attributes.srq.is_some())).ok_or(OpenError::InUse)?;
         let agreed = Agreed {
             qpn: request.qpn,
             first_psn_out: request.psn,

@@ -21,7 +21,7 @@ use super::end::{End, RoceEnd, Transport};
 use crate::rnic::{RoceSending, RoceTraits, StreamAction};
 use crate::roce::cm::{self, Accept, Cm, CmConfig, CmCounters, CmError, Connect, ConnectionId};
 use crate::roce::{Departure, Endpoint, EndpointCounters, Path};
-use crate::wire::roce::cm::{IpCm, PortSpace, RejectReason, Rep, Req, mtu_bytes, timeout};
+use crate::wire::roce::cm::{IpCm, PortSpace, RejectReason, Rep, Req, ServiceType, mtu_bytes, timeout};
 use crate::wire::roce::{PORT, PSN_MASK, QPN_MASK, Service};
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -578,6 +578,10 @@ impl Nic {
         request: Box<Req>,
         now: Instant,
     ) {
+        if request.service != ServiceType::Rc {
+            let _ = port.cm.reject(connection, RejectReason::INVALID_SERVICE_TYPE, &[], now);
+            return;
+        }
         let fits = mtu_bytes(request.mtu).is_some_and(|mtu| mtu <= port.config.path_mtu);
         let Some((_, service)) = PortSpace::of_service(request.service_id).filter(|_| fits) else {
             // This fails only if the peer has withdrawn the request.

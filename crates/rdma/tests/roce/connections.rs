@@ -6,7 +6,10 @@ use kiban_rdma::nic::{CmEvent, ConnectError, Nic, OpenError, RoceConfig, RocePor
 use kiban_rdma::rnic::{
     Access, Config, Data, Operation, QpState, ReceiveWork, SendWork, Sge, Status, TaggedAddress,
 };
-use kiban_rdma::roce::Path;
+use kiban_rdma::roce::cm::{Cm, CmConfig, Connect};
+use kiban_rdma::roce::{Endpoint, Path};
+use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason, ServiceType};
+use kiban_rdma::wire::roce::{BTH_BYTES, Deth, MAD_BYTES, PORT};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -284,6 +287,28 @@ fn a_connection_fails_for_a_reason() {
     let end = one.connect(two, b"", net.now).expect("an idle queue pair");
     net.run(Duration::from_secs(600));
     assert_eq!(net.hosts[0].events(), [CmEvent::Failed { end, error: ConnectError::Timeout }]);
+}
+
+/// These NICs connect reliable queue pairs only.
+#[test]
+fn requests_of_other_services_are_rejected() {
+    for service in [ServiceType::Uc, ServiceType::Extended] {
+        let mut net = Net::new();
+        let [local, remote] = net.hosts.each_ref().map(|host| SocketAddr::new(host.address, PORT));
+        let mut cm = Cm::new(CmConfig::default(), RngKey::for_simulation(9));
+        let service_id = PortSpace::Tcp.service_id(SERVICE);
+        let connect = Connect { service_id, service, ..Connect::default() };
+        cm.connect(local.ip(), remote, &connect, net.now).expect("room");
+        let mut request = Vec::new();
+        let mad = cm.poll_transmit().expect("a request").mad;
+        Endpoint::default().management(&Path { local, remote }, &mad, &mut request);
+        net.flying.push((1, Path { local: remote, remote: local }, request));
+        assert!(net.step(), "it answers");
+        let mad = net.flying[0].2[BTH_BYTES + Deth::BYTES..].first_chunk::<MAD_BYTES>().expect("a MAD");
+        let (_, Message::Rej(rej)) = Message::read(mad).expect("valid") else { panic!("a rejection") };
+        assert_eq!(rej.reason, RejectReason::INVALID_SERVICE_TYPE);
+        assert_eq!(net.hosts[1].events(), []);
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ unsafe extern "C" {
     pub(super) fn ibv_create_qp(pd: *mut ibv_pd, attributes: *mut ibv_qp_init_attr) -> *mut ibv_qp;
     pub(super) fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int;
     pub(super) fn ibv_modify_qp(qp: *mut ibv_qp, attributes: *mut ibv_qp_attr, mask: c_int) -> c_int;
-    pub(super) fn ibv_create_srq(pd: *mut ibv_pd, attributes: *mut ibv_srq_init_attr) -> *mut ibv_srq;
+    pub(super) fn ibv_resize_cq(cq: *mut ibv_cq, entries: c_int) -> c_int;
     pub(super) fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int;
     pub(super) fn ibv_attach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
     pub(super) fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
@@ -55,6 +55,30 @@ pub(super) fn alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: every caller passes a context created by this library, and contexts of the connection manager
     // are never closed.
     unsafe { ibv_alloc_pd(context) }
+}
+
+/// Opens an XRC domain of a context.
+///
+/// # Errors
+/// The error of ibv_open_xrcd(3).
+pub(super) fn open_xrcd(context: *mut ibv_context) -> Result<*mut ibv_xrcd, c_int> {
+    let mut attributes = ibv_xrcd_init_attr {
+        comp_mask: IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS,
+        fd: -1,
+        oflags: libc::O_CREAT,
+    };
+    // SAFETY: every caller passes a context created by this library, and contexts of the connection manager
+    // are never closed.
+    let domain = unsafe {
+        let open = table(context).open_xrcd.ok_or(libc::EOPNOTSUPP)?;
+        open(context, &mut attributes)
+    };
+    if domain.is_null() { Err(errno()) } else { Ok(domain) }
+}
+
+/// Returns the error of the last call.
+pub(super) fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Returns the function table of a context.

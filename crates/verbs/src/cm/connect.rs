@@ -7,6 +7,7 @@
 //! Rejection   a connection request is rejected if there is no listener, if the backlog is full, or if the
 //!             program rejects it. The peer gets the event REJECTED, with status -ECONNREFUSED on iWARP and
 //!             otherwise with a reason from IBTA table 12.6.7.2.
+//! XRC         an initiator connects, a target accepts; both in the port space RDMA_PS_IB.
 //! Read depths `responder_resources` and `initiator_depth` have the values on the wire (RFC 6581, section
 //!             9). An event contains the values that its receiver may use; 255 requests the device's
 //!             maximum.
@@ -24,7 +25,7 @@ use crate::ffi::errno_of;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_rdma_runtime::verbs::{
-    CmEvent, CmEventHandler, ConnectError, ConnectRequest, DatagramPeer, Engine, OpenError,
+    CmEvent, CmEventHandler, ConnectError, ConnectRequest, DatagramPeer, Engine, OpenError, PortSpace,
 };
 use std::io;
 use std::net::SocketAddr;
@@ -171,13 +172,22 @@ struct Wanted {
     depths: (u16, u16),
 }
 
+/// Returns the port space of an identifier.
+fn space(id: &Arc<Id>) -> PortSpace {
+    // SAFETY: the struct lives as long as the identifier.
+    match unsafe { (*id.abi()).ps } {
+        RDMA_PS_UDP => PortSpace::Udp,
+        RDMA_PS_IB => PortSpace::Ib,
+        _ => PortSpace::Tcp,
+    }
+}
+
 /// Returns whether an identifier is for datagrams. Fails with EOPNOTSUPP if it is, and the transport has no
 /// exchange of queue pair numbers (SIDR).
 fn is_for_datagrams(id: &Arc<Id>) -> Result<bool, c_int> {
-    // SAFETY: the struct lives as long as the identifier.
-    match unsafe { (*id.abi()).ps } {
-        RDMA_PS_UDP if transport() != Transport::Roce => Err(libc::EOPNOTSUPP),
-        ps => Ok(ps == RDMA_PS_UDP),
+    match space(id) {
+        PortSpace::Udp if transport() != Transport::Roce => Err(libc::EOPNOTSUPP),
+        space => Ok(space == PortSpace::Udp),
     }
 }
 
@@ -276,7 +286,7 @@ pub(super) unsafe extern "C" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rd
             (state.local.map(|local| local.ip()), state.peer.ok_or(libc::EINVAL)?)
         };
         let engine = below::engine()?;
-        began(id, engine, engine.connect(qp, from, to, depths, &private_data, id.listens()))
+        began(id, engine, engine.connect(qp, from, (space(id), to), depths, &private_data, id.listens()))
     })
 }
 
@@ -344,7 +354,10 @@ pub(super) unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 /// `id` is an identifier created by this library.
 #[unsafe(export_name = "kiban_rdma_listen")]
 pub(super) unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
-    with(id, |id| resolve::listen(id, backlog, is_for_datagrams(id)?).map(|()| 0))
+    with(id, |id| {
+        is_for_datagrams(id)?;
+        resolve::listen(id, backlog, space(id)).map(|()| 0)
+    })
 }
 
 /// # Safety

@@ -42,6 +42,19 @@ fn domain(context: *mut ibv_context) -> *mut ibv_pd {
     *known as *mut ibv_pd
 }
 
+/// Returns the default XRC domain of a device, which exists as long as the device is open.
+///
+/// # Errors
+/// The error of ibv_open_xrcd(3).
+pub(super) fn xrc_domain(context: *mut ibv_context) -> Result<*mut ibv_xrcd, c_int> {
+    let mut domains = lock(&world().xrc_domains);
+    let known = domains.entry(context as usize).or_insert(0);
+    if *known == 0 {
+        *known = below::open_xrcd(context)? as usize;
+    }
+    Ok(*known as *mut ibv_xrcd)
+}
+
 /// # Safety
 /// `count` is valid for a write, or null.
 #[unsafe(export_name = "kiban_rdma_get_devices")]

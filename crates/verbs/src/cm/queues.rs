@@ -7,25 +7,21 @@
 //! Own queue pairs a program that modifies its queue pair itself calls `rdma_init_qp_attr` for the
 //!                 attributes. These contain [`MANAGED`] as the destination QPN, from which `ibv_modify_qp`
 //!                 recognises that the connection manager establishes the connection.
-//! Not implemented XRC.
+//! XRC             a target has the XRC domain of its device if the program supplies none, and so has its
+//!                 shared receive queue, which the program creates with `rdma_create_srq`.
 
 use super::below::*;
 use super::id::{Id, Phase, with};
-use super::{address, below};
+use super::{address, below, device};
 use crate::abi::*;
 use crate::device::query::active_mtu_of;
 use crate::ffi::catch_panics;
-use crate::log::unsupported;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
 
 /// A destination QPN that no queue pair has. It means that the connection manager establishes the connection.
 pub(crate) const MANAGED: u32 = 0;
-
-fn last() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
-}
 
 /// A completion queue and its channel.
 type Made = (*mut ibv_comp_channel, *mut ibv_cq);
@@ -36,11 +32,11 @@ fn make_cq(id: *mut rdma_cm_id, entries: u32) -> Result<Made, c_int> {
     unsafe {
         let channel = ibv_create_comp_channel((*id).verbs);
         if channel.is_null() {
-            return Err(last());
+            return Err(errno());
         }
         let cq = ibv_create_cq((*id).verbs, entries, id.cast(), channel, 0);
         if cq.is_null() {
-            let error = last();
+            let error = errno();
             ibv_destroy_comp_channel(channel);
             return Err(error);
         }
@@ -88,6 +84,25 @@ fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
+/// Destroys the CQs that [`make_cqs`] created, if neither a queue pair nor an XRC shared receive queue uses
+/// them.
+fn destroy_unused_cqs(id: *mut rdma_cm_id) {
+    // SAFETY: the struct lives as long as the identifier.
+    let is_used = unsafe { !(*id).qp.is_null() || is_target(id) && !(*id).srq.is_null() };
+    if !is_used {
+        destroy_cqs(id);
+    }
+}
+
+/// Returns whether the queue pair of an identifier is the target of extended reliable connections.
+///
+/// # Safety
+/// `id` is the struct of a live identifier.
+unsafe fn is_target(id: *const rdma_cm_id) -> bool {
+    // SAFETY: the caller of `is_target` guarantees it.
+    unsafe { (*id).qp_type == IBV_QPT_XRC_RECV }
+}
+
 /// Creates a queue pair and writes its protection domain into the attributes.
 fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_int> {
     let place = id.abi();
@@ -104,13 +119,21 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
         if attributes.pd.is_null() || (*attributes.pd).context != (*place).verbs {
             return Err(libc::EINVAL);
         }
+        let is_target = is_target(place);
+        if is_target != (attributes.qp_type == IBV_QPT_XRC_RECV) {
+            return Err(libc::EINVAL);
+        }
+        if is_target && (attributes.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attributes.xrcd.is_null()) {
+            attributes.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
+            attributes.xrcd = device::xrc_domain((*place).verbs)?;
+        }
         if attributes.srq.is_null() {
             attributes.srq = (*place).srq;
         }
         let cap = attributes.cap;
         make_cqs(
             place,
-            attributes.send_cq.is_null().then_some(cap.max_send_wr),
+            (attributes.send_cq.is_null() && !is_target).then_some(cap.max_send_wr),
             (attributes.recv_cq.is_null() && (*place).recv_cq.is_null()).then_some(cap.max_recv_wr),
         )?;
         if attributes.send_cq.is_null() {
@@ -128,7 +151,7 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
         }
         let qp = make(place, attributes);
         if qp.is_null() {
-            let error = last();
+            let error = errno();
             destroy_cqs(place);
             return Err(error);
         }
@@ -137,7 +160,7 @@ fn create(id: &Arc<Id>, attributes: &mut ibv_qp_init_attr_ex) -> Result<(), c_in
             destroy_cqs(place);
             return Err(error);
         }
-        (*place).pd = (*qp).pd;
+        (*place).pd = attributes.pd;
         (*place).qp = qp;
     }
     Ok(())
@@ -193,7 +216,7 @@ fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: u32) -> Result<()
     // SAFETY: `qp` is a live queue pair created by this library: a new one, or the identifier's.
     match unsafe { ibv_modify_qp(qp, attributes, mask.cast_signed()) } {
         0 => Ok(()),
-        -1 => Err(last()),
+        -1 => Err(errno()),
         error => Err(error),
     }
 }
@@ -275,7 +298,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
                 (*place).qp = null_mut();
             }
         }
-        destroy_cqs(place);
+        destroy_unused_cqs(place);
     });
 }
 
@@ -292,27 +315,78 @@ pub(super) unsafe extern "C" fn rdma_create_srq(
         // SAFETY: the caller of `rdma_create_srq` guarantees that `attributes` is null or valid for reads and
         // writes.
         let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
-        create_srq(id, pd, attributes)
+        let mut all = ibv_srq_init_attr_ex {
+            srq_context: attributes.srq_context,
+            attr: attributes.attr,
+            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+            // SAFETY: the struct lives as long as the identifier.
+            srq_type: if unsafe { is_target(id.abi()) } { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
+            pd,
+            ..ibv_srq_init_attr_ex::ZERO
+        };
+        let outcome = create_srq(id, &mut all);
+        attributes.attr = all.attr;
+        outcome
     })
 }
 
-fn create_srq(id: &Arc<Id>, pd: *mut ibv_pd, attributes: &mut ibv_srq_init_attr) -> Result<c_int, c_int> {
+/// Creates a shared receive queue, with the identifier's objects for those that the attributes do not name.
+fn create_srq(id: &Arc<Id>, attributes: &mut ibv_srq_init_attr_ex) -> Result<c_int, c_int> {
     let place = id.abi();
-    // SAFETY: the struct lives as long as the identifier; the program passes a live protection domain
-    // created by this library.
+    // SAFETY: the struct lives as long as the identifier; the program passes live objects created by this
+    // library.
     unsafe {
-        let pd = if pd.is_null() { (*place).pd } else { pd };
-        if (*place).verbs.is_null() || pd.is_null() || (*pd).context != (*place).verbs {
+        let given = |field| attributes.comp_mask & field != 0;
+        if !given(IBV_SRQ_INIT_ATTR_TYPE) || (*place).verbs.is_null() {
             return Err(libc::EINVAL);
         }
-        let srq = ibv_create_srq(pd, attributes);
-        if srq.is_null() {
-            return Err(last());
+        if !given(IBV_SRQ_INIT_ATTR_PD) || attributes.pd.is_null() {
+            attributes.pd = (*place).pd;
         }
-        (*place).pd = pd;
+        if attributes.pd.is_null() || (*attributes.pd).context != (*place).verbs {
+            return Err(libc::EINVAL);
+        }
+        if attributes.srq_type == IBV_SRQT_XRC {
+            if !given(IBV_SRQ_INIT_ATTR_XRCD) || attributes.xrcd.is_null() {
+                attributes.xrcd = device::xrc_domain((*place).verbs)?;
+            }
+            if !given(IBV_SRQ_INIT_ATTR_CQ) || attributes.cq.is_null() {
+                attributes.cq = receive_cq(place, attributes.attr.max_wr)?;
+            }
+            attributes.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+        }
+        attributes.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
+        let create = table((*place).verbs).create_srq_ex.ok_or(libc::EOPNOTSUPP)?;
+        let srq = create((*place).verbs, attributes);
+        if srq.is_null() {
+            let error = errno();
+            destroy_unused_cqs(place);
+            return Err(error);
+        }
+        (*place).pd = attributes.pd;
         (*place).srq = srq;
     }
     Ok(0)
+}
+
+/// Returns the completion queue for receives, with room for so many.
+///
+/// # Safety
+/// `id` is the struct of a live identifier with a device.
+unsafe fn receive_cq(id: *mut rdma_cm_id, entries: u32) -> Result<*mut ibv_cq, c_int> {
+    // SAFETY: the caller of `receive_cq` guarantees it; the completion queue was made by `make_cqs`.
+    unsafe {
+        let entries_max = c_int::try_from(entries).map_err(|_| libc::EINVAL)?;
+        if (*id).recv_cq.is_null() {
+            make_cqs(id, None, Some(entries))?;
+        } else if (*(*id).recv_cq).cqe < entries_max {
+            match ibv_resize_cq((*id).recv_cq, entries_max) {
+                0 => {}
+                error => return Err(error),
+            }
+        }
+        Ok((*id).recv_cq)
+    }
 }
 
 /// # Safety
@@ -325,16 +399,7 @@ pub(super) unsafe extern "C" fn rdma_create_srq_ex(
     with(id, |id| {
         // SAFETY: the caller of `rdma_create_srq_ex` guarantees that `attributes` is null or valid for reads
         // and writes.
-        let attributes = unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?;
-        let has = |field| attributes.comp_mask & field != 0;
-        if has(IBV_SRQ_INIT_ATTR_TYPE) && attributes.srq_type != IBV_SRQT_BASIC {
-            return Err(unsupported("rdma_create_srq_ex: this type of shared receive queue"));
-        }
-        let pd = if has(IBV_SRQ_INIT_ATTR_PD) { attributes.pd } else { null_mut() };
-        let mut basic = ibv_srq_init_attr { srq_context: attributes.srq_context, attr: attributes.attr };
-        let outcome = create_srq(id, pd, &mut basic);
-        attributes.attr = basic.attr;
-        outcome
+        create_srq(id, unsafe { attributes.as_mut() }.ok_or(libc::EINVAL)?)
     })
 }
 
@@ -352,11 +417,7 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
                 (*place).srq = null_mut();
             }
         }
-        // SAFETY: the struct lives as long as the identifier. The completion queues exist as long as there
-        // is a queue pair.
-        if unsafe { (*place).qp.is_null() } {
-            destroy_cqs(place);
-        }
+        destroy_unused_cqs(place);
     });
 }
 
@@ -402,7 +463,7 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
             (state.phase, state.peer, state.depths, state.device, state.ack_timeout)
         };
         // SAFETY: the struct lives as long as the identifier.
-        let (verbs, ps) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps) };
+        let (verbs, ps, qp_type) = unsafe { ((*id.abi()).verbs, (*id.abi()).ps, (*id.abi()).qp_type) };
         if verbs.is_null() || phase == Phase::Idle {
             return Err(libc::EINVAL);
         }
@@ -433,25 +494,24 @@ pub(super) unsafe extern "C" fn rdma_init_qp_attr(
                 attributes.path_mtu = active_mtu_of(device.ok_or(libc::EINVAL)?);
                 attributes.dest_qp_num = MANAGED;
                 attributes.max_dest_rd_atomic = depth(depths.0);
-                IBV_QP_STATE
-                    | IBV_QP_AV
-                    | IBV_QP_PATH_MTU
-                    | IBV_QP_DEST_QPN
-                    | IBV_QP_RQ_PSN
-                    | IBV_QP_MAX_DEST_RD_ATOMIC
-                    | IBV_QP_MIN_RNR_TIMER
+                let responder = match qp_type {
+                    IBV_QPT_RC | IBV_QPT_XRC_RECV => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+                    _ => 0,
+                };
+                IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | responder
             }
             IBV_QPS_RTS => {
                 attributes.timeout = ack_timeout;
                 attributes.retry_cnt = 7;
                 attributes.rnr_retry = 7;
                 attributes.max_rd_atomic = depth(depths.1);
-                IBV_QP_STATE
-                    | IBV_QP_TIMEOUT
-                    | IBV_QP_RETRY_CNT
-                    | IBV_QP_RNR_RETRY
-                    | IBV_QP_SQ_PSN
-                    | IBV_QP_MAX_QP_RD_ATOMIC
+                let retries = IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+                let requester = match qp_type {
+                    IBV_QPT_RC | IBV_QPT_XRC_SEND => IBV_QP_TIMEOUT | retries,
+                    IBV_QPT_XRC_RECV => IBV_QP_TIMEOUT,
+                    _ => 0,
+                };
+                IBV_QP_STATE | IBV_QP_SQ_PSN | requester
             }
             _ => return Err(libc::EINVAL),
         };

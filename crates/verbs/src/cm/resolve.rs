@@ -25,6 +25,7 @@ use crate::ffi::{catch_panics, errno_of, errno_of_told};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
 use kiban_rdma_runtime::tcp::ReservedPort;
+use kiban_rdma_runtime::verbs::PortSpace;
 use libc::sockaddr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -343,8 +344,8 @@ pub(super) unsafe extern "C" fn rdma_set_option(
     })
 }
 
-/// Listens at the address to which an identifier is bound, for connections or for requests of datagrams.
-pub(super) fn listen(id: &Arc<Id>, backlog: c_int, is_datagrams: bool) -> Result<(), c_int> {
+/// Listens at the address to which an identifier is bound, in its port space.
+pub(super) fn listen(id: &Arc<Id>, backlog: c_int, space: PortSpace) -> Result<(), c_int> {
     /// Use the kernel's maximum, also for values out of range.
     const BACKLOG_MAX: u32 = 1024;
     if id.state().phase == Phase::Idle {
@@ -364,10 +365,7 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int, is_datagrams: bool) -> Result
     };
     let listening = below::engine().and_then(|engine| {
         let addresses = Device::that_listen_at(socket.address().map_err(|error| errno_of(&error))?.ip())?;
-        let listening = match is_datagrams {
-            true => engine.listen_for_datagrams(socket, addresses, id.listens()),
-            false => engine.listen(socket, addresses, id.listens()),
-        };
+        let listening = engine.listen(space, socket, addresses, id.listens());
         listening.map_err(|error| errno_of_told(&error))
     });
     let mut state = id.state();

@@ -30,6 +30,8 @@ pub(super) struct World {
     pub(super) taken: Mutex<Vec<Taken>>,
     /// The default protection domain of each device, indexed by the device's context.
     pub(super) domains: Mutex<HashMap<usize, usize>>,
+    /// The default XRC domain of each device.
+    pub(super) xrc_domains: Mutex<HashMap<usize, usize>>,
 }
 
 /// Returns the objects of this process.
@@ -47,6 +49,7 @@ pub(super) fn world() -> &'static World {
                 events: Mutex::default(),
                 taken: Mutex::default(),
                 domains: Mutex::default(),
+                xrc_domains: Mutex::default(),
             })
         },
     );

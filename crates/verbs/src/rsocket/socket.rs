@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use kiban_os::Clock;
 use kiban_os::lock;
 use kiban_rdma_runtime::tcp::ReservedPort;
-use kiban_rdma_runtime::verbs::Channel;
+use kiban_rdma_runtime::verbs::{Channel, PortSpace};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -405,7 +405,8 @@ impl Socket {
         let local = reserved.address().map_err(|error| errno_of(&error))?;
         let addresses = Device::that_listen_at(local.ip())?;
         let listener = reserved.listen(backlog as u32).and_then(|socket| {
-            self.world.engine.listen(socket, addresses, Arc::new(AcceptHandler(accept_queue.clone())))
+            let handler = Arc::new(AcceptHandler(accept_queue.clone()));
+            self.world.engine.listen(PortSpace::Tcp, socket, addresses, handler)
         });
         let number = listener.map_err(|error| errno_of(&error))?;
         inner.phase = Phase::Listening { accept_queue, number };
@@ -464,7 +465,14 @@ impl Socket {
         // Offer one outstanding read, because some peers use an RDMA Read as their ready-to-receive message
         // (RFC 6581).
         let opened = engine
-            .connect(stream.qp, Some(from), to, (1, 1), &stream.connect_data(), self.inbox.clone())
+            .connect(
+                stream.qp,
+                Some(from),
+                (PortSpace::Tcp, to),
+                (1, 1),
+                &stream.connect_data(),
+                self.inbox.clone(),
+            )
             .map_err(|error| errno_of(&error))?;
         stream.end = Some(opened.map_err(|_| libc::ENOMEM)?);
         inner.peer = Some(to);

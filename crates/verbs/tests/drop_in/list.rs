@@ -133,6 +133,17 @@ fn manager(all: &mut Vec<Case>) {
         )
         .both(),
     );
+    let extended = |kind: &str| {
+        case(
+            pair(
+                &format!("rdma_xserver -p {{port}} -c {kind}"),
+                &format!("rdma_xclient -p {{port}} -c {kind}"),
+            ),
+            Proof::Both(&["rdma_xserver: end 0"], &["rdma_xclient: end 0"]),
+        )
+    };
+    all.extend(extended("r").both());
+    all.push(extended("x").missing(NEEDS_ROCE));
     all.extend(
         case(
             pair(

@@ -57,11 +57,8 @@ impl Node {
         let port = ReservedPort::open(SocketAddr::new(HERE, 0)).expect("a port is free");
         let at = port.address().expect("it is bound");
         let (socket, owner) = (port.listen(1).expect("it is bound"), self.owner.clone());
-        let listened = match is_datagrams {
-            true => self.side.engine.listen_for_datagrams(socket, vec![HERE], owner),
-            false => self.side.engine.listen(socket, vec![HERE], owner),
-        };
-        listened.expect("the port is free for UDP");
+        let space = if is_datagrams { PortSpace::Udp } else { PortSpace::Tcp };
+        self.side.engine.listen(space, socket, vec![HERE], owner).expect("the port is free for UDP");
         at
     }
 
@@ -73,7 +70,8 @@ impl Node {
 
     fn connect(&self, qp: u32, to: SocketAddr) -> u32 {
         let engine = &self.side.engine;
-        let begun = engine.connect(qp, Some(HERE), to, (1, 1), b"hello", self.owner.clone());
+        let begun =
+            engine.connect(qp, Some(HERE), (PortSpace::Tcp, to), (1, 1), b"hello", self.owner.clone());
         begun.expect("a socket").expect("room")
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Connection {
     pub(super) remote_qp: Option<QpKey>,
     /// The local queue pair.
     pub(super) qpn: u32,
+    /// Whether it connects an XRC initiator and a target.
+    pub(super) is_xrc: bool,
     /// That of the service of a SIDR_REQ.
     pub(super) service_id: u64,
     /// The transaction id of the message that was sent last.
@@ -95,6 +97,7 @@ impl Connection {
             request: None,
             remote_qp: None,
             qpn: 0,
+            is_xrc: false,
             service_id: 0,
             transaction,
             sent: None,

@@ -31,7 +31,8 @@ pub struct Connect {
     pub qpn: u32,
     /// The PSN of the first packet that it expects: the peer begins with it. 24 bits.
     pub psn: u32,
-    /// The transport service: [`ServiceType::Rc`] or [`ServiceType::Uc`].
+    /// The transport service: [`ServiceType::Rc`], [`ServiceType::Uc`], or [`ServiceType::Extended`] if the
+    /// queue pair is an XRC initiator.
     pub service: ServiceType,
     /// Maximum number of the peer's reads and atomics at a time.
     pub responder_resources: u8,
@@ -127,7 +128,7 @@ pub enum CmEvent {
     Connected {
         /// The connection.
         connection: ConnectionId,
-        /// The reply.
+        /// The reply. Its `qpn` is the peer's queue pair also if that is an XRC target.
         reply: Box<Rep>,
     },
     /// The peer is ready to use an accepted connection.

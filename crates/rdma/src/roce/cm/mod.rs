@@ -42,7 +42,8 @@
 //! Limits           [`CmConfig`]: connections, requests that are not established (in total and per peer
 //!                  address), services, queued MADs and events. Above these limits, requests are dropped
 //!                  without an answer, and the peer retransmits them.
-//! Not implemented  path migration (LAP, APR), redirection, reliable datagrams, XRC, private data in DREP.
+//! XRC              the active side is an initiator, the passive side a target (Annex A14).
+//! Not implemented  path migration (LAP, APR), redirection, reliable datagrams, private data in DREP.
 
 mod config;
 mod connection;

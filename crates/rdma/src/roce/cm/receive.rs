@@ -105,6 +105,7 @@ impl Cm {
         let mut connection = self.passive(envelope, State::ReqReceived, req.local_comm_id, patience);
         connection.request = Some(key);
         connection.remote_qp = Some((envelope.peer, req.ca_guid, req.qpn)).filter(|_| req.qpn != 0);
+        connection.is_xrc = req.is_xrc();
         self.insert(id, connection);
         let Envelope { peer, local, .. } = envelope;
         let (connection, request) = (ConnectionId(id), Box::new(req));
@@ -117,7 +118,7 @@ impl Cm {
             self.counters.no_service += 1;
             return Err(RejectReason::INVALID_SERVICE_ID);
         }
-        if !matches!(req.service, ServiceType::Rc | ServiceType::Uc) {
+        if !matches!(req.service, ServiceType::Rc | ServiceType::Uc) && !req.is_xrc() {
             return Err(RejectReason::INVALID_SERVICE_TYPE);
         }
         if mtu_bytes(req.mtu).is_none() {
@@ -224,16 +225,20 @@ impl Cm {
         });
     }
 
-    fn on_rep(&mut self, envelope: Envelope, rep: Rep, now: Instant) {
+    fn on_rep(&mut self, envelope: Envelope, mut rep: Rep, now: Instant) {
         let id = rep.remote_comm_id;
         let Some(state) = self.matching(envelope, id, rep.local_comm_id) else {
             let reason = RejectReason::INVALID_COMM_ID;
             let rej = rej(id, rep.local_comm_id, RejectedMessage::Rep, reason);
             return self.answer(envelope, &Message::Rej(rej));
         };
-        let is_active = !self.get(id).is_passive;
+        let Connection { is_passive, is_xrc, .. } = *self.get(id);
+        let is_active = !is_passive;
         match state {
             State::ReqSent => {
+                if is_xrc {
+                    rep.qpn = rep.ee_context;
+                }
                 let remote_qp = (envelope.peer, rep.ca_guid, rep.qpn);
                 if self.is_stale(remote_qp, now) {
                     let reason = RejectReason::STALE_CONNECTION;

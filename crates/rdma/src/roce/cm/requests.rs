@@ -49,32 +49,35 @@ impl Cm {
         now: Instant,
     ) -> Result<ConnectionId, CmError> {
         let private_data = padded(&connect.private_data)?;
-        let is_known = matches!(connect.service, ServiceType::Rc | ServiceType::Uc);
-        if !is_known || mtu_bytes(connect.mtu).is_none() || connect.qpn > QPN_MASK {
+        if connect.service == ServiceType::Rd || mtu_bytes(connect.mtu).is_none() || connect.qpn > QPN_MASK {
             return Err(CmError::Parameter);
         }
         let id = self.start(State::ReqSent, local, peer, connect.qpn, connect.ack_timeout, now)?;
+        let is_xrc = connect.service == ServiceType::Extended;
+        self.update(id, |connection| connection.is_xrc = is_xrc);
+        // The target of an XRC initiator sends no requests: what concerns them is zero (Annex A14).
+        let of_target = |value: u8| if is_xrc { 0 } else { value };
         let request = Req {
             local_comm_id: id,
             service_id: connect.service_id,
             ca_guid: self.config.ca_guid,
             qkey: 0,
             qpn: connect.qpn,
-            responder_resources: connect.responder_resources,
+            responder_resources: of_target(connect.responder_resources),
             initiator_depth: connect.initiator_depth,
             remote_response_timeout: self.config.response_timeout,
             service: connect.service,
             flow_control: connect.flow_control,
             psn: connect.psn,
             local_response_timeout: self.config.response_timeout,
-            retry_count: connect.retry_count,
+            retry_count: of_target(connect.retry_count),
             pkey: connect.pkey,
             mtu: connect.mtu,
             rdc_exists: false,
-            rnr_retry_count: connect.rnr_retry_count,
+            rnr_retry_count: of_target(connect.rnr_retry_count),
             max_cm_retries: self.config.max_cm_retries,
-            srq: connect.srq,
-            extended_type: 0,
+            srq: connect.srq && !is_xrc,
+            extended_type: if is_xrc { Req::XRC } else { 0 },
             path: PrimaryPath {
                 local_lid: NO_LID,
                 remote_lid: NO_LID,
@@ -164,19 +167,22 @@ impl Cm {
             return Err(CmError::Parameter);
         }
         let found = self.expect_state(connection, &[State::ReqReceived])?;
+        let is_target = found.is_xrc;
+        let (qpn, ee_context) = if is_target { (0, accept.qpn) } else { (accept.qpn, 0) };
         let reply = Rep {
             local_comm_id: connection.0,
             remote_comm_id: found.remote_id.unwrap_or(0),
             qkey: 0,
-            qpn: accept.qpn,
+            qpn,
+            ee_context,
             psn: accept.psn,
             responder_resources: accept.responder_resources,
-            initiator_depth: accept.initiator_depth,
+            initiator_depth: if is_target { 0 } else { accept.initiator_depth },
             target_ack_delay: accept.target_ack_delay,
             failover: 0,
-            flow_control: accept.flow_control,
+            flow_control: accept.flow_control && !is_target,
             rnr_retry_count: accept.rnr_retry_count,
-            srq: accept.srq,
+            srq: accept.srq || is_target,
             ca_guid: self.config.ca_guid,
             private_data,
         };

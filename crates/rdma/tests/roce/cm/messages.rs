@@ -128,6 +128,7 @@ fn the_messages_of_rping_have_the_values_that_tshark_shows() {
         remote_comm_id: 0xa81d_3be4,
         qkey: 0,
         qpn: 0x16,
+        ee_context: 0,
         psn: 0x64_a718,
         responder_resources: 1,
         initiator_depth: 1,
@@ -178,6 +179,7 @@ fn codes_are_the_standards() {
     assert_eq!((0..8).filter_map(mtu_bytes).collect::<Vec<_>>(), [256, 512, 1024, 2048, 4096]);
     assert_eq!(PortSpace::Tcp.service_id(7174), 0x0106_1c06);
     assert_eq!(PortSpace::of_service(0x1_0106_1c06), None);
+    assert_eq!(PortSpace::of_service(PortSpace::Ib.service_id(7471)), Some((PortSpace::Ib, 7471)));
     assert_eq!(RejectReason::CONSUMER.to_string(), "rejected by the consumer");
     assert_eq!(RejectReason(999).to_string(), "reject reason 999");
 }

@@ -8,7 +8,7 @@ use super::pair::{
 use kiban_base::Instant;
 use kiban_rdma::roce::cm::{Cm, CmConfig, CmError, CmEvent, Connect, ConnectionId};
 use kiban_rdma::wire::roce::MAD_BYTES;
-use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason, ServiceType, SidrStatus, timeout};
+use kiban_rdma::wire::roce::cm::{Message, PortSpace, RejectReason, Req, ServiceType, SidrStatus, timeout};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
@@ -35,6 +35,28 @@ fn a_connection_takes_three_messages_and_its_end_two() {
     assert_eq!(text(private_data), "ready");
     let CmEvent::Disconnected { private_data, .. } = &pair.events[0][1] else { panic!("disconnected") };
     assert_eq!(text(private_data), "bye");
+    pair.assert_empty();
+}
+
+/// Annex A14 of IBTA volume 1: what concerns requests of a target is zero, and a REP names the target in the
+/// field of its EE context.
+#[test]
+fn an_xrc_initiator_and_a_target_connect() {
+    let mut pair = Pair::new(1);
+    let request = Connect { service: ServiceType::Extended, srq: true, ..connect() };
+    pair.sides[0].connect(ADDRESSES[0], source(1), &request, pair.now).expect("room");
+    pair.run(arrives, polite(0));
+    assert_eq!(pair.messages(), [(0, "REQ"), (1, "REP"), (0, "RTU"), (0, "DREQ"), (1, "DREP")]);
+    let (Message::Req(req), Message::Rep(rep)) = (pair.sent[0].2, pair.sent[1].2) else {
+        panic!("a REQ and a REP")
+    };
+    assert_eq!((req.is_xrc(), req.extended_type, req.qpn, req.initiator_depth), (true, 1, 0x11, 1));
+    assert_eq!((req.responder_resources, req.retry_count, req.rnr_retry_count, req.srq), (0, 0, 0, false));
+    assert_eq!((rep.qpn, rep.ee_context, rep.initiator_depth, rep.srq), (0, 0x22, 0, true));
+    let Message::Dreq(dreq) = pair.sent[3].2 else { panic!("a DREQ") };
+    assert_eq!(dreq.remote_qpn, 0x22);
+    let CmEvent::Connected { reply, .. } = &pair.events[0][0] else { panic!("a reply") };
+    assert_eq!(reply.qpn, 0x22);
     pair.assert_empty();
 }
 
@@ -112,6 +134,8 @@ fn invalid_requests_are_rejected_without_an_event() {
     };
     assert_eq!(change(|req| req.service = ServiceType::Rd), RejectReason::INVALID_SERVICE_TYPE);
     assert_eq!(change(|req| req.service = ServiceType::Extended), RejectReason::INVALID_SERVICE_TYPE);
+    let of_another_type = |req: &mut Req| (req.service, req.extended_type) = (ServiceType::Extended, 2);
+    assert_eq!(change(of_another_type), RejectReason::INVALID_SERVICE_TYPE);
     assert_eq!(change(|req| req.mtu = 0), RejectReason::INVALID_MTU);
     assert_eq!(change(|req| req.mtu = 6), RejectReason::INVALID_MTU);
 }

@@ -50,7 +50,7 @@ pub enum ServiceType {
     Uc = 1,
     /// Reliable datagram.
     Rd = 2,
-    /// As the extended transport type says (XRC).
+    /// As the extended transport type says ([`Req::XRC`]).
     Extended = 3,
 }
 
@@ -139,8 +139,10 @@ pub struct Rep {
     pub remote_comm_id: u32,
     /// The Q_Key of the sender's queue pair (reliable datagrams only).
     pub qkey: u32,
-    /// The sender's queue pair, 24 bits.
+    /// The sender's queue pair, 24 bits; 0 for XRC.
     pub qpn: u32,
+    /// For XRC, the sender's target queue pair, 24 bits; for reliable datagrams, its EE context.
+    pub ee_context: u32,
     /// The PSN of the first packet that the receiver of this message sends, 24 bits (IBTA volume 1 §12.7).
     pub psn: u32,
     /// Maximum number of reads and atomics that the sender can respond to at a time.
@@ -359,6 +361,13 @@ impl PrimaryPath {
 impl Req {
     /// Length of the private data in bytes.
     pub const PRIVATE_BYTES: usize = 92;
+    /// The extended transport type of XRC (IBTA volume 1, Annex A14).
+    pub const XRC: u8 = 1;
+
+    /// Returns whether an XRC initiator asks for a target.
+    pub const fn is_xrc(&self) -> bool {
+        matches!(self.service, ServiceType::Extended) && self.extended_type == Req::XRC
+    }
 
     /// Decodes the data of a MAD.
     ///
@@ -432,6 +441,7 @@ impl Rep {
             remote_comm_id: word(bytes, 4),
             qkey: word(bytes, 8),
             qpn: number24(bytes, 12),
+            ee_context: number24(bytes, 16),
             psn: number24(bytes, 20),
             responder_resources: bytes[24],
             initiator_depth: bytes[25],
@@ -452,6 +462,7 @@ impl Rep {
         put(bytes, 4, &self.remote_comm_id.to_be_bytes());
         put(bytes, 8, &self.qkey.to_be_bytes());
         put24(bytes, 12, self.qpn & QPN_MASK);
+        put24(bytes, 16, self.ee_context & QPN_MASK);
         put24(bytes, 20, self.psn & PSN_MASK);
         bytes[24] = self.responder_resources;
         bytes[25] = self.initiator_depth;

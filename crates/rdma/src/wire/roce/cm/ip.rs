@@ -20,6 +20,8 @@ pub enum PortSpace {
     Tcp = 0x0106,
     /// Datagrams, `RDMA_PS_UDP`.
     Udp = 0x0111,
+    /// Connections of any kind, `RDMA_PS_IB`: XRC has no other.
+    Ib = 0x013f,
 }
 
 impl PortSpace {
@@ -33,6 +35,7 @@ impl PortSpace {
         match service_id >> 16 {
             0x0106 => Some((PortSpace::Tcp, service_id as u16)),
             0x0111 => Some((PortSpace::Udp, service_id as u16)),
+            0x013f => Some((PortSpace::Ib, service_id as u16)),
             _ => None,
         }
     }

@@ -13,8 +13,9 @@
 //! Private data   the rest of the MAD belongs to the consumer, zero-filled. RDMA-CM puts an [`IpCm`] in front
 //!                of REQ's and SIDR_REQ's.
 //! Timeouts       5-bit codes: 4.096 us times 2 to the power of the code ([`timeout`]).
-//! Reserved       bits, the alternate path and the fields of reliable datagrams (EE contexts) are written as
-//!                zero and ignored.
+//! XRC            a REQ names an initiator, a REP a target, in the field of its EE context (Annex A14).
+//! Reserved       bits, the alternate path and the fields of reliable datagrams (EE contexts in REQ) are
+//!                written as zero and ignored.
 //! Not read       LAP and APR (path migration).
 
 mod codes;
