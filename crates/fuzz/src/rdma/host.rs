@@ -3,7 +3,9 @@
 //!
 //! Memory    areas with different access rights, separated by gaps. Each gap is as long as the area after it.
 //!           The gaps and the last areas are *canary* memory: no peer may write or read it.
-//! Queues    three queue pairs with a completion queue each; one of them is on a shared receive queue.
+//! Queues    three queue pairs with a completion queue each; one of them is on a shared receive queue. Over
+//!           RoCEv2 also targets of extended reliable connections, whose shared receive queue is in an XRC
+//!           domain of its own.
 //! Checks    no byte of the canary memory is written. Each work request completes at most once, in queue
 //!           order, and by the end exactly once, unless it was unsignalled and succeeded. At the end,
 //!           everything can be destroyed, and no state is left.
@@ -47,8 +49,18 @@ pub(crate) struct Queues {
     pub(crate) cq: u32,
     /// The number by which completions name the queue pair.
     pub(crate) qpn: u32,
+    /// The shared receive queue, which no other queue pair uses, and the receives on it.
+    pub(crate) srq: Option<u32>,
+    pub(crate) shared: BTreeSet<u64>,
     sends: VecDeque<(u64, bool)>,
     receives: VecDeque<u64>,
+}
+
+impl Queues {
+    fn new(qp: u32, cq: u32, srq: Option<u32>) -> Queues {
+        let (sends, receives) = (VecDeque::new(), VecDeque::new());
+        Queues { qp, cq, qpn: qp, srq, shared: BTreeSet::new(), sends, receives }
+    }
 }
 
 pub(crate) struct Host {
@@ -56,10 +68,8 @@ pub(crate) struct Host {
     pub(crate) pds: Vec<u32>,
     pub(crate) guard: Region,
     pub(crate) stags: Vec<u32>,
-    pub(crate) srq: u32,
     pub(crate) queues: Vec<Queues>,
-    /// The receives on the shared queue.
-    pub(crate) shared: BTreeSet<u64>,
+    xrc_domains: Vec<u32>,
     /// The shared receive queue that sends name over extended reliable connections.
     pub(crate) xrc_srq: u32,
     area_bytes: u64,
@@ -86,19 +96,20 @@ impl Host {
             nic.register(pds[*pd], part, *access).expect("room")
         };
         let stags = areas.iter().enumerate().map(register).collect();
-        let srq = nic.create_srq(pds[0], 16, 2).expect("room");
-        let (queues, shared) = (Vec::new(), BTreeSet::new());
-        Host { nic, pds, guard, stags, srq, queues, shared, xrc_srq: 0, area_bytes, closed, next_id: 0 }
+        let (queues, xrc_domains) = (Vec::new(), Vec::new());
+        Host { nic, pds, guard, stags, queues, xrc_domains, xrc_srq: 0, area_bytes, closed, next_id: 0 }
     }
 
     /// Creates the next queue pair, in a protection domain.
     pub(crate) fn create_queues(&mut self, pd: usize, waits_for_receives: bool) -> &mut Queues {
         let cq = self.nic.create_cq(2000).expect("room");
+        let is_shared = self.queues.len() == SHARED;
+        let srq = is_shared.then(|| self.nic.create_srq(self.pds[0], 16, 2).expect("room"));
         let attributes = QpAttributes {
             pd: self.pds[pd],
             send_cq: cq,
             receive_cq: cq,
-            srq: (self.queues.len() == SHARED).then_some(self.srq),
+            srq,
             send_work_max: 16,
             receive_work_max: 16,
             send_sges_max: 4,
@@ -108,7 +119,18 @@ impl Host {
             waits_for_receives,
         };
         let qp = self.nic.create_qp(attributes).expect("room");
-        self.queues.push(Queues { qp, cq, qpn: qp, sends: VecDeque::new(), receives: VecDeque::new() });
+        self.queues.push(Queues::new(qp, cq, srq));
+        self.queues.last_mut().expect("pushed above")
+    }
+
+    /// Creates the next queue pair as a target, in an XRC domain of its own with a shared receive queue.
+    pub(crate) fn create_xrc_target(&mut self, pd: usize) -> &mut Queues {
+        let cq = self.nic.create_cq(2000).expect("room");
+        let domain = self.nic.open_xrc_domain().expect("room");
+        let srq = self.nic.create_xrc_srq(self.pds[pd], (domain, cq), 16, 2).expect("room");
+        let qp = self.nic.create_xrc_target(domain).expect("room");
+        self.xrc_domains.push(domain);
+        self.queues.push(Queues::new(qp, cq, Some(srq)));
         self.queues.last_mut().expect("pushed above")
     }
 
@@ -129,12 +151,13 @@ impl Host {
         }
         let id = self.id();
         let work = ReceiveWork { id, sges: sges.into_iter().collect() };
-        if n == SHARED {
-            if self.nic.post_srq_receive(self.srq, work).is_ok() {
-                self.shared.insert(id);
+        let queues = &mut self.queues[n];
+        if let Some(srq) = queues.srq {
+            if self.nic.post_srq_receive(srq, work).is_ok() {
+                queues.shared.insert(id);
             }
-        } else if self.nic.post_receive(self.queues[n].qp, work).is_ok() {
-            self.queues[n].receives.push_back(id);
+        } else if self.nic.post_receive(queues.qp, work).is_ok() {
+            queues.receives.push_back(id);
         }
     }
 
@@ -174,8 +197,7 @@ impl Host {
             while let Some(done) = self.nic.poll(queues.cq).expect("there") {
                 features.show((done.kind as u8, done.status as u8, n));
                 assert_eq!(done.qp, queues.qpn);
-                if self.shared.remove(&done.id) {
-                    assert_eq!(n, SHARED, "only the shared queue's user takes from it");
+                if queues.shared.remove(&done.id) {
                     continue;
                 }
                 if queues.receives.front() == Some(&done.id) {
@@ -207,11 +229,16 @@ impl Host {
     }
 
     pub(crate) fn destroy_queues(&mut self) {
-        for Queues { qp, cq, .. } in self.queues.drain(..) {
+        for Queues { qp, cq, srq, .. } in self.queues.drain(..) {
             self.nic.destroy_qp(qp).expect("there");
+            if let Some(srq) = srq {
+                self.nic.destroy_srq(srq).expect("it is unused");
+            }
             self.nic.destroy_cq(cq).expect("it is unused");
         }
-        self.nic.destroy_srq(self.srq).expect("it is unused");
+        for domain in self.xrc_domains.drain(..) {
+            self.nic.close_xrc_domain(domain).expect("it is empty");
+        }
     }
 
     /// Destroys the memory and the protection domains; nothing is left then.

@@ -390,8 +390,8 @@ impl Stand {
         (0..QPS).for_each(|n| self.end(n, features));
         self.host.nic.reset(self.host.queues[SHARED].qp).expect("over");
         self.connect(SHARED);
-        while !self.host.shared.is_empty() {
-            let left = self.host.shared.len();
+        while !self.host.queues[SHARED].shared.is_empty() {
+            let left = self.host.queues[SHARED].shared.len();
             let placing =
                 Placing::Untagged { ulp: 0, queue: 0, sequence: self.ends[SHARED].numbers[0], offset: 0 };
             let mut segment = [0; 18];
@@ -399,7 +399,7 @@ impl Stand {
             self.ends[SHARED].numbers[0] += 1;
             self.arrive(SHARED, segment.to_vec(), 0);
             self.host.complete(features);
-            assert_eq!(self.host.shared.len(), left - 1, "a shared receive was lost");
+            assert_eq!(self.host.queues[SHARED].shared.len(), left - 1, "a shared receive was lost");
         }
         self.host.destroy_queues();
         let nic = &mut self.host.nic;
@@ -472,7 +472,10 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
                     2 => stand.host.nic.on_stream_closed(qp, which & 8 != 0),
                     3 => stand.host.nic.stream_fault(qp, Reason::MPA_CRC),
                     4 => stand.take_back(which >> 3),
-                    5 => drop(stand.host.nic.set_srq_limit(stand.host.srq, usize::from(which >> 3))),
+                    5 => {
+                        let srq = stand.host.queues[SHARED].srq.expect("it has one");
+                        stand.host.nic.set_srq_limit(srq, usize::from(which >> 3)).expect("there");
+                    }
                     _ => {
                         let notify = if which & 8 != 0 { Notify::Any } else { Notify::Solicited };
                         stand.host.nic.arm(stand.host.queues[n].cq, notify).expect("there");

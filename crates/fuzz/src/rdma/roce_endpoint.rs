@@ -1,8 +1,9 @@
 //! A RoCEv2 endpoint with hostile peers. An input is a sequence of packets, the host's calls, and
 //! expiries of timers.
 //!
-//! Set-up    one NIC has three connected queue pairs: two reliable, of which one is on a shared receive
-//!           queue, and one unreliable. There is memory open to peers, memory only for the host, and *canary*
+//! Set-up    one NIC has five connected queue pairs: two reliable, of which one is on a shared receive queue,
+//!           one unreliable, and the target and the initiator of two extended reliable connections. Another
+//!           XRC domain has a queue with receives, which no peer may use. There is memory open to peers, memory only for the host, and *canary*
 //!           memory: the gaps between these, a region without access rights, and a region in a domain without
 //!           queue pairs.
 //! Peer      the peer knows all keys and numbers and sees every packet. It sends requests, responses,
@@ -16,9 +17,9 @@
 
 use crate::features::Features;
 use crate::input::Input;
-use crate::rdma::host::{self, Host, QPS};
+use crate::rdma::host::{self, Host, SHARED};
 use kiban_base::Instant;
-use kiban_rdma::rnic::{Access, Data, Operation, QpState, RoceSending, RoceTraits, Sge, TaggedAddress};
+use kiban_rdma::rnic::{Access, Data, Operation, QpState, Rnic, RoceSending, RoceTraits, Sge, TaggedAddress};
 use kiban_rdma::roce::{Endpoint, Path};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::icrc::Icrc;
@@ -30,6 +31,13 @@ use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+/// The services of the connected queue pairs.
+const SERVICES: [Service; QPS] = [Service::Rc, Service::Rc, Service::Uc, Service::Xrc, Service::Xrc];
+const QPS: usize = 5;
+const TARGET: usize = 3;
+const INITIATOR: usize = 4;
+/// The target in another XRC domain, which is not connected.
+const FOREIGN: usize = 5;
 const AREA_BYTES: u64 = 0x800;
 const OPEN: usize = 0;
 const HOST: usize = 1;
@@ -43,7 +51,7 @@ const WINDOW: u32 = 16;
 const REORDER_MAX: u32 = 12;
 /// Maximum number of packets after one step: all responses that may wait, twice, and the window of each queue
 /// pair. A read has at most a whole area's packets.
-const PACKETS_MAX: usize = 2 * 3 * (READS_MAX as usize + 1) * (AREA_BYTES as usize / PATH_MTU + 1) + 200;
+const PACKETS_MAX: usize = 2 * QPS * (READS_MAX as usize + 1) * (AREA_BYTES as usize / PATH_MTU + 1) + 200;
 /// The number of the first queue pair; the peer's numbers are behind it.
 const QPN: u32 = 0x12_0000;
 
@@ -59,7 +67,6 @@ fn path() -> Path {
 /// The state of one connection's peer.
 #[derive(Default)]
 struct End {
-    is_reliable: bool,
     /// The peer's next PSN.
     psn: u32,
     /// What the peer has heard and may respond to: PSN, and the length of the data that is asked for.
@@ -79,13 +86,21 @@ impl Stand {
         let areas = [(0, Access::ALL), (0, Access::LOCAL), (0, Access::NONE), (1, Access::ALL)];
         let mut host = Host::new(AREA_BYTES, &areas, CLOSED);
         let mut ends = Vec::new();
-        for n in 0..QPS {
-            let queues = host.create_queues(0, false);
+        for n in 0..=FOREIGN {
+            let queues = match n {
+                TARGET | FOREIGN => host.create_xrc_target(0),
+                _ => host.create_queues(0, false),
+            };
             queues.qpn = QPN + n as u32;
             let (qp, qpn) = (queues.qp, queues.qpn);
             host.nic.set_qpn(qp, qpn).expect("there");
-            ends.push(End { is_reliable: n != 2, ..End::default() });
+            ends.push(End::default());
         }
+        for _ in 0..4 {
+            let sge = host.sge(OPEN, 0, 64);
+            host.post_receive(&mut Input::new(&[1]), FOREIGN, vec![sge]);
+        }
+        host.xrc_srq = 0x12_3456;
         let mut stand =
             Stand { host, endpoint: Endpoint::default(), now: Instant::ZERO, ends, train: Vec::new() };
         (0..QPS).for_each(|n| stand.connect(n, settings));
@@ -97,7 +112,7 @@ impl Stand {
         // Both PSNs wrap soon.
         (end.psn, end.heard) = (0xff_fff0, VecDeque::new());
         let traits = RoceTraits {
-            service: if end.is_reliable { Service::Rc } else { Service::Uc },
+            service: SERVICES[n],
             peer: queues.qpn + QPS as u32,
             pkey: 0xffff,
             path_mtu: PATH_MTU,
@@ -160,6 +175,10 @@ impl Stand {
     fn post_receive(&mut self, input: &mut Input<'_>, n: usize) {
         let count = usize::from(input.byte() % 4);
         let sges = (0..count).map(|_| self.sge(input)).collect();
+        // An initiator receives nothing.
+        if n == INITIATOR {
+            return;
+        }
         self.host.post_receive(input, n, sges);
     }
 
@@ -192,10 +211,10 @@ impl Stand {
         let (rkey, at) = self.place(input);
         let length = Stand::length(input);
         let end = &mut self.ends[n];
-        let service = if end.is_reliable { 0 } else { 1 << 5 };
+        let service = (SERVICES[n] as u8) << 5;
         // 21 is reserved: it stands for the packets that belong to no service.
         let opcode = match input.byte() % 24 {
-            21 => Ok(if end.is_reliable { Opcode::SelectiveAck } else { Opcode::Cnp }),
+            21 => Ok(if n == 2 { Opcode::Cnp } else { Opcode::SelectiveAck }),
             operation => Opcode::read(service | operation).or_else(|_| Opcode::read(service | 4)),
         };
         let Ok(opcode) = opcode else { return input.take(64).to_vec() };
@@ -240,6 +259,15 @@ impl Stand {
             ack_request: !flags.is_multiple_of(4),
             selective: flags >= 0x80,
             psn: psn & PSN_MASK,
+        });
+        packet.xrc_srq = headers.xrc.then(|| {
+            let named = match input.byte() {
+                0..16 => self.host.queues[FOREIGN].srq,
+                16..32 => self.host.queues[SHARED].srq,
+                32..40 => Some(input.long()),
+                _ => self.host.queues[TARGET].srq,
+            };
+            Rnic::xrc_srq_number(named.expect("it has one"))
         });
         packet.reth = headers.rdma.then_some(Reth { address: at, rkey, length });
         packet.atomic = headers.atomic.then_some(AtomicEth { address: at, rkey, swap_or_add: 1, compare: 0 });
@@ -377,7 +405,19 @@ fn icrc(path: &Path, packet: &[u8], number: u16) -> Option<[u8; ICRC_BYTES]> {
 }
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
-    vec![vec![0; 60], vec![9; 80], (0..250).collect(), (0..250u8).map(|n| n.wrapping_mul(7)).collect()]
+    let counted = |factor: u8| (0..250u8).map(|n| n.wrapping_mul(factor)).collect();
+    // A peer's Send, Read and Write to the target; the initiator's Send and its acknowledgement; Sends that name
+    // a queue of another domain, and that go to the initiator.
+    let to_target = vec![
+        0, 192, 1, 2, 0, 3, 64, 1, 201, 8, 3, 8, 3, 64, 4, 8, 0, 40, 1, 40, 40, 40, 201, 8, 3, 8, 3, 64, 12,
+        8, 0, 40, 1, 40, 40, 40, 201, 8, 3, 8, 3, 64, 10, 8, 0, 40, 1, 40, 40, 40,
+    ];
+    let from_initiator =
+        vec![0, 210, 0, 0, 0, 0, 0, 0, 1, 8, 217, 8, 3, 8, 3, 64, 17, 200, 8, 0, 40, 1, 7, 40, 40];
+    let refused = vec![
+        0, 201, 8, 3, 8, 3, 64, 4, 8, 0, 40, 1, 0, 40, 40, 217, 8, 3, 8, 3, 64, 4, 8, 0, 40, 1, 40, 40, 40,
+    ];
+    vec![vec![0; 60], vec![9; 80], counted(1), counted(7), to_target, from_initiator, refused]
 }
 
 pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
@@ -389,7 +429,16 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
             break;
         }
         let step = input.byte();
-        let n = usize::from(step >> 6) % QPS;
+        let n = match step >> 6 {
+            3 => {
+                if step & 0x10 == 0 {
+                    TARGET
+                } else {
+                    INITIATOR
+                }
+            }
+            n => usize::from(n),
+        };
         let qp = stand.host.queues[n].qp;
         match step % 16 {
             0 | 1 => stand.post_receive(&mut input, n),
