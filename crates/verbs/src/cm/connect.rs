@@ -22,6 +22,7 @@ use super::{address, below, queues, resolve};
 use crate::abi::*;
 use crate::device::{Transport, transport};
 use crate::ffi::errno_of;
+use crate::log::unsupported;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_rdma_runtime::verbs::{
@@ -186,7 +187,9 @@ fn space(id: &Arc<Id>) -> PortSpace {
 /// exchange of queue pair numbers (SIDR).
 fn is_for_datagrams(id: &Arc<Id>) -> Result<bool, c_int> {
     match space(id) {
-        PortSpace::Udp if transport() != Transport::Roce => Err(libc::EOPNOTSUPP),
+        PortSpace::Udp if transport() != Transport::Roce => {
+            Err(unsupported("rdma_cm: datagrams (RDMA_PS_UDP) with this transport"))
+        }
         space => Ok(space == PortSpace::Udp),
     }
 }

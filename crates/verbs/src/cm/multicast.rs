@@ -14,6 +14,7 @@ use super::channel::{ConnParam, DatagramParam, QueuedEvent, complete};
 use super::id::{Id, Joined, Phase, with};
 use crate::abi::*;
 use crate::device::{Transport, transport};
+use crate::log::unsupported;
 use core::ffi::{c_int, c_void};
 use libc::sockaddr;
 use std::net::SocketAddr;
@@ -28,7 +29,7 @@ fn join(id: &Arc<Id>, at: SocketAddr, sends_only: bool, context: *mut c_void) ->
     // SAFETY: the struct lives as long as the identifier.
     let (qp, kind, ps) = unsafe { ((*place).qp, (*place).qp_type, (*place).ps) };
     if transport() != Transport::Roce {
-        return Err(libc::EOPNOTSUPP);
+        return Err(unsupported("rdma_join_multicast: groups with this transport"));
     }
     let group = at.ip().to_canonical();
     {

@@ -634,7 +634,7 @@ unsafe fn for_group(
         // SAFETY: the caller of `for_group` guarantees it.
         let (qp, gid) = unsafe { (given::<Qp>(qp.cast())?, gid.as_ref().ok_or(libc::EINVAL)?) };
         if transport() != Transport::Roce {
-            return Err(libc::EOPNOTSUPP);
+            return Err(unsupported("ibv_attach_mcast: groups with this transport"));
         }
         work(qp.context.engine, qp.number, gid.bytes()).map_err(|error| match error.kind() {
             io::ErrorKind::AddrInUse => of_io(&error),

@@ -106,6 +106,26 @@ fn unmodified_programs_run() {
     );
 }
 
+#[test]
+fn the_log_names_unsupported_calls() {
+    let libraries = libraries::linked("programs-log");
+    for (command, named) in [
+        ("rdma_xclient -c x", "ibv_create_qp: this type of queue pair with this transport"),
+        ("mckey -m 239.77.6.1 -b 127.0.0.1", "rdma_join_multicast: groups with this transport"),
+        ("udaddy -s 127.0.0.1", "rdma_cm: datagrams (RDMA_PS_UDP) with this transport"),
+    ] {
+        for (level, is_named) in [("info", true), ("warn", false)] {
+            let mut program = Command::new("timeout");
+            program.arg("30").args(command.split(' ')).env("LD_LIBRARY_PATH", &libraries);
+            program.env_remove("KIBAN_TRANSPORT").env("KIBAN_LOG", level);
+            let output = libraries::output(&mut program);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let line = format!("kiban: not supported: {named}");
+            assert_eq!(errors.lines().any(|found| found == line), is_named, "{command}: {errors}");
+        }
+    }
+}
+
 /// Creates a directory with the files that cases need.
 fn prepare(folder: &Path) {
     let _ = std::fs::remove_dir_all(folder);
