@@ -12,7 +12,7 @@
 //!            the port of the service or, later, to the port in the communication id ([`super::roce_cm`]).
 //!            Every process can therefore end without disturbing the others. The source port 4791 shows that
 //!            a process of the same user relayed a packet.
-//! Errors     ICMP errors show that nothing receives at a port: see [`take_refusals`].
+//! Errors     an ICMP error means that no program receives at a port: see [`RoceLinks::take_refusals`].
 //! ICRC       sockets that are not connected and never fragment send IPv4 packets with identification 0, and
 //!            trains with 0, 1, 2 and so on; the ICRC covers it ([`kiban_rdma::roce`]).
 //! Memory     packets between processes of this host go through shared memory ([`super::roce_shared`]).
@@ -43,6 +43,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Requested size of the receive buffers in bytes. Without privileges, the system grants less.
 const QUEUE_BYTES: usize = 8 << 20;
@@ -52,12 +53,12 @@ const WINDOW_BYTES: usize = 256 << 10;
 const TURN_TRAINS: usize = 16;
 /// After fewer bytes than this, it is the next socket's turn.
 const SHORT_BYTES: usize = 512;
-/// Number of calls of [`RoceLinks::take`] after which the connection manager's sockets are read, while no
-/// thread sleeps: they receive only what sets up and ends connections.
-const ASK_MANAGER_EVERY: u32 = 32;
+/// Time after which all sockets are read, while no thread sleeps: those that were empty, and those of the
+/// connection manager. Reading them takes several microseconds, and a poll of shared memory a fraction of one.
+const READ_ALL_INTERVAL: Duration = Duration::from_micros(20);
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;
-/// Header of a relayed packet: [`RELAYED`], an octet that is not zero if the packet has met congestion,
+/// Header of a relayed packet: [`RELAYED`], an octet that is not zero if the packet was marked (CE),
 /// and the sender's port, its address, and the address that it sent to.
 const RELAY_BYTES: usize = 36;
 /// The first port that the system assigns, whatever its settings: lower ones are privileged
@@ -78,8 +79,29 @@ struct Shared {
     manager: UdpLink,
     /// The code of the path MTU that fits the interface.
     mtu: u8,
-    /// How many queue pairs of this process use it.
+    /// Number of queue pairs, listeners and connections of this process that use it.
     users: u32,
+}
+
+/// The queue pairs that receive packets.
+struct Receivers<'a> {
+    core: &'a mut Rnic,
+    qps: &'a QueuePairs,
+    now: Instant,
+}
+
+impl Receivers<'_> {
+    /// Passes a packet to its queue pair. Returns the MAD if it is one for the connection manager.
+    fn take<'b>(
+        &mut self,
+        endpoint: &mut Endpoint,
+        path: Path,
+        packet: &'b [u8],
+        is_marked: bool,
+    ) -> Option<&'b [u8]> {
+        let find = |qpn| self.qps.named(path.local.ip(), qpn);
+        endpoint.take(self.core, find, path, packet, is_marked, self.now)
+    }
 }
 
 /// The sockets and the endpoint of a process.
@@ -98,8 +120,8 @@ pub(super) struct RoceLinks {
     unsent: Option<Departure>,
     relayed: Vec<u8>,
     more: bool,
-    /// Number of calls of [`RoceLinks::take`] until the connection manager's sockets are read.
-    until_manager: u32,
+    /// When [`RoceLinks::take`] reads all sockets.
+    read_all_at: Instant,
     activity: Activity,
 }
 
@@ -118,7 +140,7 @@ impl RoceLinks {
             unsent: None,
             relayed: Vec::new(),
             more: false,
-            until_manager: 0,
+            read_all_at: Instant::ZERO,
             activity: Activity::default(),
         };
         links.prepare(links.cm.port())?;
@@ -270,82 +292,145 @@ impl RoceLinks {
 
     /// Receives datagrams and passes them to their queue pairs.
     pub(super) fn take(&mut self, core: &mut LinkedNic, qps: &QueuePairs, ports: &mut Ports, now: Instant) {
-        self.more = false;
         self.endpoint.advance(&mut core.nic.core, now);
         self.cm.advance(now);
+        let reads_all = now >= self.read_all_at;
+        if reads_all {
+            self.read_all_at = now + READ_ALL_INTERVAL;
+        }
+        let mut to = Receivers { core: &mut core.nic.core, qps, now };
         let mut room = std::mem::take(&mut self.room);
-        let manager_is_due = self.until_manager == 0;
-        self.until_manager = if manager_is_due { ASK_MANAGER_EVERY } else { self.until_manager - 1 };
-        if manager_is_due {
+        let mut more = false;
+        if reads_all {
             self.memory.set_up();
+            more |= self.take_refusals(&mut to, &mut room);
+            more |= self.take_from_manager(&mut to, &mut room);
         }
-        let RoceLinks { endpoint, cm, groups, memory, shared, open, relayed: front, more, activity, .. } =
-            self;
-        let core = &mut core.nic.core;
-        if manager_is_due {
-            *more |= take_refusals(endpoint, core, cm, shared, &mut room, now);
-        }
-        let manager_sockets = if manager_is_due { cm.sockets() } else { Vec::new() };
-        for socket in manager_sockets {
-            *more |= each(&socket, &mut room, |bytes, from, _| {
-                if let Some((path, packet, is_marked)) = relayed(bytes, from, shared) {
-                    let find = |qpn| qps.named(path.local.ip(), qpn);
-                    if let Some(mad) = endpoint.take(core, find, path, packet, is_marked, now) {
-                        cm.take(&path, mad, now);
-                    }
+        more |= self.take_from_ports(&mut to, ports, reads_all, &mut room);
+        more |= self.take_from_shared(&mut to, reads_all, &mut room);
+        more |= self.take_from_groups(&mut to, &mut room);
+        let endpoint = &mut self.endpoint;
+        more |= self.memory.take(|path, packet| {
+            to.take(endpoint, path, packet, false);
+        });
+        self.room = room;
+        self.more = more;
+    }
+
+    /// Receives what other processes relay to the connection manager. Returns whether there may be more.
+    fn take_from_manager(&mut self, to: &mut Receivers<'_>, room: &mut [u8]) -> bool {
+        let RoceLinks { endpoint, cm, shared, .. } = self;
+        let mut more = false;
+        for socket in cm.sockets() {
+            more |= each(&socket, room, |bytes, from, _| {
+                if let Some((path, packet, is_marked)) = relayed(bytes, from, shared)
+                    && let Some(mad) = to.take(endpoint, path, packet, is_marked)
+                {
+                    cm.take(&path, mad, to.now);
                 }
             });
         }
+        more
+    }
+
+    /// Receives from the sockets of queue pairs' ports: packets of this host's processes, and those that they
+    /// relay. Returns whether there may be more.
+    fn take_from_ports(
+        &mut self,
+        to: &mut Receivers<'_>,
+        ports: &mut Ports,
+        reads_all: bool,
+        room: &mut [u8],
+    ) -> bool {
+        let RoceLinks { endpoint, shared, open, activity, .. } = self;
+        let mut more = false;
         for &(address, number) in open.keys() {
             let Some(port) = ports.port(address, u32::from(number) << 8) else { continue };
             let local = port.udp.local();
-            if !manager_is_due && !activity.is_recent(local) {
+            if !reads_all && !activity.is_recent(local) {
                 continue;
             }
             let mut is_empty = true;
-            *more |= each(&port.udp, &mut room, |bytes, from, is_marked| {
+            more |= each(&port.udp, room, |bytes, from, is_marked| {
                 is_empty = false;
                 let direct = (Path { local, remote: from }, bytes, is_marked);
                 let (path, packet, is_marked) = relayed(bytes, from, shared).unwrap_or(direct);
                 // The connection manager has no port of a queue pair.
-                endpoint.take(core, |qpn| qps.named(address, qpn), path, packet, is_marked, now);
+                to.take(endpoint, path, packet, is_marked);
             });
             activity.note(local, is_empty);
         }
+        more
+    }
+
+    /// Receives at port 4791 of each address, and relays what belongs to another process. Returns whether
+    /// there may be more.
+    fn take_from_shared(&mut self, to: &mut Receivers<'_>, reads_all: bool, room: &mut [u8]) -> bool {
+        let RoceLinks { endpoint, cm, shared, relayed: front, activity, .. } = self;
+        let mut more = false;
         for (&address, Shared { socket, .. }) in shared.iter() {
             let local = socket.local();
-            if !manager_is_due && !activity.is_recent(local) {
+            if !reads_all && !activity.is_recent(local) {
                 continue;
             }
             let mut is_empty = true;
-            *more |= each(socket, &mut room, |bytes, from, is_marked| {
+            more |= each(socket, room, |bytes, from, is_marked| {
                 is_empty = false;
                 let owner = |qpn| match qpn {
                     GSI_QPN => cm.owner(address, bytes),
-                    _ => qps.named(address, qpn).is_none().then_some(port_of(qpn)),
+                    _ => to.qps.named(address, qpn).is_none().then_some(port_of(qpn)),
                 };
-                match relay_port(bytes, owner) {
-                    Some(port) => relay(socket, (bytes, is_marked), from, port, front),
-                    None => {
-                        let (find, path) = (|qpn| qps.named(address, qpn), Path { local, remote: from });
-                        if let Some(mad) = endpoint.take(core, find, path, bytes, is_marked, now) {
-                            cm.take(&path, mad, now);
-                        }
-                    }
+                if let Some(port) = relay_port(bytes, owner) {
+                    return relay(socket, (bytes, is_marked), from, port, front);
+                }
+                let path = Path { local, remote: from };
+                if let Some(mad) = to.take(endpoint, path, bytes, is_marked) {
+                    cm.take(&path, mad, to.now);
                 }
             });
             activity.note(local, is_empty);
         }
+        more
+    }
+
+    /// Receives from the sockets of multicast groups. Returns whether there may be more.
+    fn take_from_groups(&mut self, to: &mut Receivers<'_>, room: &mut [u8]) -> bool {
+        let RoceLinks { endpoint, groups, .. } = self;
+        let mut more = false;
         for (&(_, group), Group { socket, qps }) in &groups.of {
             let local = SocketAddr::new(group, PORT);
-            *more |= each(socket, &mut room, |bytes, remote, _| {
-                endpoint.take_multicast(core, qps, Path { local, remote }, bytes);
+            more |= each(socket, room, |bytes, remote, _| {
+                endpoint.take_multicast(to.core, qps, Path { local, remote }, bytes);
             });
         }
-        *more |= memory.take(|path, packet| {
-            endpoint.take(core, |qpn| qps.named(path.local.ip(), qpn), path, packet, false, now);
-        });
-        self.room = room;
+        more
+    }
+
+    /// Handles ICMP errors. A request of this process that another host refuses is not served there. A
+    /// relayed message that a port of this host refuses belongs to a process that has ended, or to a service
+    /// that does not exist; the connection manager of this process answers it. Returns whether there may be
+    /// more.
+    fn take_refusals(&mut self, to: &mut Receivers<'_>, room: &mut [u8]) -> bool {
+        let RoceLinks { endpoint, cm, shared, .. } = self;
+        let mut more = false;
+        for (address, Shared { socket, manager, .. }) in shared.iter() {
+            more |= each_refusal(manager, room, |refusal, datagram| {
+                cm.on_refusal(refusal.to, datagram, to.now);
+            });
+            // Peers answer to port 4791. Discard packets to this port: errors wait in the same queue.
+            more |= each(manager, room, |_, _, _| ());
+            more |= each_refusal(socket, room, |refusal, datagram| {
+                // Another host cannot refuse a packet that was sent within this host.
+                let is_local = refusal.to.ip() == *address && refusal.reporter == *address;
+                if let Some((path, packet, _)) =
+                    relayed(datagram, socket.local(), shared).filter(|_| is_local)
+                    && let Some(mad) = endpoint.take(to.core, |_| None, path, packet, false, to.now)
+                {
+                    cm.take(&path, mad, to.now);
+                }
+            });
+        }
+        more
     }
 
     /// Sends what queue pairs have to send.
@@ -355,10 +440,9 @@ impl RoceLinks {
             path.local = manager.map_or(path.local, UdpLink::local);
             let mut datagram = Vec::new();
             self.endpoint.management(&path, &mad, &mut datagram);
-            // What the system does not take now is sent again later.
+            // A MAD that the system does not take is retransmitted later.
             match (self.shared.get(&path.remote.ip()), self.cm.owner(path.remote.ip(), &datagram)) {
-                // A process of this host gets it at once: port 4791 might give it to one that is about to
-                // end.
+                // Relay it within this host: at port 4791, a process that is about to end might receive it.
                 (Some(Shared { socket, .. }), Some(port)) => {
                     relay(socket, (&datagram, false), path.local, port, &mut self.relayed);
                 }
@@ -396,7 +480,7 @@ impl RoceLinks {
                 false => port.udp.send_train(&self.train, departure.each, remote),
             };
             match sent {
-                // Whatever the system rejects is lost, as on any network.
+                // A packet that the system rejects is lost, as on any network.
                 SendResult::All | SendResult::None => {}
                 SendResult::Some(sent) => {
                     self.train.drain(..sent * departure.each);
@@ -414,7 +498,7 @@ impl RoceLinks {
 
     /// Makes the next [`RoceLinks::take`] read all sockets, because any of them may have ended the sleep.
     pub(super) fn after_sleep(&mut self) {
-        self.until_manager = 0;
+        self.read_all_at = Instant::ZERO;
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -448,8 +532,8 @@ pub(super) fn start(core: &mut LinkedNic, qp: u32, sending: &Sending) -> Result<
     core.start_roce(qp, sending)
 }
 
-/// Receives from a socket and calls `take` for each datagram, with its sender and whether it has met
-/// congestion. Returns whether there may be more.
+/// Receives from a socket and calls `take` for each datagram, with its sender and whether it is marked (CE).
+/// Returns whether there may be more.
 fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAddr, bool)) -> bool {
     for _ in 0..TURN_TRAINS {
         // An error of the socket is reported again, or the packets are lost as on any network.
@@ -462,35 +546,6 @@ fn each(socket: &UdpLink, room: &mut [u8], mut take: impl FnMut(&[u8], SocketAdd
         }
     }
     true
-}
-
-/// Handles ICMP errors. A request of this process that another host refuses is not served there. A relayed
-/// message that a port of this host refuses belongs to a process that has ended, or to a service that does
-/// not exist; the connection manager of this process answers it. Returns whether there may be more.
-fn take_refusals(
-    endpoint: &mut Endpoint,
-    core: &mut Rnic,
-    cm: &mut RoceCm,
-    shared: &BTreeMap<IpAddr, Shared>,
-    room: &mut [u8],
-    now: Instant,
-) -> bool {
-    let mut more = false;
-    for (address, Shared { socket, manager, .. }) in shared {
-        more |= each_refusal(manager, room, |refusal, datagram| cm.on_refusal(refusal.to, datagram, now));
-        // Peers answer to port 4791. What comes here must not fill the queue, in which errors wait, too.
-        more |= each(manager, room, |_, _, _| ());
-        more |= each_refusal(socket, room, |refusal, datagram| {
-            // Another host cannot refuse what was sent within this one.
-            let is_local = refusal.to.ip() == *address && refusal.reporter == *address;
-            if let Some((path, packet, _)) = relayed(datagram, socket.local(), shared).filter(|_| is_local)
-                && let Some(mad) = endpoint.take(core, |_| None, path, packet, false, now)
-            {
-                cm.take(&path, mad, now);
-            }
-        });
-    }
-    more
 }
 
 /// Takes a socket's ICMP errors and calls `take` for each. Returns whether there may be more.
