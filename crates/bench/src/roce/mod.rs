@@ -11,7 +11,7 @@
 //!           has no flow control: it is measured at the receiver, and what does not fit into its socket is
 //!           lost. RoCEv2 is measured at the sender until the receiver has acknowledged everything.
 //! CPU       is compared between two sides that sleep, because polling ends use all of it. The bare stream
-//!           burns CPU on what it loses, so raw TCP stands in its place.
+//!           spends CPU time on datagrams that are lost, so RoCEv2 is compared with raw TCP instead.
 //! Groups    `KIBAN_BENCH_ROWS=loopback,veth,beside,send,cost,idle` selects groups of rows; `beside` adds
 //!           iWARP and raw TCP to the streams of `loopback` and `veth`.
 

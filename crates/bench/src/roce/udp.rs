@@ -89,7 +89,7 @@ pub(super) fn stream(trial: &Trial, peer: &mut Peer, datagram_bytes: usize, setu
     let clock = trial.clock();
     let until = clock.now() + WARM + Duration::from_nanos(trial.span_nanos());
     while clock.now() < until {
-        // What the receiver's socket has no room for is lost.
+        // Datagrams for which the receiver's socket has no room are lost.
         link.send_train(&train, datagram_bytes, to);
     }
     let said = peer.hear();

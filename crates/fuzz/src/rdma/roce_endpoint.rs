@@ -3,9 +3,9 @@
 //!
 //! Set-up    one NIC has five connected queue pairs: two reliable, of which one is on a shared receive queue,
 //!           one unreliable, and the target and the initiator of two extended reliable connections. Another
-//!           XRC domain has a queue with receives, which no peer may use. There is memory open to peers, memory only for the host, and *canary*
-//!           memory: the gaps between these, a region without access rights, and a region in a domain without
-//!           queue pairs.
+//!           XRC domain has a queue with receives, which no peer may use. There is memory open to peers,
+//!           memory only for the host, and *canary* memory: the gaps between these, a region without access
+//!           rights, and a region in a protection domain without queue pairs.
 //! Peer      the peer knows all keys and numbers and sees every packet. It sends requests, responses,
 //!           selective acknowledgements and congestion notifications, whose PSNs are usually right, from the
 //!           right address and usually with the right ICRC.
@@ -406,8 +406,8 @@ fn icrc(path: &Path, packet: &[u8], number: u16) -> Option<[u8; ICRC_BYTES]> {
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let counted = |factor: u8| (0..250u8).map(|n| n.wrapping_mul(factor)).collect();
-    // A peer's Send, Read and Write to the target; the initiator's Send and its acknowledgement; Sends that name
-    // a queue of another domain, and that go to the initiator.
+    // A peer's Send, Read and Write to the target; the initiator's Send and its acknowledgement; a Send that
+    // names a queue of another XRC domain, and one to the initiator.
     let to_target = vec![
         0, 192, 1, 2, 0, 3, 64, 1, 201, 8, 3, 8, 3, 64, 4, 8, 0, 40, 1, 40, 40, 40, 201, 8, 3, 8, 3, 64, 12,
         8, 0, 40, 1, 40, 40, 40, 201, 8, 3, 8, 3, 64, 10, 8, 0, 40, 1, 40, 40, 40,

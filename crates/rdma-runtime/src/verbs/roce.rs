@@ -54,7 +54,7 @@ const TURN_TRAINS: usize = 16;
 /// After fewer bytes than this, it is the next socket's turn.
 const SHORT_BYTES: usize = 512;
 /// Time after which all sockets are read, while no thread sleeps: those that were empty, and those of the
-/// connection manager. Reading them takes several microseconds, and a poll of shared memory a fraction of one.
+/// connection manager. Reading them takes several microseconds, a poll of shared memory a fraction of one.
 const READ_ALL_INTERVAL: Duration = Duration::from_micros(20);
 /// The first octet of a relayed packet, which no RoCEv2 packet has: its opcode is reserved.
 const RELAYED: u8 = 0xff;

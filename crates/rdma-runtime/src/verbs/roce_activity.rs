@@ -1,9 +1,9 @@
-//! Which sockets a program that polls has to read.
+//! Chooses the sockets that a poll reads.
 //!
 //! Purpose   a process has several sockets per address, and packets usually come through one of them. Reading
 //!           an empty socket costs as much as the rest of a poll.
-//! Rule      the socket through which something came last is read every time, and so is one that was not
-//!           empty lately. The others are read now and then, and after every sleep.
+//! Rule      every poll reads the socket that received the last packet, and those that were not empty in one
+//!           of the last [`EMPTY_MAX`] polls. The others are read now and then, and after every sleep.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const EMPTY_MAX: u32 = 64;
 #[derive(Default)]
 pub(super) struct Activity {
     busiest: Option<SocketAddr>,
-    /// How often in a row each socket was found empty.
+    /// Number of consecutive polls that found each socket empty.
     empty: BTreeMap<SocketAddr, u32>,
 }
 

@@ -19,7 +19,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Where a MAD begins in a datagram: after BTH and DETH.
+/// Offset of a MAD in a datagram: it follows BTH and DETH.
 const MAD_AT: usize = BTH_BYTES + Deth::BYTES;
 
 /// Returns the error of a call on the connection manager.

@@ -13,8 +13,8 @@
 //!            less rejects the REQ, and a smaller path MTU is requested.
 //! XRC        an initiator connects to a target, which the passive side creates.
 //! Addresses  private data begins with RDMA-CM's addresses, which programs do not see (IBTA Annex A11). A
-//!            queue pair accepts packets from the address that its peer's message came from, whatever these
-//!            addresses say.
+//!            queue pair accepts packets only from the source address of its peer's message; these addresses
+//!            are not trusted.
 
 use super::ends::{CmEvent, CmEventHandler, ConnectRequest};
 use super::engine_state::EngineState;
@@ -66,7 +66,7 @@ struct Agreed {
     rnr_retries: u8,
 }
 
-/// What a peer's request says to the owner of the service.
+/// The parts of a peer's request that the owner of the service gets.
 struct Asked<'a> {
     service_id: u64,
     private_data: &'a [u8],

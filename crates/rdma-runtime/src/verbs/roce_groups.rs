@@ -3,8 +3,8 @@
 //! Sending    a datagram to a group's GID goes to the group's address from the socket of the queue pair's
 //!            port, through the interface of the device. The system loops a copy back to this host.
 //! Receiving  a socket bound to the group and to port 4791 for each group of a device, open while queue pairs
-//!            are attached. The system joins the group (IGMP, MLD) and gives each such socket, of whatever
-//!            process or user, a copy. A socket at port 4791 of an address receives no multicast.
+//!            are attached. The system joins the group (IGMP, MLD) and gives a copy to each such socket of
+//!            any process and user. A socket at port 4791 of an address receives no multicast.
 //! Self       as with rdma_rxe, a queue pair that sends to a group to which it is attached receives the
 //!            datagram.
 //! Limits     at most [`MULTICAST_GROUPS_MAX`] groups in a process, and [`MULTICAST_QPS_MAX`] queue pairs in

@@ -12,7 +12,7 @@
 //! State      neither side keeps a connection: a resolution is over when it is answered, and its end remains
 //!            only until the program releases it.
 //! Addresses  as for connections, private data begins with RDMA-CM's addresses. Datagrams go to the address
-//!            that the request went to, whatever these addresses say.
+//!            that the request went to; these addresses are not trusted.
 
 use super::ends::{CmEvent, CmEventHandler, DatagramPeer};
 use super::engine_state::EngineState;
@@ -46,7 +46,7 @@ impl EngineState {
         if remote.is_ipv4() != address.is_ipv4() {
             return Err(io::ErrorKind::AddrNotAvailable.into());
         }
-        // The peer is told a port that no other process has, because this one receives at it.
+        // Announce a port that no other process has: this process receives at it.
         let port = if from.port() == 0 { roce.cm.port().local().port() } else { from.port() };
         let source = if to.is_ipv4() == from.is_ipv4() { from.ip() } else { to.ip() };
         let mut data = vec![0; IpCm::BYTES];

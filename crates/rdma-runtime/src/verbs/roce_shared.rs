@@ -4,19 +4,19 @@
 //!             queue pairs. Requesters and responders do not notice it: timeouts, retries and NAKs are the
 //!             same.
 //! Setup       every port has a rendezvous socket ([`shared::listen_at`]). When a queue pair is connected,
-//!             the port with the greater number calls the other one. Until both ends have the memory, packets
-//!             go over UDP, and also if one end does not offer it.
+//!             the port with the greater number calls the other one. Packets go over UDP until both ends have
+//!             mapped the memory, and for good if one end does not offer it.
 //! Frame       a train of datagrams as UDP would carry it: its length, the length of each datagram but the
 //!             last, and the datagrams, with their ICRCs. Both lengths have 32 bits, lowest octet first.
 //! Order       before the first frame is taken, the sockets are read once more, because packets that were
 //!             sent over UDP before it may still be there. Unreliable queue pairs would lose messages
 //!             otherwise.
-//! End         when a process ends, its peers read what it has written; what they send meanwhile is lost.
-//!             Then they send over UDP again, to a port that nobody has: work fails when its retries are
-//!             exhausted.
-//! Limits      datagrams of datagram queue pairs use the memory only if it is already there. Two addresses of
-//!             one host are two hosts. What does not fit into the memory waits, up to [`BACKLOG_BYTES_MAX`];
-//!             the rest is lost, as in a full socket.
+//! End         when a process ends, its peers read the frames that it has written; frames that they write
+//!             meanwhile are lost. Then they send over UDP again, to a port that is closed: work fails when
+//!             its retries are exhausted.
+//! Limits      datagrams (UD) use the memory only if a connection has set it up. Processes at different
+//!             addresses of one host use UDP. Frames that do not fit into the memory wait, up to
+//!             [`BACKLOG_BYTES_MAX`]; further ones are lost, as in a full socket.
 
 use crate::shared::{self, SharedLink};
 use kiban_os::channel::{ChannelListener, PendingChannel};
@@ -87,7 +87,7 @@ impl SharedLinks {
 
     // ---- ports
 
-    /// Lets other processes call a port. If that fails, they use UDP.
+    /// Opens the rendezvous socket of a port. If that fails, other processes use UDP.
     pub(super) fn open_port(&mut self, port: SocketAddr) {
         if self.epoll.is_some()
             && let Ok(listener) = shared::listen_at(port)
@@ -126,8 +126,8 @@ impl SharedLinks {
         matches!(added, Ok(()) | Err(Errno::EXIST))
     }
 
-    /// Goes on with links that are being set up, and finds out which peers have ended. Call it after a sleep,
-    /// and now and then.
+    /// Continues the setup of links, and detects peers that have ended. Call it after each sleep, and
+    /// regularly while the process polls.
     pub(super) fn set_up(&mut self) {
         for (&local, listener) in &self.listeners {
             while let Some(half) = listener.try_accept() {
@@ -217,7 +217,7 @@ impl Link {
     /// Writes a frame, or keeps it until there is room.
     fn send(&mut self, train: &[u8], each: usize) -> io::Result<()> {
         if self.memory.has_hung_up() {
-            // The link is needed until what the peer has written is read.
+            // Keep the link until the frames that the peer has written are read.
             return Ok(());
         }
         let length = HEADER_BYTES + train.len();

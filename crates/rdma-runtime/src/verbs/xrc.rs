@@ -25,7 +25,7 @@ pub enum Creation {
 /// An XRC domain of the process.
 struct Domain {
     file: Option<FileId>,
-    /// How often it is open.
+    /// Number of times that it is open.
     users: usize,
 }
 

@@ -4,7 +4,7 @@
 //!            pairs.
 //! Path       every connected queue pair has one: its own address and port, and its peer's. Packets from
 //!            other addresses are dropped, and so are those from other ports if the peer has its own port.
-//!            Datagram queue pairs have none: each datagram says where it goes.
+//!            Datagram queue pairs have none: each work request names its destination.
 //! Trains     packets of one queue pair that have the same length form a train, which a driver sends with one
 //!            system call. An IPv4 sender numbers them from zero in their identifications, as Linux does for
 //!            UDP_SEGMENT; a single packet has identification 0 on a socket that is not connected and does
@@ -111,7 +111,7 @@ pub struct Endpoint {
     ended: BTreeSet<u32>,
     /// A packet that was longer than its train: the first of the next one.
     held: Option<(u32, Vec<u8>)>,
-    /// Queue pairs whose peers are to get a congestion notification. `quiet_until` keeps them few.
+    /// Queue pairs whose peers are due a congestion notification; `quiet_until` limits their rate.
     notifying: BTreeSet<u32>,
     /// Room for the payload of a datagram.
     payload: Vec<u8>,
@@ -158,9 +158,9 @@ impl Endpoint {
         }
     }
 
-    /// Takes a datagram; `is_marked` says whether it has met congestion (CE). `find` returns the NIC's number
-    /// of the queue pair that has a number on the wire.
-    /// Returns the MAD if it is one for the connection manager, which is not a queue pair of the NIC.
+    /// Takes a datagram; `is_marked` says whether it carries a congestion mark (CE). `find` maps a queue pair
+    /// number on the wire to the NIC's. Returns the MAD of a datagram to queue pair 1, which belongs to the
+    /// connection manager.
     pub fn take<'a>(
         &mut self,
         core: &mut Rnic,

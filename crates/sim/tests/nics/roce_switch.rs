@@ -145,7 +145,7 @@ impl Program for Sender {
     }
 }
 
-/// What the world of an incast counted.
+/// The counters of a world with an incast.
 #[derive(Debug)]
 struct Incast {
     queue_full: u64,

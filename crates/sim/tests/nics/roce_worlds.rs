@@ -183,7 +183,7 @@ impl Row {
     }
 }
 
-/// What the lines do to packets.
+/// The impairments of the lines.
 fn impairment(rng: &mut SimRng) -> ImpairmentConfig {
     let mut some = |most: f64| if rng.happens(0.7) { rng.unit() * most } else { 0.0 };
     ImpairmentConfig {

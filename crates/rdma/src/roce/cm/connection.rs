@@ -59,7 +59,7 @@ pub(super) struct Connection {
     pub(super) qpn: u32,
     /// Whether it connects an XRC initiator and a target.
     pub(super) is_xrc: bool,
-    /// That of the service of a SIDR_REQ.
+    /// The service id of a SIDR_REQ.
     pub(super) service_id: u64,
     /// The transaction id of the message that was sent last.
     pub(super) transaction: u64,
@@ -69,18 +69,18 @@ pub(super) struct Connection {
     pub(super) retries_left: u8,
     /// Whether an MRA has extended the current wait.
     pub(super) is_extended: bool,
-    /// How often its request was repeated because nobody served it.
+    /// Number of times that its request was repeated because the peer had no listener.
     pub(super) refusals: u8,
     /// When to retransmit, to give up, or to leave TimeWait.
     pub(super) deadline: Option<Instant>,
-    /// The end of TimeWait is reported.
+    /// The caller is told when TimeWait ends.
     pub(super) was_connected: bool,
-    /// The caller has forgotten it: it causes no events.
+    /// The caller has aborted it: it causes no more events.
     pub(super) is_aborted: bool,
 }
 
 impl Connection {
-    /// Returns a connection of which nothing is known yet but the two ends.
+    /// Returns a connection of which only the two addresses are known.
     pub(super) fn new(
         state: State,
         peer: SocketAddr,

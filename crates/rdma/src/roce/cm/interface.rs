@@ -1,4 +1,4 @@
-//! What callers of communication management give and get.
+//! The types that callers of communication management pass in and get back.
 
 use crate::wire::roce::MAD_BYTES;
 use crate::wire::roce::cm::{RejectReason, Rep, Req, ServiceType, SidrRep, SidrReq};

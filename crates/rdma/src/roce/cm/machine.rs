@@ -33,7 +33,7 @@ pub struct Cm {
     events: VecDeque<CmEvent>,
 }
 
-/// Returns an address as it is compared and sent to: the port is RoCEv2's, whatever port a peer sends from.
+/// Returns an address for comparing and sending: with RoCEv2's port in place of the peer's source port.
 pub(super) fn normal(mut address: SocketAddr) -> SocketAddr {
     address.set_port(PORT);
     if let SocketAddr::V6(v6) = &mut address {

@@ -24,7 +24,7 @@
 //!
 //! Retransmission   the sender of a REQ chooses how long either side waits and how often it retransmits. An
 //!                  MRA extends the wait once per message, for at most `timeout_max`.
-//! Refusal          a request that nobody serves (REJ with "invalid service id", SIDR_REP with "not
+//! Refusal          a request without a listener (REJ with "invalid service id", SIDR_REP with "not
 //!                  supported", or an ICMP error, [`Cm::on_port_unreachable`]) is repeated after 5, 10, 20
 //!                  and 40 ms before the refusal is reported: the program may be about to listen.
 //! TimeWait         twice the ACK timeout: late packets and duplicates are not taken for those of a new

@@ -14,8 +14,8 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_base::{Instant, Malformed};
 
-/// Pauses before a request that nobody serves is repeated. Programs (qperf, perftest) tell their peers where
-/// to connect just before they listen.
+/// Pauses before a request without a listener is repeated. Programs (qperf, perftest) send their peers the
+/// port just before they listen at it.
 const PAUSES: [Duration; 4] = [
     Duration::from_millis(5),
     Duration::from_millis(10),
@@ -23,7 +23,7 @@ const PAUSES: [Duration; 4] = [
     Duration::from_millis(40),
 ];
 
-/// Where a MAD comes from and goes to, and its transaction id.
+/// The addresses of a received MAD, and its transaction id.
 #[derive(Clone, Copy)]
 struct Envelope {
     peer: SocketAddr,
@@ -277,7 +277,7 @@ impl Cm {
         match self.matching(envelope, id, rtu.local_comm_id) {
             Some(State::RepSent) => self.establish(id, rtu.private_data.to_vec()),
             Some(State::Established) => self.counters.duplicates += 1,
-            // We have given up waiting for it, and the peer has not got our REJ.
+            // The wait for RTU has timed out, and the peer has not received the REJ.
             Some(State::TimeWait) if self.is_ended_by_rej(id) => self.send_again(id),
             Some(_) => self.counters.unexpected += 1,
             None => {}
@@ -342,8 +342,8 @@ impl Cm {
             return;
         }
         let id = self.draw_id();
-        // How long the peer goes on asking is not known: as long as we would. Linux asks every 4 s, so a
-        // shorter time would take the repetition of a request, whose reply was lost, for a new request.
+        // Answer duplicates for as long as this side would retransmit: SIDR_REQ does not contain the peer's
+        // timeout. Linux retransmits every 4 s. A shorter time would take a retransmission for a new request.
         let transmissions = u32::from(self.config.max_cm_retries & 0xf) + 1;
         let time_wait = self.interval(self.config.response_timeout, 1) * transmissions;
         let patience = Patience { interval: time_wait, retries: 0, time_wait };
@@ -400,7 +400,7 @@ impl Cm {
         }
     }
 
-    /// Repeats a request that nobody served after a pause. Returns false if that was done often enough.
+    /// Schedules the repetition of a request without a listener. Returns false after the last of [`PAUSES`].
     fn retry_soon(&mut self, id: u32, now: Instant) -> bool {
         let is_retry = self.update(id, |connection| {
             let pause = PAUSES.get(usize::from(connection.refusals));

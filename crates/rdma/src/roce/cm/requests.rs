@@ -1,4 +1,4 @@
-//! What the local consumer asks for.
+//! Calls of the local consumer.
 
 use super::connection::{Connection, Patience, State};
 use super::interface::{Accept, CmError, CmEvent, Connect, ConnectionId};
@@ -143,7 +143,7 @@ impl Cm {
         Ok(id)
     }
 
-    /// Sends a message that may have to be sent again.
+    /// Sends a message, and keeps it for retransmission.
     fn send_first(&mut self, id: u32, message: Message) {
         self.update(id, |connection| connection.sent = Some(message));
         self.send(id, message);

@@ -1,17 +1,17 @@
 //! The requester (IBTA volume 1 §9.7.2 to §9.7.8).
 //!
-//! Packets         are made from their WQE whenever they are sent, also again: nothing is kept but the WQE.
-//!                 The host's memory stays in use until the WQE completes.
-//! Acknowledged    by a later acknowledgement too, and by the response to a later read. Reads and atomics are
-//!                 done only when their own response is here: an acknowledgement of what follows them says
-//!                 that it was lost (§9.7.5.1.3).
+//! Packets         are built from their WQE for every transmission; only the WQE is kept. The host's memory
+//!                 stays in use until the WQE completes.
+//! Acknowledged    by a later acknowledgement too, and by the response to a later read. Reads and atomics
+//!                 complete only with their own response: an acknowledgement of a later request means that
+//!                 this response was lost (§9.7.5.1.3).
 //! Going back      after a NAK with a sequence error, a gap in a response, or the acknowledgement timer, the
 //!                 requester sends everything again from the first packet that is missing. A read is
 //!                 requested again from its first missing byte.
-//! Selective       a peer that is kiban, too, keeps what arrives after a missing packet, and says what has
+//! Selective       kiban's responder keeps packets that arrive after a missing one, and reports which have
 //!                 arrived (`SelectiveAck`). The requester marks its packets until the first answer shows
-//!                 whether the peer does so, and then sends only what is missing. A part of a response that
-//!                 is missing is requested as a duplicate of its read; its data is placed as it arrives.
+//!                 whether the peer does so; if it does, only missing packets are sent again. A missing part
+//!                 of a response is requested as a duplicate of its read; its data is placed as it arrives.
 //! Credits         the requester starts only as many Sends, and Writes with immediate data, as the peer has
 //!                 receives. Without credits, it sends one such request and waits for its acknowledgement
 //!                 (§9.7.7.2.5).
@@ -567,7 +567,7 @@ fn take_data(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, at: u64, bytes
     let Some(message) = message else { return };
     let is_selective = qp.roce.as_ref().is_some_and(|roce| roce.requester.recovery == Recovery::Selective);
     if !(is_selective && message.has_response) {
-        // What precedes the message has arrived, too.
+        // Everything before the message has arrived, too.
         acknowledge(qp, message.first, now, tables.outputs);
     }
     let owner = qp.owner();

@@ -3,8 +3,8 @@
 //! ```text
 //! PSN of a request    reliable                                      unreliable
 //! expected            executed                                      executed
-//! later               NAK with a sequence error, once; dropped      what is missing is given up
-//! earlier             acknowledged or answered again                taken as later
+//! later               NAK with a sequence error, once; dropped      executed; the missing ones are lost
+//! earlier             acknowledged or answered again                treated as later
 //! ```
 //!
 //! Selective     if the peer retransmits selectively, later requests are kept until the missing ones arrive.
@@ -218,7 +218,7 @@ fn execute(
     let (traits, receiving) = (roce.traits, roce.responder.receiving);
     let is_send = is_send(operation);
     if operation.carries_payload() {
-        // A message goes on as what it began, and only its last packet is shorter than the path MTU.
+        // All packets of a message are of one kind, and only the last one is shorter than the path MTU.
         let continues = match receiving {
             Receiving::Nothing => false,
             Receiving::Send => is_send,
@@ -402,7 +402,7 @@ fn write(
     Ok(())
 }
 
-/// Records what is being received after a packet of a message, and counts complete messages.
+/// Updates the message that is being received after one of its packets, and counts complete messages.
 fn set_receiving(qp: &mut Qp, operation: Op, goes_on: Receiving) {
     if let Some(roce) = &mut qp.roce {
         let is_last = operation.is_last();
@@ -510,7 +510,7 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
         Op::ReadRequest => {
             let Some(Reth { address, rkey, length }) = packet.reth else { return };
             let Some(pd) = xrc::pd(qp, tables.srqs, packet) else { return };
-            // The range must lie in what was requested before, and may no longer be allowed.
+            // The PSNs must lie in those of the original request, whose access may have been revoked since.
             let known = distance(psn, responder.expected).unsigned_abs();
             if psns(length, roce.traits.path_mtu) > known
                 || check_read(qp, pd, tables.smt, &Reth { address, rkey, length }).is_err()
@@ -543,7 +543,7 @@ fn take_duplicate(qp: &mut Qp, tables: &mut Tables<'_>, operation: Op, packet: &
     let responses = &mut roce.responder.responses;
     if !is_queued {
         if !is_selective {
-            // The peer went back: it will send again whatever followed this request.
+            // The peer went back: it will send everything after this request again.
             responses.retain(|queued| distance(queued.psn(), psn) > 0);
         }
         if responses.len() < responses_max {
