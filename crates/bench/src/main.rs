@@ -49,7 +49,7 @@ const FAMILIES: [Family; 12] = [
     },
     Family {
         name: "roce",
-        about: "RoCEv2 over UDP sockets against bare UDP, beside iWARP and raw TCP",
+        about: "RoCEv2 and EFE over UDP sockets against bare UDP, beside iWARP and raw TCP",
         run: roce::run,
     },
     Family { name: "osi", about: "files by FTAM over TCP sockets against a raw stream", run: osi::run },

@@ -12,8 +12,8 @@ use kiban_base::ethernet::Mac;
 use kiban_base::numbers::ether_type;
 use kiban_base::{Instant, RngKey};
 use kiban_os::packet::PacketLink;
-use kiban_os::udp::UdpLink;
-use kiban_rdma::efe::{self, Endpoint, Peer, ethernet};
+use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
+use kiban_rdma::efe::{self, Endpoint, Peer, Train, TrainLimits, ethernet};
 use kiban_rdma::wire::roce::PORT;
 use kiban_rdma::{iwarp::mpa, nic::Nic};
 use std::collections::{HashMap, HashSet};
@@ -25,8 +25,17 @@ use std::str::FromStr;
 
 /// The UDP port of EFE endpoints. It is not assigned; its value is the EtherType for local experiments.
 pub const EFE_UDP_PORT: u16 = 0x88b5;
-/// Maximum number of frames received per call.
+/// Maximum number of frames received per call from an interface.
 const TURN_FRAMES: usize = 256;
+/// Number of bytes received from a UDP socket after which they are acknowledged first, so that the peer sends
+/// while this end works.
+const TURN_BYTES: usize = 32 << 10;
+/// Number of frames for which a train waits.
+const TRAIN_FRAMES_MIN: usize = 32;
+/// Requested size of a UDP socket's receive buffer in bytes. Without privileges, the system grants less.
+const QUEUE_BYTES: usize = 8 << 20;
+/// Length in bytes of the longest train that a socket receives.
+const ROOM_BYTES: usize = 1 << 16;
 
 /// The transport of a NIC's connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -199,6 +208,16 @@ pub(super) struct EfeLink {
     peers: Peers,
     room: Box<[u8]>,
     config: mpa::Config,
+    limits: TrainLimits,
+    /// A train, or the rest of one, that the socket had no room for.
+    unsent: Option<Unsent>,
+}
+
+/// Frames that wait for a socket.
+struct Unsent {
+    bytes: Vec<u8>,
+    each: usize,
+    to: SocketAddr,
 }
 
 /// The bit that marks the number of an IPv6 peer.
@@ -230,6 +249,25 @@ impl Peers {
         self.places.insert(self.made, place);
         self.made
     }
+
+    fn peer_of(&mut self, from: SocketAddr, endpoint: &Endpoint) -> Peer {
+        let place = match from {
+            SocketAddr::V4(from) => u64::from(from.ip().to_bits()) << 16,
+            SocketAddr::V6(from) => {
+                IPV6 | u64::from(self.number((*from.ip(), from.scope_id()), endpoint)) << 16
+            }
+        };
+        Peer(place | u64::from(from.port()))
+    }
+
+    fn address_of(&self, Peer(peer): Peer) -> Option<SocketAddr> {
+        let port = peer as u16;
+        if peer & IPV6 == 0 {
+            return Some(SocketAddr::new(Ipv4Addr::from_bits((peer >> 16) as u32).into(), port));
+        }
+        let &(ip, zone) = self.places.get(&((peer >> 16) as u32))?;
+        Some(SocketAddrV6::new(ip, port, 0, zone).into())
+    }
 }
 
 impl EfeLink {
@@ -239,7 +277,11 @@ impl EfeLink {
             Lower::Tcp { .. } | Lower::Board { .. } | Lower::Roce { .. } => return Ok(None),
             Lower::EfeUdp { at } => {
                 let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
-                (Socket::Udp(UdpLink::bind(SocketAddr::new(at.ip(), port))?), efe::Config::udp())
+                let socket = UdpLink::bind(SocketAddr::new(at.ip(), port))?;
+                socket.request_receive_buffer(QUEUE_BYTES);
+                socket.request_trains();
+                let is_loopback = at.ip().is_loopback();
+                (Socket::Udp(socket), if is_loopback { efe::Config::loopback() } else { efe::Config::udp() })
             }
             Lower::EfeRaw { interface } => {
                 let socket = PacketLink::open(interface, ether_type::EXPERIMENTAL)?;
@@ -253,10 +295,14 @@ impl EfeLink {
             }
         };
         let endpoint = Endpoint::new(config, key);
-        let room = vec![0; 64 + endpoint.frame_bytes_max().max(2048)].into();
+        let room = vec![0; ROOM_BYTES].into();
+        // On the loopback, a kilobyte of padding costs less than a system call.
+        let pads = matches!(lower, Lower::EfeUdp { at } if at.ip().is_loopback());
+        let limits =
+            TrainLimits { frames: TRAIN_MAX, bytes: TRAIN_BYTES_MAX, waits_for: TRAIN_FRAMES_MIN, pads };
         // Always announce the extensions, because all EFE peers are kiban NICs.
         let config = mpa::Config { extensions: true, ..mpa::Config::default() };
-        Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config }))
+        Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config, limits, unsent: None }))
     }
 
     /// Returns the endpoint's peer for an address, and the service in that address.
@@ -278,22 +324,7 @@ impl EfeLink {
     }
 
     fn peer_of(&mut self, from: SocketAddr) -> Peer {
-        let place = match from {
-            SocketAddr::V4(from) => u64::from(from.ip().to_bits()) << 16,
-            SocketAddr::V6(from) => {
-                IPV6 | u64::from(self.peers.number((*from.ip(), from.scope_id()), &self.endpoint)) << 16
-            }
-        };
-        Peer(place | u64::from(from.port()))
-    }
-
-    fn address_of(&self, Peer(peer): Peer) -> Option<SocketAddr> {
-        let port = peer as u16;
-        if peer & IPV6 == 0 {
-            return Some(SocketAddr::new(Ipv4Addr::from_bits((peer >> 16) as u32).into(), port));
-        }
-        let &(ip, zone) = self.peers.places.get(&((peer >> 16) as u32))?;
-        Some(SocketAddrV6::new(ip, port, 0, zone).into())
+        self.peers.peer_of(from, &self.endpoint)
     }
 
     /// Stops listening for all services.
@@ -326,17 +357,25 @@ impl EfeLink {
     }
 
     /// Receives frames. Returns whether there may be more.
-    pub(super) fn take(&mut self, now: Instant) -> bool {
-        for _ in 0..TURN_FRAMES {
-            match &self.socket {
-                Socket::Udp(udp) => {
-                    let Some((length, from)) = udp.receive(&mut self.room) else { return false };
-                    let peer = self.peer_of(from);
-                    self.endpoint.arrive(peer, &self.room[..length], now);
+    pub(super) fn take(&mut self, nic: &mut Nic, now: Instant) -> bool {
+        let EfeLink { endpoint, socket, peers, room, .. } = self;
+        match socket {
+            Socket::Udp(udp) => {
+                let mut taken_bytes = 0;
+                while taken_bytes < TURN_BYTES {
+                    // An error of the socket is reported again, or the frames are lost as on any network.
+                    let Ok(Some(train)) = udp.receive_train(room) else { return false };
+                    taken_bytes += train.bytes;
+                    let peer = peers.peer_of(train.from, endpoint);
+                    for frame in room[..train.bytes].chunks(train.each) {
+                        nic.take_frame(endpoint, peer, frame, now);
+                    }
                 }
-                Socket::Raw(raw) => {
-                    let Some(length) = raw.receive(&mut self.room) else { return false };
-                    ethernet::arrive(&mut self.endpoint, raw.mac(), &self.room[..length], now);
+            }
+            Socket::Raw(raw) => {
+                for _ in 0..TURN_FRAMES {
+                    let Some(length) = raw.receive(room) else { return false };
+                    ethernet::arrive(endpoint, raw.mac(), &room[..length], now);
                 }
             }
         }
@@ -356,20 +395,24 @@ impl EfeLink {
     }
 
     fn send(&mut self, now: Instant) {
-        loop {
-            match &self.socket {
-                Socket::Udp(_) => {
-                    let Some((peer, length)) = self.endpoint.fetch(&mut self.room, now) else { return };
-                    if let (Some(to), Socket::Udp(udp)) = (self.address_of(peer), &self.socket) {
-                        udp.send(&self.room[..length], to);
+        let EfeLink { endpoint, socket, peers, room, limits, unsent, .. } = self;
+        match socket {
+            Socket::Udp(udp) => {
+                // What the socket has no room for is sent first when it has room again.
+                if let Some(Unsent { bytes, each, to }) = unsent.take() {
+                    *unsent = rest_of(udp, &bytes, each, to);
+                }
+                while unsent.is_none()
+                    && let Some(Train { peer, bytes, each }) = endpoint.fetch_train(room, limits, now)
+                {
+                    if let Some(to) = peers.address_of(peer) {
+                        *unsent = rest_of(udp, bytes, each, to);
                     }
                 }
-                Socket::Raw(raw) => {
-                    let Some(length) = ethernet::fetch(&mut self.endpoint, raw.mac(), &mut self.room, now)
-                    else {
-                        return;
-                    };
-                    raw.send(&self.room[..length]);
+            }
+            Socket::Raw(raw) => {
+                while let Some(length) = ethernet::fetch(endpoint, raw.mac(), room, now) {
+                    raw.send(&room[..length]);
                 }
             }
         }
@@ -377,6 +420,15 @@ impl EfeLink {
 
     pub(super) fn deadline(&self) -> Instant {
         self.endpoint.deadline()
+    }
+}
+
+/// Sends a train, and returns what the socket has no room for now.
+fn rest_of(udp: &UdpLink, bytes: &[u8], each: usize, to: SocketAddr) -> Option<Unsent> {
+    match udp.send_train(bytes, each, to) {
+        // Whatever the system rejects is lost, as on any network.
+        SendResult::All | SendResult::None => None,
+        SendResult::Some(sent) => Some(Unsent { bytes: bytes[sent * each..].to_vec(), each, to }),
     }
 }
 

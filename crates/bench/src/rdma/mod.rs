@@ -36,5 +36,5 @@ pub(crate) use self::peer::{Peer, ROLE, answer, next_word, own_address};
 pub(crate) use self::raw::stream as raw_stream;
 pub(crate) use self::serve::{serve, wait};
 pub(crate) use self::setting::{BATCH_BYTES, BLOCKING, PATIENCE, POLLING, RING_BYTES, WARM, size};
-pub(crate) use self::verbs::{Stream, stream as iwarp_stream};
+pub(crate) use self::verbs::{Over, Stream, stream as nic_stream};
 pub(crate) use rates::run;

@@ -7,7 +7,7 @@
 
 use super::peer::Peer;
 use super::setting::{POLLING, size};
-use super::verbs::{self, Stream};
+use super::verbs::{self, Over, Stream};
 use kiban_lab::{Bench, Target, Trial, Unit};
 use kiban_os::clock::{Clock, pin_thread};
 use std::cell::RefCell;
@@ -173,7 +173,7 @@ pub(super) fn run(bench: &mut Bench, peer: &mut Peer, cpu: usize) {
         Target::ratio_at_most(1.0),
     );
     for (block_bytes, turns) in [(4 << 10, 60_000), (64 << 10, 8_000), (1 << 20, 600)] {
-        let stream = Stream { block_bytes, crc: false, wait: POLLING };
+        let stream = Stream { over: Over::Tcp, block_bytes, crc: false, wait: POLLING };
         bench.compare(
             &format!("{} one way, polling", size(block_bytes)),
             Unit::GbytePerSecond,

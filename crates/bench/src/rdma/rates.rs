@@ -7,7 +7,7 @@ use super::programs;
 use super::raw;
 use super::setting::{BLOCKING, POLLING, size};
 use super::verbs;
-use super::verbs::Stream;
+use super::verbs::{Over, Stream};
 use crate::rows::wanted;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
 use kiban_os::clock::{allowed_cpus, pin_thread};
@@ -76,7 +76,7 @@ fn streams(bench: &mut Bench, peer: &mut Peer) {
     ];
     for (block_bytes, crc, wait, target) in rows {
         let checked = if crc { ", CRC" } else { "" };
-        let stream = Stream { block_bytes, crc, wait };
+        let stream = Stream { over: Over::Tcp, block_bytes, crc, wait };
         // Two samples can share one peer, because they never run at the same time.
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
@@ -98,7 +98,7 @@ fn stream_costs(bench: &mut Bench, peer: &mut Peer) {
     let kept = std::mem::replace(&mut bench.options_mut().foreign_cores_max, f64::INFINITY);
     for (block_bytes, crc) in [(64 << 10, false), (1 << 20, false), (64 << 10, true), (1 << 20, true)] {
         let checked = if crc { ", CRC" } else { "" };
-        let stream = Stream { block_bytes, crc, wait: BLOCKING };
+        let stream = Stream { over: Over::Tcp, block_bytes, crc, wait: BLOCKING };
         let peer = std::cell::RefCell::new(&mut *peer);
         bench.compare(
             &format!("Writes of {}{checked}, processor time of both ends", size(block_bytes)),

@@ -14,7 +14,7 @@ pub(crate) fn serve(further: impl Fn(&[&str]) -> bool) {
         match words[0] {
             "raw-sink" => raw::sink(number(1), wait(words[2])),
             "raw-echo" => raw::echo(number(1), wait(words[2])),
-            "verbs" => verbs::serve(words[1] == "crc", wait(words[2])),
+            "verbs" => verbs::serve(words[1] == "crc", wait(words[2]), verbs::Over::of(words[3])),
             "idle-accept" => idle::accept(number(1)),
             "idle-connect" => idle::connect(number(1), words[2]),
             other => assert!(further(&words), "the benchmark asks for {other}"),

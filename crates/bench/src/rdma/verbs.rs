@@ -8,7 +8,7 @@ use kiban_lab::Trial;
 use kiban_rdma_runtime::{
     Access, Address, Connect, Connection, Context, Cq, CrcUse, Lower, Mr, Qp, QpOptions, Remote, Status, Wr,
 };
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The maximum number of blocks in flight; a ring with fewer blocks lowers it.
 const WINDOW: usize = 16;
@@ -28,8 +28,13 @@ struct End {
 }
 
 impl End {
-    fn open(wait: Wait) -> End {
-        let context = Context::open(&Lower::Tcp { from: None }).expect("sockets");
+    /// Opens an end at an address, which only EFE uses.
+    fn open(over: Over, at: IpAddr, wait: Wait) -> End {
+        let lower = match over {
+            Over::Tcp => Lower::Tcp { from: None },
+            Over::Efe => Lower::EfeUdp { at: SocketAddr::new(at, 0) },
+        };
+        let context = Context::open(&lower).expect("sockets");
         context.set_wait(wait);
         let pd = context.alloc_pd().expect("room");
         let (received, sent) = (context.create_cq(64).expect("room"), context.create_cq(1024).expect("room"));
@@ -54,8 +59,8 @@ fn options(crc: bool) -> Connect {
 }
 
 /// Serves one connection: provides memory for Writes, and returns every message that arrives by Send.
-pub(super) fn serve(crc: bool, wait: Wait) {
-    let end = End::open(wait);
+pub(super) fn serve(crc: bool, wait: Wait, over: Over) {
+    let end = End::open(over, own_address(), wait);
     let block = |number: u64, length: usize| end.mr.slice(number as usize * (RING_BYTES / RECEIVES), length);
     let receive = |number: u64| {
         end.qp.post_recv(number, &[block(number, RING_BYTES / RECEIVES)]).expect("room");
@@ -80,10 +85,12 @@ pub(super) fn serve(crc: bool, wait: Wait) {
 }
 
 /// Makes the peer process listen, and connects to it.
-fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Connection) {
-    let address = peer.ask(&format!("verbs {} {}", if crc { "crc" } else { "plain" }, wait.0));
-    let end = End::open(wait.1);
-    let to: Address = address.parse().expect("an address");
+fn connect(peer: &mut Peer, over: Over, crc: bool, wait: (&str, Wait)) -> (End, Remote, Connection) {
+    let crc_word = if crc { "crc" } else { "plain" };
+    let to: SocketAddr =
+        peer.ask(&format!("verbs {crc_word} {} {}", wait.0, over.word())).parse().expect("an address");
+    let end = End::open(over, beside(to.ip()), wait.1);
+    let to = Address::Ip(to);
     let connection = end.qp.connect(to, &options(crc), PATIENCE).expect("the peer accepts");
     let said = connection.private_data();
     let word = |at: usize| u64::from_be_bytes(said[at..at + 8].try_into().expect("two words"));
@@ -91,9 +98,42 @@ fn connect(peer: &mut Peer, crc: bool, wait: (&str, Wait)) -> (End, Remote, Conn
     (end, remote, connection)
 }
 
+/// Returns the address after this one: an EFE endpoint needs an address of its own.
+fn beside(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => Ipv4Addr::from_bits(address.to_bits().wrapping_add(1)).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// The lower layer of a NIC.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// iWARP over TCP sockets.
+    Tcp,
+    /// EFE over UDP sockets.
+    Efe,
+}
+
+impl Over {
+    /// Returns the word for it in a command.
+    fn word(self) -> &'static str {
+        match self {
+            Over::Tcp => "tcp",
+            Over::Efe => "efe",
+        }
+    }
+
+    /// Returns the lower layer that a command names.
+    pub(super) fn of(word: &str) -> Over {
+        [Over::Tcp, Over::Efe].into_iter().find(|over| over.word() == word).expect("a lower layer")
+    }
+}
+
 /// The state of a stream of RDMA Writes.
 #[derive(Clone, Copy)]
 pub(crate) struct Stream {
+    pub(crate) over: Over,
     pub(crate) block_bytes: usize,
     pub(crate) crc: bool,
     pub(crate) wait: (&'static str, Wait),
@@ -101,8 +141,8 @@ pub(crate) struct Stream {
 
 /// Streams blocks in one direction. The result's unit of work is a byte.
 pub(crate) fn stream(trial: &mut Trial, peer: &mut Peer, stream: Stream) -> Measured {
-    let Stream { block_bytes, crc, wait } = stream;
-    let (end, remote, connection) = connect(peer, crc, wait);
+    let Stream { over, block_bytes, crc, wait } = stream;
+    let (end, remote, connection) = connect(peer, over, crc, wait);
     let blocks = RING_BYTES / block_bytes;
     // Several short blocks are posted together, but a long block is posted alone.
     let (window, gather) = if block_bytes < 32 << 10 { (64, 16) } else { (WINDOW.min(blocks), 1) };
@@ -148,7 +188,7 @@ fn all_taken(end: &End, remote: Remote) {
 
 /// Sends messages back and forth; returns half a round trip in microseconds.
 pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: (&str, Wait)) -> f64 {
-    let (end, _, connection) = connect(peer, false, wait);
+    let (end, _, connection) = connect(peer, Over::Tcp, false, wait);
     let (here, there) = (end.mr.slice(0, bytes), end.mr.slice(RING_BYTES / 2, bytes));
     let turns = |count: usize| {
         for _ in 0..count {
@@ -169,7 +209,7 @@ pub(super) fn ping_pong(trial: &mut Trial, peer: &mut Peer, bytes: usize, wait: 
 
 /// Posts short Writes, many per call; returns how many complete per second.
 pub(super) fn gathered(trial: &mut Trial, peer: &mut Peer, wait: (&str, Wait)) -> f64 {
-    let (end, remote, connection) = connect(peer, false, wait);
+    let (end, remote, connection) = connect(peer, Over::Tcp, false, wait);
     let write = |number: usize| {
         let at = number % 1024 * 64;
         let to = Remote { address: remote.address + at as u64, ..remote };

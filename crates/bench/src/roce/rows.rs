@@ -3,7 +3,7 @@
 use super::streams::{self, Setup};
 use super::{idle, udp};
 use crate::link::{Wire, in_a_namespace, over_wire};
-use crate::rdma::{BLOCKING, POLLING, Peer, Stream, is_installed, iwarp_stream, raw_stream, size};
+use crate::rdma::{BLOCKING, Over, POLLING, Peer, Stream, is_installed, nic_stream, raw_stream, size};
 use crate::rows::wanted;
 use kiban_base::Wait;
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -14,6 +14,8 @@ use std::sync::mpsc;
 
 /// An address of the loopback that other programs hardly use for RoCEv2.
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 91));
+/// The length of an EFE frame in a UDP datagram: 1500 bytes less the headers of IPv6 and UDP.
+const EFE_FRAME_BYTES: usize = 1452;
 /// Bytes of a packet in the middle of a Write besides its payload: BTH and ICRC.
 const HEADER_BYTES: usize = 16;
 /// The length of the short message.
@@ -60,13 +62,16 @@ fn open(options: &Options) -> Bench {
 }
 
 fn loopback(options: &Options, peer: &mut Peer) {
-    if !["loopback", "send", "cost", "idle"].into_iter().any(wanted) {
+    if !["loopback", "efe", "send", "cost", "idle"].into_iter().any(wanted) {
         return;
     }
     let mut bench = open(options);
     let setup = |wait| Setup { here: LOOPBACK, there: LOOPBACK, path_mtu: 4096, wait };
     if wanted("loopback") {
         writes(&mut bench, peer, "loopback", &setup(POLLING));
+    }
+    if wanted("efe") {
+        efe(&mut bench, peer, &setup(POLLING));
     }
     if wanted("send") {
         let peer = RefCell::new(&mut *peer);
@@ -134,17 +139,32 @@ fn writes(bench: &mut Bench, peer: &mut Peer, link: &str, setup: &Setup) {
         if !wanted("beside") {
             continue;
         }
-        let stream = Stream { block_bytes, crc: false, wait: setup.wait };
+        let stream = Stream { over: Over::Tcp, block_bytes, crc: false, wait: setup.wait };
         bench.compare(
             &title,
             Unit::GbytePerSecond,
-            ("iWARP", |trial: &mut Trial| {
-                iwarp_stream(trial, &mut peer.borrow_mut(), stream).per_second / 1e9
-            }),
+            ("iWARP", |trial: &mut Trial| nic_stream(trial, &mut peer.borrow_mut(), stream).per_second / 1e9),
             ("raw TCP", |trial: &mut Trial| {
                 raw_stream(trial, &mut peer.borrow_mut(), block_bytes, setup.wait).per_second / 1e9
             }),
             Target::None,
+        );
+    }
+}
+
+/// Compares Writes over EFE with bare UDP in datagrams of the same length.
+fn efe(bench: &mut Bench, peer: &mut Peer, setup: &Setup) {
+    let peer = RefCell::new(peer);
+    for block_bytes in [64 << 10, 1 << 20] {
+        let stream = Stream { over: Over::Efe, block_bytes, crc: false, wait: setup.wait };
+        bench.compare(
+            &format!("Writes of {}, loopback, {}", size(block_bytes), setup.wait.0),
+            Unit::GbytePerSecond,
+            ("EFE", |trial: &mut Trial| nic_stream(trial, &mut peer.borrow_mut(), stream).per_second / 1e9),
+            ("bare UDP", |trial: &mut Trial| {
+                udp::stream(trial, &mut peer.borrow_mut(), EFE_FRAME_BYTES, setup) / 1e9
+            }),
+            Target::ratio_at_least(0.7),
         );
     }
 }

@@ -157,7 +157,7 @@ impl Machine for LinkedNic {
             self.advance(now);
         }
         if let Some(efe) = &mut self.efe {
-            self.more |= efe.take(now);
+            self.more |= efe.take(&mut self.nic, now);
         }
         if let Some(roce) = &mut self.roce {
             self.more |= roce.take(&mut self.nic, now);

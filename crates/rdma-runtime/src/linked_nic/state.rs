@@ -131,12 +131,12 @@ impl LinkedNic {
             armed: false,
             orphans: Vec::new(),
         };
+        // Edge-triggered, because a UDP socket almost always has room.
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
         if let Some(efe) = &core.efe {
-            core.watch(efe.as_fd(), File::Efe, EventFlags::IN)?;
+            core.watch(efe.as_fd(), File::Efe, flags)?;
         }
         if let Some(roce) = &core.roce {
-            // Edge-triggered, because the socket almost always has room.
-            let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
             core.watch(roce.as_fd(), File::Roce, flags)?;
         }
         core.watch_board()?;

@@ -1,6 +1,6 @@
 //! Settings of an EFE-like endpoint.
 
-use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX};
+use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX, WINDOW_FRAMES_MAX};
 use core::time::Duration;
 
 kiban_base::settings! {
@@ -15,7 +15,8 @@ kiban_base::settings! {
         /// needed where an Ethernet FCS covers the whole path.
         checked: bool = false,
         /// Maximum number of frames that a flow has in flight or queued, and maximum number of received
-        /// segments that it holds until the host takes them. Must be a power of two, at most 64.
+        /// segments that it holds until the host takes them. Must be a power of two, at most 128; a flow uses
+        /// the smaller of the values at its two ends.
         window_frames: u32 = 64,
         /// Maximum number of flows, including those being set up and those lingering.
         flows_max: usize = 4096,
@@ -80,9 +81,13 @@ impl Config {
     }
 
     /// Returns settings for UDP over IPv4 or IPv6 in packets of 1500 bytes: with a CRC, and with timeouts
-    /// that allow for the operating system's response time.
+    /// that allow for the operating system's response time. Hosts send and answer trains of frames, so round
+    /// trips vary by the time of a train: a flow may keep its whole window queued while the queueing delay is
+    /// short.
     pub fn udp() -> Config {
         Config {
+            window_frames: WINDOW_FRAMES_MAX,
+            backlog_frames: WINDOW_FRAMES_MAX,
             // 1500 minus 40 bytes of IPv6, 8 of UDP, the frame header and the CRC.
             segment_bytes: 1500 - 48 - HEADER_BYTES - CHECK_BYTES,
             checked: true,
@@ -97,11 +102,16 @@ impl Config {
         }
     }
 
+    /// Returns settings for UDP between loopback addresses: as for UDP, but without a CRC, because frames do
+    /// not leave the host's memory, and with segments of full length, because its MTU is longer.
+    pub fn loopback() -> Config {
+        Config { segment_bytes: SEGMENT_BYTES_MAX, checked: false, ..Config::udp() }
+    }
+
     /// Clamps the settings to the limits of the frame format.
     pub(super) fn bounded(mut self) -> Config {
         self.segment_bytes = self.segment_bytes.clamp(1, SEGMENT_BYTES_MAX);
-        let window = self.window_frames.clamp(2, 64);
-        self.window_frames = 1 << window.ilog2();
+        self.window_frames = window_of(self.window_frames);
         self.backlog_frames = self.backlog_frames.max(1);
         self.reorder_frames = self.reorder_frames.max(1);
         let least = Duration::from_nanos(1000);
@@ -111,4 +121,9 @@ impl Config {
         self.resend_after_max = self.resend_after_max.max(self.resend_after_min);
         self
     }
+}
+
+/// Returns the largest possible window of at most `frames` frames: a power of two.
+pub(super) fn window_of(frames: u32) -> u32 {
+    1 << frames.clamp(2, WINDOW_FRAMES_MAX).ilog2()
 }

@@ -75,10 +75,11 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    pub(super) fn new(config: &Config) -> Congestion {
+    /// Creates the state of a flow with at most `window_frames` frames in flight.
+    pub(super) fn new(window_frames: u32) -> Congestion {
         Congestion {
             window: WINDOW_INITIAL,
-            window_max: f64::from(config.window_frames),
+            window_max: f64::from(window_frames),
             starting: Some(f64::INFINITY),
             base: [u64::MAX; 2],
             base_since: Instant::ZERO,
@@ -230,7 +231,7 @@ mod tests {
     /// Returns the state after rounds with these RTTs, during which the window was always full.
     fn after(trips: &[u64]) -> Congestion {
         let config = Config::default();
-        let mut flow = Congestion::new(&config);
+        let mut flow = Congestion::new(64);
         for &trip in trips {
             flow.was_full = true;
             flow.on_sample(trip, 1500, &config, Instant::ZERO);
@@ -303,7 +304,7 @@ mod tests {
     #[test]
     fn short_frames_do_not_set_the_base_round_trip_of_long_ones() {
         let (config, now) = (Config::default(), Instant::ZERO);
-        let mut flow = Congestion::new(&config);
+        let mut flow = Congestion::new(64);
         flow.on_sample(6_000, 60, &config, now);
         assert_eq!(flow.base(), Some(6_000));
         flow.on_sample(9_000, 1500, &config, now);

@@ -3,8 +3,8 @@
 use super::config::Config;
 use super::counters::EfeCounters;
 use super::drain_epochs::DrainEpochs;
-use super::flow::{Context, Flow, Stage, control_frame};
-use super::host::{EndReason, Event, FlowNumber, Peer, RequestError};
+use super::flow::{Context, Emitted, Flow, Stage, control_frame, seal};
+use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
 use crate::wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
     flag, reason,
@@ -287,7 +287,8 @@ impl Endpoint {
         self.send_with(flow, segment.len(), now, |room| room.copy_from_slice(segment))
     }
 
-    /// Like [`Endpoint::send`], but `fill` writes the segment in place, into `length` zeroed bytes.
+    /// Like [`Endpoint::send`], but `fill` writes the segment in place, into `length` bytes with arbitrary
+    /// values.
     ///
     /// # Errors
     /// As for `send`. On error, `fill` is not called.
@@ -361,6 +362,19 @@ impl Endpoint {
 
     /// Takes a frame received from `peer`.
     pub fn arrive(&mut self, peer: Peer, frame: &[u8], now: Instant) {
+        self.arrive_with(peer, frame, now, |_, _| false);
+    }
+
+    /// Like [`Endpoint::arrive`], but offers a segment to `take` if it is the next one for the host.
+    /// If `take` returns false, the segment waits for [`Endpoint::receive`].
+    #[inline]
+    pub fn arrive_with(
+        &mut self,
+        peer: Peer,
+        frame: &[u8],
+        now: Instant,
+        mut take: impl FnMut(FlowNumber, &[u8]) -> bool,
+    ) {
         self.counters.frames_in += 1;
         let Ok((header, _)) = Header::read(frame) else {
             self.counters.malformed += 1;
@@ -386,7 +400,8 @@ impl Endpoint {
             return;
         }
         let was_half_open = flow.is_half_open();
-        let over = flow.on_frame(&header, payload, &mut context!(self), now);
+        let mut take = |segment: &[u8]| take(header.flow, segment);
+        let over = flow.on_frame(&header, payload, Some(&mut take), &mut context!(self), now);
         if was_half_open && !flow.is_half_open() {
             self.half_open -= 1;
         }
@@ -461,28 +476,70 @@ impl Endpoint {
         assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
         if let Some((peer, letter)) = self.control_frames.pop_front() {
             room[..HEADER_BYTES].copy_from_slice(&letter);
-            return Some((peer, self.seal(room, HEADER_BYTES)));
+            self.counters.frames_out += 1;
+            return Some((peer, seal(room, HEADER_BYTES, &self.config)));
         }
+        let (number, emitted) = self.next_ready(|flow, cx| flow.emit(room, 0, cx, now))?;
+        let flow = self.flows.get_mut(number).expect("it has just sent");
+        let length = match emitted {
+            Emitted::InRoom(length) => length,
+            Emitted::InSlot(sequence) => {
+                let halves = flow.halves.as_mut().expect("an open flow has both halves");
+                let (frame, length) = halves.sender.frame(sequence);
+                room[..length].copy_from_slice(&frame[..length]);
+                length
+            }
+        };
+        self.counters.frames_out += 1;
+        Some((flow.peer, seal(room, length, &self.config)))
+    }
+
+    /// Returns the next frames for the link, all to one peer, in the endpoint's memory or in `room`. Frames
+    /// are sent in the same order as by [`Endpoint::fetch`].
+    ///
+    /// # Panics
+    /// If `room` is shorter than [`Endpoint::frame_bytes_max`].
+    pub fn fetch_train<'a>(
+        &'a mut self,
+        room: &'a mut [u8],
+        limits: &TrainLimits,
+        now: Instant,
+    ) -> Option<Train<'a>> {
+        if !self.control_frames.is_empty() {
+            let (peer, length) = self.fetch(room, now)?;
+            return Some(Train { peer, bytes: &room[..length], each: length });
+        }
+        assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
+        let (number, place) = self.next_ready(|flow, cx| flow.emit_train(room, limits, cx, now))?;
+        self.counters.frames_out += place.frames as u64;
+        let flow = self.flows.get(number).expect("it has just sent");
+        let bytes = match (place.first, &flow.halves) {
+            (Some(first), Some(halves)) => halves.sender.train(first, place.frames),
+            _ => &room[..],
+        };
+        Some(Train { peer: flow.peer, bytes: &bytes[..place.bytes], each: place.each })
+    }
+
+    /// Calls `emit` on the flows of the TX queue until one has something to send.
+    #[inline]
+    fn next_ready<T>(
+        &mut self,
+        mut emit: impl FnMut(&mut Flow, &mut Context<'_>) -> Option<T>,
+    ) -> Option<(u32, T)> {
         while let Some(number) = self.ready.pop_front() {
             let Some(flow) = self.flows.get_mut(number) else { continue };
-            let length = flow.emit(room, &mut context!(self), now);
-            let peer = flow.peer;
-            if length.is_some() {
+            let emitted = emit(flow, &mut context!(self));
+            if emitted.is_some() {
                 self.ready.push_back(number);
             } else {
                 flow.is_queued = false;
             }
             self.set_alarm(number);
-            if let Some(length) = length {
-                return Some((peer, self.seal(room, length)));
+            if let Some(emitted) = emitted {
+                return Some((number, emitted));
             }
         }
         None
-    }
-
-    fn seal(&mut self, room: &mut [u8], length: usize) -> usize {
-        self.counters.frames_out += 1;
-        if self.config.checked { wire::fill(room, length) } else { length }
     }
 
     // ---- time

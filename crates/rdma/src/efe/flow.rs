@@ -15,11 +15,11 @@
 //! Probes    a peer that is silent for `probe_after` is probed; a peer that has granted no more credit is
 //!           probed sooner.
 
-use super::config::Config;
+use super::config::{Config, window_of};
 use super::counters::EfeCounters;
-use super::host::{EndReason, Event, Peer};
+use super::host::{EndReason, Event, Peer, TrainLimits};
 use super::receive::Receiver;
-use super::send::{Impossible, Next, Sender, read_sack_map};
+use super::send::{Impossible, Next, Sender};
 use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, SACK_MAP_BYTES, Setup, flag, reason};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -52,6 +52,28 @@ pub(super) struct Halves {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
 }
+
+/// A frame to be sent.
+pub(super) enum Emitted {
+    /// It was written into the link's room, and has this length without the CRC.
+    InRoom(usize),
+    /// It is in the slot of this sequence number.
+    InSlot(u32),
+}
+
+/// Frames to be sent together.
+#[derive(Clone, Copy)]
+pub(super) struct TrainPlace {
+    /// The sequence number of the first; `None` for a single frame in the link's room.
+    pub(super) first: Option<u32>,
+    pub(super) frames: usize,
+    pub(super) bytes: usize,
+    /// The length of each but the last.
+    pub(super) each: usize,
+}
+
+/// Takes a segment from a flow that is next in order. Returns whether it was taken.
+pub(super) type Direct<'a> = Option<&'a mut dyn FnMut(&[u8]) -> bool>;
 
 /// The state that the flows of an endpoint share, for one call.
 pub(super) struct Context<'a> {
@@ -166,9 +188,11 @@ impl Flow {
 
     /// Creates the sender and the receiver, once the peer's values are known.
     pub(super) fn make_halves(&mut self, config: &Config) {
-        let mut sender = Sender::new(self.initial, config);
+        // At setup, the credit is the peer's window.
+        let window = window_of(config.window_frames.min(self.peer_credit.into()));
+        let mut sender = Sender::new(self.initial, window, self.segment_bytes, config);
         sender.allow(self.peer_credit);
-        self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, config) });
+        self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, window) });
     }
 
     /// Sends the control frame of a new state, and starts its retransmission.
@@ -217,6 +241,7 @@ impl Flow {
         &mut self,
         header: &Header,
         payload: &[u8],
+        direct: Direct<'_>,
         cx: &mut Context<'_>,
         now: Instant,
     ) -> Option<EndReason> {
@@ -232,10 +257,10 @@ impl Flow {
             Stage::Connecting { .. } => self.on_answer(header, payload, cx, now),
             Stage::Accepted { .. } if header.kind.is_sequenced() || header.kind == Kind::Ack => {
                 self.open(Vec::new(), cx, now);
-                self.on_traffic(header, payload, cx, now)
+                self.on_traffic(header, payload, None, cx, now)
             }
             Stage::Open if header.kind.is_sequenced() || header.kind == Kind::Ack => {
-                self.on_traffic(header, payload, cx, now)
+                self.on_traffic(header, payload, direct, cx, now)
             }
             Stage::Open if header.kind == Kind::Accept => {
                 // The accept was repeated: our first acknowledgement was lost.
@@ -292,6 +317,7 @@ impl Flow {
         &mut self,
         header: &Header,
         payload: &[u8],
+        direct: Direct<'_>,
         cx: &mut Context<'_>,
         now: Instant,
     ) -> Option<EndReason> {
@@ -301,7 +327,7 @@ impl Flow {
             counters.malformed += 1;
             return None;
         }
-        let map = if header.kind == Kind::Ack { read_sack_map(payload) } else { 0 };
+        let map = if header.kind == Kind::Ack { wire::read_sack_map(payload) } else { 0 };
         let has_room = match sender.on_acknowledgement(header, map, config, counters, now) {
             Ok(has_room) => has_room,
             Err(Impossible) => {
@@ -316,7 +342,7 @@ impl Flow {
         }
         let is_new = header.kind.is_sequenced() && {
             let is_end = header.kind == Kind::End;
-            receiver.on_frame(header, payload, is_end, config, counters, now)
+            receiver.on_frame(header, payload, is_end, direct, config, counters, now)
         };
         if is_new {
             counters.segments_in += u64::from(header.kind == Kind::Data);
@@ -433,13 +459,19 @@ impl Flow {
         }
     }
 
-    /// Writes the next frame into `room`. Returns its length without the CRC, or `None` if no frame may be
-    /// sent now.
+    /// Makes the next frame: a segment or an end in its slot, any other in `room`. Returns `None` if no frame
+    /// may be sent now, or if the flow waits for a train of `waits_for` frames.
     #[inline]
-    pub(super) fn emit(&mut self, room: &mut [u8], cx: &mut Context<'_>, now: Instant) -> Option<usize> {
+    pub(super) fn emit(
+        &mut self,
+        room: &mut [u8],
+        waits_for: usize,
+        cx: &mut Context<'_>,
+        now: Instant,
+    ) -> Option<Emitted> {
         if !matches!(self.stage, Stage::Open) {
             return if core::mem::take(&mut self.control_frame_due) {
-                self.emit_control_frame(room, cx)
+                self.emit_control_frame(room, cx).map(Emitted::InRoom)
             } else {
                 None
             };
@@ -450,22 +482,14 @@ impl Flow {
         }
         let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
         self.pace_at = Instant::NEVER;
-        match sender.next_to_send(now) {
+        let next = if sender.awaits_train(waits_for) { Next::Nothing } else { sender.next_to_send(now) };
+        match next {
             Next::Frame(sequence) => {
                 let holes = receiver.fill_ack(&mut header, now) != 0;
                 receiver.ack_now &= holes;
                 self.may_send_ack &= holes;
-                let (segment, is_end, transmission, asks) =
-                    sender.transmit(sequence, cx.config, cx.counters, now);
-                header.kind = if is_end { Kind::End } else { Kind::Data };
-                header.payload_bytes = segment.len() as u16;
-                (header.sequence, header.transmission) = (sequence, transmission);
-                if asks {
-                    header.flags |= flag::ACK_REQUEST;
-                }
-                header.write(room);
-                room[HEADER_BYTES..HEADER_BYTES + segment.len()].copy_from_slice(segment);
-                return Some(HEADER_BYTES + segment.len());
+                write_segment(sender, sequence, header, cx, now);
+                return Some(Emitted::InSlot(sequence));
             }
             Next::At(at) => self.pace_at = at,
             Next::Nothing => {}
@@ -480,11 +504,47 @@ impl Flow {
         }
         header.kind = Kind::Ack;
         (header.sequence, header.transmission) = (sender.next(), sender.stamp());
-        header.payload_bytes = SACK_MAP_BYTES as u16;
+        let map_bytes = wire::write_sack_map(map, &mut room[HEADER_BYTES..]);
+        header.payload_bytes = map_bytes as u16;
         header.write(room);
-        room[HEADER_BYTES..HEADER_BYTES + SACK_MAP_BYTES].copy_from_slice(&map.to_be_bytes());
         cx.counters.acks_out += 1;
-        Some(HEADER_BYTES + SACK_MAP_BYTES)
+        Some(Emitted::InRoom(HEADER_BYTES + map_bytes))
+    }
+
+    /// Makes the next frames for one peer, as far as they are neighbours in memory: full frames, and a last
+    /// one that may be shorter.
+    pub(super) fn emit_train(
+        &mut self,
+        room: &mut [u8],
+        limits: &TrainLimits,
+        cx: &mut Context<'_>,
+        now: Instant,
+    ) -> Option<TrainPlace> {
+        let first = match self.emit(room, limits.waits_for, cx, now)? {
+            Emitted::InRoom(length) => {
+                let bytes = seal(room, length, cx.config);
+                return Some(TrainPlace { first: None, frames: 1, bytes, each: bytes });
+            }
+            Emitted::InSlot(first) => first,
+        };
+        let sender = &mut self.halves.as_mut().expect("an open flow has both halves").sender;
+        let stride = sender.stride();
+        let header = Header::read(sender.frame(first).0).expect("it was just written").0;
+        let (mut last, mut frames) = (first, 1);
+        let mut last_bytes = seal_slot(sender, last, cx.config);
+        while frames < limits.frames
+            && (frames + 1) * stride <= limits.bytes
+            && (last_bytes == stride || limits.pads)
+            && sender.is_followed(last)
+            && sender.next_to_send(now) == Next::Frame(last.wrapping_add(1))
+        {
+            last = last.wrapping_add(1);
+            write_segment(sender, last, header, cx, now);
+            last_bytes = seal_slot(sender, last, cx.config);
+            frames += 1;
+        }
+        let each = if frames == 1 { last_bytes } else { stride };
+        Some(TrainPlace { first: Some(first), frames, bytes: (frames - 1) * stride + last_bytes, each })
     }
 
     fn emit_control_frame(&mut self, room: &mut [u8], cx: &mut Context<'_>) -> Option<usize> {
@@ -602,6 +662,33 @@ impl Flow {
     pub(super) fn on_pushed(&mut self, config: &Config, now: Instant) {
         self.look_for_credit(config, now);
     }
+}
+
+/// Writes the header of a segment or an end into its slot, and records that it is sent. The given header has
+/// the values that all frames of the flow share.
+#[inline]
+fn write_segment(sender: &mut Sender, sequence: u32, mut header: Header, cx: &mut Context<'_>, now: Instant) {
+    let (is_end, transmission, asks) = sender.transmit(sequence, cx.config, cx.counters, now);
+    let (frame, length) = sender.frame(sequence);
+    header.kind = if is_end { Kind::End } else { Kind::Data };
+    header.payload_bytes = (length - HEADER_BYTES) as u16;
+    (header.sequence, header.transmission) = (sequence, transmission);
+    header.flags &= !(flag::ACK_REQUEST | flag::CHECKED);
+    if asks {
+        header.flags |= flag::ACK_REQUEST;
+    }
+    header.write(frame);
+}
+
+/// Adds the CRC to a frame if there is one on this link. Returns the frame's length.
+#[inline]
+pub(super) fn seal(frame: &mut [u8], length: usize, config: &Config) -> usize {
+    if config.checked { wire::fill(frame, length) } else { length }
+}
+
+fn seal_slot(sender: &mut Sender, sequence: u32, config: &Config) -> usize {
+    let (frame, length) = sender.frame(sequence);
+    seal(frame, length, config)
 }
 
 /// Builds a control frame, without payload, for a peer with which we have no flow.

@@ -83,6 +83,33 @@ pub enum Event {
     },
 }
 
+/// Frames that a link sends together, as one train (UDP_SEGMENT, udp(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Train<'a> {
+    /// The peer.
+    pub peer: Peer,
+    /// The frames, one after another.
+    pub bytes: &'a [u8],
+    /// Length of each frame but the last, which may be shorter.
+    pub each: usize,
+}
+
+/// The trains that a link can send.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrainLimits {
+    /// Maximum number of frames.
+    pub frames: usize,
+    /// Maximum length in bytes.
+    pub bytes: usize,
+    /// Number of frames, but at most a quarter of the window, for which a train waits while as many are in
+    /// flight and the host fills the whole send ring: otherwise each acknowledgement would release a short
+    /// train. Zero disables this.
+    pub waits_for: usize,
+    /// Whether a short frame may be padded, so that a train goes on after it. Worth it where bytes cost less
+    /// than system calls.
+    pub pads: bool,
+}
+
 /// The reason why an endpoint refused a request from the host. A refused request changes nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

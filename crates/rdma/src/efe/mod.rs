@@ -34,4 +34,4 @@ mod send;
 pub use config::Config;
 pub use counters::EfeCounters;
 pub use endpoint::Endpoint;
-pub use host::{EndReason, Event, FlowNumber, Peer, RequestError};
+pub use host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};

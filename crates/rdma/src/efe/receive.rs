@@ -1,8 +1,9 @@
 //! The receiving half of a flow: received segments, in order, until the host takes them.
 //!
-//! Slots   a ring of `window_frames` slots. The credit granted is the number of free slots, so nothing sent
-//!         within the credit is dropped here. When the host takes a segment, the slot and the host's buffer
-//!         swap their memory, so each segment is copied only once.
+//! Slots   a ring of slots, one for each frame of the window. The credit granted is the number of free slots,
+//!         so nothing sent within the credit is dropped here. When the host takes a segment, the slot and the
+//!         host's buffer swap their memory, so each segment is copied only once.
+//! Direct  a segment that is next in order, while none waits, is offered to the host without a copy.
 //! ACKs    an acknowledgement is sent after every second frame, after `ack_after`, and immediately if the
 //!         sender requests it, if a frame is missing or a duplicate, or if a frame fills a gap.
 //! Credit  new credit is sent when the sender may be waiting for it: after half a window has been freed, or
@@ -27,7 +28,7 @@ pub(super) struct Receiver {
     read: u32,
     rcv_nxt: u32,
     /// Bit n: `expected` + 1 + n has arrived.
-    sack_map: u64,
+    sack_map: u128,
     /// The end of the credit last granted: the first sequence number for which there is no room.
     credit_granted: u32,
     /// Frames since the last acknowledgement.
@@ -43,13 +44,14 @@ pub(super) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(initial: u32, config: &Config) -> Receiver {
+    /// Creates the receiving half of a flow with a window of `window_frames`, a power of two.
+    pub(super) fn new(initial: u32, window_frames: u32) -> Receiver {
         Receiver {
-            slots: (0..config.window_frames).map(|_| Slot::default()).collect(),
+            slots: (0..window_frames).map(|_| Slot::default()).collect(),
             read: initial,
             rcv_nxt: initial,
             sack_map: 0,
-            credit_granted: initial.wrapping_add(config.window_frames),
+            credit_granted: initial.wrapping_add(window_frames),
             unacked_frames: 0,
             ack_now: false,
             ack_at: Instant::NEVER,
@@ -89,6 +91,13 @@ impl Receiver {
             core::mem::swap(out, &mut self.slots[index].bytes);
         }
         self.read = self.read.wrapping_add(1);
+        self.announce_credit(config, now);
+        self.look_for_end();
+        true
+    }
+
+    /// Announces new credit if the sender may be waiting for it.
+    fn announce_credit(&mut self, config: &Config, now: Instant) {
         let limit = self.rcv_nxt.wrapping_add(self.credit());
         let more = limit.wrapping_sub(self.credit_granted);
         if self.credit_granted == self.rcv_nxt || more >= self.slots.len() as u32 / 2 {
@@ -97,8 +106,6 @@ impl Receiver {
             // This is soon enough even if the sender is waiting for less than half a window of credit.
             self.ack_at = now + config.ack_after.max(config.resend_after_min / 4);
         }
-        self.look_for_end();
-        true
     }
 
     /// Takes the end of the flow if it is next in order.
@@ -111,12 +118,15 @@ impl Receiver {
         }
     }
 
-    /// Takes a segment or an end. Returns whether it is new.
+    /// Takes a segment or an end, and offers it to `direct` if no segment is missing or waits. Returns
+    /// whether it is new.
+    #[expect(clippy::too_many_arguments, reason = "a frame, where it goes, and what all flows share")]
     pub(super) fn on_frame(
         &mut self,
         header: &Header,
         segment: &[u8],
         is_end: bool,
+        direct: Option<&mut dyn FnMut(&[u8]) -> bool>,
         config: &Config,
         counters: &mut EfeCounters,
         now: Instant,
@@ -137,12 +147,19 @@ impl Receiver {
             self.ack_now = true;
             return false;
         }
-        let index = self.index(header.sequence);
-        let slot = &mut self.slots[index];
-        slot.bytes.clear();
-        slot.bytes.extend_from_slice(segment);
-        slot.is_end = is_end;
-        if ahead > 0 {
+        let is_next = self.read == self.rcv_nxt && ahead == 0 && was_complete && !is_end;
+        let is_taken = is_next && direct.is_some_and(|take| take(segment));
+        if !is_taken {
+            let index = self.index(header.sequence);
+            let slot = &mut self.slots[index];
+            slot.bytes.clear();
+            slot.bytes.extend_from_slice(segment);
+            slot.is_end = is_end;
+        }
+        if is_taken {
+            self.rcv_nxt = self.rcv_nxt.wrapping_add(1);
+            self.read = self.rcv_nxt;
+        } else if ahead > 0 {
             self.sack_map |= 1 << (ahead - 1);
             counters.out_of_order += 1;
         } else {
@@ -163,6 +180,9 @@ impl Receiver {
         } else if self.ack_at == Instant::NEVER {
             self.ack_at = now + config.ack_after;
         }
+        if is_taken {
+            self.announce_credit(config, now);
+        }
         true
     }
 
@@ -176,7 +196,7 @@ impl Receiver {
 
     /// Fills in the acknowledgement fields of a frame, and clears the pending acknowledgement. Returns the
     /// bit map of out-of-order frames, which an acknowledgement frame carries.
-    pub(super) fn fill_ack(&mut self, header: &mut Header, now: Instant) -> u64 {
+    pub(super) fn fill_ack(&mut self, header: &mut Header, now: Instant) -> u128 {
         header.acknowledged = self.rcv_nxt;
         header.credit = self.credit() as u8;
         if let Some((transmission, came)) = self.echo {

@@ -1,7 +1,10 @@
 //! The sending half of a flow: segments that are queued, in flight, or lost.
 //!
-//! Slots    a ring of `window_frames` slots. A segment's sequence number determines the slot that holds it
-//!          from `send` until it is acknowledged. Slots keep their memory.
+//! Slots    a ring of slots, one for each frame of the window. A segment's sequence number determines the slot
+//!          that holds it from `send` until it is acknowledged.
+//! Frames   the slots' memory is one array. Each has room for a whole frame: the header is written in front
+//!          of the segment whenever it is sent, so full frames in neighbouring slots form a train that one
+//!          system call can send without a copy.
 //! Loss     every time a frame is sent it gets a new number, its *transmission*. A frame is considered lost
 //!          once `reorder_frames` frames sent after it have arrived. This also works for retransmitted
 //!          frames, because the receiver echoes the number of the transmission that arrived (like QUIC's
@@ -16,7 +19,7 @@
 use super::config::Config;
 use super::congestion::{Congestion, Gate};
 use super::counters::EfeCounters;
-use crate::wire::efe::{self as wire, HELD_LONG, HELD_NANOS, Header, TRANSMISSIONS, flag};
+use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, HELD_LONG, HELD_NANOS, Header, TRANSMISSIONS, flag};
 use alloc::vec::Vec;
 use core::time::Duration;
 use kiban_base::Instant;
@@ -33,7 +36,7 @@ enum State {
 
 #[derive(Debug)]
 struct Slot {
-    bytes: Vec<u8>,
+    bytes: usize,
     is_end: bool,
     state: State,
     /// The number of its latest transmission.
@@ -57,6 +60,9 @@ pub(super) struct Impossible;
 #[derive(Debug)]
 pub(super) struct Sender {
     slots: Vec<Slot>,
+    /// The frames of all slots, each in `stride` bytes; empty until the first segment is queued.
+    frames: Vec<u8>,
+    stride: usize,
     /// The oldest unacknowledged sequence number, the first that was never sent, and the one that the next
     /// queued segment will get.
     snd_una: u32,
@@ -94,9 +100,11 @@ const fn transmissions_between(a: u32, b: u32) -> i32 {
 }
 
 impl Sender {
-    pub(super) fn new(initial: u32, config: &Config) -> Sender {
+    /// Creates the sending half of a flow with a window of `window_frames`, a power of two, and segments of
+    /// at most `segment_bytes`.
+    pub(super) fn new(initial: u32, window_frames: u32, segment_bytes: usize, config: &Config) -> Sender {
         let slot = || Slot {
-            bytes: Vec::new(),
+            bytes: 0,
             is_end: false,
             state: State::Waiting,
             transmission: 0,
@@ -104,7 +112,9 @@ impl Sender {
             is_retransmitted: false,
         };
         Sender {
-            slots: (0..config.window_frames).map(|_| slot()).collect(),
+            slots: (0..window_frames).map(|_| slot()).collect(),
+            frames: Vec::new(),
+            stride: HEADER_BYTES + segment_bytes + if config.checked { CHECK_BYTES } else { 0 },
             snd_una: initial,
             snd_nxt: initial,
             tail: initial,
@@ -119,7 +129,7 @@ impl Sender {
             timeouts: 0,
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
-            congestion: Congestion::new(config),
+            congestion: Congestion::new(window_frames),
         }
     }
 
@@ -152,20 +162,23 @@ impl Sender {
         self.snd_nxt
     }
 
-    /// Adds a slot for a segment, or for the end of the flow, and returns its `length` zeroed bytes.
+    /// Adds a slot for a segment, or for the end of the flow, and returns its `length` bytes, which have
+    /// arbitrary values.
     ///
     /// # Panics
     /// If there is no free slot.
     #[inline]
     pub(super) fn push(&mut self, length: usize, is_end: bool) -> &mut [u8] {
         assert!(self.room() > 0, "the caller looks for room first");
+        if self.frames.is_empty() {
+            self.frames.resize(self.slots.len() * self.stride, 0);
+        }
         let index = self.index(self.tail);
         let slot = &mut self.slots[index];
-        slot.bytes.clear();
-        slot.bytes.resize(length, 0);
+        slot.bytes = length;
         (slot.is_end, slot.state, slot.is_retransmitted) = (is_end, State::Waiting, false);
         self.tail = self.tail.wrapping_add(1);
-        &mut slot.bytes
+        &mut self.frames[index * self.stride + HEADER_BYTES..][..length]
     }
 
     /// Returns the retransmission timeout (RFC 6298 §2) plus the receiver's ACK delay, doubled after each
@@ -178,6 +191,15 @@ impl Sender {
             (measured + config.ack_after * 2).max(config.resend_after_min)
         };
         once.saturating_mul(1 << self.timeouts.min(16)).min(config.resend_after_max)
+    }
+
+    /// Returns whether to wait for further segments, so that they form a longer train
+    /// ([`TrainLimits::waits_for`](super::TrainLimits::waits_for)).
+    #[inline]
+    pub(super) fn awaits_train(&self, frames: usize) -> bool {
+        let frames = frames.min(self.slots.len() / 4);
+        let waiting = self.tail.wrapping_sub(self.snd_nxt) as usize;
+        waiting < frames && self.in_flight as usize >= frames && self.lost == 0 && self.room() == 0
     }
 
     /// Returns what to send next, if the window allows it.
@@ -204,16 +226,37 @@ impl Sender {
         Next::Frame(self.snd_nxt)
     }
 
-    /// Records that `sequence` is sent. Returns its bytes, whether it is the end of the flow, its
-    /// transmission number, and whether to request an immediate acknowledgement because no later frame
-    /// would trigger one.
+    /// Returns the memory of a frame, and its length without the CRC.
+    pub(super) fn frame(&mut self, sequence: u32) -> (&mut [u8], usize) {
+        let index = self.index(sequence);
+        let length = HEADER_BYTES + self.slots[index].bytes;
+        (&mut self.frames[index * self.stride..][..self.stride], length)
+    }
+
+    /// Returns the memory of `count` frames from `sequence` on, which are in neighbouring slots.
+    pub(super) fn train(&self, sequence: u32, count: usize) -> &[u8] {
+        &self.frames[self.index(sequence) * self.stride..][..count * self.stride]
+    }
+
+    /// Returns how many bytes of memory a frame has.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Returns whether the slot after this one's is next to it in memory.
+    pub(super) fn is_followed(&self, sequence: u32) -> bool {
+        self.index(sequence) + 1 < self.slots.len()
+    }
+
+    /// Records that `sequence` is sent. Returns whether it is the end of the flow, its transmission number,
+    /// and whether to request an immediate acknowledgement because no later frame would trigger one.
     pub(super) fn transmit(
         &mut self,
         sequence: u32,
         config: &Config,
         counters: &mut EfeCounters,
         now: Instant,
-    ) -> (&[u8], bool, u32, bool) {
+    ) -> (bool, u32, bool) {
         let transmission = self.transmission;
         self.transmission = (transmission + 1) % TRANSMISSIONS;
         let index = self.index(sequence);
@@ -233,8 +276,7 @@ impl Sender {
         }
         let nothing_follows = self.lost == 0 && (self.snd_nxt == self.tail || self.snd_nxt == self.limit);
         let asks = nothing_follows || self.congestion.window() < 4.0;
-        let slot = &self.slots[index];
-        (&slot.bytes, slot.is_end, transmission, asks)
+        (self.slots[index].is_end, transmission, asks)
     }
 
     /// Processes the acknowledgement fields of a frame: everything before `acknowledged` has arrived, `map`
@@ -248,7 +290,7 @@ impl Sender {
     pub(super) fn on_acknowledgement(
         &mut self,
         header: &Header,
-        map: u64,
+        map: u128,
         config: &Config,
         counters: &mut EfeCounters,
         now: Instant,
@@ -266,8 +308,8 @@ impl Sender {
         }
         // Bit n of the map is `acknowledged` + 1 + n, which has to be before `next`.
         let mappable = (outstanding - advance).saturating_sub(1);
-        let impossible = if mappable >= 64 { 0 } else { u64::MAX << mappable };
-        if map & impossible != 0 || u32::from(header.credit) > 64 {
+        let impossible = if mappable >= u128::BITS { 0 } else { u128::MAX << mappable };
+        if map & impossible != 0 || usize::from(header.credit) > self.slots.len() {
             return Err(Impossible);
         }
         let limit = header.acknowledged.wrapping_add(u32::from(header.credit));
@@ -318,7 +360,7 @@ impl Sender {
         if is_echoed && held != HELD_LONG {
             let held = Duration::from_nanos(u64::from(held) * HELD_NANOS);
             let trip = now.since(slot.left + held);
-            let bytes = slot.bytes.len();
+            let bytes = slot.bytes;
             self.congestion.on_sample(trip.as_nanos() as u64, bytes, config, now);
             self.on_rtt_sample(trip);
         }
@@ -423,13 +465,8 @@ impl Sender {
 
     /// Sets the credit that the peer granted at setup.
     pub(super) fn allow(&mut self, credit: u8) {
-        self.limit = self.snd_una.wrapping_add(u32::from(credit).min(64));
+        self.limit = self.snd_una.wrapping_add(u32::from(credit).min(self.slots.len() as u32));
     }
-}
-
-/// Reads the bit map in an acknowledgement frame.
-pub(super) fn read_sack_map(payload: &[u8]) -> u64 {
-    payload.first_chunk::<{ wire::SACK_MAP_BYTES }>().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 #[cfg(test)]
@@ -456,10 +493,14 @@ mod tests {
         }
     }
 
+    fn sender(initial: u32, config: &Config) -> Sender {
+        Sender::new(initial, 64, config.segment_bytes, config)
+    }
+
     /// Runs a sender and a receiver over a path that loses every `lose_every`-th frame.
     fn transfer(initial: u32, transmission: u32, segments: u32, lose_every: u64) -> (Vec<u32>, EfeCounters) {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
-        let (mut sender, mut receiver) = (Sender::new(initial, &config), Receiver::new(initial, &config));
+        let (mut sender, mut receiver) = (sender(initial, &config), Receiver::new(initial, 64));
         sender.allow(64);
         (sender.transmission, sender.delivered, sender.round_end) =
             (transmission, (transmission + TRANSMISSIONS - 1) % TRANSMISSIONS, transmission);
@@ -476,17 +517,19 @@ mod tests {
             }
             assert!(!sender.on_time(&config, &mut counters, now), "the peer is alive");
             while let Next::Frame(sequence) = sender.next_to_send(now) {
-                let (bytes, _, transmission, asks) = sender.transmit(sequence, &config, &mut counters, now);
+                let (_, transmission, asks) = sender.transmit(sequence, &config, &mut counters, now);
+                let (frame, length) = sender.frame(sequence);
+                let bytes = frame[HEADER_BYTES..length].to_vec();
                 frames += 1;
                 if lose_every == 0 || !frames.is_multiple_of(lose_every) {
                     let flags = if asks { flag::ACK_REQUEST } else { 0 };
                     let header = Header { kind: Kind::Data, flags, sequence, transmission, ..ack() };
-                    under_way.push_back((now + Duration::from_micros(8), header, bytes.to_vec()));
+                    under_way.push_back((now + Duration::from_micros(8), header, bytes));
                 }
             }
             while under_way.front().is_some_and(|frame| frame.0 <= now) {
                 let (_, header, bytes) = under_way.pop_front().expect("just seen");
-                receiver.on_frame(&header, &bytes, false, &config, &mut counters, now);
+                receiver.on_frame(&header, &bytes, false, None, &config, &mut counters, now);
                 while receiver.pop(Some(&mut out), &config, now) {
                     read.push(u32::from_be_bytes(out[..].try_into().expect("four bytes")));
                 }
@@ -520,7 +563,7 @@ mod tests {
     fn an_acknowledgement_of_an_unsent_segment_changes_nothing() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
         let now = Instant::ZERO;
-        let mut sender = Sender::new(100, &config);
+        let mut sender = sender(100, &config);
         sender.allow(64);
         (0..4).for_each(|_| sender.push(1, false).fill(1));
         for sequence in 100..102 {
@@ -538,7 +581,7 @@ mod tests {
             (101, 64, 0b1, Err(Impossible)),
             (102, 64, 0b1, Err(Impossible)),
             (100, 64, 1 << 63, Err(Impossible)),
-            (99, 64, u64::MAX, Ok(false)),
+            (99, 64, u128::MAX, Ok(false)),
             (100, 64, 0, Ok(false)),
             (100, 64, 0b1, Ok(false)),
             (101, 64, 0, Ok(true)),
@@ -558,7 +601,7 @@ mod tests {
     #[test]
     fn an_acknowledgement_of_the_original_does_not_time_its_retransmission() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
-        let (mut now, mut sender) = (Instant::ZERO, Sender::new(0, &config));
+        let (mut now, mut sender) = (Instant::ZERO, sender(0, &config));
         sender.allow(64);
         sender.push(1, false);
         sender.next_to_send(now);
@@ -583,7 +626,7 @@ mod tests {
     #[test]
     fn a_frame_that_was_never_sent_gives_no_round_trip() {
         let (config, mut counters) = (Config::default(), EfeCounters::default());
-        let mut sender = Sender::new(0, &config);
+        let mut sender = sender(0, &config);
         sender.allow(64);
         sender.push(1, false);
         sender.next_to_send(Instant::ZERO);

@@ -27,8 +27,6 @@ pub struct Nic {
     pub(super) waiting_max: usize,
     /// Byte-stream ends to be resumed, found while EFE flows were processed.
     pub(super) resumable: Vec<u32>,
-    /// Buffer for a segment to be sent through an endpoint.
-    pub(super) segment: Vec<u8>,
 }
 
 impl Nic {
@@ -51,7 +49,6 @@ impl Nic {
             answer_timeout,
             waiting_max,
             resumable: Vec::new(),
-            segment: Vec::new(),
         }
     }
 

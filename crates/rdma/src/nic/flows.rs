@@ -3,8 +3,8 @@
 //! Setup          the flow's greetings carry MPA's start frames, so depths, extensions and private data are
 //!                negotiated as over TCP.
 //! Transmit path  a segment is copied into the endpoint's ring, so the host's memory is released at once.
-//! Receive path   a segment is placed from the endpoint's buffer. A segment that waits for a receive stays
-//!                there and keeps its credit.
+//! Receive path   a segment that is next in order is placed from the link's buffer, any other from the
+//!                endpoint's. A segment that waits for a receive stays there and keeps its credit.
 
 use super::connection::{CmEvent, ConnectError, OpenError, Request};
 use super::device::Nic;
@@ -46,6 +46,20 @@ impl Nic {
         };
         self.of_flow.insert(flow, end);
         Ok(end)
+    }
+
+    /// Takes a frame received from `peer`. A segment that is next in order is placed at once.
+    pub fn take_frame(&mut self, endpoint: &mut Endpoint, peer: Peer, frame: &[u8], now: Instant) {
+        endpoint.arrive_with(peer, frame, now, |flow, segment| {
+            let end = self.of_flow.get(&flow).and_then(|&end| self.ends.get(end));
+            let Some(End {
+                below: Transport::Flow { phase: FlowPhase::Up { .. }, .. }, qp: Some(qp), ..
+            }) = end
+            else {
+                return false;
+            };
+            self.core.take(*qp, segment) != SegmentResult::Dry
+        });
     }
 
     /// Moves segments and events between the core and an endpoint. `config` determines the responses to
@@ -243,21 +257,15 @@ impl Nic {
         };
         let mut all_left = true;
         if let Some(most) = endpoint.segment_bytes(flow) {
-            let mut out = FlowOut { segment: core::mem::take(&mut self.segment), most };
             all_left = false;
             while endpoint.room(flow) > 0 {
-                out.segment.clear();
-                if !self.core.next_segment(qp, &mut out) {
+                if !self.core.next_segment(qp, &mut FlowOut { endpoint, flow, most, now }) {
                     all_left = true;
-                    break;
-                }
-                if endpoint.send(flow, &out.segment, now).is_err() {
                     break;
                 }
                 // The segment was copied, so the host's memory is released.
                 self.core.confirm(qp, self.core.segments_made(qp));
             }
-            self.segment = out.segment;
             if endpoint.room(flow) == 0 {
                 // An event reports when there is room.
                 endpoint.want_room(flow);
@@ -297,19 +305,26 @@ impl Nic {
     }
 }
 
-/// A segment to be sent through an endpoint.
-struct FlowOut {
-    segment: Vec<u8>,
+/// Puts segments into an endpoint's ring, which has room for one.
+struct FlowOut<'a> {
+    endpoint: &'a mut Endpoint,
+    flow: FlowNumber,
     most: usize,
+    now: Instant,
 }
 
-impl ToLlp for FlowOut {
+impl ToLlp for FlowOut<'_> {
     fn segment_bytes(&self) -> usize {
         self.most
     }
 
     fn segment(&mut self, header: &[u8], payload: Payload<'_>) {
-        self.segment.extend_from_slice(header);
-        payload.append_to(&mut self.segment);
+        let length = header.len() + payload.len();
+        // If the flow is closing, the segment is lost with it.
+        let _ = self.endpoint.send_with(self.flow, length, self.now, |room| {
+            let (front, rest) = room.split_at_mut(header.len());
+            front.copy_from_slice(header);
+            payload.copy_to(rest);
+        });
     }
 }

@@ -22,7 +22,8 @@
 //!          payload, lowest byte first, as in iSCSI (RFC 3720 §12.1). A flag indicates that it is present.
 //! Setup    the payload of a connection request and of its accept is a [`Setup`].
 //! Gaps     the payload of an acknowledgement is a map of 64 bits: bit n is set if `acknowledged` + 1 + n has
-//!          arrived.
+//!          arrived. A second word of 64 bits follows if one of its bits is set, which needs a window of more
+//!          than 64 frames.
 
 use kiban_base::Malformed;
 use kiban_base::crc::Crc32c;
@@ -35,6 +36,10 @@ pub const SEGMENT_BYTES_MAX: usize = 1500 - HEADER_BYTES;
 pub const CHECK_BYTES: usize = 4;
 /// Length of the map in an acknowledgement in bytes.
 pub const SACK_MAP_BYTES: usize = 8;
+/// Length of a map of two words in bytes.
+pub const SACK_MAP_BYTES_MAX: usize = 2 * SACK_MAP_BYTES;
+/// Maximum number of frames in a flow's window: a map covers the window.
+pub const WINDOW_FRAMES_MAX: u32 = 8 * SACK_MAP_BYTES_MAX as u32;
 /// Maximum length, in bytes, of a greeting: the upper layer's private data at setup.
 pub const GREETING_BYTES_MAX: usize = 1024;
 /// Length of a [`Setup`] without its greeting in bytes.
@@ -90,7 +95,7 @@ impl Kind {
             Kind::Reject => payload_bytes <= GREETING_BYTES_MAX,
             Kind::Data => payload_bytes <= SEGMENT_BYTES_MAX,
             Kind::End | Kind::Abort => payload_bytes == 0,
-            Kind::Ack => payload_bytes == SACK_MAP_BYTES,
+            Kind::Ack => matches!(payload_bytes, SACK_MAP_BYTES | SACK_MAP_BYTES_MAX),
         }
     }
 }
@@ -222,6 +227,26 @@ impl Header {
     pub fn payload<'a>(&self, frame: &'a [u8]) -> &'a [u8] {
         &frame[HEADER_BYTES..HEADER_BYTES + usize::from(self.payload_bytes)]
     }
+}
+
+/// Writes the payload of an acknowledgement, and returns its length.
+pub fn write_sack_map(map: u128, room: &mut [u8]) -> usize {
+    room[..SACK_MAP_BYTES].copy_from_slice(&(map as u64).to_be_bytes());
+    let more = (map >> 64) as u64;
+    if more == 0 {
+        return SACK_MAP_BYTES;
+    }
+    room[SACK_MAP_BYTES..SACK_MAP_BYTES_MAX].copy_from_slice(&more.to_be_bytes());
+    SACK_MAP_BYTES_MAX
+}
+
+/// Reads the map in the payload of an acknowledgement.
+pub fn read_sack_map(payload: &[u8]) -> u128 {
+    let word = |at: usize| {
+        let bytes = payload.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.map_or(0, |bytes| u128::from(u64::from_be_bytes(*bytes)))
+    };
+    word(0) | word(SACK_MAP_BYTES) << 64
 }
 
 #[inline]
@@ -371,7 +396,7 @@ mod tests {
             Header { payload_bytes, ..plain(kind) }.write(&mut frame);
             frame
         };
-        let rows: [(Kind, u16, usize, Result<(), Malformed>); 13] = [
+        let rows: [(Kind, u16, usize, Result<(), Malformed>); 15] = [
             (Kind::Data, 0, 27, Err(Malformed::Truncated)),
             (Kind::Data, 100, 127, Err(Malformed::TotalLength)),
             (Kind::Data, 100, 128, Ok(())),
@@ -379,6 +404,8 @@ mod tests {
             (Kind::Data, 1473, 2048, Err(Malformed::TotalLength)),
             (Kind::Ack, 8, 36, Ok(())),
             (Kind::Ack, 0, 36, Err(Malformed::TotalLength)),
+            (Kind::Ack, 16, 44, Ok(())),
+            (Kind::Ack, 12, 44, Err(Malformed::TotalLength)),
             (Kind::End, 1, 46, Err(Malformed::TotalLength)),
             (Kind::Abort, 1, 46, Err(Malformed::TotalLength)),
             (Kind::Ask, 11, 46, Err(Malformed::TotalLength)),
@@ -401,6 +428,17 @@ mod tests {
         fill(&mut frame, 32);
         assert_eq!(Header::read(&frame[..35]), Err(Malformed::TotalLength));
         assert_eq!(Setup::read(&[0; 11]).map(|_| ()), Err(Malformed::Truncated));
+    }
+
+    #[test]
+    fn a_map_has_a_second_word_only_if_needed() {
+        for (map, bytes) in [(0, 8), (1, 8), (1 << 63, 8), (1 << 64, 16), (u128::MAX, 16), (1 << 127 | 5, 16)]
+        {
+            let mut room = [0; SACK_MAP_BYTES_MAX];
+            assert_eq!(write_sack_map(map, &mut room), bytes);
+            assert_eq!(read_sack_map(&room[..bytes]), map);
+        }
+        assert_eq!(read_sack_map(&[]), 0);
     }
 
     fn header() -> impl Strategy<Value = Header> {

@@ -4,3 +4,4 @@ mod hostile;
 mod life;
 mod pair;
 mod setup;
+mod trains;

@@ -85,6 +85,24 @@ impl Payload<'_> {
         self.len() == 0
     }
 
+    /// Copies all bytes into `target`, which has the same length.
+    #[inline]
+    pub fn copy_to(&self, mut target: &mut [u8]) {
+        match self {
+            Payload::Bytes(bytes) => target.copy_from_slice(bytes),
+            Payload::Pieces(pieces) => {
+                for piece in *pieces {
+                    let (room, rest) = target.split_at_mut(piece.len());
+                    // Memory that is no longer mapped is sent as zeros.
+                    if piece.bytes().copy_to(0, room) < room.len() {
+                        room.fill(0);
+                    }
+                    target = rest;
+                }
+            }
+        }
+    }
+
     /// Appends all bytes to `target`.
     #[inline]
     pub fn append_to(&self, target: &mut Vec<u8>) {
