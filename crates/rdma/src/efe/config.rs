@@ -22,7 +22,7 @@ kiban_base::settings! {
         flows_max: usize = 4096,
         /// Maximum number of incoming requests that the host has not answered or the peer has not
         /// confirmed.
-        asked_max: usize = 64,
+        asked_max: usize = 256,
         /// How long such a request is kept.
         asked_for: Duration = Duration::from_secs(5),
         /// Target number of frames that a flow keeps in the queues on its path. A higher number reduces
@@ -39,13 +39,17 @@ kiban_base::settings! {
         /// Period over which the minimum round-trip time is measured; a minimum stays valid for one to two
         /// periods.
         base_period: Duration = Duration::from_secs(10),
+        /// How long the round-trip time that was predicted at setup counts as the minimum. It should cover
+        /// the first drain epoch.
+        predicted_for: Duration = Duration::from_millis(2),
         /// Number of later frames that must have arrived before a missing frame is considered lost (3 in
         /// RFC 9002 §6.1.1).
         reorder_frames: u32 = 3,
         /// Maximum delay of an acknowledgement that waits for a second frame (delayed ACK).
         ack_after: Duration = Duration::from_micros(10),
-        /// Retransmission timeout before a round trip has been measured.
-        resend_after: Duration = Duration::from_millis(1),
+        /// Retransmission timeout of connection requests, and of frames before a round trip has been measured.
+        /// That of requests is shortened by up to a half at random, so that many lost ones do not meet again.
+        resend_after: Duration = Duration::from_micros(250),
         /// Minimum retransmission timeout.
         resend_after_min: Duration = Duration::from_micros(100),
         /// Maximum retransmission timeout: the timeout doubles with each consecutive expiry.
@@ -72,6 +76,7 @@ impl Config {
             queue_delay_max: settings.queue_delay_max * slower,
             breath_every: settings.breath_every * slower,
             breath_after_join: settings.breath_after_join * slower,
+            predicted_for: settings.predicted_for * slower,
             ack_after: settings.ack_after * slower,
             resend_after_min: settings.resend_after_min * slower,
             resend_after: settings.resend_after * slower,
@@ -94,6 +99,7 @@ impl Config {
             queue_delay_max: Duration::from_millis(2),
             breath_every: Duration::from_secs(1),
             breath_after_join: Duration::from_millis(40),
+            predicted_for: Duration::from_millis(80),
             ack_after: Duration::from_micros(100),
             resend_after: Duration::from_millis(30),
             resend_after_min: Duration::from_millis(5),

@@ -15,18 +15,26 @@
 //!            backlog)/2. At equilibrium all flows that share a queue have the same rate W/r, because b
 //!            depends only on q, which they share. This is FAST TCP (Jin, Wei, Low 2004) with a target
 //!            backlog that shrinks as the delay grows.
-//! Startup    the window doubles every RTT while the backlog is below one frame.
+//! Startup    the connection request was a probe: its RTT, plus the times of two full frames, predicts the
+//!            base RTT, so that queues are recognised before an empty path has been measured. A flow begins
+//!            with two frames, which double every RTT while the backlog is below one frame and the queueing
+//!            delay below Q/4. If the path is still empty with four frames, the window becomes as large as the
+//!            path. The prediction holds until the first pause, but at most for `predicted_for`; afterwards
+//!            only measurements count. If the host has several flows to the peer, each begins with its share
+//!            of two frames, which doubles only while the path is empty.
 //! Loss       while queues are short, a loss is attributed to the wire and the window is not reduced. With
 //!            queueing delay q, the window is reduced by the fraction q/2Q, at most once per RTT. After a
 //!            timeout, the window restarts at two frames.
 //! Fractions  a window of 2.3 frames allows two frames in flight, plus a third once r/2.3 has passed since
 //!            the last frame was sent. A window of 0.2 allows one frame every five RTTs. Windows above
-//!            `WHOLE` are rounded up to whole frames.
+//!            `WHOLE` are rounded up to whole frames. Flows to one peer with windows below one frame take
+//!            turns (`path.rs`).
 //! Drain      flows that began while the queue was full have never measured their base RTT, and would take
 //!            more than their share. A receiver therefore asks all its senders at once to pause for Q, and
 //!            the first frames after the pause find the queues empty (`drain_epochs.rs`).
 
 use super::Config;
+use super::path::PathLoad;
 use core::time::Duration;
 use kiban_base::Instant;
 
@@ -36,6 +44,12 @@ const WINDOW_INITIAL: f64 = 2.0;
 const WINDOW_MIN: f64 = 1.0 / 64.0;
 /// Window, in frames, above which a fraction is rounded up, because pacing it is not worth a timer.
 const WHOLE: f64 = 8.0;
+
+/// Number of full frames whose transmission takes `queue_delay_max`.
+const QUEUE_FRAMES: u64 = 40;
+/// Fractions of `queue_delay_max`: below the first, a path is empty; above the second, start-up ends.
+const EMPTY: f64 = 1.0 / 16.0;
+const BUSY: f64 = 1.0 / 4.0;
 
 /// Divisor of the window while all flows measure the minimum RTT.
 const SHALLOW: f64 = 8.0;
@@ -47,17 +61,24 @@ pub(super) enum Gate {
     /// Sending is not allowed before this time, unless another event allows it earlier.
     At(Instant),
     Shut,
+    /// Other flows to the peer use the path.
+    Blocked,
 }
 
 #[derive(Debug)]
 pub(super) struct Congestion {
     window: f64,
     window_max: f64,
+    /// Whether the flow began as one of several on its path.
+    is_one_of_several: bool,
     /// The window at which slow start ends; `None` once it has ended.
     starting: Option<f64>,
     /// Minimum RTT in nanoseconds in this period and in the previous one.
     base: [u64; 2],
     base_since: Instant,
+    /// The predicted minimum RTT in nanoseconds, which is ignored from this time on.
+    predicted: u64,
+    predicted_until: Instant,
     /// Length in bytes of the longest frame whose RTT was measured.
     base_bytes: usize,
     /// The sum, in nanoseconds, and the number of RTTs measured in this round.
@@ -75,14 +96,17 @@ pub(super) struct Congestion {
 }
 
 impl Congestion {
-    /// Creates the state of a flow with at most `window_frames` frames in flight.
-    pub(super) fn new(window_frames: u32) -> Congestion {
+    /// Creates the state of a flow with at most `window_frames` frames in flight, one of `flows` on its path.
+    pub(super) fn new(window_frames: u32, flows: u32) -> Congestion {
         Congestion {
-            window: WINDOW_INITIAL,
+            window: (WINDOW_INITIAL / f64::from(flows.max(1))).max(WINDOW_MIN),
             window_max: f64::from(window_frames),
+            is_one_of_several: flows > 1,
             starting: Some(f64::INFINITY),
             base: [u64::MAX; 2],
             base_since: Instant::ZERO,
+            predicted: u64::MAX,
+            predicted_until: Instant::ZERO,
             base_bytes: 0,
             sum: 0,
             samples: 0,
@@ -99,10 +123,17 @@ impl Congestion {
         self.window
     }
 
-    /// Returns the minimum RTT in nanoseconds, if one was measured.
+    /// Returns the minimum RTT in nanoseconds, if one was measured or predicted.
     pub(super) fn base(&self) -> Option<u64> {
-        let least = self.base[0].min(self.base[1]);
+        let least = self.base[0].min(self.base[1]).min(self.predicted);
         (least != u64::MAX).then_some(least)
+    }
+
+    /// Predicts the minimum RTT of a full frame from that of short frames, in nanoseconds.
+    pub(super) fn predict(&mut self, short_trip: u64, config: &Config, now: Instant) {
+        // A full frame takes longer by its transmission to the switch and from there.
+        self.predicted = short_trip + 2 * frame_nanos(config);
+        self.predicted_until = now + config.predicted_for;
     }
 
     /// Records that a frame of `bytes` bytes had an RTT of `trip` nanoseconds.
@@ -133,6 +164,9 @@ impl Congestion {
     pub(super) fn on_round(&mut self, config: &Config, now: Instant) {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
+        if now >= self.predicted_until {
+            self.predicted = u64::MAX;
+        }
         if now < self.shallow_until {
             // Ignore this round: queues are short only because all flows send less after a drain epoch.
             (self.sum, self.samples) = (0, 0);
@@ -147,16 +181,24 @@ impl Congestion {
         let level = (trip - base) as f64 / config.queue_delay_max.as_nanos() as f64;
         let backlog = self.window * (trip - base) as f64 / trip as f64;
         if let Some(most) = self.starting {
-            if backlog < 1.0 && self.window < most {
+            let level_max = if self.is_one_of_several { EMPTY } else { BUSY };
+            if backlog < 1.0 && level <= level_max && self.window < most {
                 if was_full {
-                    self.set(self.window * 2.0);
+                    // With two frames of each flow in flight, no flow of many would see the others.
+                    let is_empty = level <= EMPTY && self.window >= 2.0 * WINDOW_INITIAL;
+                    let path = if is_empty { (base / frame_nanos(config) + 1) as f64 } else { 0.0 };
+                    self.set(path.max(self.window * 2.0));
                 }
                 return;
             }
             self.starting = None;
         }
         let wanted = f64::from(config.backlog_frames) * (1.0 - level).max(0.0);
-        let step = (wanted - backlog) / 2.0;
+        // Flows with small windows are many: a step of a whole frame each would fill the queue at once. Rounds
+        // of flows that take turns are long, so that many flows grow before the first of them sees it.
+        let takes_turns = self.window < 1.0 && self.is_one_of_several;
+        let step_max = if takes_turns { self.window / 8.0 } else { self.window / 2.0 };
+        let step = ((wanted - backlog) / 2.0).min(step_max);
         // An unused window is no evidence that a larger one would help.
         if was_full || step < 0.0 {
             self.set(self.window + step);
@@ -186,6 +228,7 @@ impl Congestion {
     /// round trip the first frame after the pause is sent.
     pub(super) fn on_drain_epoch(&mut self, spread: f64, config: &Config, now: Instant) {
         let spread = (self.round_trip as f64 * spread) as u64;
+        self.predicted = u64::MAX;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
         self.shallow_until = now + config.queue_delay_max * 4;
     }
@@ -194,10 +237,10 @@ impl Congestion {
         self.window = window.clamp(WINDOW_MIN, self.window_max);
     }
 
-    /// Returns whether a frame may be sent now, given that `in_flight` frames are in flight and that the
-    /// last one was sent at `last`.
+    /// Returns whether a frame may be sent now, given that `in_flight` frames are in flight, that the last one
+    /// was sent at `last`, and what the path carries.
     #[inline]
-    pub(super) fn gate(&mut self, in_flight: u32, last: Instant, now: Instant) -> Gate {
+    pub(super) fn gate(&mut self, in_flight: u32, last: Instant, path: &PathLoad, now: Instant) -> Gate {
         if now < self.silent_until {
             return Gate::At(self.silent_until);
         }
@@ -217,9 +260,17 @@ impl Congestion {
         if window >= WHOLE {
             return Gate::Open;
         }
+        if window < 1.0 && path.is_shared() {
+            return if path.has_room() { Gate::Open } else { Gate::Blocked };
+        }
         let at = last + Duration::from_nanos((trip as f64 / window) as u64);
         if at <= now { Gate::Open } else { Gate::At(at) }
     }
+}
+
+/// Returns the transmission time of a full frame, nanoseconds.
+fn frame_nanos(config: &Config) -> u64 {
+    config.queue_delay_max.as_nanos() as u64 / QUEUE_FRAMES
 }
 
 #[cfg(test)]
@@ -231,7 +282,7 @@ mod tests {
     /// Returns the state after rounds with these RTTs, during which the window was always full.
     fn after(trips: &[u64]) -> Congestion {
         let config = Config::default();
-        let mut flow = Congestion::new(64);
+        let mut flow = Congestion::new(64, 1);
         for &trip in trips {
             flow.was_full = true;
             flow.on_sample(trip, 1500, &config, Instant::ZERO);
@@ -243,10 +294,12 @@ mod tests {
     #[test]
     fn the_window_doubles_until_a_frame_waits() {
         assert_eq!(after(&[BASE]).window(), 4.0);
-        assert_eq!(after(&[BASE, BASE, BASE]).window(), 16.0);
-        // 16 frames at 20 us: 8 are queued, and the target backlog is 3·(1 − 10/50) = 2.4. The window
+        // The path is empty with four frames, and holds 8 frames of 1.25 us.
+        assert_eq!(after(&[BASE, BASE]).window(), 9.0);
+        assert_eq!(after(&[BASE, BASE, BASE]).window(), 18.0);
+        // 18 frames at 20 us: 9 are queued, and the target backlog is 3·(1 − 10/50) = 2.4. The window
         // shrinks by half the difference.
-        assert_eq!(after(&[BASE, BASE, BASE, 2 * BASE]).window(), 16.0 - 2.8);
+        assert_eq!(after(&[BASE, BASE, BASE, 2 * BASE]).window(), 18.0 - 3.3);
     }
 
     #[test]
@@ -297,14 +350,18 @@ mod tests {
         ];
         for (window, in_flight, now, expected) in rows {
             flow.window = window;
-            assert_eq!(flow.gate(in_flight, Instant::ZERO, at(now)), expected, "{window} {in_flight} {now}");
+            assert_eq!(
+                flow.gate(in_flight, Instant::ZERO, &PathLoad::default(), at(now)),
+                expected,
+                "{window} {in_flight} {now}"
+            );
         }
     }
 
     #[test]
     fn short_frames_do_not_set_the_base_round_trip_of_long_ones() {
         let (config, now) = (Config::default(), Instant::ZERO);
-        let mut flow = Congestion::new(64);
+        let mut flow = Congestion::new(64, 1);
         flow.on_sample(6_000, 60, &config, now);
         assert_eq!(flow.base(), Some(6_000));
         flow.on_sample(9_000, 1500, &config, now);

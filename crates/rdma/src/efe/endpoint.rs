@@ -5,6 +5,7 @@ use super::counters::EfeCounters;
 use super::drain_epochs::DrainEpochs;
 use super::flow::{Context, Emitted, Flow, Stage, control_frame, seal};
 use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
+use super::path::Paths;
 use crate::wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
     flag, reason,
@@ -25,6 +26,7 @@ pub struct Endpoint {
     config: Config,
     flows: Slab<Flow>,
     flow_of_request: BTreeMap<Asker, u32>,
+    paths: Paths,
     half_open: usize,
     services: Vec<u16>,
     events: VecDeque<Event>,
@@ -60,6 +62,7 @@ impl Endpoint {
         Endpoint {
             flows: Slab::new(config.flows_max, rng.draw_u32()),
             flow_of_request: BTreeMap::new(),
+            paths: Paths::new(config.flows_max, rng.draw_u32()),
             half_open: 0,
             services: Vec::new(),
             events: VecDeque::new(),
@@ -141,9 +144,8 @@ impl Endpoint {
         let (key, initial) = self.draw_key();
         let stage = Stage::Connecting { greeting: greeting.to_vec() };
         let mut flow = Flow::new(peer, stage, service, key, initial);
-        flow.start_control_frames(&self.config, now);
-        let number = self.flows.insert(flow).ok_or(RequestError::TooMany)?;
-        self.flows.get_mut(number).expect("just inserted").number = number;
+        flow.start_control_frames(&self.config, &mut self.rng, now);
+        let number = self.insert(flow).ok_or(RequestError::TooMany)?;
         self.schedule(number);
         Ok(number)
     }
@@ -155,9 +157,10 @@ impl Endpoint {
     pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
         let until = now + self.config.asked_for;
         let requested_flow = Self::requested_flow(&mut self.flows, flow, greeting)?;
+        requested_flow.path_load = self.paths.load(requested_flow.path);
         requested_flow.make_halves(&self.config);
         requested_flow.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
-        requested_flow.start_control_frames(&self.config, now);
+        requested_flow.start_control_frames(&self.config, &mut self.rng, now);
         self.schedule(flow);
         Ok(())
     }
@@ -399,9 +402,13 @@ impl Endpoint {
             self.counters.wrong_sender += 1;
             return;
         }
+        flow.path_load = self.paths.load(flow.path);
         let was_half_open = flow.is_half_open();
         let mut take = |segment: &[u8]| take(header.flow, segment);
         let over = flow.on_frame(&header, payload, Some(&mut take), &mut context!(self), now);
+        if let Some(trip) = flow.short_trip.take() {
+            self.paths.on_short_trip(flow.path, trip);
+        }
         if was_half_open && !flow.is_half_open() {
             self.half_open -= 1;
         }
@@ -440,11 +447,10 @@ impl Endpoint {
         let stage = Stage::RequestReceived { until: now + self.config.asked_for };
         let mut flow = Flow::new(peer, stage, setup.service, key, initial);
         flow.learn(header, &setup, &self.config);
-        let Some(number) = self.flows.insert(flow) else {
+        let Some(number) = self.insert(flow) else {
             self.counters.requests_dropped += 1;
             return;
         };
-        self.flows.get_mut(number).expect("just inserted").number = number;
         self.half_open += 1;
         self.flow_of_request.insert(request, number);
         let (service, greeting) = (setup.service, setup.greeting.to_vec());
@@ -528,15 +534,22 @@ impl Endpoint {
     ) -> Option<(u32, T)> {
         while let Some(number) = self.ready.pop_front() {
             let Some(flow) = self.flows.get_mut(number) else { continue };
+            flow.path_load = self.paths.load(flow.path);
             let emitted = emit(flow, &mut context!(self));
+            let path = flow.path;
+            if core::mem::take(&mut flow.is_blocked) && !core::mem::replace(&mut flow.in_path_queue, true) {
+                self.paths.block(path, number);
+            }
             if emitted.is_some() {
                 self.ready.push_back(number);
             } else {
                 flow.is_queued = false;
             }
             self.set_alarm(number);
-            if let Some(emitted) = emitted {
-                return Some((number, emitted));
+            match emitted {
+                Some(emitted) => return Some((number, emitted)),
+                // The flow may have been woken for room that it does not use.
+                None => self.unblock(path),
             }
         }
         None
@@ -608,6 +621,9 @@ impl Endpoint {
 
     fn forget(&mut self, number: u32) {
         let Some(flow) = self.flows.remove(number) else { return };
+        self.paths.update(flow.path, flow.counted, (0, 0.0));
+        self.unblock(flow.path);
+        self.paths.leave(flow.path);
         self.half_open -= usize::from(flow.is_half_open());
         let request = (flow.peer, flow.peer_flow, flow.peer_key);
         if self.flow_of_request.get(&request) == Some(&number) {
@@ -639,6 +655,7 @@ impl Endpoint {
         self.set_alarm(number);
     }
 
+    /// Sets a flow's timer, and brings the load of its path up to date.
     #[inline]
     fn set_alarm(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
@@ -646,6 +663,36 @@ impl Endpoint {
         if deadline != Instant::NEVER {
             self.timers.set(&mut flow.timer, number, deadline);
         }
+        let (load, path) = (flow.load(), flow.path);
+        let before = core::mem::replace(&mut flow.counted, load);
+        if before != load {
+            self.paths.update(path, before, load);
+            self.unblock(path);
+        }
+    }
+
+    /// If a path has room, puts the next flow that has waited for it into the TX queue. Once it has sent, or
+    /// sends nothing, the one after it follows.
+    #[inline]
+    fn unblock(&mut self, path: u32) {
+        while let Some(number) = self.paths.next_unblocked(path) {
+            let Some(flow) = self.flows.get_mut(number) else { continue };
+            flow.in_path_queue = false;
+            if !core::mem::replace(&mut flow.is_queued, true) {
+                self.ready.push_back(number);
+            }
+            return;
+        }
+    }
+
+    /// Inserts a flow, and adds it to its path.
+    fn insert(&mut self, flow: Flow) -> Option<u32> {
+        let peer = flow.peer;
+        let number = self.flows.insert(flow)?;
+        let flow = self.flows.get_mut(number).expect("just inserted");
+        flow.path = self.paths.join(peer).expect("there are no more paths than flows");
+        flow.number = number;
+        Some(number)
     }
 
     /// Draws a random key and a random initial sequence number.

@@ -18,12 +18,14 @@
 use super::config::{Config, window_of};
 use super::counters::EfeCounters;
 use super::host::{EndReason, Event, Peer, TrainLimits};
+use super::path::PathLoad;
 use super::receive::Receiver;
 use super::send::{Impossible, Next, Sender};
 use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, SACK_MAP_BYTES, Setup, flag, reason};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use kiban_base::{Instant, Timer};
+use core::time::Duration;
+use kiban_base::{Instant, SecureRng, Timer};
 
 /// Maximum number of times that the timer retransmits an accept. A real initiator repeats its request,
 /// which triggers another accept; a forged request must not cause more traffic than this.
@@ -81,7 +83,7 @@ pub(super) struct Context<'a> {
     pub(super) counters: &'a mut EfeCounters,
     pub(super) events: &'a mut VecDeque<Event>,
     pub(super) drain_epochs: &'a mut super::drain_epochs::DrainEpochs,
-    pub(super) rng: &'a mut kiban_base::SecureRng,
+    pub(super) rng: &'a mut SecureRng,
 }
 
 #[derive(Debug)]
@@ -99,6 +101,15 @@ pub(super) struct Flow {
     pub(super) peer_key: u32,
     pub(super) peer_initial: u32,
     pub(super) peer_credit: u8,
+    /// The number of the path to the peer, what the path carried when the flow was called, this flow's part of
+    /// it, whether the flow has to wait for room on it, and whether it is in the path's queue.
+    pub(super) path: u32,
+    pub(super) path_load: PathLoad,
+    pub(super) counted: (u32, f64),
+    pub(super) is_blocked: bool,
+    pub(super) in_path_queue: bool,
+    /// The round trip of the connection request, until the path knows it.
+    pub(super) short_trip: Option<Duration>,
     pub(super) halves: Option<Halves>,
 
     /// Whether the control frame for this state is to be sent now, and the time at which it is
@@ -106,6 +117,8 @@ pub(super) struct Flow {
     pub(super) control_frame_due: bool,
     control_frame_at: Instant,
     control_frames_sent: u32,
+    /// When the control frame was sent first.
+    control_frame_since: Instant,
     /// Whether the host has finished sending, and whether the end of the flow still waits for a slot.
     pub(super) is_finishing: bool,
     end_waits: bool,
@@ -149,10 +162,17 @@ impl Flow {
             peer_key: 0,
             peer_initial: 0,
             peer_credit: 0,
+            path: 0,
+            path_load: PathLoad::default(),
+            counted: (0, 0.0),
+            is_blocked: false,
+            in_path_queue: false,
+            short_trip: None,
             halves: None,
             control_frame_due: false,
             control_frame_at: Instant::NEVER,
             control_frames_sent: 0,
+            control_frame_since: Instant::ZERO,
             is_finishing: false,
             end_waits: false,
             told_finished: false,
@@ -190,21 +210,31 @@ impl Flow {
     pub(super) fn make_halves(&mut self, config: &Config) {
         // At setup, the credit is the peer's window.
         let window = window_of(config.window_frames.min(self.peer_credit.into()));
-        let mut sender = Sender::new(self.initial, window, self.segment_bytes, config);
+        let flows = self.path_load.flows;
+        let mut sender = Sender::new(self.initial, window, self.segment_bytes, flows, config);
         sender.allow(self.peer_credit);
         self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, window) });
     }
 
     /// Sends the control frame of a new state, and starts its retransmission.
-    pub(super) fn start_control_frames(&mut self, config: &Config, now: Instant) {
+    pub(super) fn start_control_frames(&mut self, config: &Config, rng: &mut SecureRng, now: Instant) {
         (self.control_frame_due, self.control_frames_sent) = (true, 0);
-        self.control_frame_at = now + config.resend_after;
+        self.control_frame_at = now + shortened(config.resend_after, rng);
+        self.control_frame_since = now;
     }
 
     /// Enters the connected state.
     pub(super) fn open(&mut self, greeting: Vec<u8>, cx: &mut Context<'_>, now: Instant) {
         self.stage = Stage::Open;
         (self.control_frame_due, self.control_frame_at) = (false, Instant::NEVER);
+        // An answer to a retransmitted control frame shows no round trip (Karn's algorithm).
+        if self.control_frames_sent == 0 {
+            self.short_trip = Some(now.since(self.control_frame_since));
+        }
+        if let Some(trip) = self.short_trip.into_iter().chain(self.path_load.short_trip).min() {
+            let sender = &mut self.halves.as_mut().expect("they were made").sender;
+            sender.predict(trip, cx.config, now);
+        }
         self.on_peer_heard(cx.config, now);
         cx.counters.connected += 1;
         cx.events.push_back(Event::Connected { flow: self.number, greeting });
@@ -232,6 +262,13 @@ impl Flow {
                 own.min(self.probe_at).min(self.pace_at)
             }
         }
+    }
+
+    /// Returns the flow's part of its path's load: frames in flight, and the window.
+    #[inline]
+    pub(super) fn load(&self) -> (u32, f64) {
+        let sender = self.halves.as_ref().map(|halves| &halves.sender);
+        sender.map_or((0, 0.0), |sender| (sender.in_flight(), sender.congestion.window()))
     }
 
     // ---- receive path
@@ -482,7 +519,10 @@ impl Flow {
         }
         let Halves { sender, receiver } = self.halves.as_mut().expect("an open flow has both halves");
         self.pace_at = Instant::NEVER;
-        let next = if sender.awaits_train(waits_for) { Next::Nothing } else { sender.next_to_send(now) };
+        let next = match sender.awaits_train(waits_for) {
+            true => Next::Nothing,
+            false => sender.next_to_send(&self.path_load, now),
+        };
         match next {
             Next::Frame(sequence) => {
                 let holes = receiver.fill_ack(&mut header, now) != 0;
@@ -492,6 +532,7 @@ impl Flow {
                 return Some(Emitted::InSlot(sequence));
             }
             Next::At(at) => self.pace_at = at,
+            Next::Blocked => self.is_blocked = true,
             Next::Nothing => {}
         }
         if !(receiver.ack_now && self.may_send_ack || self.probe_now) {
@@ -536,7 +577,7 @@ impl Flow {
             && (frames + 1) * stride <= limits.bytes
             && (last_bytes == stride || limits.pads)
             && sender.is_followed(last)
-            && sender.next_to_send(now) == Next::Frame(last.wrapping_add(1))
+            && sender.next_to_send(&self.path_load, now) == Next::Frame(last.wrapping_add(1))
         {
             last = last.wrapping_add(1);
             write_segment(sender, last, header, cx, now);
@@ -617,8 +658,8 @@ impl Flow {
                         return None;
                     }
                     let patience = config.resend_after.saturating_mul(1 << self.control_frames_sent.min(16));
-                    self.control_frame_at =
-                        now + patience.min(config.resend_after_max.max(config.resend_after));
+                    let patience = patience.min(config.resend_after_max.max(config.resend_after));
+                    self.control_frame_at = now + shortened(patience, cx.rng);
                 }
                 return None;
             }
@@ -689,6 +730,11 @@ pub(super) fn seal(frame: &mut [u8], length: usize, config: &Config) -> usize {
 fn seal_slot(sender: &mut Sender, sequence: u32, config: &Config) -> usize {
     let (frame, length) = sender.frame(sequence);
     seal(frame, length, config)
+}
+
+/// Shortens a time by up to a half at random.
+fn shortened(time: Duration, rng: &mut SecureRng) -> Duration {
+    time.mul_f64(1.0 - rng.unit() / 2.0)
 }
 
 /// Builds a control frame, without payload, for a peer with which we have no flow.

@@ -28,6 +28,7 @@ mod endpoint;
 pub mod ethernet;
 mod flow;
 mod host;
+mod path;
 mod receive;
 mod send;
 

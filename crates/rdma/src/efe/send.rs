@@ -19,6 +19,7 @@
 use super::config::Config;
 use super::congestion::{Congestion, Gate};
 use super::counters::EfeCounters;
+use super::path::PathLoad;
 use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, HELD_LONG, HELD_NANOS, Header, TRANSMISSIONS, flag};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -51,6 +52,8 @@ pub(super) enum Next {
     Frame(u32),
     At(Instant),
     Nothing,
+    /// Other flows to the peer use the path.
+    Blocked,
 }
 
 /// An acknowledgement covers something never sent, or grants more credit than possible.
@@ -100,9 +103,15 @@ const fn transmissions_between(a: u32, b: u32) -> i32 {
 }
 
 impl Sender {
-    /// Creates the sending half of a flow with a window of `window_frames`, a power of two, and segments of
-    /// at most `segment_bytes`.
-    pub(super) fn new(initial: u32, window_frames: u32, segment_bytes: usize, config: &Config) -> Sender {
+    /// Creates the sending half of one of `flows` flows on a path, with a window of `window_frames`, a power
+    /// of two, and segments of at most `segment_bytes`.
+    pub(super) fn new(
+        initial: u32,
+        window_frames: u32,
+        segment_bytes: usize,
+        flows: u32,
+        config: &Config,
+    ) -> Sender {
         let slot = || Slot {
             bytes: 0,
             is_end: false,
@@ -129,7 +138,7 @@ impl Sender {
             timeouts: 0,
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
-            congestion: Congestion::new(window_frames),
+            congestion: Congestion::new(window_frames, flows),
         }
     }
 
@@ -204,15 +213,16 @@ impl Sender {
 
     /// Returns what to send next, if the window allows it.
     #[inline]
-    pub(super) fn next_to_send(&mut self, now: Instant) -> Next {
+    pub(super) fn next_to_send(&mut self, path: &PathLoad, now: Instant) -> Next {
         let may_be_new = self.snd_nxt != self.tail && precedes(self.snd_nxt, self.limit);
         if self.lost == 0 && !may_be_new {
             return Next::Nothing;
         }
-        match self.congestion.gate(self.in_flight, self.left, now) {
+        match self.congestion.gate(self.in_flight, self.left, path, now) {
             Gate::Open => {}
             Gate::At(at) => return Next::At(at),
             Gate::Shut => return Next::Nothing,
+            Gate::Blocked => return Next::Blocked,
         }
         if self.lost > 0 {
             let mut sequence = self.snd_una;
@@ -373,6 +383,14 @@ impl Sender {
         true
     }
 
+    /// Predicts round trips from the time that the connection request took. A full queue may delay the first
+    /// frames.
+    pub(super) fn predict(&mut self, short_trip: Duration, config: &Config, now: Instant) {
+        self.congestion.predict(short_trip.as_nanos() as u64, config, now);
+        let variation = (config.queue_delay_max / 2).min(config.resend_after / 4);
+        (self.srtt, self.rttvar) = (short_trip.max(Duration::from_nanos(1)), variation.max(short_trip / 2));
+    }
+
     /// Updates the smoothed RTT and its variation (RFC 6298 §2).
     fn on_rtt_sample(&mut self, trip: Duration) {
         if self.srtt.is_zero() {
@@ -494,7 +512,7 @@ mod tests {
     }
 
     fn sender(initial: u32, config: &Config) -> Sender {
-        Sender::new(initial, 64, config.segment_bytes, config)
+        Sender::new(initial, 64, config.segment_bytes, 1, config)
     }
 
     /// Runs a sender and a receiver over a path that loses every `lose_every`-th frame.
@@ -516,7 +534,7 @@ mod tests {
                 handed += 1;
             }
             assert!(!sender.on_time(&config, &mut counters, now), "the peer is alive");
-            while let Next::Frame(sequence) = sender.next_to_send(now) {
+            while let Next::Frame(sequence) = sender.next_to_send(&PathLoad::default(), now) {
                 let (_, transmission, asks) = sender.transmit(sequence, &config, &mut counters, now);
                 let (frame, length) = sender.frame(sequence);
                 let bytes = frame[HEADER_BYTES..length].to_vec();
@@ -567,7 +585,7 @@ mod tests {
         sender.allow(64);
         (0..4).for_each(|_| sender.push(1, false).fill(1));
         for sequence in 100..102 {
-            assert_eq!(sender.next_to_send(now), Next::Frame(sequence));
+            assert_eq!(sender.next_to_send(&PathLoad::default(), now), Next::Frame(sequence));
             sender.transmit(sequence, &config, &mut counters, now);
         }
         // Rows: acknowledged, credit, map, and the expected result. Sequence numbers 100 and 101 have been
@@ -604,7 +622,7 @@ mod tests {
         let (mut now, mut sender) = (Instant::ZERO, sender(0, &config));
         sender.allow(64);
         sender.push(1, false);
-        sender.next_to_send(now);
+        sender.next_to_send(&PathLoad::default(), now);
         sender.transmit(0, &config, &mut counters, now);
         // The acknowledgement of frame 0 is late, so the frame is retransmitted, after frames 1 to 4.
         now = sender.rto_deadline;
@@ -629,7 +647,7 @@ mod tests {
         let mut sender = sender(0, &config);
         sender.allow(64);
         sender.push(1, false);
-        sender.next_to_send(Instant::ZERO);
+        sender.next_to_send(&PathLoad::default(), Instant::ZERO);
         sender.transmit(0, &config, &mut counters, Instant::ZERO);
         let header = Header { flags: flag::ECHO, acknowledged: 1, credit: 64, echo: 77, ..ack() };
         let now = Instant::from_nanos(10);

@@ -1,6 +1,7 @@
 //! Simulated NICs on boards: VI, RDMA over iWARP and RoCEv2, and the EFE-like transport.
 
 mod efe;
+mod efe_start;
 #[path = "../../../rdma/tests/common/guarded.rs"]
 mod guarded;
 #[path = "../../../rdma/tests/common/model.rs"]
