@@ -47,7 +47,7 @@ kiban_base::settings! {
         reorder_frames: u32 = 3,
         /// Maximum delay of an acknowledgement that waits for a second frame (delayed ACK).
         ack_after: Duration = Duration::from_micros(10),
-        /// Retransmission timeout of connection requests, and of frames before a round trip has been measured.
+        /// Retransmission timeout of connection requests, and of frames before a round trip is measured.
         /// That of requests is shortened by up to a half at random, so that many lost ones do not meet again.
         resend_after: Duration = Duration::from_micros(250),
         /// Minimum retransmission timeout.

@@ -18,10 +18,10 @@
 //! Startup    the connection request was a probe: its RTT, plus the times of two full frames, predicts the
 //!            base RTT, so that queues are recognised before an empty path has been measured. A flow begins
 //!            with two frames, which double every RTT while the backlog is below one frame and the queueing
-//!            delay below Q/4. If the path is still empty with four frames, the window becomes as large as the
-//!            path. The prediction holds until the first pause, but at most for `predicted_for`; afterwards
-//!            only measurements count. If the host has several flows to the peer, each begins with its share
-//!            of two frames, which doubles only while the path is empty.
+//!            delay below Q/4. If the path is still empty with four frames, the window becomes as large as
+//!            the path. The prediction holds until the first pause, but at most for `predicted_for`;
+//!            afterwards only measurements count. If the host has several flows to the peer, each begins with
+//!            its share of two frames, which doubles only while the path is empty.
 //! Loss       while queues are short, a loss is attributed to the wire and the window is not reduced. With
 //!            queueing delay q, the window is reduced by the fraction q/2Q, at most once per RTT. After a
 //!            timeout, the window restarts at two frames.
@@ -194,8 +194,8 @@ impl Congestion {
             self.starting = None;
         }
         let wanted = f64::from(config.backlog_frames) * (1.0 - level).max(0.0);
-        // Flows with small windows are many: a step of a whole frame each would fill the queue at once. Rounds
-        // of flows that take turns are long, so that many flows grow before the first of them sees it.
+        // Flows with small windows are many: a step of a whole frame each would fill the queue at once.
+        // Rounds of flows that take turns are long, so that many grow before the first of them sees it.
         let takes_turns = self.window < 1.0 && self.is_one_of_several;
         let step_max = if takes_turns { self.window / 8.0 } else { self.window / 2.0 };
         let step = ((wanted - backlog) / 2.0).min(step_max);
@@ -237,8 +237,8 @@ impl Congestion {
         self.window = window.clamp(WINDOW_MIN, self.window_max);
     }
 
-    /// Returns whether a frame may be sent now, given that `in_flight` frames are in flight, that the last one
-    /// was sent at `last`, and what the path carries.
+    /// Returns whether a frame may be sent now, given that `in_flight` frames are in flight, that the last
+    /// one was sent at `last`, and what the path carries.
     #[inline]
     pub(super) fn gate(&mut self, in_flight: u32, last: Instant, path: &PathLoad, now: Instant) -> Gate {
         if now < self.silent_until {

@@ -101,8 +101,8 @@ pub(super) struct Flow {
     pub(super) peer_key: u32,
     pub(super) peer_initial: u32,
     pub(super) peer_credit: u8,
-    /// The number of the path to the peer, what the path carried when the flow was called, this flow's part of
-    /// it, whether the flow has to wait for room on it, and whether it is in the path's queue.
+    /// The number of the path to the peer, what the path carried when the flow was called, this flow's part
+    /// of it, whether the flow has to wait for room on it, and whether it is in the path's queue.
     pub(super) path: u32,
     pub(super) path_load: PathLoad,
     pub(super) counted: (u32, f64),

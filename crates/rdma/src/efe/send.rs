@@ -1,7 +1,7 @@
 //! The sending half of a flow: segments that are queued, in flight, or lost.
 //!
-//! Slots    a ring of slots, one for each frame of the window. A segment's sequence number determines the slot
-//!          that holds it from `send` until it is acknowledged.
+//! Slots    a ring of slots, one for each frame of the window. A segment's sequence number determines the
+//!          slot that holds it from `send` until it is acknowledged.
 //! Frames   the slots' memory is one array. Each has room for a whole frame: the header is written in front
 //!          of the segment whenever it is sent, so full frames in neighbouring slots form a train that one
 //!          system call can send without a copy.

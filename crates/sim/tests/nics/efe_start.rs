@@ -1,9 +1,11 @@
 //! Short transfers: the start of the EFE-like transport beside TCP's slow start, on the same network of
 //! 10 Gbit/s.
 //!
-//! Network   hosts around one switch with queues of 64 frames. A full frame and its acknowledgement take 10 us.
-//! TCP       kiban's own, between boards with Ethernet ports, with an initial window of 10 segments (RFC 6928)
-//!           and of 2, which was usual when paper \[3\] was written. The hosts know each other's MAC addresses.
+//! Network   hosts around one switch with queues of 64 frames. A full frame and its acknowledgement take
+//!           10 us.
+//! TCP       kiban's own, between boards with Ethernet ports, with an initial window of 10 segments (RFC
+//!           6928) and of 2, which was usual when paper \[3\] was written. The hosts know each other's MAC
+//!           addresses.
 //! Time      from the connection request until the target has read the last byte.
 //!
 //! `cargo test -p kiban-sim --test nics efe_start -- --nocapture` prints the table in docs/efe.md.
