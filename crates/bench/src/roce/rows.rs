@@ -14,8 +14,8 @@ use std::sync::mpsc;
 
 /// An address of the loopback that other programs hardly use for RoCEv2.
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 91));
-/// The length of an EFE frame in a UDP datagram: 1500 bytes less the headers of IPv6 and UDP.
-const EFE_FRAME_BYTES: usize = 1452;
+/// The length of a full EFE frame between loopback addresses.
+const EFE_FRAME_BYTES: usize = 1500;
 /// Bytes of a packet in the middle of a Write besides its payload: BTH and ICRC.
 const HEADER_BYTES: usize = 16;
 /// The length of the short message.
