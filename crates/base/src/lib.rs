@@ -51,7 +51,7 @@ pub use rng::{RngKey, SecureRng, SimRng};
 pub use settings::{Setting, SettingError};
 pub use time::Instant;
 pub use timer_wheel::{Timer, TimerWheel};
-pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, optimum};
+pub use wait::{Costs, Evidence, NoSuchWait, Report, Step, Wait, Waiter, loss_guard, optimum};
 pub use wire::{Malformed, checksum, crc, ethernet, numbers};
 
 /// The string type of a setting's textual form.

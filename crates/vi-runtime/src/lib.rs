@@ -414,11 +414,7 @@ impl Nic {
     /// # Errors
     /// Same as for [`Nic::send_wait`].
     pub fn receive_wait(&self, vi: u32, timeout: Duration) -> Result<Completion, Failure> {
-        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
-            return Err(Failure::OnCompletionQueue);
-        }
-        self.wait(Queue::Receive(vi), timeout, |core| core.nic.receive_done(vi).transpose())?
-            .map_err(Failure::Refused)
+        self.receive_wait_by_policy(vi, None, timeout)
     }
 
     /// Like [`Nic::receive_wait`], with a wait policy for this call. With `Wait::Hybrid`, this is the
@@ -428,11 +424,21 @@ impl Nic {
     /// # Errors
     /// Same as for [`Nic::send_wait`].
     pub fn receive_wait_by(&self, vi: u32, wait: Wait, timeout: Duration) -> Result<Completion, Failure> {
-        if self.turn.work(|core, _| core.nic.queues_of(vi))?.1.is_some() {
+        self.receive_wait_by_policy(vi, Some(wait), timeout)
+    }
+
+    fn receive_wait_by_policy(
+        &self,
+        vi: u32,
+        once: Option<Wait>,
+        timeout: Duration,
+    ) -> Result<Completion, Failure> {
+        let (queues, guard) = self.turn.read(|core| (core.nic.queues_of(vi), core.receive_guard(vi)));
+        if queues?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
-        self.wait_by(Queue::Receive(vi), Some(wait), timeout, |core| core.nic.receive_done(vi).transpose())?
-            .map_err(Failure::Refused)
+        let look = |core: &mut LinkedNic| core.nic.receive_done(vi).transpose();
+        self.wait_by(Queue::Receive(vi), once, guard, timeout, look)?.map_err(Failure::Refused)
     }
 
     /// Waits for a completion in a completion queue.
@@ -441,9 +447,12 @@ impl Nic {
     /// [`Failure`] if there is no such queue, the timeout expires, or the NIC has been closed or its board
     /// has ended.
     pub fn queue_wait(&self, queue: u32, timeout: Duration) -> Result<(u32, bool), Failure> {
-        let found =
-            self.wait(Queue::Completions(queue), timeout, |core| core.nic.queue_done(queue).transpose());
-        found?.map_err(Failure::Refused)
+        if let Some(done) = self.queue_done(queue)? {
+            return Ok(done);
+        }
+        let guard = self.turn.read(|core| core.queue_guard(queue));
+        let look = |core: &mut LinkedNic| core.nic.queue_done(queue).transpose();
+        self.wait_by(Queue::Completions(queue), None, guard, timeout, look)?.map_err(Failure::Refused)
     }
 
     /// Returns the next asynchronous event without waiting.
@@ -654,18 +663,19 @@ impl Nic {
         timeout: Duration,
         look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {
-        self.wait_by(queue, None, timeout, look)
+        self.wait_by(queue, None, Duration::ZERO, timeout, look)
     }
 
     fn wait_by<T>(
         &self,
         queue: Queue,
         once: Option<Wait>,
+        guard: Duration,
         timeout: Duration,
         mut look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {
         // Deliver everything that is still available before reporting that the board has ended.
-        self.turn.wait(queue, once, timeout, |core| {
+        self.turn.wait_guarded(queue, once, guard, timeout, |core| {
             look(core).map(Ok).or_else(|| core.is_gone().then_some(Err(Failure::Gone)))
         })?
     }

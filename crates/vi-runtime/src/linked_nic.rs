@@ -5,7 +5,7 @@ use super::carried::{self, BoardLink, Step};
 use super::device::{Device, HostAddress, OpenError};
 use crate::shm;
 use crate::shm::ShmLink;
-use kiban_base::{Instant, SharedBytes, SharedRoom};
+use kiban_base::{Instant, SharedBytes, SharedRoom, loss_guard};
 use kiban_os::channel::{ChannelListener, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_os::random;
@@ -24,6 +24,9 @@ use std::time::Duration;
 const TURN_PACKETS: usize = 64;
 /// Maximum number of callers that have not identified themselves yet.
 const UNIDENTIFIED_CALLERS_MAX: usize = 16;
+/// The socket buffer that a NIC over UDP requests, the largest receive buffer in Murayama et al. 2000 (table
+/// 3). Messages wait there while the process is stalled.
+const UDP_BUFFER_BYTES: usize = 15_000_000;
 /// Maximum links.
 const LINKS_MAX: usize = 1024;
 /// Maximum number of packets sent on one link before the next is served, if there is no other limit.
@@ -184,6 +187,7 @@ impl LinkedNic {
             }
             Device::Udp(local) => {
                 let udp = UdpLink::bind(*local)?;
+                udp.request_receive_buffer(UDP_BUFFER_BYTES);
                 watch(epoll, udp.as_fd(), false)?;
                 core.address = HostAddress::Udp(udp.local());
                 core.udp = Some(udp);
@@ -215,6 +219,30 @@ impl LinkedNic {
             (Some(udp), _) => UdpLink::packet_bytes(udp.local().ip()),
             (None, HostAddress::Board(_)) => carried::PACKET_BYTES,
             (None, _) => shm::PACKET_BYTES,
+        }
+    }
+
+    /// Returns how long a thread should poll before it sleeps, so that a late wake-up loses no message to a VI.
+    pub(crate) fn receive_guard(&self, vi: u32) -> Duration {
+        self.nic.descriptors_at_risk(vi).map_or(Duration::ZERO, |at_risk| self.guard(at_risk))
+    }
+
+    /// Returns the same as [`LinkedNic::receive_guard`], for the VIs that share a completion queue.
+    pub(crate) fn queue_guard(&self, queue: u32) -> Duration {
+        self.nic.queue_at_risk(queue).map(|at_risk| self.guard(at_risk)).max().unwrap_or_default()
+    }
+
+    fn guard(&self, (path, descriptors): (u32, usize)) -> Duration {
+        let link = self.links.iter().find(|path_link| path_link.path == path).map(|found| &found.link);
+        match (link, &self.udp) {
+            // While the process is stalled, packets wait in the socket's buffer, not in descriptors.
+            (Some(Link::Udp(to)), Some(udp)) => {
+                let packets = udp.receive_buffer_bytes() / UdpLink::packet_bytes(to.ip());
+                loss_guard(packets.min(descriptors))
+            }
+            // Packets wait at the sender. Only those that one turn takes can find too few descriptors.
+            _ if descriptors >= TURN_PACKETS => Duration::ZERO,
+            _ => loss_guard(descriptors),
         }
     }
 

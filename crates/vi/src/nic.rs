@@ -259,6 +259,19 @@ impl Nic {
         Ok((vi.send_queue, vi.receive_queue))
     }
 
+    /// Returns the path of a VI that loses what arrives while it has no receive descriptor, and the number of
+    /// descriptors on its receive queue; `None` for a VI that is reliable or not connected.
+    pub fn descriptors_at_risk(&self, vi: u32) -> Option<(u32, usize)> {
+        self.vis.get(vi)?.descriptors_at_risk()
+    }
+
+    /// Returns the same as [`Nic::descriptors_at_risk`] for each VI whose receive descriptors complete on a
+    /// completion queue.
+    pub fn queue_at_risk(&self, queue: u32) -> impl Iterator<Item = (u32, usize)> {
+        let of_queue = self.vis.iter().filter(move |(_, vi)| vi.receive_queue == Some(queue));
+        of_queue.filter_map(|(_, vi)| vi.descriptors_at_risk())
+    }
+
     /// Changes the attributes of an idle VI.
     ///
     /// # Errors

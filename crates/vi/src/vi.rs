@@ -56,6 +56,11 @@ impl Vi {
         self.attributes.reliability != Reliability::Unreliable
     }
 
+    /// Returns the path and the number of receive descriptors if messages are lost when there are none left.
+    pub(super) fn descriptors_at_risk(&self) -> Option<(u32, usize)> {
+        (!self.is_reliable()).then(|| Some((self.path()?, self.receive.len())))?
+    }
+
     /// Returns the path of the connection.
     pub(super) fn path(&self) -> Option<u32> {
         self.connection.as_ref().map(|connection| connection.path)

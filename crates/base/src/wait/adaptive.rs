@@ -8,6 +8,7 @@
 //!           a sleep, which stays within twice the optimum for any arrivals. If learning would have done much
 //!           better in the meantime, the balance gets a small loan. Each loan requires twice the savings of
 //!           the previous one, so the total cost is at most 2 optimum + o(optimum).
+//! Guard     on a queue that loses arrivals, polling may be necessary although it costs more ([`Guard`]).
 //! Core      if the core was taken away while spinning, or a woken sleeper did not get the core, spinning
 //!           stops for [`PAUSE`] times as long. The pause doubles each time that a new attempt soon fails in
 //!           the same way. An occasional disturbance therefore hardly reduces spinning, but a waiter whose
@@ -16,6 +17,7 @@
 use super::costs::{Costs, nanos};
 use super::evidence::Evidence;
 use super::gaps::Gaps;
+use super::guard::Guard;
 use super::period::{Nap, Period};
 use crate::Instant;
 use core::time::Duration;
@@ -53,6 +55,11 @@ pub(super) struct Adaptive {
     period: Period,
     account: Account,
     backoff: Backoff,
+    guard: Guard,
+    /// Whether the guard lengthened the plan of this wait, so that its cost says nothing about learning.
+    is_guarded: bool,
+    /// Until when polling would only take the core from others: the thread lost it while it polled.
+    shares_core_until: Instant,
     /// The spin time for a wait that begins at the last arrival.
     spin: u64,
     /// The spin time that learning proposed for this wait, whether or not it was used.
@@ -72,6 +79,9 @@ impl Adaptive {
             period: Period::new(costs),
             account: Account::new(costs.block()),
             backoff: Backoff::default(),
+            guard: Guard::new(),
+            is_guarded: false,
+            shares_core_until: Instant::ZERO,
             spin: costs.block(),
             proposed: 0,
             fresh: 0,
@@ -85,7 +95,19 @@ impl Adaptive {
         now < self.backoff.until
     }
 
+    pub(super) fn set_guard(&mut self, length: Duration) {
+        self.guard.set_length(length);
+    }
+
     pub(super) fn plan(&mut self, now: Instant, costs: &Costs) -> Plan {
+        let plan = self.cheapest_plan(now, costs);
+        let guard = if now < self.shares_core_until { Duration::ZERO } else { self.guard.length() };
+        let guarded_until = now + guard;
+        self.is_guarded = !guard.is_zero() && (plan.nap.is_some() || plan.spin_until < guarded_until);
+        if self.is_guarded { Plan { spin_until: guarded_until, nap: None } } else { plan }
+    }
+
+    fn cheapest_plan(&mut self, now: Instant, costs: &Costs) -> Plan {
         if self.is_contended(now) {
             self.proposed = 0;
             return Plan { spin_until: now, nap: None };
@@ -120,9 +142,10 @@ impl Adaptive {
         let Outcome { began, arrived, now, evidence, paid } = *outcome;
         let (gap, block) = (nanos(arrived.since(began)), costs.block());
         self.gaps.learn(gap.saturating_add(self.late));
+        self.guard.learn(arrived.since(began));
         let proposal = if gap <= self.proposed { gap } else { self.proposed + block };
         self.without_nap += (proposal as f32 - self.without_nap) / 8.0;
-        if !self.is_contended(began) {
+        if !self.is_contended(began) && !self.is_guarded {
             self.account.settle(gap.min(block), paid, proposal, block);
         }
         self.late = nanos(now.since(arrived));
@@ -134,6 +157,10 @@ impl Adaptive {
 
     /// Records that nothing arrived for `waited`.
     pub(super) fn gave_up(&mut self, waited: Duration, costs: &Costs) {
+        // A wait that ended early says only that the arrival was farther away than that.
+        if waited > self.guard.length() {
+            self.guard.learn(waited);
+        }
         let gap = nanos(waited) + self.late;
         // A shorter wait gives no information about gaps.
         if gap >= costs.block() {
@@ -145,8 +172,15 @@ impl Adaptive {
         self.period.learn_late(late);
     }
 
+    /// Records that a woken sleeper had to wait for the core.
     pub(super) fn disturbed(&mut self, now: Instant, lost: Duration) {
         self.backoff.disturbed(now, lost);
+    }
+
+    /// Records that the core was taken away while the thread polled.
+    pub(super) fn preempted(&mut self, now: Instant, lost: Duration) {
+        self.backoff.disturbed(now, lost);
+        self.shares_core_until = self.backoff.until;
     }
 }
 

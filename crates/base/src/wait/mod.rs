@@ -19,6 +19,7 @@ mod adaptive;
 mod costs;
 mod evidence;
 mod gaps;
+mod guard;
 mod optimum;
 mod period;
 mod policy;
@@ -26,6 +27,7 @@ mod waiter;
 
 pub use costs::Costs;
 pub use evidence::Evidence;
+pub use guard::loss_guard;
 pub use optimum::optimum;
 pub use policy::{NoSuchWait, Wait};
 pub use waiter::{Report, Step, Waiter};

@@ -124,6 +124,14 @@ impl Waiter {
         &self.report
     }
 
+    /// Makes the adaptive policy poll for `guard` before a sleep while recent arrivals came that close to each
+    /// other, because the queue would lose what arrives if the wake-up is delayed (see
+    /// [`loss_guard`](super::loss_guard)). Zero, the initial value, means that the queue loses nothing. The
+    /// additional polling is part of [`Report::cost`].
+    pub fn set_guard(&mut self, guard: Duration) {
+        self.adaptive.set_guard(guard);
+    }
+
     /// Begins a wait, after the waiter has polled and found nothing.
     pub fn begin(&mut self, now: Instant) {
         (self.began, self.since, self.paid) = (now, now, 0);
@@ -171,7 +179,7 @@ impl Waiter {
             // The time that other processes used was not spent spinning.
             self.since = (self.since + lost).min(now);
             if self.wait == Wait::Adaptive {
-                self.adaptive.disturbed(now, lost);
+                self.adaptive.preempted(now, lost);
                 self.leave(now, Phase::Block);
             }
         }

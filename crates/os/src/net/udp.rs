@@ -197,6 +197,12 @@ impl UdpLink {
         }
     }
 
+    /// Returns the size of the receive buffer in bytes, without the half that Linux reserves for its own
+    /// bookkeeping (SO_RCVBUF, socket(7)); zero if the system does not tell.
+    pub fn receive_buffer_bytes(&self) -> usize {
+        socket2::SockRef::from(&self.socket).recv_buffer_size().unwrap_or(0) / 2
+    }
+
     /// Requests that trains are received with one call, and that losses are reported.
     pub fn request_trains(&self) {
         self.request(libc::SOL_UDP, libc::UDP_GRO, 1);

@@ -25,6 +25,12 @@ pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<(
     Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
 }
 
+/// How one call waits: by a policy of its own, if any, and with a guard against losses.
+struct Policy {
+    once: Option<Wait>,
+    guard: Duration,
+}
+
 /// A machine and the state of the threads that drive it. Clones share both; the helper ends with the last
 /// clone.
 pub struct Turn<M: Machine, Q: QueueKey> {
@@ -145,7 +151,23 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         timeout: Duration,
         look: impl FnMut(&mut M) -> Option<T>,
     ) -> Result<T, WaitError> {
-        self.wait_holding(queue, once, timeout, None, look)
+        self.wait_holding(queue, Policy { once, guard: Duration::ZERO }, timeout, None, look)
+    }
+
+    /// Like [`Turn::wait`], for a queue that loses what arrives while all its slots are used: with the
+    /// adaptive policy, polls for `guard` before a sleep if necessary ([`kiban_base::Waiter::set_guard`]).
+    ///
+    /// # Errors
+    /// Same as for [`Turn::wait`].
+    pub fn wait_guarded<T>(
+        &self,
+        queue: Q,
+        once: Option<Wait>,
+        guard: Duration,
+        timeout: Duration,
+        look: impl FnMut(&mut M) -> Option<T>,
+    ) -> Result<T, WaitError> {
+        self.wait_holding(queue, Policy { once, guard }, timeout, None, look)
     }
 
     /// Like [`Turn::wait`] with the queue's policy, but returns `None` if a signal handler has ended the
@@ -163,7 +185,8 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             return Ok(Some(found));
         }
         let signals = signals::BlockedSignals::new();
-        self.wait_holding(queue, None, timeout, Some(&signals), |machine| {
+        let policy = Policy { once: None, guard: Duration::ZERO };
+        self.wait_holding(queue, policy, timeout, Some(&signals), |machine| {
             look(machine).map(Some).or_else(|| signals.has_ended().then_some(None))
         })
     }
@@ -171,7 +194,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     fn wait_holding<T>(
         &self,
         queue: Q,
-        once: Option<Wait>,
+        policy: Policy,
         timeout: Duration,
         signals: Option<&signals::BlockedSignals>,
         mut look: impl FnMut(&mut M) -> Option<T>,
@@ -184,10 +207,13 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             return found;
         }
         let deadline = if timeout == Duration::MAX { Instant::NEVER } else { self.now() + timeout };
-        let spot = lock(&shared.waiters).waiter(queue, once, shared.clock);
+        let spot = lock(&shared.waiters).waiter(queue, policy.once, shared.clock);
         loop {
             if let Some(driver) = try_lock(&shared.driver) {
-                let found = spot.wait(|waiting| shared.drive_until(waiting, deadline, signals, &mut look));
+                let found = spot.wait(|waiting| {
+                    waiting.set_guard(policy.guard);
+                    shared.drive_until(waiting, deadline, signals, &mut look)
+                });
                 shared.stop_driving(driver);
                 return found.unwrap_or(Err(WaitError::Timeout));
             }

@@ -58,6 +58,12 @@ impl Waiting {
         &self.waiter
     }
 
+    /// Sets how long the adaptive policy polls before a sleep while arrivals come that close to each other
+    /// ([`Waiter::set_guard`]).
+    pub fn set_guard(&mut self, guard: Duration) {
+        self.waiter.set_guard(guard);
+    }
+
     /// Calls `look` until it finds something, or until `deadline` passes ([`Instant::NEVER`]: no deadline).
     ///
     /// A thread that makes something visible to `look` must ring `bell` through the same kind of `sleeper`.

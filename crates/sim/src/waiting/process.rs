@@ -26,7 +26,8 @@ impl Process {
     /// Waits and works until no packets are left.
     pub fn run(&self, queue: &mut impl ReceiveQueue) -> Outcome {
         let stalls = Stalls::new(&self.stalls, SimRng::from_seed(self.seed));
-        let waiter = Waiter::new(self.wait, self.costs);
+        let mut waiter = Waiter::new(self.wait, self.costs);
+        waiter.set_guard(queue.loss_guard());
         let mut run =
             Run { process: self, queue, waiter, stalls, now: Instant::ZERO, outcome: Outcome::default() };
         run.go();

@@ -7,7 +7,7 @@
 //!           the link's rate.
 
 use super::Arrivals;
-use kiban_base::Instant;
+use kiban_base::{Instant, loss_guard};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ pub trait ReceiveQueue {
     fn next(&mut self) -> Option<Instant>;
     /// Takes the next packet that has arrived; its descriptor then belongs to the process.
     fn take(&mut self) -> Option<Packet>;
+    /// Returns how long the process should poll before a sleep so that a stall loses nothing; zero if a stall
+    /// cannot lose anything.
+    fn loss_guard(&self) -> Duration;
     /// Reposts a descriptor. The time has been advanced to `now`.
     fn post(&mut self, now: Instant);
 }
@@ -166,6 +169,13 @@ impl ReceiveQueue for Posted {
 
     fn take(&mut self) -> Option<Packet> {
         self.ready.pop_front()
+    }
+
+    fn loss_guard(&self) -> Duration {
+        match self.posting.level {
+            Level::Unreliable => loss_guard(self.posting.descriptors),
+            Level::Delivery { .. } | Level::Reception => Duration::ZERO,
+        }
     }
 
     fn post(&mut self, now: Instant) {

@@ -143,6 +143,35 @@ fn stalls_while_running_hit_a_spinner_more_often_than_a_sleeper() {
     assert!((35..70).contains(&sleeper), "{sleeper}");
 }
 
+/// Arrivals that close together would use up a short queue during a stall, so adaptive waiting keeps the
+/// processor where the paper's receive call with its longest polling time does.
+#[test]
+fn adaptive_loses_nothing_where_polling_before_each_sleep_does_not() {
+    let rare = Stall { when: StallTiming::EveryWaking(100), length: StallLength::Fixed(micros(40_000)) };
+    let constant = |gap| ArrivalPattern::Constant { gap: micros(gap) };
+    let bursts = |packets| ArrivalPattern::Bursts { packets, gap: micros(150), pause: micros(5000) };
+    for rhythm in [100, 150, 250, 300, 310, 400, 800].map(constant).into_iter().chain([10, 200].map(bursts)) {
+        let lost = |wait, descriptors| {
+            let mut queue = posted(descriptors, Level::Unreliable, rhythm, 50_000);
+            process(wait, &[rare]).run(&mut queue);
+            queue.lost().len()
+        };
+        for descriptors in [4, 106, 152, 228, 1000] {
+            let (ours, papers) = (lost(Wait::Adaptive, descriptors), lost(hybrid(300), descriptors));
+            assert!(ours <= papers, "{rhythm:?}, {descriptors} descriptors: {ours}, with hybrid {papers}");
+        }
+    }
+}
+
+/// On a reliable level nothing is lost, so the same arrivals cost a sleep each.
+#[test]
+fn adaptive_polls_longer_only_where_a_stall_would_lose_packets() {
+    let rhythm = ArrivalPattern::Constant { gap: micros(250) };
+    let cpu = |level| process(Wait::Adaptive, &[]).run(&mut posted(106, level, rhythm, 10_000)).cpu();
+    let (reliable, unreliable) = (cpu(Level::Reception), cpu(Level::Unreliable));
+    assert!(reliable < 0.15 && unreliable > 0.99, "{reliable}, {unreliable}");
+}
+
 #[test]
 fn adaptive_sleeps_at_once_at_long_gaps_and_spins_through_short_ones() {
     let cpu = |gap| {
