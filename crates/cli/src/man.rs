@@ -33,7 +33,12 @@ impl Man {
 }
 
 fn with_those_below(command: &Command) -> Vec<&Command> {
-    std::iter::once(command).chain(command.get_subcommands().flat_map(with_those_below)).collect()
+    std::iter::once(command).chain(shown(command).flat_map(with_those_below)).collect()
+}
+
+/// Returns the subcommands for users. The others are for kiban's own processes.
+fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+    command.get_subcommands().filter(|below| !below.is_hide_set())
 }
 
 fn name(command: &Command) -> String {
@@ -75,7 +80,7 @@ fn synopsis(command: &Command) -> String {
         words.push(value + if many { "..." } else { "" });
     }
     if command.has_subcommands() {
-        let verbs: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+        let verbs: Vec<&str> = shown(command).map(Command::get_name).collect();
         words.push(format!("{{{}}} ...", verbs.join("|")));
     }
     words.join(" ")

@@ -109,3 +109,19 @@ fn usage_errors_name_a_remedy() {
         assert!(!output.status.success() && text.contains(words), "{arguments:?}: {text}");
     }
 }
+
+#[test]
+fn tune_measures_each_cell_and_recommends_a_setting() {
+    let output = kiban(&["vi", "tune", "--quick", "--link", "shm", "--json", "--quiet"]);
+    let value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let cells = value["cells"].as_array().expect("a list");
+    assert_eq!(cells.len(), 4 * 3 * 3 * 2, "policies, sizes, buffers and patterns");
+    for cell in cells {
+        let (messages, lost) = (cell["messages"].as_u64(), cell["lost"].as_u64());
+        assert!(lost <= messages && messages > Some(0), "{cell}");
+    }
+    let best = &value["recommended"][0];
+    assert_eq!(best["link"].as_str(), Some("shm"));
+    let is_best = |cell: &&Value| cell["wait"] == best["wait"] && cell["descriptors"] == best["descriptors"];
+    assert!(cells.iter().any(|cell| is_best(&cell)), "{best}");
+}

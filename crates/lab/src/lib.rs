@@ -45,6 +45,7 @@ pub mod stats;
 pub mod table;
 pub mod tour;
 pub mod trial;
+pub mod tune;
 pub mod vi;
 
 pub use bench::{Bench, Options, Target, Unit};

@@ -2,5 +2,6 @@
 
 pub(crate) mod messages;
 pub(crate) mod rdma;
+mod tune;
 pub(crate) mod verbs;
 pub(crate) mod vi;

@@ -1,5 +1,6 @@
 //! `kiban vi`: measures VI in real time, between two NICs on one host or on two hosts.
 
+use super::tune::Tune;
 use crate::nic::messages::{bar, ping_pong_table, stream_table};
 use crate::output::note;
 use clap::{Args, Subcommand, ValueEnum};
@@ -29,6 +30,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600);
         \n  kiban vi pingpong                              round trips through shared memory\
         \n  kiban vi pingpong --wait poll                  both ends poll: shortest round trip, two busy cores\
         \n  kiban vi stream --bytes 65536 --json           throughput, for scripts\
+        \n  kiban vi tune --quick                          loss and CPU use by wait policy and buffer\
         \n\nTwo processes of one host:\
         \n  kiban vi serve --device shm:lab &\
         \n  kiban vi pingpong shm:lab\
@@ -50,6 +52,11 @@ enum What {
     Pingpong(Measure),
     /// Measure throughput: messages in one direction.
     Stream(Measure),
+    /// Choose the wait policy and the receive buffer on this machine by measuring.
+    Tune(Tune),
+    /// The receiving process of `tune`.
+    #[command(hide = true)]
+    TuneReceiver,
     /// Serve measurements from other processes or hosts until ctrl-c.
     Serve(Serve),
 }
@@ -134,6 +141,8 @@ impl Vi {
             What::Stream(measure) => measure.run(65_536, vi::stream, |measure, result| {
                 stream_table(measure.title("Messages", result.bytes), std::slice::from_ref(result))
             }),
+            What::Tune(tune) => tune.run(),
+            What::TuneReceiver => super::tune::receive(),
             What::Serve(serve) => serve.run(),
         }
     }
