@@ -4,6 +4,7 @@ use kiban_base::Instant;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{Pair, Plan};
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub struct Flow {
     pub busy: [f64; 2],
 }
 
-/// Measures `sessions` concurrent streams from board 0 to board 1.
+/// Measures `sessions` concurrent streams from board 0 to board 1, spread over the plan's circuits.
 pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
     let mut pair = Pair::new(plan);
     let counts: Rc<RefCell<Vec<u64>>> = Rc::default();
@@ -52,9 +53,12 @@ pub fn measure(plan: &Plan, sessions: usize, interval: Interval) -> Flow {
         })
     };
     let source = || -> Source { Box::new(|_, _| {}) };
-    let streams = (0..sessions).map(|_| (u64::MAX, source())).collect();
+    let streams = (0..sessions).map(|number| {
+        let at = |side, port| SocketAddr::new(Pair::address_on(number % plan.circuits, side), port);
+        ((Some(at(0, 0)), at(1, PORT)), u64::MAX, source())
+    });
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
-    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
+    pair.world.run_program(pair.boards[0], Box::new(Sender::between(streams.collect())));
 
     // Start and end the measurement at a read, because an interval that ends within a PDU would count only a
     // part of the PDU.

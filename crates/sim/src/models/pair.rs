@@ -4,13 +4,15 @@
 //!   board 0 ── line ── switch ── line ── board 1
 //!   10.0.0.1   OC-3c             OC-3c   10.0.0.2
 //! ```
+//!
+//! Circuits  circuit n connects the addresses 10.0.0.(2n+1) and 10.0.0.(2n+2).
 
 use crate::models::plan::Plan;
 use crate::network::plug::{Attachment, BoardNumber, LineNumber, SwitchNumber};
 use crate::world::World;
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{ConnectionId, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Route, Switch, SwitchPort};
-use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortConfig};
+use kiban_board::{AtmPortConfig, BoardConfig, CircuitConfig, PortAddress, PortConfig};
 use std::net::{IpAddr, SocketAddr};
 
 /// Two boards, a switch and four directions of line, in a world.
@@ -28,8 +30,10 @@ pub struct Pair {
     pub receiving: [LineNumber; 2],
 }
 
-/// The circuit's VPI and VCI at the boards.
-const CIRCUIT: Vc = Vc { vpi: 0, vci: 100 };
+/// Returns a circuit's VPI and VCI at the boards.
+fn circuit(number: usize) -> Vc {
+    Vc { vpi: 0, vci: 100 + number as u16 }
+}
 
 impl Pair {
     /// Builds the world that `plan` describes.
@@ -46,9 +50,11 @@ impl Pair {
         };
         let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
         for side in 0..2 {
-            let name = ConnectionId::Circuit(CIRCUIT);
-            let route = Route::plain(side, name, 1 - side, name, plan.switch_cells_max);
-            switch.add(Route { frame_discard: true, ..route }).expect("the table is empty");
+            for number in 0..plan.circuits {
+                let name = ConnectionId::Circuit(circuit(number));
+                let route = Route::plain(side, name, 1 - side, name, plan.switch_cells_max);
+                switch.add(Route { frame_discard: true, ..route }).expect("each circuit is new");
+            }
         }
         let switch = world.add_switch(switch);
         let lines = [0, 1].map(|side| {
@@ -58,9 +64,18 @@ impl Pair {
         Pair { world, boards, switch, sending: lines.map(|line| line.0), receiving: lines.map(|line| line.1) }
     }
 
-    /// Returns the address of a side.
+    /// Returns the address of a side on the first circuit.
     pub fn address(side: usize) -> IpAddr {
-        IpAddr::from([10, 0, 0, 1 + side as u8])
+        Pair::address_on(0, side)
+    }
+
+    /// Returns the address of a side on a circuit.
+    ///
+    /// # Panics
+    /// The circuit's number is above 125: the prefix has no more addresses.
+    pub fn address_on(circuit: usize, side: usize) -> IpAddr {
+        let host = u8::try_from(2 * circuit + side + 1).ok().filter(|host| *host < 253);
+        IpAddr::from([10, 0, 0, host.expect("at most 126 circuits")])
     }
 
     /// Returns a socket address of a side.
@@ -72,9 +87,13 @@ impl Pair {
         let prefix = kiban_tcpip::ip::Prefix::new(Pair::address(0), 24);
         let mut port = AtmPortConfig::oc3c(Pair::address(side), prefix);
         port.line_bits_per_second = plan.cell_bits_per_second;
-        let circuit = CircuitConfig::to(CIRCUIT, Pair::address(1 - side));
-        port.circuits.push(CircuitConfig { frames_max: plan.frames_max, ..circuit });
+        port.circuits.extend((0..plan.circuits).map(|number| {
+            let to = CircuitConfig::to(circuit(number), Pair::address_on(number, 1 - side));
+            CircuitConfig { frames_max: plan.frames_max, ..to }
+        }));
+        let more = (1..plan.circuits).map(|number| Pair::address_on(number, side));
         BoardConfig {
+            addresses: more.map(|address| PortAddress { port: 0, address, prefix }).collect(),
             memory: plan.memory,
             tcp: plan.tcp.clone(),
             ports: vec![PortConfig::Atm(port)],

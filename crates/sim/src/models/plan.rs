@@ -21,6 +21,8 @@ pub struct Plan {
     pub tcp: tcp::Config,
     /// Packet memory of each board.
     pub memory: MemoryConfig,
+    /// Circuits between the boards. Each connects an address of one board to one of the other.
+    pub circuits: usize,
     /// Length of either line.
     pub metres: f64,
     /// Impairments of both lines.
@@ -52,6 +54,7 @@ impl Plan {
             seed: 1,
             tcp,
             memory: MemoryConfig::default(),
+            circuits: 1,
             metres: 100.0,
             impairment: ImpairmentConfig::NONE,
             switch_cells_max: 16_384,

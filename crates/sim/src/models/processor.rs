@@ -14,8 +14,11 @@ use kiban_atm::TimedCell;
 use kiban_atm::wire::atm::CELL_PAYLOAD_BYTES;
 use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Input};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The bits of a cell header that identify the circuit.
+const CIRCUIT_BITS: u32 = 0xffff_fff0;
 
 /// The state of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,8 @@ pub(crate) struct Processor {
     batch: Vec<TimedCell>,
     packets: VecDeque<Pdu>,
     port: usize,
+    /// Cells of unfinished frames that were taken, by port and circuit: cells of many circuits interleave.
+    unfinished: BTreeMap<(usize, u32), usize>,
     done: Done,
     busy: Duration,
 }
@@ -83,6 +88,7 @@ impl Processor {
             batch: Vec::new(),
             packets: VecDeque::new(),
             port: 0,
+            unfinished: BTreeMap::new(),
             done: Done::default(),
             busy: Duration::ZERO,
         }
@@ -126,12 +132,16 @@ impl Processor {
             self.batch.clear();
             self.batch.extend(cells.drain(..end));
             self.port = port;
-            let frames = self.batch.chunk_by(|cell, _| !cell.is_end());
-            let costs = &self.model.costs;
             let sessions = board.sessions();
-            let cost = frames
-                .map(|frame| costs.of_arrival(&self.model, frame.len() * CELL_PAYLOAD_BYTES, sessions))
-                .sum();
+            let mut cost = Duration::ZERO;
+            for cell in &self.batch {
+                let cells = self.unfinished.entry((port, cell.header & CIRCUIT_BITS)).or_default();
+                *cells += 1;
+                if cell.is_end() {
+                    let bytes = std::mem::take(cells) * CELL_PAYLOAD_BYTES;
+                    cost += self.model.costs.of_arrival(&self.model, bytes, sessions);
+                }
+            }
             self.pay(cost, now);
             self.stage = Stage::Heard;
             return true;

@@ -19,12 +19,13 @@ const BUFFER_BYTES: usize = 64 << 10;
 
 /// Sends streams to a peer, each over its own session.
 pub struct Sender {
-    remote: SocketAddr,
     jobs: Vec<Outgoing>,
     buffer: Vec<u8>,
 }
 
 struct Outgoing {
+    /// The local address, if it is given, and the remote one.
+    ends: (Option<SocketAddr>, SocketAddr),
     stream: Option<StreamId>,
     local: Option<SocketAddr>,
     source: Source,
@@ -39,9 +40,18 @@ struct Outgoing {
 impl Sender {
     /// Sends one stream for each `(length, source)` to `remote`, all at once.
     pub fn new(remote: SocketAddr, streams: Vec<(u64, Source)>) -> Sender {
+        Sender::between(
+            streams.into_iter().map(|(length, source)| ((None, remote), length, source)).collect(),
+        )
+    }
+
+    /// Sends one stream for each `((local, remote), length, source)`, all at once. Without a local address,
+    /// the route determines it.
+    pub fn between(streams: Vec<((Option<SocketAddr>, SocketAddr), u64, Source)>) -> Sender {
         let jobs = streams
             .into_iter()
-            .map(|(length, source)| Outgoing {
+            .map(|(ends, length, source)| Outgoing {
+                ends,
                 stream: None,
                 local: None,
                 source,
@@ -52,7 +62,7 @@ impl Sender {
                 ended: false,
             })
             .collect();
-        Sender { remote, jobs, buffer: vec![0; BUFFER_BYTES] }
+        Sender { jobs, buffer: vec![0; BUFFER_BYTES] }
     }
 
     /// Returns the local address of each stream, in the order in which they were given.
@@ -103,7 +113,10 @@ impl Sender {
 impl Program for Sender {
     fn start(&mut self, host: &mut Host<'_>, _now: Instant) {
         for job in &mut self.jobs {
-            job.stream = host.open(self.remote).ok();
+            job.stream = match job.ends {
+                (Some(local), remote) => host.open_from(local, remote).ok(),
+                (None, remote) => host.open(remote).ok(),
+            };
             job.local = job.stream.and_then(|stream| host.info(stream).ok()).map(|info| info.local);
         }
     }

@@ -2,9 +2,10 @@
 
 use kiban_sim::cost::{BOARD_1995, CostModel, Costs, Mechanism, Mechanisms};
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
-use kiban_sim::{Pair, Plan, check};
+use kiban_sim::{Pair, Plan, Tap, check};
 use kiban_tcpip::tcp;
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -12,6 +13,16 @@ const PORT: u16 = 5001;
 
 /// Sends `bytes` over each of `sessions` streams. Returns what arrived, by stream, and how long it took.
 fn transfer(plan: &Plan, sessions: usize, bytes: u64) -> (Vec<Vec<u8>>, Duration, Pair) {
+    tapped_transfer(plan, sessions, bytes, &Rc::default())
+}
+
+/// Does the same, and records when the last cell of each PDU arrives at the receiver, nanoseconds.
+fn tapped_transfer(
+    plan: &Plan,
+    sessions: usize,
+    bytes: u64,
+    ends: &Rc<RefCell<Vec<u64>>>,
+) -> (Vec<Vec<u8>>, Duration, Pair) {
     let mut pair = Pair::new(plan);
     let received: Rc<RefCell<Vec<Vec<u8>>>> = Rc::default();
     let make = {
@@ -27,9 +38,24 @@ fn transfer(plan: &Plan, sessions: usize, bytes: u64) -> (Vec<Vec<u8>>, Duration
             target.iter_mut().zip(from..).for_each(|(byte, at)| *byte = pattern(at));
         })
     };
-    let streams = (0..sessions).map(|_| (bytes, source())).collect();
+    let streams = (0..sessions).map(|number| {
+        let at = |side, port| SocketAddr::new(Pair::address_on(number % plan.circuits, side), port);
+        ((Some(at(0, 0)), at(1, PORT)), bytes, source())
+    });
+    let line = pair.receiving[1];
+    let frames = ends.clone();
+    // Each call is one record: the file header, or the time of a frame's last cell, and the frame.
+    let sink = move |record: &[u8]| {
+        if let Some((header, frame)) = record.split_first_chunk::<16>()
+            && frame.len() > 8192
+        {
+            let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four octets"));
+            frames.borrow_mut().push(u64::from(word(0)) * 1_000_000_000 + u64::from(word(4)));
+        }
+    };
+    pair.world.line(line).set_tap(Tap::new(0, Box::new(sink)));
     pair.world.run_program(pair.boards[1], Box::new(Receiver::new(PORT, sessions, make)));
-    pair.world.run_program(pair.boards[0], Box::new(Sender::new(Pair::socket(1, PORT), streams)));
+    pair.world.run_program(pair.boards[0], Box::new(Sender::between(streams.collect())));
     pair.world.run(kiban_base::Instant::ZERO + Duration::from_secs(3600));
     let took = pair.world.now().since(kiban_base::Instant::ZERO);
     let received = received.borrow().clone();
@@ -58,6 +84,31 @@ fn data_arrives_intact_and_the_world_becomes_idle() {
         let boards = pair.boards;
         assert!(pair.world.board(boards[0]).page_waits().0 > 0 || !mechanisms.scaling, "{mechanisms:?}");
         assert_eq!(check::check_idle(&mut pair.world, &boards), [], "{mechanisms:?}");
+    }
+}
+
+/// The board computes the TCP sum of a PDU while its cells arrive, for each circuit (§3.2 of the paper). A
+/// sum that mixed the cells of two circuits would be wrong, and its PDU would be dropped.
+#[test]
+fn sums_are_right_when_the_cells_of_many_circuits_interleave() {
+    let expected: Vec<u8> = (0..300_000).map(pattern).collect();
+    for circuits in [1, 12] {
+        let plan = Plan { circuits, ..BOARD_1995.plan(&tcp::Config::bsd43(), 16 << 10) };
+        let ends = Rc::default();
+        let (received, _, mut pair) = tapped_transfer(&plan, 12, 300_000, &ends);
+        assert_eq!(received.len(), 12);
+        for (number, stream) in received.iter().enumerate() {
+            assert_eq!(check::stream(number, &expected, stream), [], "{circuits} circuits");
+        }
+        let boards = pair.boards;
+        for board in boards {
+            assert_eq!(pair.world.board(board).tcp_counters().checksum_errors, 0, "{circuits} circuits");
+        }
+        // A PDU takes 487 us on the line. Two that end within less than that were interleaved.
+        let ends = ends.borrow();
+        let interleaved = ends.windows(2).filter(|pair| pair[1] - pair[0] < 400_000).count();
+        assert_eq!(interleaved > ends.len() / 10, circuits > 1, "{interleaved} of {}", ends.len());
+        assert_eq!(check::check_idle(&mut pair.world, &boards), [], "{circuits} circuits");
     }
 }
 
