@@ -222,7 +222,8 @@ impl LinkedNic {
         }
     }
 
-    /// Returns how long a thread should poll before it sleeps, so that a late wake-up loses no message to a VI.
+    /// Returns how long a thread should poll before it sleeps, so that a late wake-up loses no message to a
+    /// VI.
     pub(crate) fn receive_guard(&self, vi: u32) -> Duration {
         self.nic.descriptors_at_risk(vi).map_or(Duration::ZERO, |at_risk| self.guard(at_risk))
     }

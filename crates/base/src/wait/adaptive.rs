@@ -56,7 +56,7 @@ pub(super) struct Adaptive {
     account: Account,
     backoff: Backoff,
     guard: Guard,
-    /// Whether the guard lengthened the plan of this wait, so that its cost says nothing about learning.
+    /// Whether the guard lengthened the plan of this wait. The cost of such a wait does not judge learning.
     is_guarded: bool,
     /// Until when polling would only take the core from others: the thread lost it while it polled.
     shares_core_until: Instant,

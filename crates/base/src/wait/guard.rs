@@ -3,10 +3,10 @@
 //! Purpose   a thread that polls keeps its processor; a thread that sleeps has to get it back, which the
 //!           operating system may delay by tens of milliseconds (Murayama et al. 2000, §4.1). On an
 //!           unreliable level, what arrives meanwhile is lost once all slots are used.
-//! Rule      while arrivals come closer to each other than the guard time, poll for that time before sleeping,
-//!           as `hybrid` does. If they come farther apart, the slots outlast a stall even if the thread
-//!           sleeps at once, so the ordinary plan applies. A level that short waits raise and long waits
-//!           lower by at most one decides, so that the pauses between bursts do not end the protection.
+//! Rule      while arrivals come closer to each other than the guard time, poll for that time before
+//!           sleeping, as `hybrid` does. If they come farther apart, the slots outlast a stall even if the
+//!           thread sleeps at once, so the ordinary plan applies. A level that short waits raise and long
+//!           waits lower by at most one decides, so that the pauses between bursts do not end the protection.
 //! Length    [`loss_guard`]: the shorter the queue, the longer the guard time, up to the paper's longest.
 //! Limits    after a run of long waits, the first short ones are not protected. A thread that loses its
 //!           processor while it polls shares it with others; polling then does not help, so the guard rests

@@ -124,8 +124,8 @@ impl Waiter {
         &self.report
     }
 
-    /// Makes the adaptive policy poll for `guard` before a sleep while recent arrivals came that close to each
-    /// other, because the queue would lose what arrives if the wake-up is delayed (see
+    /// Makes the adaptive policy poll for `guard` before a sleep while recent arrivals came that close to
+    /// each other, because the queue would lose what arrives if the wake-up is delayed (see
     /// [`loss_guard`](super::loss_guard)). Zero, the initial value, means that the queue loses nothing. The
     /// additional polling is part of [`Report::cost`].
     pub fn set_guard(&mut self, guard: Duration) {

@@ -6,14 +6,14 @@
 //!           (§2.1: reception and processing in parallel on one computer).
 //! Loss      unreliable delivery over shared memory and over UDP through the loopback: what arrives while no
 //!           descriptor is free, or while the socket's buffer is full, is lost.
-//! Load      62.5 MB/s, but at most one message every 100 us, as in the model of the paper's host; evenly
+//! Load      62.5 MB/s, as in the model of the paper's host, but at most one message every 100 us: evenly
 //!           spaced (paced), or in bursts of [`plan::BURST`] back to back (§4.3: バースト転送).
-//! CPU       the receiving thread's CPU time, and the sending thread's CPU time for posting, apart. The sender
-//!           spins between messages; that time is not counted.
+//! CPU       the receiving thread's CPU time, and the sending thread's CPU time for posting, apart. The
+//!           sender spins between messages; that time is not counted.
 //! Choice    [`report::Tune::recommended`]: of the settings that lose least, the one with the lowest CPU use
 //!           of the receiver at the paper's 50 KB.
-//! Limits    descriptors share [`receiver::SLOTS`] pieces of memory, because the contents are not examined. The
-//!           result is that of this machine at this time: other load is reported with it.
+//! Limits    descriptors share [`receiver::SLOTS`] pieces of memory, because the contents are not examined.
+//!           The result is that of this machine at this time: other load is reported with it.
 
 pub mod plan;
 pub mod receiver;
