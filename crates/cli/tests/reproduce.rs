@@ -24,7 +24,7 @@ fn a_report_has_rows_constants_and_figures() {
     let rows = report["rows"].as_array().expect("rows");
     let verdicts: Vec<&str> = rows.iter().filter_map(|row| row["verdict"].as_str()).collect();
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == "exact").count(), 4);
-    assert!(verdicts.contains(&"fitted") && verdicts.contains(&"met") && verdicts.contains(&"doubtful"));
+    assert!(verdicts.contains(&"fitted") && verdicts.contains(&"met") && verdicts.contains(&"conflict"));
     assert!(report["constants"].as_array().expect("constants").iter().any(|one| one["origin"] == "fitted"));
     for figure in report["figures"].as_array().expect("figures") {
         let path = folder.join(format!("atm-board-{}.svg", figure["name"].as_str().expect("a name")));

@@ -109,7 +109,7 @@ pub(super) fn verdicts(
         .collect();
     let fast = usual.iter().filter(|mbps| **mbps > USUAL_MBPS).count();
     let waits: f64 = map.iter().map(|(_, _, cell)| cell.waits_per_second).sum();
-    let lost = find(via_library, "packets lost where the buffer outlasts a stall");
+    let lost = find(via_library, "packets lost, all buffers and sizes");
     let dip = find(rdma_nic, "receive: rate dips at");
     let used = line.iter().map(|(_, line)| line.percent).fold(f64::INFINITY, f64::min);
     let rates = |of: &[(usize, LineUse)]| {
@@ -179,8 +179,8 @@ pub(super) fn verdicts(
             best: format!("{} packets lost with unreliable delivery", lost.here),
             gone: lost.verdict == Verdict::Ours && lost.here == "0",
             bound: "no packet is lost",
-            how: "Waiting is adaptive. Where the buffer does not outlast a stall, the reliable levels stop \
-                the sender and lose nothing.",
+            how: "Waiting is adaptive. Where a stall would use up the descriptors, it polls before a sleep, for up to \
+                300 us.",
             kept: "lab/tests/snapshots/via-library.txt",
         },
         Weakness {
