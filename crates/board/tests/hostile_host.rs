@@ -355,7 +355,8 @@ impl Model {
                     }
                     Completion::Datagram { .. }
                     | Completion::DatagramError { .. }
-                    | Completion::EchoReply { .. } => {}
+                    | Completion::EchoReply { .. }
+                    | Completion::EchoError { .. } => {}
                     other => panic!("{other:?}"),
                 }
             }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::echo::{Echo, EchoResult};
 use crate::status::Status;
 
 /// Limit of waiting requests.
@@ -36,6 +37,8 @@ pub enum Request {
         /// Whether to loop back at the end of the segment instead of end to end.
         segment: bool,
     },
+    /// Ping a host (ICMP). The answer is sent when the reply has arrived or the wait has timed out.
+    Echo(Echo),
     /// Capture the traffic of a port.
     Capture {
         /// The port's name.
@@ -80,6 +83,8 @@ pub enum Answer {
     Status(Box<Status>),
     /// A ping's round-trip time; `None` if it timed out.
     Loopback(Option<Duration>),
+    /// The result of an ICMP ping.
+    Echo(EchoResult),
     /// The capture has started.
     Capturing(RunningCapture),
     /// Done; the text says what.
@@ -115,9 +120,10 @@ impl RequestQueue {
     }
 
     /// Queues a request and waits for the answer; returns a refusal if the board does not answer within
-    /// [`ANSWER`].
+    /// [`ANSWER`], or for a ping within this time after its own.
     pub(crate) async fn answer(&self, request: Request) -> Answer {
-        match timeout(ANSWER, self.ask(request)).await {
+        let own = if let Request::Echo(echo) = &request { echo.wait } else { Duration::ZERO };
+        match timeout(ANSWER + own, self.ask(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Answer::Refused("the board is stopping".into()),
             Err(_) => Answer::Refused(format!("the board did not answer within {} s", ANSWER.as_secs())),

@@ -121,6 +121,19 @@ pub enum Completion {
         /// Payload bytes in the reply.
         bytes: usize,
     },
+    /// An ICMP error about a ping. Like a reply, it can be forged.
+    EchoError {
+        /// The host that sent the error; the board's own address if the next hop did not answer.
+        reporter: IpAddr,
+        /// The target of the ping.
+        target: IpAddr,
+        /// As in the ping.
+        identifier: u16,
+        /// As in the ping.
+        sequence: u16,
+        /// The kind of error.
+        kind: IcmpErrorKind,
+    },
     /// The reply to an ATM ping (F5 OAM loopback, I.610).
     CellLoopback {
         /// The port number.

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use kiban_base::{Copies, Memory, PagePool, Pdu, Slice};
+use kiban_tcpip::icmp::IcmpError;
 use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
@@ -371,6 +372,14 @@ impl Edge {
         // A reply whose identifier is unknown goes to the first program.
         let consumer = self.pings.get(&identifier).copied().unwrap_or_default();
         self.push_rate_limited(consumer, Completion::EchoReply { source, identifier, sequence, bytes });
+    }
+
+    /// Handles an ICMP error about a ping.
+    pub(crate) fn on_echo_error(&mut self, error: &IcmpError, identifier: u16, sequence: u16) {
+        let Some(consumer) = self.pings.get(&identifier).copied() else { return };
+        let IcmpError { reporter, target, kind, .. } = *error;
+        let completion = Completion::EchoError { reporter, target, identifier, sequence, kind };
+        self.push_rate_limited(consumer, completion);
     }
 
     /// Handles an ICMP error about a datagram.

@@ -87,7 +87,8 @@ impl Host<'_> {
     }
 
     /// Sends an ICMP echo request with `bytes` of payload. The reply is an
-    /// [`EchoReply`](crate::Completion::EchoReply).
+    /// [`EchoReply`](crate::Completion::EchoReply), an error about it an
+    /// [`EchoError`](crate::Completion::EchoError).
     ///
     /// # Errors
     /// [`HostError::NoRoute`]; [`HostError::TooLong`] if the packet would exceed 65,535 bytes;

@@ -172,7 +172,11 @@ impl IpStack {
                     edge.on_icmp_error(socket, error.remote(), error.kind);
                 }
             }
-            _ => {}
+            _ => {
+                if let Some((identifier, sequence)) = error.echo_request() {
+                    edge.on_echo_error(&error, identifier, sequence);
+                }
+            }
         }
     }
 

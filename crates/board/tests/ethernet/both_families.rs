@@ -100,6 +100,20 @@ fn pings_and_long_datagrams_work_over_both_families() {
 }
 
 #[test]
+fn a_ping_to_an_absent_host_ends_with_an_error_from_the_board() {
+    let mut hub = Hub::pair();
+    for (target, reporter, code) in [(ip4(9), ip4(0), 1), (local6(9).into(), local6(0).into(), 3)] {
+        hub.boards[0].host().ping(target, 7, 2, b"who is there?").unwrap();
+        hub.pass(second(10));
+        let kind = IcmpErrorKind::Unreachable { code };
+        let error = Completion::EchoError { reporter, target, identifier: 7, sequence: 2, kind };
+        assert_eq!(hub.take_completions(0), [error]);
+    }
+    hub.pass(second(100));
+    hub.check_home();
+}
+
+#[test]
 fn a_dual_stack_listener_reports_the_peers_address() {
     let mut hub = Hub::pair();
     let any6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 80);

@@ -130,11 +130,17 @@ pub(crate) struct Capture {
 }
 
 /// Parses a duration with a unit, or in seconds without one.
-fn capture_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn time_or_seconds(text: &str) -> Result<Duration, String> {
     let is_number = text.ends_with(|last: char| last.is_ascii_digit());
     let word = if is_number { format!("{text}s") } else { text.to_owned() };
     let DurationValue(time) =
         word.parse().map_err(|_| "write a time such as 10 (seconds), 500ms, 2s or 5m")?;
+    Ok(time)
+}
+
+/// Parses the duration of a capture.
+fn capture_time(text: &str) -> Result<Duration, String> {
+    let time = time_or_seconds(text)?;
     if time.is_zero() || time > CAPTURE_MAX {
         return Err(format!("must be more than 0 and at most {} h", CAPTURE_MAX.as_secs() / 3600));
     }
@@ -178,7 +184,7 @@ impl Capture {
                 Ok(ExitCode::SUCCESS)
             }
             Reply::Refused(why) => Err(why),
-            Reply::Status(_) | Reply::Loopback(_) | Reply::Done(_) => {
+            Reply::Status(_) | Reply::Loopback(_) | Reply::Echo(_) | Reply::Done(_) => {
                 Err("unexpected answer from the board".into())
             }
         }
@@ -190,7 +196,7 @@ fn carry_out(caller: &mut ControlClient, question: &Question) -> Result<(), Stri
     match caller.ask(question)? {
         Reply::Done(what) => crate::output::print(&(what + "\n")),
         Reply::Refused(why) => Err(why),
-        Reply::Status(_) | Reply::Loopback(_) | Reply::Captured(_) => {
+        Reply::Status(_) | Reply::Loopback(_) | Reply::Echo(_) | Reply::Captured(_) => {
             Err("unexpected answer from the board".into())
         }
     }
@@ -218,7 +224,9 @@ pub(crate) fn query_status(caller: &mut ControlClient) -> Result<Status, String>
         Reply::Status(status) => Ok(*status),
         Reply::Refused(why) => Err(why),
         Reply::Done(what) => Err(format!("unexpected answer from the board: {what}")),
-        Reply::Loopback(_) | Reply::Captured(_) => Err("unexpected answer from the board".into()),
+        Reply::Loopback(_) | Reply::Echo(_) | Reply::Captured(_) => {
+            Err("unexpected answer from the board".into())
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod control;
+pub(crate) mod ping;
 pub(crate) mod run;
 pub(crate) mod top;
 pub(crate) mod up;

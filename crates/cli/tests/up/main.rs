@@ -10,6 +10,7 @@
 //! links/atm           two hosts that exchange cells
 //! links/iperf         an iperf3 server and client
 //! links/capture       captures on a port
+//! links/ping          pings from a board
 //! nics/rdma           verbs on boards, over cells and with the kernel
 //! nics/vi             VIs over two boards' TCP
 //! programs/attach     programs that attach through shared memory

@@ -166,9 +166,11 @@ impl ControlClient {
     /// Sends a request and returns the answer.
     ///
     /// # Errors
-    /// If the board does not answer within 10 s. A refusal is not an error but a [`Reply`].
+    /// If the board does not answer within 10 s, or for a ping within 10 s after its own time. A refusal is
+    /// not an error but a [`Reply`].
     pub fn ask(&mut self, question: &Question) -> Result<Reply, String> {
-        self.ask_within(question, TIMEOUT)
+        let own = if let Question::Echo { wait, .. } = question { *wait } else { 0.0 };
+        self.ask_within(question, TIMEOUT + Duration::try_from_secs_f64(own).unwrap_or_default())
     }
 
     fn ask_within(&mut self, question: &Question, time: Duration) -> Result<Reply, String> {

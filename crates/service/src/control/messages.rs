@@ -1,8 +1,10 @@
 //! Requests and answers of the control interface.
 
+use crate::echo::{BYTES_MAX, Echo, EchoResult, WAIT_MAX};
 use crate::requests::{Answer, Captured, Request};
 use crate::status::{Status, rounded};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +33,15 @@ pub enum Question {
         #[serde(default)]
         segment: bool,
     },
+    /// Ping a host (ICMP).
+    Echo {
+        /// The host's address.
+        target: IpAddr,
+        /// Payload of the request, in bytes.
+        bytes: u16,
+        /// How long to wait for the reply, in seconds.
+        wait: f64,
+    },
     /// Capture the traffic of a port.
     Capture {
         /// The port's name.
@@ -54,6 +65,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// A ping's round-trip time in microseconds; `None` if the cell did not return.
     Loopback(Option<f64>),
+    /// The result of an ICMP ping.
+    Echo(EchoResult),
     /// A capture has ended.
     Captured(Captured),
     /// The request was executed; the text describes what was done.
@@ -74,6 +87,15 @@ impl TryFrom<Question> for Request {
                 let vc = vc.parse().map_err(|error| format!("invalid circuit `{vc}`: {error}"))?;
                 Request::Loopback { port, vc, segment }
             }
+            Question::Echo { target, bytes, wait: seconds } => {
+                let wait = Duration::try_from_secs_f64(seconds).ok().filter(|wait| *wait <= WAIT_MAX);
+                let most = WAIT_MAX.as_secs();
+                let wait = wait.ok_or_else(|| format!("a ping waits at most {most} s, not {seconds} s"))?;
+                if bytes > BYTES_MAX {
+                    return Err(format!("a ping carries at most {BYTES_MAX} bytes, not {bytes}"));
+                }
+                Request::Echo(Echo { target, bytes, wait })
+            }
             Question::Capture { port, file, seconds, packets } => {
                 let time = match seconds.map(Duration::try_from_secs_f64) {
                     None => CAPTURE_MAX,
@@ -91,6 +113,10 @@ impl From<Answer> for Reply {
         match answer {
             Answer::Status(status) => Reply::Status(status),
             Answer::Loopback(time) => Reply::Loopback(time.map(|time| rounded(time.as_secs_f64() * 1e6))),
+            Answer::Echo(EchoResult::Reply { bytes, round_trip_us }) => {
+                Reply::Echo(EchoResult::Reply { bytes, round_trip_us: rounded(round_trip_us) })
+            }
+            Answer::Echo(result) => Reply::Echo(result),
             Answer::Capturing(_) => Reply::Done("capture started".into()),
             Answer::Done(what) => Reply::Done(what),
             Answer::Refused(why) => Reply::Refused(why),

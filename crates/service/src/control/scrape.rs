@@ -116,7 +116,7 @@ async fn attend(mut stream: TcpStream, mut admitted: Admitted, requests: &Reques
     let (status, text) = match words[..] {
         [b"GET" | b"HEAD", b"/metrics", _] => match requests.answer(Request::Status).await {
             Answer::Status(status) => ("200 OK", metrics::text(&status)),
-            Answer::Loopback(_) | Answer::Capturing(_) => {
+            Answer::Loopback(_) | Answer::Echo(_) | Answer::Capturing(_) => {
                 ("503 Service Unavailable", "unexpected answer from the board\n".into())
             }
             Answer::Done(why) | Answer::Refused(why) => ("503 Service Unavailable", why + "\n"),

@@ -6,6 +6,7 @@ use super::port_link::PortLink;
 use crate::capture::{CapturePoint, Wanted};
 use crate::config::Plan;
 use crate::confinement;
+use crate::echo::{Echo, Echoes};
 use crate::loopback::Loopbacks;
 use crate::requests::{Answer, Captured, Request, RequestQueue, RunningCapture};
 use crate::services::{self, Services};
@@ -40,6 +41,7 @@ pub struct Running {
     pub(super) began: Instant,
     services: usize,
     loopbacks: usize,
+    echoes: usize,
     pub(super) links: Vec<PortLink>,
     requests: Arc<RequestQueue>,
     sampled_at: Instant,
@@ -78,6 +80,8 @@ impl Running {
         let config = plan_board(&plan, &opened);
         let key =
             random::key().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
+        let identifier =
+            random::bytes().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
         let mut board = Board::new(&config, key);
         plan.routes.iter().for_each(|route| board.add_route(route_of(&plan, route)));
@@ -100,6 +104,7 @@ impl Running {
         }
         let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
+        let echoes = driver.add(Box::new(Echoes::new(u16::from_le_bytes(identifier))));
         let requests = Arc::new(RequestQueue::new(driver.waker()));
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
@@ -110,6 +115,7 @@ impl Running {
             began: now,
             services,
             loopbacks,
+            echoes,
             links,
             requests,
             sampled_at: now,
@@ -203,6 +209,7 @@ impl Running {
             while let Some((request, sender)) = self.requests.next() {
                 match request {
                     Request::Loopback { port, vc, segment } => self.ping(&port, vc, segment, sender),
+                    Request::Echo(echo) => self.ping_host(echo, sender),
                     // The client may have disconnected.
                     request => drop(sender.send(self.answer(request, now))),
                 }
@@ -305,7 +312,9 @@ impl Running {
                     Answer::Refused(why)
                 }
             },
-            Request::Loopback { .. } => Answer::Refused("a ping is answered when its cell returns".into()),
+            Request::Loopback { .. } | Request::Echo(_) => {
+                Answer::Refused("a ping is answered when its reply arrives".into())
+            }
             Request::Capture { port, file, time, packets } => {
                 match self.capture(&port, &file, time, packets, now) {
                     Ok(capturing) => Answer::Capturing(capturing),
@@ -317,6 +326,12 @@ impl Running {
                 Answer::Done(format!("capture {number} ended"))
             }
         }
+    }
+
+    /// Pings a host; the client is answered when the reply arrives.
+    fn ping_host(&mut self, echo: Echo, sender: oneshot::Sender<Answer>) {
+        let ask = |echoes: &mut Echoes, host: &mut Host<'_>, now| echoes.ask(echo, sender, host, now);
+        self.driver.with_program(self.echoes, ask).expect("it is the driver's program");
     }
 
     /// Pings a circuit; the client is answered when the OAM cell returns.

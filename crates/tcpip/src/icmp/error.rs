@@ -51,6 +51,22 @@ impl IcmpError {
         u32::from_be_bytes([a, b, c, d])
     }
 
+    /// Returns the identifier and the sequence number of the quoted echo request, if it is one.
+    pub fn echo_request(&self) -> Option<(u16, u16)> {
+        let request = match (self.protocol, self.source.is_ipv4()) {
+            (protocol::ICMP, true) => match icmp::Header::read(&self.transport) {
+                Ok((icmp::Header::EchoRequest { identifier, sequence }, _)) => (identifier, sequence),
+                _ => return None,
+            },
+            (protocol::ICMPV6, false) => match icmpv6::Header::read(&self.transport) {
+                Ok((icmpv6::Header::EchoRequest { identifier, sequence }, _)) => (identifier, sequence),
+                _ => return None,
+            },
+            _ => return None,
+        };
+        Some(request)
+    }
+
     /// Returns whether a retry is useless, because a protocol or port is unreachable or, with IPv6,
     /// prohibited (RFC 1122 §4.2.3.9; RFC 5461 §2 classifies the IPv6 errors).
     pub fn is_hard(&self) -> bool {

@@ -4,3 +4,4 @@ pub(crate) mod atm;
 pub(crate) mod capture;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
+pub(crate) mod ping;

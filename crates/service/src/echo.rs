@@ -1,0 +1,182 @@
+//! Pending ICMP pings, and the clients that wait for their results.
+//!
+//! Purpose    `kiban ping`: one echo request for each request of a client, answered by the reply, an ICMP error or a
+//!            timeout.
+//! Matching   all requests have the board's identifier for pings, chosen at random; the sequence number
+//!            identifies the ping. A reply must also come from the target. An error need not: routers send
+//!            them.
+//! Limits     at most [`PINGS_MAX`] pings are pending; a ping waits at most [`WAIT_MAX`].
+
+use crate::requests::Answer;
+use kiban_base::Instant;
+use kiban_board::{Completion, Host, Program};
+use kiban_tcpip::ip::IcmpErrorKind;
+use serde::{Deserialize, Serialize};
+use std::any::Any;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Limit of pending pings.
+const PINGS_MAX: usize = 64;
+/// The longest time that a ping may wait for its reply.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The most payload that a ping can carry, in bytes: an IPv4 packet of 65,535 bytes less both headers.
+pub const BYTES_MAX: u16 = 65_507;
+
+/// The result of a ping.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EchoResult {
+    /// The target replied.
+    Reply {
+        /// Payload bytes in the reply.
+        bytes: u64,
+        /// The round-trip time, in microseconds.
+        round_trip_us: f64,
+    },
+    /// A host reported that the request could not be delivered.
+    Error {
+        /// That host; the board itself if the next hop does not answer.
+        from: IpAddr,
+        /// What it reported.
+        error: String,
+    },
+    /// Neither arrived in time.
+    Timeout {},
+}
+
+/// A request for a ping.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Echo {
+    /// The host to ping.
+    pub target: IpAddr,
+    /// Payload of the request, in bytes.
+    pub bytes: u16,
+    /// How long to wait for the reply.
+    pub wait: Duration,
+}
+
+struct Ping {
+    target: IpAddr,
+    sequence: u16,
+    sent_at: Instant,
+    until: Instant,
+    sender: oneshot::Sender<Answer>,
+}
+
+/// Sends pings and receives their answers.
+pub(crate) struct Echoes {
+    identifier: u16,
+    sequence: u16,
+    pings: Vec<Ping>,
+}
+
+impl Echoes {
+    pub(crate) fn new(identifier: u16) -> Echoes {
+        Echoes { identifier, sequence: 0, pings: Vec::new() }
+    }
+
+    /// Sends a ping. The result goes to `sender`, immediately if the ping cannot be sent.
+    pub(crate) fn ask(
+        &mut self,
+        echo: Echo,
+        sender: oneshot::Sender<Answer>,
+        host: &mut Host<'_>,
+        now: Instant,
+    ) {
+        let Echo { target, bytes, wait } = echo;
+        self.sequence = self.sequence.wrapping_add(1);
+        let payload: Vec<u8> = (0..bytes).map(|at| at as u8).collect();
+        let sent = match self.pings.len() < PINGS_MAX {
+            true => {
+                host.ping(target, self.identifier, self.sequence, &payload).map_err(|why| why.to_string())
+            }
+            false => Err(format!("too many pings are pending: the limit is {PINGS_MAX}")),
+        };
+        match sent {
+            Ok(()) => {
+                let until = now + wait.min(WAIT_MAX);
+                self.pings.push(Ping { target, sequence: self.sequence, sent_at: now, until, sender });
+            }
+            // The client may have disconnected.
+            Err(why) => drop(sender.send(Answer::Refused(format!("cannot ping {target}: {why}")))),
+        }
+    }
+
+    /// Answers the ping for which `is_it` holds, if there is one.
+    fn answer(&mut self, is_it: impl Fn(&Ping) -> bool, result: impl FnOnce(&Ping) -> EchoResult) -> bool {
+        let Some(index) = self.pings.iter().position(is_it) else { return false };
+        let ping = self.pings.swap_remove(index);
+        let result = result(&ping);
+        drop(ping.sender.send(Answer::Echo(result)));
+        true
+    }
+}
+
+impl Program for Echoes {
+    fn start(&mut self, _: &mut Host<'_>, _: Instant) {}
+
+    fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, now: Instant) {
+        match completion {
+            Completion::EchoReply { source, identifier, sequence, bytes }
+                if identifier == self.identifier =>
+            {
+                self.answer(
+                    |ping| (ping.target, ping.sequence) == (source, sequence),
+                    |ping| {
+                        let round_trip_us = now.since(ping.sent_at).as_nanos() as f64 / 1e3;
+                        EchoResult::Reply { bytes: bytes as u64, round_trip_us }
+                    },
+                );
+            }
+            Completion::EchoError { reporter, target, identifier, sequence, kind }
+                if identifier == self.identifier =>
+            {
+                self.answer(
+                    |ping| (ping.target, ping.sequence) == (target, sequence),
+                    |_| EchoResult::Error { from: reporter, error: describe(kind, target.is_ipv4()) },
+                );
+            }
+            _ => {}
+        }
+    }
+
+    fn deadline(&self) -> Instant {
+        self.pings.iter().map(|ping| ping.until).min().unwrap_or(Instant::NEVER)
+    }
+
+    fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
+        while self.answer(|ping| ping.until <= now, |_| EchoResult::Timeout {}) {}
+    }
+
+    fn is_done(&self) -> bool {
+        self.pings.is_empty()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Describes an ICMP error in the words of ping(8).
+fn describe(kind: IcmpErrorKind, is_ipv4: bool) -> String {
+    match (kind, is_ipv4) {
+        (IcmpErrorKind::Unreachable { code: 0 }, true) => "destination network unreachable".into(),
+        (IcmpErrorKind::Unreachable { code: 1 }, true) => "destination host unreachable".into(),
+        (IcmpErrorKind::Unreachable { code: 2 }, true) => "destination protocol unreachable".into(),
+        (IcmpErrorKind::Unreachable { code: 9 | 10 | 13 }, true)
+        | (IcmpErrorKind::Unreachable { code: 1 }, false) => "destination administratively prohibited".into(),
+        (IcmpErrorKind::Unreachable { code: 0 }, false) => "no route to destination".into(),
+        (IcmpErrorKind::Unreachable { code: 3 }, false) => "address unreachable".into(),
+        (IcmpErrorKind::Unreachable { code }, _) => format!("destination unreachable, code {code}"),
+        (IcmpErrorKind::FragmentationNeeded { mtu }, true) => format!("fragmentation needed, MTU {mtu}"),
+        (IcmpErrorKind::FragmentationNeeded { mtu }, false) => format!("packet too big, MTU {mtu}"),
+        (IcmpErrorKind::TimeExceeded { code: 0 }, true) => "time to live exceeded".into(),
+        (IcmpErrorKind::TimeExceeded { code: 0 }, false) => "hop limit exceeded".into(),
+        (IcmpErrorKind::TimeExceeded { .. }, _) => "fragment reassembly time exceeded".into(),
+        (IcmpErrorKind::ParameterProblem { pointer, .. }, _) => {
+            format!("parameter problem at byte {pointer}")
+        }
+    }
+}
