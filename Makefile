@@ -35,7 +35,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -88,10 +88,15 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 deb: verbs ## Build a Debian package of the same files, in target/release
 	@scripts/deb '$(BUILT)' '$(BUILT)'
 
+wheel: ## Build a wheel for pip with the same files, for Linux with glibc 2.28 and later, in target/wheel
+	@scripts/need cargo gcc python3-venv
+	@built=$$(scripts/manylinux '$(TARGET)/manylinux') && \
+		PYTHON='$(TARGET)/manylinux/tools/bin/python' scripts/wheel "$$built" '$(TARGET)/wheel' manylinux_2_28_x86_64
+
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 strace systemd \
+		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 python3-venv strace systemd \
 		qemu-system-x86
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 

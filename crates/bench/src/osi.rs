@@ -25,7 +25,7 @@ use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
 use kiban_osi_runtime::ftam::disk::Settings;
 use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
-use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, write_user};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -87,7 +87,8 @@ impl TestDir {
         }
         std::fs::write(dir.0.join("here").join(NAME), crate::noise::noise(7, bytes))
             .expect("there is room for the file");
-        write_password(&dir.0.join("users"), USER, PASSWORD.as_bytes()).expect("a users file can be written");
+        write_user(&dir.0.join("users"), USER, PASSWORD.as_bytes(), &Grants::default())
+            .expect("a users file can be written");
         let text = std::fs::read_to_string(dir.0.join("users")).expect("it was written");
         let (before, _) = text.split_once("rights").expect("a user has rights");
         std::fs::write(dir.0.join("users"), format!("{before}rights = \"all\"\n"))

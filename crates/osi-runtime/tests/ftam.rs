@@ -8,7 +8,7 @@ use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig};
 use kiban_osi_runtime::ftam::disk::{Durability, Settings};
 use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig};
-use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, write_user};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs;
 use std::io::{Read, Write};
@@ -37,7 +37,7 @@ impl Place {
         }
         let users = place.0.join("users");
         for user in ["ann", "eve"] {
-            write_password(&users, user, user.as_bytes()).unwrap();
+            write_user(&users, user, user.as_bytes(), &Grants::default()).unwrap();
         }
         let text = fs::read_to_string(&users).unwrap();
         let lines =

@@ -1,8 +1,9 @@
-//! An association that is established when first needed and re-established when lost, with a progress bar for
-//! its transfers.
+//! An association that is established when first needed and re-established when lost. It shows the progress
+//! of its transfers.
 
 use super::address::Remote;
-use super::options::{Association, activity};
+use super::options::{Association, Progress, activity};
+use crate::output::note;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_os::Clock;
 use kiban_osi::ftam::filestore::DiskError;
@@ -18,6 +19,9 @@ use std::time::Duration;
 /// Pause before the first attempt to reconnect; it doubles before each further attempt.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Minimum time between two lines of JSON about the progress of a transfer.
+const JSON_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Hint printed for a failed transfer that can be resumed.
 const GOES_ON: &str = "; use --resume to continue";
 
@@ -28,6 +32,7 @@ pub(super) struct PersistentClient {
     host: String,
     has_user: bool,
     quiet: bool,
+    progress: Progress,
     client: Option<Client>,
     stopwatch: Option<Stopwatch>,
 }
@@ -66,6 +71,7 @@ impl PersistentClient {
             host: remote.endpoint(),
             has_user: remote.user.is_some(),
             quiet: association.quiet,
+            progress: association.progress,
             client: None,
             stopwatch: None,
         })
@@ -143,7 +149,8 @@ impl PersistentClient {
                 .map_err(|error| format!("{}: {error}", self.config.local.display()))?;
         let began_resumed = resumed;
         let (mut retries, mut pause) = (persistence.retries, PAUSE);
-        let bar = bar(self.quiet, remote.name());
+        let how = self.progress;
+        let bar = bar(self.quiet || how == Progress::Json, remote.name());
         // Connect first, so that the connection time does not count as transfer time.
         self.client().await?;
         let clock = Clock::new();
@@ -163,16 +170,19 @@ impl PersistentClient {
                 }
             };
             let progress = client.progress();
-            let watch = show(bar.clone(), progress.clone());
+            let watch = show(how, bar.clone(), progress.clone());
             let outcome = tokio::select! {
                 outcome = async {
                     if resumed { client.recover(docket.clone()).await } else { client.run(job.clone(), Some(number)).await }
                 } => outcome,
                 never = watch => never,
             };
-            let bytes = progress.borrow().0;
+            let (bytes, total) = *progress.borrow();
             match outcome {
                 Ok(_) => {
+                    if how == Progress::Json {
+                        note_progress(&bar, bytes, total);
+                    }
                     bar.finish_and_clear();
                     local.parent().into_iter().for_each(disk::remove_empty_state);
                     return Ok((bytes, clock.now().as_secs_f64(), began_resumed));
@@ -238,13 +248,23 @@ fn bar(quiet: bool, name: &str) -> ProgressBar {
     ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
 }
 
-/// Updates the progress bar for as long as it is polled.
+/// Prints a line of JSON.
+fn note_progress(bar: &ProgressBar, bytes: u64, total: Option<u64>) {
+    note!("{}", serde_json::json!({ "file": bar.message(), "bytes": bytes, "of": total }));
+}
+
+/// Shows the progress for as long as it is polled.
 async fn show(
+    how: Progress,
     bar: ProgressBar,
     mut progress: tokio::sync::watch::Receiver<(u64, Option<u64>)>,
 ) -> Result<Outcome, Failure> {
     while progress.changed().await.is_ok() {
         let (bytes, total) = *progress.borrow_and_update();
+        if how == Progress::Json {
+            note_progress(&bar, bytes, total);
+            tokio::time::sleep(JSON_INTERVAL).await;
+        }
         if let Some(total) = total {
             bar.set_length(total);
         }

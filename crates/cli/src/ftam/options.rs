@@ -56,6 +56,18 @@ pub(crate) struct Association {
     /// Do not show a progress bar.
     #[arg(long, short)]
     pub(crate) quiet: bool,
+    /// How to show the progress of transfers, on standard error.
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Progress::Bar, conflicts_with = "quiet")]
+    pub(crate) progress: Progress,
+}
+
+/// How the progress of a transfer is shown.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
+pub(crate) enum Progress {
+    /// A progress bar, if standard error is a terminal.
+    Bar,
+    /// A line of JSON, at most ten times a second: the file, its transferred bytes, its size or null.
+    Json,
 }
 
 /// Type of a file.

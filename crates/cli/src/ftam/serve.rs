@@ -6,15 +6,17 @@ use clap::{Args, ValueEnum};
 use kiban_os::exposure;
 use kiban_os::exposure::Private;
 use kiban_os::unix::names;
+use kiban_osi::ftam::filestore::{self, Action, Actions};
 use kiban_osi_runtime::ftam::authentication::AuthService;
 use kiban_osi_runtime::ftam::disk::{Durability, Protected};
 use kiban_osi_runtime::ftam::serve::{Service, ServiceConfig, Source};
-use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Users, write_password};
+use kiban_osi_runtime::ftam::users::{Attempts, BackoffConfig, Grants, Users, write_user};
 use kiban_osi_runtime::secure;
 use kiban_osi_runtime::secure::Identity;
 use kiban_sandbox as sandbox;
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use std::fs::File;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -220,44 +222,87 @@ impl Serve {
 
 #[derive(Args)]
 #[command(after_help = "Examples:\
-        \n  kiban ftam passwd users.toml collector                      prompts for the password\
+        \n  kiban ftam passwd users.toml collector                 prompts for the password\
+        \n  kiban ftam passwd --rights all --home calls users.toml collector < password\
         \n  KIBAN_FTAM_PASSWORD=secret kiban ftam passwd users.toml collector\
-        \n\nA new user may only read. Edit the file to grant more rights: rights = \"all\", or a list (docs/ftam.md).")]
+        \n\nA new user may read files and their attributes. The rights are read, insert, replace, extend, erase,\
+        read-attribute, change-attribute and delete (docs/ftam.md).")]
 pub(super) struct Passwd {
+    /// Rights of the user: all, or a comma-separated list [default: those of the user; read,read-attribute
+    /// for a new user].
+    #[arg(long, value_name = "RIGHTS", value_parser = rights)]
+    rights: Option<Actions>,
+    /// The user's home directory, relative to the filestore's root [default: that of the user; the root for a
+    /// new user].
+    #[arg(long, value_name = "DIRECTORY", value_parser = home)]
+    home: Option<filestore::Path>,
     /// Users file.
     file: PathBuf,
     /// Name of the user.
     user: String,
 }
 
+fn rights(text: &str) -> Result<Actions, String> {
+    if text == "all" {
+        return Ok(Actions::ALL);
+    }
+    text.split(',')
+        .map(|word| {
+            let action = Action::ALL.into_iter().find(|action| action.word() == word);
+            action.ok_or_else(|| {
+                let words: Vec<&str> = Action::ALL.into_iter().map(Action::word).collect();
+                format!("unknown right '{word}': use all, or some of {}", words.join(","))
+            })
+        })
+        .collect()
+}
+
+fn home(text: &str) -> Result<filestore::Path, String> {
+    filestore::Path::read(text).map_err(|error| error.to_string())
+}
+
+/// Returns a new password for `user`: from a variable, from the first line of standard input if it is no
+/// terminal, or prompted for.
+fn new_password(user: &str) -> Result<String, String> {
+    if let Ok(password) = std::env::var(PASSWORD_VARIABLE) {
+        note!("kiban: taking the password from {PASSWORD_VARIABLE}");
+        return Ok(password);
+    }
+    if !io::stdin().is_terminal() {
+        let mut line = String::new();
+        io::stdin().read_line(&mut line).map_err(|error| format!("cannot read the password: {error}"))?;
+        return match line.trim_end_matches(['\n', '\r']) {
+            "" => Err(format!(
+                "standard input has no password: write it there, set {PASSWORD_VARIABLE}, or use a terminal"
+            )),
+            password => Ok(password.into()),
+        };
+    }
+    let ask = |prompt: String| {
+        rpassword::prompt_password(prompt)
+            .map_err(|error| format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}"))
+    };
+    let password = ask(format!("Password of {user}: "))?;
+    if ask("Repeat the password: ".into())? != password {
+        return Err("the passwords differ: nothing was changed".into());
+    }
+    Ok(password)
+}
+
 impl Passwd {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let password = match std::env::var(PASSWORD_VARIABLE) {
-            Ok(password) => {
-                note!("kiban: taking the password from {PASSWORD_VARIABLE}");
-                password
-            }
-            Err(_) => {
-                let ask = |prompt: String| rpassword::prompt_password(prompt);
-                let failed =
-                    |error| format!("cannot prompt for the password ({error}): set {PASSWORD_VARIABLE}");
-                let password = ask(format!("Password of {}: ", self.user)).map_err(failed)?;
-                if ask("Repeat the password: ".into()).map_err(failed)? != password {
-                    return Err("the passwords differ: nothing was changed".into());
-                }
-                password
-            }
-        };
+        let password = new_password(&self.user)?;
         let is_new = !self.file.exists();
-        write_password(&self.file, &self.user, password.as_bytes())
+        let grants = Grants { rights: self.rights, home: self.home };
+        write_user(&self.file, &self.user, password.as_bytes(), &grants)
             .map_err(|error| format!("{}: {error}", self.file.display()))?;
         let (file, user) = (self.file.display(), &self.user);
-        if is_new {
-            note!("kiban: created {file}: {user} may read; edit `rights` in the file to grant more");
-        } else {
-            note!(
-                "kiban: {file}: password of {user} set; send SIGHUP to a running server to reload the file"
-            );
+        match (is_new, grants.rights) {
+            (true, None) => note!("kiban: created {file}: {user} may read; --rights grants more"),
+            (true, Some(_)) => note!("kiban: created {file}"),
+            (false, _) => {
+                note!("kiban: {file}: {user} set; send SIGHUP to a running server to reload the file")
+            }
         }
         Ok(ExitCode::SUCCESS)
     }

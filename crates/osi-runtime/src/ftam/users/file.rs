@@ -14,6 +14,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use toml::Spanned;
+use toml_edit::{Array, DocumentMut, Item, Table, TableLike, Value};
 
 /// An error in a users file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,81 +201,87 @@ fn rights(rights: &Rights) -> Result<Actions, String> {
     }
 }
 
-/// Returns the text of a users file with a new hash for this user; everything else, including comments, is
-/// unchanged. If the user is not in the file, adds the user with the right to read.
+/// What a user may do, and where. `None` leaves an existing user's entry as it is; a new user may read files
+/// and their attributes, in the whole filestore.
+#[derive(Clone, Debug, Default)]
+pub struct Grants {
+    /// The user's rights.
+    pub rights: Option<Actions>,
+    /// The user's home directory.
+    pub home: Option<Path>,
+}
+
+/// Returns the text of a users file with a new hash and grants for this user; everything else, including
+/// comments, is unchanged. If the user is not in the file, adds the user.
 ///
 /// # Errors
-/// The text is invalid, or the user's entry has a form that cannot be edited safely.
-pub fn set_password(text: &str, file: &str, user: &str, hash: &str) -> Result<String, UsersError> {
-    let there = if text.trim().is_empty() { None } else { Some(Users::parse(text, file)?) };
-    let key = quoted(user);
-    let mut lines: Vec<String> = text.lines().map(String::from).collect();
-    let password = format!("password = \"{hash}\"");
-    if there.is_some_and(|users| users.users.contains_key(user)) {
-        let headers = [format!("[users.{user}]"), format!("[users.{key}]"), format!("[users.'{user}']")];
-        let header = lines.iter().position(|line| {
-            let line = line.split('#').next().unwrap_or_default().trim();
-            headers.iter().any(|header| header == line)
-        });
-        let at = header.and_then(|header| {
-            let rest = lines[header + 1..].iter().take_while(|line| !line.trim_start().starts_with('['));
-            let is_password = |line: &String| {
-                line.trim_start()
-                    .strip_prefix("password")
-                    .is_some_and(|rest| rest.trim_start().starts_with('='))
-            };
-            rest.into_iter().position(is_password).map(|at| header + 1 + at)
-        });
-        let Some(at) = at else {
-            return Err(by_hand(file, user, hash));
-        };
-        lines[at] = password;
-    } else {
-        if lines.last().is_some_and(|line| !line.trim().is_empty()) {
-            lines.push(String::new());
+/// The text is invalid, or the new text would be.
+pub fn set_user(
+    text: &str,
+    file: &str,
+    user: &str,
+    hash: &str,
+    grants: &Grants,
+) -> Result<String, UsersError> {
+    Users::parse(text, file)?;
+    // `parse` has accepted the text, so it is valid TOML.
+    let mut document: DocumentMut = text.parse().unwrap_or_default();
+    let users = document.entry("users").or_insert(implicit_table());
+    // Users may also be inline tables or dotted keys, which `TableLike` covers.
+    if let Some(users) = users.as_table_like_mut() {
+        let is_new = !users.contains_key(user);
+        let entry = users.entry(user).or_insert_with(|| Item::Table(Table::new()));
+        if let Some(entry) = entry.as_table_like_mut() {
+            set(entry, "password", hash.into());
+            let first = Actions::NONE.with(Action::Read).with(Action::ReadAttribute);
+            if let Some(rights) = grants.rights.or(is_new.then_some(first)) {
+                set(entry, "rights", rights_value(rights));
+            }
+            if let Some(home) = &grants.home {
+                set(entry, "home", home.to_string().into());
+            }
         }
-        lines.extend([format!("[users.{key}]"), password, "rights = [\"read\", \"read-attribute\"]".into()]);
     }
-    let new = lines.join("\n") + "\n";
-    // Before the new text is written, it must parse, and must differ from the old text only as intended.
-    let users = Users::parse(&new, file)?;
-    match users.users.get(user) {
-        Some(written) if written.password.to_string() == hash => Ok(new),
-        _ => Err(by_hand(file, user, hash)),
+    let new = document.to_string();
+    Users::parse(&new, file)?;
+    Ok(new)
+}
+
+/// A table without a header of its own.
+fn implicit_table() -> Item {
+    let mut table = Table::new();
+    table.set_implicit(true);
+    Item::Table(table)
+}
+
+/// Sets a value, and keeps the spaces and the comment around an existing one.
+fn set(entry: &mut dyn TableLike, key: &str, mut value: Value) {
+    if let Some(old) = entry.get(key).and_then(Item::as_value) {
+        *value.decor_mut() = old.decor().clone();
+    }
+    entry.insert(key, Item::Value(value));
+}
+
+fn rights_value(rights: Actions) -> Value {
+    match rights {
+        Actions::ALL => "all".into(),
+        _ => Array::from_iter(rights.each().map(Action::word)).into(),
     }
 }
 
-fn by_hand(file: &str, user: &str, hash: &str) -> UsersError {
-    UsersError {
-        file: file.into(),
-        line: 0,
-        key: format!("users.{user}.password"),
-        wrong: "the user's entry is written in a form that cannot be edited safely".into(),
-        remedy: format!("add this line by hand: password = \"{hash}\""),
-    }
-}
-
-fn quoted(name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if !name.is_empty() && name.bytes().all(bare) {
-        return name.into();
-    }
-    format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// Sets a user's password in the file. The file is replaced atomically, and keeps its owner and mode. A new
-/// file is accessible only to its owner.
+/// Sets a user's password and grants in the file. The file is replaced atomically, and keeps its owner and
+/// mode. A new file is accessible only to its owner.
 ///
 /// # Errors
 /// The file is invalid, or the system reports an error.
-pub fn write_password(path: &std::path::Path, user: &str, password: &[u8]) -> io::Result<()> {
+pub fn write_user(path: &std::path::Path, user: &str, password: &[u8], grants: &Grants) -> io::Result<()> {
     let old = match std::fs::read_to_string(path) {
         Ok(text) => Some((text, std::fs::metadata(path)?)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
     let text = old.as_ref().map_or("", |(text, _)| text);
-    let new = set_password(text, &path.display().to_string(), user, &hash(password)?);
+    let new = set_user(text, &path.display().to_string(), user, &hash(password)?, grants);
     let new = new.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let directory = directory.unwrap_or(std::path::Path::new("."));

@@ -29,6 +29,6 @@ mod tests;
 
 pub use accounts::Users;
 pub use attempts::{Attempts, BackoffConfig};
-pub use file::{UsersError, set_password, write_password};
+pub use file::{Grants, UsersError, set_user, write_user};
 pub use hash::{Memory, hash};
 pub use limits::{FILE_BYTES_MAX, MEMORY_KIB_MAX, NAME_BYTES_MAX, PASSES_MAX, PASSWORD_BYTES_MAX, USERS_MAX};

@@ -1,9 +1,9 @@
 use super::accounts::Users;
-use super::file::{set_password, write_password};
+use super::file::{Grants, set_user, write_user};
 use super::hash::hash_with;
 use argon2::Params;
 use argon2::password_hash::phc::PasswordHash;
-use kiban_osi::ftam::filestore::{Actions, AuthRefusal, Credentials, Path};
+use kiban_osi::ftam::filestore::{Action, Actions, AuthRefusal, Credentials, Path};
 
 /// Returns a hash with low cost parameters, so that tests are fast.
 fn quick(password: &str) -> String {
@@ -109,8 +109,8 @@ fn errors_name_the_line_the_key_and_what_to_write() {
 
 #[test]
 fn a_new_password_changes_one_line() {
-    let (old, new) = (file(), quick("new"));
-    let changed = set_password(&old, "users.toml", "the boss", &new).unwrap();
+    let (old, new, same) = (file(), quick("new"), Grants::default());
+    let changed = set_user(&old, "users.toml", "the boss", &new, &same).unwrap();
     let differing: Vec<(&str, &str)> =
         old.lines().zip(changed.lines()).filter(|(old, new)| old != new).collect();
     assert_eq!(differing.len(), 1);
@@ -118,16 +118,38 @@ fn a_new_password_changes_one_line() {
     assert!(users.verify(&credentials("the boss", "new", None)).is_ok());
     assert_eq!(users.verify(&credentials("the boss", "other", None)), Err(AuthRefusal::Password));
     for user in ["ann", "a \"b\" \\c", "'"] {
-        let added = set_password(&old, "users.toml", user, &new).unwrap();
+        let added = set_user(&old, "users.toml", user, &new, &same).unwrap();
         assert!(added.starts_with(&old));
-        assert!(Users::parse(&added, "users.toml").unwrap().verify(&credentials(user, "new", None)).is_ok());
+        let admission =
+            Users::parse(&added, "users.toml").unwrap().verify(&credentials(user, "new", None)).unwrap();
+        assert_eq!(admission.rights, Actions::NONE.with(Action::Read).with(Action::ReadAttribute));
     }
-    assert_eq!(Users::parse(&set_password("", "x", "ann", &new).unwrap(), "x").unwrap().count(), 1);
-    // This is valid TOML, but in a form that the program cannot edit.
-    let odd = format!("users.ann = {{ password = \"{new}\", rights = \"all\" }}\n");
-    let error = set_password(&odd, "users.toml", "ann", &quick("y")).unwrap_err();
-    assert!(error.remedy.contains("by hand"), "{error}");
-    assert!(set_password("[users.ann", "users.toml", "ann", &new).is_err());
+    let first = set_user("", "x", "ann", &new, &same).unwrap();
+    assert!(first.starts_with("[users.ann]\n"), "{first}");
+    assert_eq!(Users::parse(&first, "x").unwrap().count(), 1);
+    // Other forms of TOML keep their form.
+    let odd = format!("users.ann = {{ password = \"{new}\", rights = \"all\" }} # ours\n");
+    let changed = set_user(&odd, "users.toml", "ann", &quick("y"), &same).unwrap();
+    assert!(changed.starts_with("users.ann = {") && changed.ends_with("} # ours\n"), "{changed}");
+    assert!(Users::parse(&changed, "x").unwrap().verify(&credentials("ann", "y", None)).is_ok());
+    assert!(set_user("[users.ann", "users.toml", "ann", &new, &same).is_err());
+}
+
+#[test]
+fn grants_are_set_and_kept() {
+    let (new, some) = (quick("new"), Actions::NONE.with(Action::Read).with(Action::Insert));
+    let home = Path::read("calls/tomorrow").unwrap();
+    let grants = Grants { rights: Some(some), home: Some(home.clone()) };
+    for user in ["collector", "ann"] {
+        let text = set_user(&file(), "x", user, &new, &grants).unwrap();
+        let text = set_user(&text, "x", user, &new, &Grants::default()).unwrap();
+        let account = (user == "collector").then_some("billing");
+        let admission = Users::parse(&text, "x").unwrap().verify(&credentials(user, "new", account)).unwrap();
+        assert_eq!((admission.rights, admission.home), (some, home.clone()), "{text}");
+    }
+    let all = Grants { rights: Some(Actions::ALL), home: None };
+    let text = set_user(&file(), "x", "collector", &new, &all).unwrap();
+    assert!(text.contains("rights = \"all\"") && text.contains("# of 2026"), "{text}");
 }
 
 #[test]
@@ -137,16 +159,16 @@ fn the_file_is_written_atomically_and_is_private() {
     std::fs::create_dir(&directory).unwrap();
     let path = directory.join("users.toml");
     assert!(Users::read(&path).unwrap_err().remedy.contains("kiban ftam passwd"));
-    write_password(&path, "ann", b"secret").unwrap();
+    write_user(&path, "ann", b"secret", &Grants::default()).unwrap();
     let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(), 0o600);
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
-    write_password(&path, "ann", b"other").unwrap();
+    write_user(&path, "ann", b"other", &Grants::default()).unwrap();
     assert_eq!(mode(), 0o640);
     let users = Users::read(&path).unwrap();
     assert!(users.verify(&credentials("ann", "other", None)).is_ok());
     assert_eq!(users.verify(&credentials("ann", "secret", None)), Err(AuthRefusal::Password));
-    assert!(write_password(&path, "ann", b"").is_err());
+    assert!(write_user(&path, "ann", b"", &Grants::default()).is_err());
     assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 1, "nothing is left beside it");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
     assert!(Users::read(&path).unwrap_err().remedy.contains("chmod"));
