@@ -48,8 +48,8 @@ static ACTIONS: [Slot; 2] = [const { Slot::new() }; 2];
 /// calls of sigaction(2) go to the kernel, because it may share this memory with its parent (vfork(2)).
 static OWNER: AtomicI32 = AtomicI32::new(0);
 
-/// Returns whether this process has installed the handler. In a child, the thread that was changing a slot when
-/// the process forked does not exist, so nobody may wait for it.
+/// Returns whether this process has installed the handler. In a child, the thread that was changing a slot
+/// when the process forked does not exist, so nobody may wait for it.
 fn is_owner() -> bool {
     // getpid(2), because a child of vfork(2) has its own actions but its parent's memory.
     // SAFETY: the call has no arguments.
@@ -246,8 +246,8 @@ unsafe fn program_counter<'a>(context: *mut libc::ucontext_t) -> &'a mut u64 {
     unsafe { &mut (*context).uc_mcontext.pc }
 }
 
-/// Returns whether a signal with this `si_code` is no fault of the interrupted instruction: a process has sent
-/// it, or the kernel reports a memory error elsewhere.
+/// Returns whether a signal with this `si_code` is no fault of the interrupted instruction: a process has
+/// sent it, or the kernel reports a memory error elsewhere.
 fn was_sent(code: c_int) -> bool {
     code <= 0 || code == libc::BUS_MCEERR_AO
 }
