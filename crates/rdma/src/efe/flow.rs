@@ -19,7 +19,7 @@ use super::config::{Config, window_of};
 use super::counters::EfeCounters;
 use super::host::{EndReason, Event, Peer, TrainLimits};
 use super::path::PathLoad;
-use super::receive::Receiver;
+use super::receive::{Direct, Receiver};
 use super::send::{Impossible, Next, Sender};
 use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, SACK_MAP_BYTES, Setup, flag, reason};
 use alloc::collections::VecDeque;
@@ -73,9 +73,6 @@ pub(super) struct TrainPlace {
     /// The length of each but the last.
     pub(super) each: usize,
 }
-
-/// Takes a segment from a flow that is next in order. Returns whether it was taken.
-pub(super) type Direct<'a> = Option<&'a mut dyn FnMut(&[u8]) -> bool>;
 
 /// The state that the flows of an endpoint share, for one call.
 pub(super) struct Context<'a> {

@@ -15,6 +15,10 @@ use crate::wire::efe::{HELD_LONG, HELD_NANOS, Header, flag};
 use alloc::vec::Vec;
 use kiban_base::Instant;
 
+
+/// Takes a segment from a flow that is next in order. Returns whether it was taken.
+pub(super) type Direct<'a> = Option<&'a mut dyn FnMut(&[u8]) -> bool>;
+
 #[derive(Debug, Default)]
 struct Slot {
     bytes: Vec<u8>,
@@ -126,7 +130,7 @@ impl Receiver {
         header: &Header,
         segment: &[u8],
         is_end: bool,
-        direct: Option<&mut dyn FnMut(&[u8]) -> bool>,
+        direct: Direct<'_>,
         config: &Config,
         counters: &mut EfeCounters,
         now: Instant,
