@@ -1,62 +1,22 @@
 //! Pending ICMP pings, and the clients that wait for their results.
 //!
-//! Purpose    `kiban ping`: one echo request for each request of a client, answered by the reply, an ICMP error or a
-//!            timeout.
+//! Purpose    `kiban ping`: one echo request for each request of a client, answered by the reply, an ICMP
+//!            error or a timeout.
 //! Matching   all requests have the board's identifier for pings, chosen at random; the sequence number
 //!            identifies the ping. A reply must also come from the target. An error need not: routers send
 //!            them.
 //! Limits     at most [`PINGS_MAX`] pings are pending; a ping waits at most [`WAIT_MAX`].
 
-use crate::requests::Answer;
+use crate::requests::{Answer, Echo, EchoResult, WAIT_MAX};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
 use kiban_tcpip::ip::IcmpErrorKind;
-use serde::{Deserialize, Serialize};
 use std::any::Any;
 use std::net::IpAddr;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Limit of pending pings.
 const PINGS_MAX: usize = 64;
-/// The longest time that a ping may wait for its reply.
-pub const WAIT_MAX: Duration = Duration::from_secs(60);
-/// The most payload that a ping can carry, in bytes: an IPv4 packet of 65,535 bytes less both headers.
-pub const BYTES_MAX: u16 = 65_507;
-
-/// The result of a ping.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum EchoResult {
-    /// The target replied.
-    Reply {
-        /// Payload bytes in the reply.
-        bytes: u64,
-        /// The round-trip time, in microseconds.
-        round_trip_us: f64,
-    },
-    /// A host reported that the request could not be delivered.
-    Error {
-        /// That host; the board itself if the next hop does not answer.
-        from: IpAddr,
-        /// What it reported.
-        error: String,
-    },
-    /// Neither arrived in time.
-    Timeout {},
-}
-
-/// A request for a ping.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Echo {
-    /// The host to ping.
-    pub target: IpAddr,
-    /// Payload of the request, in bytes.
-    pub bytes: u16,
-    /// How long to wait for the reply.
-    pub wait: Duration,
-}
-
 struct Ping {
     target: IpAddr,
     sequence: u16,

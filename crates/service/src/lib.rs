@@ -19,7 +19,7 @@ mod capture;
 pub mod config;
 mod confinement;
 pub mod control;
-pub mod echo;
+mod echo;
 mod link;
 mod link_state;
 mod loopback;

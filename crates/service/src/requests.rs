@@ -5,19 +5,23 @@ use kiban_link::board_driver::Waker;
 use kiban_os::{Flag, lock};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::echo::{Echo, EchoResult};
 use crate::status::Status;
 
 /// Limit of waiting requests.
 const REQUESTS_MAX: usize = 64;
 /// Timeout of an answer.
 pub(crate) const ANSWER: Duration = Duration::from_secs(10);
+/// The longest time that a ping may wait for its reply.
+pub const WAIT_MAX: Duration = Duration::from_secs(60);
+/// The most payload that a ping can carry, in bytes: an IPv4 packet of 65,535 bytes less both headers.
+pub const BYTES_MAX: u16 = 65_507;
 
 /// A request to a running board.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +56,39 @@ pub enum Request {
     },
     /// End the capture with this number if it is still running; its client gets the result.
     EndCapture(u64),
+}
+
+/// The result of a ping.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EchoResult {
+    /// The target replied.
+    Reply {
+        /// Payload bytes in the reply.
+        bytes: u64,
+        /// The round-trip time, in microseconds.
+        round_trip_us: f64,
+    },
+    /// A host reported that the request could not be delivered.
+    Error {
+        /// That host; the board itself if the next hop does not answer.
+        from: IpAddr,
+        /// What it reported.
+        error: String,
+    },
+    /// Neither arrived in time.
+    Timeout {},
+}
+
+/// A request for a ping.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Echo {
+    /// The host to ping.
+    pub target: IpAddr,
+    /// Payload of the request, in bytes.
+    pub bytes: u16,
+    /// How long to wait for the reply.
+    pub wait: Duration,
 }
 
 /// A capture that has ended.

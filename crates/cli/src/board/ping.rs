@@ -4,14 +4,14 @@ use crate::board::control::time_or_seconds;
 use crate::output::{json_line, note, print};
 use clap::Args;
 use kiban_service::control::{ControlClient, Question, Reply};
-use kiban_service::echo::{BYTES_MAX, EchoResult, WAIT_MAX};
+use kiban_service::requests::{BYTES_MAX, EchoResult, WAIT_MAX};
 use kiban_service::signals::{self, SignalRequest};
 use kiban_service::status::rounded;
 use serde_json::json;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Length of the ICMP header, which ping(8) includes in the length of a reply.
 const HEADER_BYTES: u64 = 8;
@@ -113,9 +113,9 @@ impl Ping {
         });
         self.tell(&format!("PING {} from board {board}: {} data bytes", self.address, self.size))?;
         let wait = self.timeout.as_secs_f64();
-        let mut tally = Tally::default();
+        let (mut tally, clock) = (Tally::default(), kiban_os::Clock::new());
         while self.count.is_none_or(|count| tally.sent < count) {
-            let next = Instant::now() + self.interval;
+            let next = clock.now() + self.interval;
             let question = Question::Echo { target: self.address, bytes: self.size, wait };
             ask.send(question).map_err(|_| "unexpected end of the connection to the board")?;
             tally.sent += 1;
@@ -130,7 +130,7 @@ impl Ping {
             if self.count == Some(tally.sent) {
                 break;
             }
-            match inbox.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            match inbox.recv_timeout(next.since(clock.now())) {
                 Err(RecvTimeoutError::Timeout) => {}
                 _ => break,
             }

@@ -1,7 +1,6 @@
 //! Requests and answers of the control interface.
 
-use crate::echo::{BYTES_MAX, Echo, EchoResult, WAIT_MAX};
-use crate::requests::{Answer, Captured, Request};
+use crate::requests::{Answer, BYTES_MAX, Captured, Echo, EchoResult, Request, WAIT_MAX};
 use crate::status::{Status, rounded};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;

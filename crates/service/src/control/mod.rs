@@ -5,8 +5,8 @@
 //! Access           the user who runs the board, and root: the socket has mode 0600, and the board checks the
 //!                  client's user as the kernel reports it.
 //! Requests         `{"verb":"status"}`, `reload`, `down`, `capture` with `port`, `file` and optionally
-//!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`; `echo` with `target`, `bytes` and
-//!                  `wait` (seconds).
+//!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`; `echo` with `target`,
+//!                  `bytes` and `wait` (seconds).
 //! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
 //!                  answer), `{"echo":{"reply":{…}}}`, `{"echo":{"error":{…}}}`, `{"echo":{"timeout":{}}}` or `{"refused":"…"}`.
 //! Capture          a `capture` request has two answers. The first is `{"done":"…"}`, sent when the capture
