@@ -1,6 +1,6 @@
 //! The wheel: built, installed in a clean virtual environment, and used by its own tests (python/tests).
 //!
-//! Requires  python3-venv, the RDMA programs of `make test`, and a package index for hatchling, pytest and pandas.
+//! Requires  python3-venv, the RDMA programs of `make test`, and a package index (hatchling, pytest, pandas).
 
 #[path = "../../verbs/tests/common/libraries.rs"]
 mod libraries;

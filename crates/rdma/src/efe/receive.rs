@@ -15,7 +15,6 @@ use crate::wire::efe::{HELD_LONG, HELD_NANOS, Header, flag};
 use alloc::vec::Vec;
 use kiban_base::Instant;
 
-
 /// Takes a segment from a flow that is next in order. Returns whether it was taken.
 pub(super) type Direct<'a> = Option<&'a mut dyn FnMut(&[u8]) -> bool>;
 
