@@ -433,10 +433,10 @@ impl Nic {
         once: Option<Wait>,
         timeout: Duration,
     ) -> Result<Completion, Failure> {
-        let (queues, guard) = self.turn.read(|core| (core.nic.queues_of(vi), core.receive_guard(vi)));
-        if queues?.1.is_some() {
+        if self.turn.read(|core| core.nic.queues_of(vi))?.1.is_some() {
             return Err(Failure::OnCompletionQueue);
         }
+        let guard = |core: &LinkedNic| core.receive_guard(vi);
         let look = |core: &mut LinkedNic| core.nic.receive_done(vi).transpose();
         self.wait_by(Queue::Receive(vi), once, guard, timeout, look)?.map_err(Failure::Refused)
     }
@@ -447,10 +447,7 @@ impl Nic {
     /// [`Failure`] if there is no such queue, the timeout expires, or the NIC has been closed or its board
     /// has ended.
     pub fn queue_wait(&self, queue: u32, timeout: Duration) -> Result<(u32, bool), Failure> {
-        if let Some(done) = self.queue_done(queue)? {
-            return Ok(done);
-        }
-        let guard = self.turn.read(|core| core.queue_guard(queue));
+        let guard = |core: &LinkedNic| core.queue_guard(queue);
         let look = |core: &mut LinkedNic| core.nic.queue_done(queue).transpose();
         self.wait_by(Queue::Completions(queue), None, guard, timeout, look)?.map_err(Failure::Refused)
     }
@@ -663,14 +660,14 @@ impl Nic {
         timeout: Duration,
         look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {
-        self.wait_by(queue, None, Duration::ZERO, timeout, look)
+        self.wait_by(queue, None, |_| Duration::ZERO, timeout, look)
     }
 
     fn wait_by<T>(
         &self,
         queue: Queue,
         once: Option<Wait>,
-        guard: Duration,
+        guard: impl FnOnce(&LinkedNic) -> Duration,
         timeout: Duration,
         mut look: impl FnMut(&mut LinkedNic) -> Option<T>,
     ) -> Result<T, Failure> {

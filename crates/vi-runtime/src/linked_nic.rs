@@ -133,6 +133,8 @@ pub(crate) struct LinkedNic {
     address: HostAddress,
     name_listener: Option<ChannelListener>,
     udp: Option<UdpLink>,
+    /// The size of the UDP socket's receive buffer.
+    udp_buffer_bytes: usize,
     board: Option<BoardAttachment>,
     /// Set when the board has ended.
     board_is_gone: bool,
@@ -161,6 +163,7 @@ impl LinkedNic {
             address: HostAddress::Loopback,
             name_listener: None,
             udp: None,
+            udp_buffer_bytes: 0,
             board: None,
             board_is_gone: false,
             silent_until: Instant::NEVER,
@@ -190,6 +193,7 @@ impl LinkedNic {
                 udp.request_receive_buffer(UDP_BUFFER_BYTES);
                 watch(epoll, udp.as_fd(), false)?;
                 core.address = HostAddress::Udp(udp.local());
+                core.udp_buffer_bytes = udp.receive_buffer_bytes();
                 core.udp = Some(udp);
             }
             Device::Board { name, at } => {
@@ -235,10 +239,10 @@ impl LinkedNic {
 
     fn guard(&self, (path, descriptors): (u32, usize)) -> Duration {
         let link = self.links.iter().find(|path_link| path_link.path == path).map(|found| &found.link);
-        match (link, &self.udp) {
+        match link {
             // While the process is stalled, packets wait in the socket's buffer, not in descriptors.
-            (Some(Link::Udp(to)), Some(udp)) => {
-                let packets = udp.receive_buffer_bytes() / UdpLink::packet_bytes(to.ip());
+            Some(Link::Udp(to)) => {
+                let packets = self.udp_buffer_bytes / UdpLink::packet_bytes(to.ip());
                 loss_guard(packets.min(descriptors))
             }
             // Packets wait at the sender. Only those that one turn takes can find too few descriptors.

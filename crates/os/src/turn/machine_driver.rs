@@ -25,12 +25,6 @@ pub fn watch(epoll: &OwnedFd, file: BorrowedFd<'_>, edges: bool) -> io::Result<(
     Ok(epoll::add(epoll, file, EventData::new_u64(0), EventFlags::IN | EventFlags::RDHUP | edge)?)
 }
 
-/// How one call waits: by a policy of its own, if any, and with a guard against losses.
-struct Policy {
-    once: Option<Wait>,
-    guard: Duration,
-}
-
 /// A machine and the state of the threads that drive it. Clones share both; the helper ends with the last
 /// clone.
 pub struct Turn<M: Machine, Q: QueueKey> {
@@ -151,11 +145,12 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         timeout: Duration,
         look: impl FnMut(&mut M) -> Option<T>,
     ) -> Result<T, WaitError> {
-        self.wait_holding(queue, Policy { once, guard: Duration::ZERO }, timeout, None, look)
+        self.wait_guarded(queue, once, |_| Duration::ZERO, timeout, look)
     }
 
     /// Like [`Turn::wait`], for a queue that loses what arrives while all its slots are used: with the
     /// adaptive policy, polls for `guard` before a sleep if necessary ([`kiban_base::Waiter::set_guard`]).
+    /// `guard` is called only if the first look finds nothing.
     ///
     /// # Errors
     /// Same as for [`Turn::wait`].
@@ -163,11 +158,11 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
         &self,
         queue: Q,
         once: Option<Wait>,
-        guard: Duration,
+        guard: impl FnOnce(&M) -> Duration,
         timeout: Duration,
         look: impl FnMut(&mut M) -> Option<T>,
     ) -> Result<T, WaitError> {
-        self.wait_holding(queue, Policy { once, guard }, timeout, None, look)
+        self.wait_holding(queue, (once, guard), timeout, None, look)
     }
 
     /// Like [`Turn::wait`] with the queue's policy, but returns `None` if a signal handler has ended the
@@ -185,8 +180,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             return Ok(Some(found));
         }
         let signals = signals::BlockedSignals::new();
-        let policy = Policy { once: None, guard: Duration::ZERO };
-        self.wait_holding(queue, policy, timeout, Some(&signals), |machine| {
+        self.wait_holding(queue, (None, |_: &M| Duration::ZERO), timeout, Some(&signals), |machine| {
             look(machine).map(Some).or_else(|| signals.has_ended().then_some(None))
         })
     }
@@ -194,7 +188,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     fn wait_holding<T>(
         &self,
         queue: Q,
-        policy: Policy,
+        (once, guard): (Option<Wait>, impl FnOnce(&M) -> Duration),
         timeout: Duration,
         signals: Option<&signals::BlockedSignals>,
         mut look: impl FnMut(&mut M) -> Option<T>,
@@ -207,11 +201,12 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             return found;
         }
         let deadline = if timeout == Duration::MAX { Instant::NEVER } else { self.now() + timeout };
-        let spot = lock(&shared.waiters).waiter(queue, policy.once, shared.clock);
+        let guard = self.read(guard);
+        let spot = lock(&shared.waiters).waiter(queue, once, shared.clock);
         loop {
             if let Some(driver) = try_lock(&shared.driver) {
                 let found = spot.wait(|waiting| {
-                    waiting.set_guard(policy.guard);
+                    waiting.set_guard(guard);
                     shared.drive_until(waiting, deadline, signals, &mut look)
                 });
                 shared.stop_driving(driver);
