@@ -7,6 +7,7 @@
 //!            them.
 //! Limits     at most [`PINGS_MAX`] pings are pending; a ping waits at most [`WAIT_MAX`].
 
+use crate::pings::Pings;
 use crate::requests::{Answer, Echo, EchoResult, WAIT_MAX};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
@@ -17,24 +18,23 @@ use tokio::sync::oneshot;
 
 /// Limit of pending pings.
 const PINGS_MAX: usize = 64;
+
 struct Ping {
     target: IpAddr,
     sequence: u16,
     sent_at: Instant,
-    until: Instant,
-    sender: oneshot::Sender<Answer>,
 }
 
 /// Sends pings and receives their answers.
 pub(crate) struct Echoes {
     identifier: u16,
     sequence: u16,
-    pings: Vec<Ping>,
+    pings: Pings<Ping>,
 }
 
 impl Echoes {
     pub(crate) fn new(identifier: u16) -> Echoes {
-        Echoes { identifier, sequence: 0, pings: Vec::new() }
+        Echoes { identifier, sequence: 0, pings: Pings::default() }
     }
 
     /// Sends a ping. The result goes to `sender`, immediately if the ping cannot be sent.
@@ -57,20 +57,11 @@ impl Echoes {
         match sent {
             Ok(()) => {
                 let until = now + wait.min(WAIT_MAX);
-                self.pings.push(Ping { target, sequence: self.sequence, sent_at: now, until, sender });
+                self.pings.add(Ping { target, sequence: self.sequence, sent_at: now }, until, sender);
             }
             // The client may have disconnected.
             Err(why) => drop(sender.send(Answer::Refused(format!("cannot ping {target}: {why}")))),
         }
-    }
-
-    /// Answers the ping for which `is_it` holds, if there is one.
-    fn answer(&mut self, is_it: impl Fn(&Ping) -> bool, result: impl FnOnce(&Ping) -> EchoResult) -> bool {
-        let Some(index) = self.pings.iter().position(is_it) else { return false };
-        let ping = self.pings.swap_remove(index);
-        let result = result(&ping);
-        drop(ping.sender.send(Answer::Echo(result)));
-        true
     }
 }
 
@@ -82,20 +73,21 @@ impl Program for Echoes {
             Completion::EchoReply { source, identifier, sequence, bytes }
                 if identifier == self.identifier =>
             {
-                self.answer(
+                self.pings.answer(
                     |ping| (ping.target, ping.sequence) == (source, sequence),
                     |ping| {
                         let round_trip_us = now.since(ping.sent_at).as_nanos() as f64 / 1e3;
-                        EchoResult::Reply { bytes: bytes as u64, round_trip_us }
+                        Answer::Echo(EchoResult::Reply { bytes: bytes as u64, round_trip_us })
                     },
                 );
             }
             Completion::EchoError { reporter, target, identifier, sequence, kind }
                 if identifier == self.identifier =>
             {
-                self.answer(
+                let error = describe(kind, target.is_ipv4());
+                self.pings.answer(
                     |ping| (ping.target, ping.sequence) == (target, sequence),
-                    |_| EchoResult::Error { from: reporter, error: describe(kind, target.is_ipv4()) },
+                    |_| Answer::Echo(EchoResult::Error { from: reporter, error }),
                 );
             }
             _ => {}
@@ -103,11 +95,11 @@ impl Program for Echoes {
     }
 
     fn deadline(&self) -> Instant {
-        self.pings.iter().map(|ping| ping.until).min().unwrap_or(Instant::NEVER)
+        self.pings.deadline()
     }
 
     fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
-        while self.answer(|ping| ping.until <= now, |_| EchoResult::Timeout {}) {}
+        self.pings.expire(now, |_| Answer::Echo(EchoResult::Timeout {}));
     }
 
     fn is_done(&self) -> bool {

@@ -26,6 +26,7 @@ mod loopback;
 mod losses;
 pub mod metrics;
 mod notify;
+mod pings;
 pub mod requests;
 mod running;
 pub mod services;

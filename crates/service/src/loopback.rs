@@ -1,27 +1,20 @@
 //! Pending circuit pings, and the clients that wait for their results.
 
+use crate::pings::Pings;
 use crate::requests::Answer;
 use kiban_atm::PING_TIMEOUT;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Program};
 use std::any::Any;
-use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// A ping that has not returned.
-struct Ping {
-    port: usize,
-    circuit: u32,
-    tag: u32,
-    /// When it times out.
-    until: Instant,
-    sender: oneshot::Sender<Answer>,
-}
+/// The port, the circuit and the tag of a ping.
+type Key = (usize, u32, u32);
 
 /// Sends pings and receives their answers.
 #[derive(Default)]
 pub(crate) struct Loopbacks {
-    pings: Vec<Ping>,
+    pings: Pings<Key>,
 }
 
 impl Loopbacks {
@@ -39,16 +32,12 @@ impl Loopbacks {
             false => host.cell_loopback(port, circuit),
         };
         match tag {
-            Ok(tag) => self.pings.push(Ping { port, circuit, tag, until: now + PING_TIMEOUT, sender }),
+            Ok(tag) => self.pings.add((port, circuit, tag), now + PING_TIMEOUT, sender),
             Err(refused) => {
                 // The client may have disconnected.
                 let _ = sender.send(Answer::Refused(format!("cannot ping the circuit: {refused}")));
             }
         }
-    }
-
-    fn answer(&mut self, index: usize, time: Option<Duration>) {
-        let _ = self.pings.swap_remove(index).sender.send(Answer::Loopback(time));
     }
 }
 
@@ -57,20 +46,15 @@ impl Program for Loopbacks {
 
     fn on_completion(&mut self, completion: Completion, _: &mut Host<'_>, _: Instant) {
         let Completion::CellLoopback { port, circuit, tag, round_trip } = completion else { return };
-        let is_it = |ping: &Ping| (ping.port, ping.circuit, ping.tag) == (port, circuit, tag);
-        if let Some(index) = self.pings.iter().position(is_it) {
-            self.answer(index, Some(round_trip));
-        }
+        self.pings.answer(|key| *key == (port, circuit, tag), |_| Answer::Loopback(Some(round_trip)));
     }
 
     fn deadline(&self) -> Instant {
-        self.pings.iter().map(|ping| ping.until).min().unwrap_or(Instant::NEVER)
+        self.pings.deadline()
     }
 
     fn on_timeout(&mut self, _: &mut Host<'_>, now: Instant) {
-        while let Some(index) = self.pings.iter().position(|ping| ping.until <= now) {
-            self.answer(index, None);
-        }
+        self.pings.expire(now, |_| Answer::Loopback(None));
     }
 
     fn is_done(&self) -> bool {

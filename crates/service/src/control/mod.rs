@@ -8,7 +8,8 @@
 //!                  `seconds` and `packets`; `loopback` with `port`, `vc`, `segment`; `echo` with `target`,
 //!                  `bytes` and `wait` (seconds).
 //! Answers          `{"status":{…}}`, `{"done":"…"}`, `{"loopback":123.4}` (microseconds; null without an
-//!                  answer), `{"echo":{"reply":{…}}}`, `{"echo":{"error":{…}}}`, `{"echo":{"timeout":{}}}` or `{"refused":"…"}`.
+//!                  answer), `{"echo":{"reply":{…}}}`, `{"echo":{"error":{…}}}`, `{"echo":{"timeout":{}}}` or
+//!                  `{"refused":"…"}`.
 //! Capture          a `capture` request has two answers. The first is `{"done":"…"}`, sent when the capture
 //!                  has started. The second is sent when it has ended: `{"captured":{…}}`, or
 //!                  `{"refused":"…"}` if the file is incomplete. A capture ends when it reaches a limit, or
