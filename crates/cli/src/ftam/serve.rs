@@ -246,15 +246,13 @@ fn rights(text: &str) -> Result<Actions, String> {
     if text == "all" {
         return Ok(Actions::ALL);
     }
-    text.split(',')
-        .map(|word| {
-            let action = Action::ALL.into_iter().find(|action| action.word() == word);
-            action.ok_or_else(|| {
-                let words: Vec<&str> = Action::ALL.into_iter().map(Action::word).collect();
-                format!("unknown right '{word}': use all, or some of {}", words.join(","))
-            })
+    let read = |word: &str| {
+        Action::of_word(word).ok_or_else(|| {
+            let words: Vec<&str> = Action::ALL.into_iter().map(Action::word).collect();
+            format!("unknown right '{word}': use all, or some of {}", words.join(","))
         })
-        .collect()
+    };
+    text.split(',').map(read).collect()
 }
 
 fn home(text: &str) -> Result<filestore::Path, String> {

@@ -192,12 +192,9 @@ fn rights(rights: &Rights) -> Result<Actions, String> {
     match rights {
         Rights::Word(word) if word == "all" => Ok(Actions::ALL),
         Rights::Word(word) => Err(word.clone()),
-        Rights::Words(words) => words
-            .iter()
-            .map(|word| {
-                Action::ALL.into_iter().find(|action| action.word() == word).ok_or_else(|| word.clone())
-            })
-            .collect(),
+        Rights::Words(words) => {
+            words.iter().map(|word| Action::of_word(word).ok_or_else(|| word.clone())).collect()
+        }
     }
 }
 

@@ -37,6 +37,11 @@ impl Action {
         Action::Delete,
     ];
 
+    /// Returns the action with this word.
+    pub fn of_word(word: &str) -> Option<Action> {
+        Action::ALL.into_iter().find(|action| action.word() == word)
+    }
+
     /// Returns the word that stands for the action in settings and messages.
     pub const fn word(self) -> &'static str {
         match self {
