@@ -273,6 +273,7 @@ impl Peers {
 impl EfeLink {
     /// Opens the EFE link for a lower layer. Returns `None` if the lower layer needs none.
     pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
+        let is_loopback = matches!(lower, Lower::EfeUdp { at } if at.ip().is_loopback());
         let (socket, config) = match lower {
             Lower::Tcp { .. } | Lower::Board { .. } | Lower::Roce { .. } => return Ok(None),
             Lower::EfeUdp { at } => {
@@ -280,7 +281,6 @@ impl EfeLink {
                 let socket = UdpLink::bind(SocketAddr::new(at.ip(), port))?;
                 socket.request_receive_buffer(QUEUE_BYTES);
                 socket.request_trains();
-                let is_loopback = at.ip().is_loopback();
                 (Socket::Udp(socket), if is_loopback { efe::Config::loopback() } else { efe::Config::udp() })
             }
             Lower::EfeRaw { interface } => {
@@ -297,9 +297,12 @@ impl EfeLink {
         let endpoint = Endpoint::new(config, key);
         let room = vec![0; ROOM_BYTES].into();
         // On the loopback, a kilobyte of padding costs less than a system call.
-        let pads = matches!(lower, Lower::EfeUdp { at } if at.ip().is_loopback());
-        let limits =
-            TrainLimits { frames: TRAIN_MAX, bytes: TRAIN_BYTES_MAX, waits_for: TRAIN_FRAMES_MIN, pads };
+        let limits = TrainLimits {
+            frames: TRAIN_MAX,
+            bytes: TRAIN_BYTES_MAX,
+            waits_for: TRAIN_FRAMES_MIN,
+            pads: is_loopback,
+        };
         // Always announce the extensions, because all EFE peers are kiban NICs.
         let config = mpa::Config { extensions: true, ..mpa::Config::default() };
         Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config, limits, unsent: None }))
