@@ -14,6 +14,11 @@ pub(crate) fn catch_panics<T>(broken: T, work: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(broken)
 }
 
+/// Returns the errno of the last call that failed.
+pub(crate) fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
+}
+
 /// Sets errno.
 pub(crate) fn set_errno(error: c_int) {
     // SAFETY: __errno_location() returns a valid pointer to the calling thread's errno.

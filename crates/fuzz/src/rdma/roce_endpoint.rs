@@ -430,13 +430,8 @@ pub(crate) fn run(bytes: &[u8], features: &mut Features<'_>) {
         }
         let step = input.byte();
         let n = match step >> 6 {
-            3 => {
-                if step & 0x10 == 0 {
-                    TARGET
-                } else {
-                    INITIATOR
-                }
-            }
+            3 if step & 0x10 == 0 => TARGET,
+            3 => INITIATOR,
             n => usize::from(n),
         };
         let qp = stand.host.queues[n].qp;

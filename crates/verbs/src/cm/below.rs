@@ -3,6 +3,7 @@
 
 use crate::abi::*;
 use crate::device::{Device, Transport, transport};
+use crate::ffi::errno;
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_rdma_runtime::verbs::Engine;
@@ -74,11 +75,6 @@ pub(super) fn open_xrcd(context: *mut ibv_context) -> Result<*mut ibv_xrcd, c_in
         open(context, &mut attributes)
     };
     if domain.is_null() { Err(errno()) } else { Ok(domain) }
-}
-
-/// Returns the error of the last call.
-pub(super) fn errno() -> c_int {
-    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
 /// Returns the function table of a context.

@@ -15,7 +15,7 @@ use super::id::{Id, Phase};
 use super::world::world;
 use super::{address, below, device, queues};
 use crate::abi::*;
-use crate::ffi::{catch_panics, fail_with_errno, set_errno};
+use crate::ffi::{catch_panics, errno, fail_with_errno, set_errno};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use kiban_os::lock;
@@ -459,7 +459,7 @@ pub(super) fn await_event(id: &Arc<Id>) -> Result<*mut rdma_cm_event, c_int> {
         code
     };
     if code != 0 {
-        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        return Err(errno());
     }
     // SAFETY: the struct lives as long as the identifier; its calls are not made concurrently (rdma_cm(7)).
     unsafe { (*place).event = event };

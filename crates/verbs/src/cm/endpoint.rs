@@ -3,7 +3,7 @@
 use super::id::{self, Id};
 use super::{address, id::destroy, queues, resolve};
 use crate::abi::*;
-use crate::ffi::{catch_panics, fail_with_errno};
+use crate::ffi::{catch_panics, errno, fail_with_errno};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ unsafe fn prepare(
     fn done(code: c_int) -> Result<(), c_int> {
         match code {
             0 => Ok(()),
-            _ => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+            _ => Err(errno()),
         }
     }
     let kind = u32::try_from(found.ai_qp_type).unwrap_or(IBV_QPT_RC);

@@ -15,7 +15,7 @@ use super::id::{Id, Phase, with};
 use super::{address, below, device};
 use crate::abi::*;
 use crate::device::query::active_mtu_of;
-use crate::ffi::catch_panics;
+use crate::ffi::{catch_panics, errno};
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use std::sync::Arc;

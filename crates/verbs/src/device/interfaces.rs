@@ -89,7 +89,7 @@ impl Interfaces {
         let mut list = core::ptr::null_mut();
         // SAFETY: `list` is a local variable.
         if unsafe { libc::getifaddrs(&mut list) } != 0 {
-            return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+            return Err(crate::ffi::errno());
         }
         let mut all = Vec::new();
         let mut entry = list;
