@@ -23,7 +23,7 @@
 //! ```text
 //!   Encapsulation      LLC/SNAP or VC-mux                      InArp: peer address    Loopback: is it alive
 //!   Segmentation  │                                         ▲  Reassembly
-//!   Scheduler     │  slots, round robin, shaping (Gcra)     │  headers (HEC), circuits, pages, sums, CRC
+//!   Scheduler     │  slots, categories, weights, shaping      │  headers (HEC), circuits, pages, sums, CRC
 //!                 ▼  train                           train  │
 //!                 └──────────► Switch: table, policing, queues, discard ─────┘
 //! ```
@@ -48,9 +48,11 @@ mod encapsulation;
 mod gcra;
 mod inarp;
 mod loopback;
+mod output_queue;
 mod reassembly;
 mod scheduler;
 mod segmentation;
+mod service;
 mod slots;
 mod switch;
 mod table;
@@ -64,11 +66,13 @@ pub use encapsulation::{Carried, Encapsulation, ProtocolMismatch};
 pub use gcra::{Contract, Gcra, Meter, Sustained};
 pub use inarp::{InArp, InArpConfig, InArpDue, InArpVerdict};
 pub use loopback::{Loopback, LoopbackDue, LoopbackVerdict, PING_TIMEOUT};
+pub use output_queue::SwitchPort;
 pub use reassembly::{Arrival, Reassembly, RxCircuit};
 pub use scheduler::{CellSource, Scheduler};
 pub use segmentation::{MANAGEMENT_CELLS_MAX, RejectReason, RejectedFrame, Segmentation, TxCircuit};
+pub use service::{Category, Service, WEIGHT_MAX};
 pub use slots::{Interval, OC3C_BITS_PER_SECOND, OC12C_BITS_PER_SECOND, SlotClock};
-pub use switch::{ConnectionId, FABRIC_DELAY, Penalty, Route, RouteError, Switch, SwitchPort};
+pub use switch::{ConnectionId, FABRIC_DELAY, GroupId, Penalty, Route, RouteError, Switch};
 
 /// The number of a circuit on a board's port: an index into the port's tables, assigned consecutively from 0.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -3,29 +3,33 @@
 //! Purpose          provide one scheduler for a board's transmit port and a switch's output port. It is exact
 //!                  to the cell, but uses a plain loop instead of an event per cell.
 //! Rule             circuits that have cells and may send are in a ring. Each slot takes one cell from the
-//!                  first circuit, which then moves to the end (round robin per cell). A shaped circuit is in
+//!                  first circuit, which then joins the ring again: at its end among circuits of the same
+//!                  [`Service`] (round robin per cell), or by category and weight. A shaped circuit is in
 //!                  the ring only while its contract allows its next cell in the next slot; otherwise it
 //!                  waits for its time. Circuits that receive cells to send, and circuits whose time has
 //!                  come, join the end of the ring in order of time. At equal times, circuits that receive
-//!                  cells come first; otherwise the order is by number.
+//!                  cells come first; otherwise the order is by number. All this is within a category, with
+//!                  equal weights.
 //! Time             [`Scheduler::advance`] commits every slot that starts before a given time. Input at t is
 //!                  passed after `advance(t)`, so the slot that starts at t is the first that it can use.
 //!                  Idle time is skipped in one step.
 //! Prediction       [`Scheduler::next_end`] returns when the next cell that completes something for a
 //!                  receiver (the last of a frame, OAM) will have left if no more input comes. The prediction
-//!                  is exact for circuits that are not shaped, because in round robin the cells sent before a
-//!                  circuit's e-th cell can be counted: min(queued, e - 1) from each other circuit, and one
-//!                  more from each circuit before it in the ring. For a shaped circuit the prediction is
+//!                  is exact for circuits that are not shaped and have the same weight as the others of their
+//!                  category, because in round robin the cells sent before a circuit's e-th cell can be
+//!                  counted: min(queued, e - 1) from each other circuit, and one more from each circuit
+//!                  before it in the ring; and before these, all cells of the categories before it. With
+//!                  different weights, it is never late. For a shaped circuit the prediction is
 //!                  never late; it is exact if only this circuit is active and its tolerance is at least a
 //!                  slot time.
 //! Limits           the number of circuits is limited only by the caller; each supply bounds its own queue.
-//! Not implemented  priorities between circuits (CBR before UBR): shaped circuits follow their contracts, and
-//!                  all others share equally.
+//! Not implemented  separate precedence for real-time and non-real-time VBR; minimum rates for UBR.
 
 use crate::cell::TimedCell;
 use crate::gcra::{Contract, Meter};
+use crate::service::{Service, ServiceRing};
 use crate::slots::{Interval, SlotClock};
-use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use kiban_base::Instant;
@@ -72,6 +76,7 @@ enum RingState {
 struct Entry<S> {
     supply: S,
     shaper: Option<Meter>,
+    service: Service,
     standing: RingState,
 }
 
@@ -79,7 +84,7 @@ struct Entry<S> {
 pub struct Scheduler<S> {
     clock: SlotClock,
     circuits: Vec<Option<Entry<S>>>,
-    ring: VecDeque<u32>,
+    ring: ServiceRing,
     waiting: BinaryHeap<Reverse<(Instant, u32)>>,
     /// All slots that start before this time have been committed.
     now: Instant,
@@ -91,34 +96,54 @@ impl<S: CellSource> Scheduler<S> {
         Scheduler {
             clock: SlotClock::new(cell_time),
             circuits: Vec::new(),
-            ring: VecDeque::new(),
+            ring: ServiceRing::default(),
             waiting: BinaryHeap::new(),
             now: Instant::ZERO,
         }
     }
 
-    /// Adds a circuit, and shapes it to `contract` if one is given. Returns the supply that had this number
-    /// before.
-    pub fn insert(&mut self, circuit: u32, supply: S, contract: Option<Contract>) -> Option<S> {
+    /// Adds a circuit with its service, and shapes it to `contract` if one is given. Returns the supply that
+    /// had this number before.
+    pub fn insert(
+        &mut self,
+        circuit: u32,
+        supply: S,
+        contract: Option<Contract>,
+        service: Service,
+    ) -> Option<S> {
         let before = self.remove(circuit);
         let index = circuit as usize;
         if self.circuits.len() <= index {
             self.circuits.resize_with(index + 1, || None);
         }
         let shaper = contract.map(Meter::new);
-        self.circuits[index] = Some(Entry { supply, shaper, standing: RingState::Idle });
+        self.circuits[index] = Some(Entry { supply, shaper, service, standing: RingState::Idle });
         before
     }
 
     /// Removes a circuit and returns its supply with all its cells.
     pub fn remove(&mut self, circuit: u32) -> Option<S> {
         let entry = self.circuits.get_mut(circuit as usize)?.take()?;
-        match entry.standing {
+        self.leave(circuit, entry.standing);
+        Some(entry.supply)
+    }
+
+    /// Records that a circuit's supply may have become empty by other means than sending.
+    pub fn rest(&mut self, circuit: u32) {
+        let Some(Some(entry)) = self.circuits.get_mut(circuit as usize) else { return };
+        if entry.supply.cells() > 0 {
+            return;
+        }
+        let standing = core::mem::replace(&mut entry.standing, RingState::Idle);
+        self.leave(circuit, standing);
+    }
+
+    fn leave(&mut self, circuit: u32, standing: RingState) {
+        match standing {
             RingState::Idle => {}
-            RingState::InRing => self.ring.retain(|other| *other != circuit),
+            RingState::InRing => self.ring.remove(circuit),
             RingState::Waiting => self.waiting.retain(|Reverse((_, other))| *other != circuit),
         }
-        Some(entry.supply)
     }
 
     /// Returns the supply of a circuit.
@@ -153,7 +178,7 @@ impl<S: CellSource> Scheduler<S> {
         entry: &mut Entry<S>,
         circuit: u32,
         clock: &SlotClock,
-        ring: &mut VecDeque<u32>,
+        ring: &mut ServiceRing,
         waiting: &mut BinaryHeap<Reverse<(Instant, u32)>>,
     ) {
         if let Some(shaper) = &entry.shaper {
@@ -165,7 +190,7 @@ impl<S: CellSource> Scheduler<S> {
             }
         }
         entry.standing = RingState::InRing;
-        ring.push_back(circuit);
+        ring.push(circuit, entry.service);
     }
 
     /// Commits every slot that starts before `until` and appends a cell to `out` for each slot used.
@@ -205,14 +230,14 @@ impl<S: CellSource> Scheduler<S> {
             self.waiting.pop();
             let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
             entry.standing = RingState::InRing;
-            self.ring.push_back(circuit);
+            self.ring.push(circuit, entry.service);
         }
     }
 
     /// Serves a ring of one circuit until its queue is empty, the time is reached, or another circuit may
     /// join.
     fn serve_one(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
-        let circuit = self.ring[0];
+        let Some(circuit) = self.ring.front() else { return };
         let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
         if entry.shaper.is_some() {
             return self.serve_many(until, out, loan);
@@ -221,14 +246,14 @@ impl<S: CellSource> Scheduler<S> {
         entry.supply.write_run(&mut self.clock, until, out, loan);
         if entry.supply.cells() == 0 {
             entry.standing = RingState::Idle;
-            self.ring.clear();
+            self.ring.remove(circuit);
         }
     }
 
     /// Serves the ring slot by slot until the time is reached, only one circuit is left, or another may join.
     fn serve_many(&mut self, until: Instant, out: &mut Vec<TimedCell>, loan: &mut S::Loan) {
         while self.clock.start() < until {
-            let Some(circuit) = self.ring.pop_front() else { return };
+            let Some(circuit) = self.ring.pop() else { return };
             let entry = self.circuits[circuit as usize].as_mut().expect("a removed circuit is in no queue");
             if let Some(shaper) = &mut entry.shaper {
                 shaper.pass(self.clock.start());
@@ -241,7 +266,7 @@ impl<S: CellSource> Scheduler<S> {
                     return;
                 }
             } else if entry.shaper.is_none() {
-                self.ring.push_back(circuit);
+                self.ring.push(circuit, entry.service);
             } else {
                 Self::insert_into_ring(entry, circuit, &self.clock, &mut self.ring, &mut self.waiting);
             }
@@ -265,25 +290,35 @@ impl<S: CellSource> Scheduler<S> {
     }
 
     fn next_end_unshaped(&self) -> Instant {
-        let unshaped =
-            || self.ring.iter().map(|circuit| self.active(*circuit)).filter(|entry| entry.shaper.is_none());
-        let ends =
-            unshaped().enumerate().filter_map(|(place, entry)| Some((entry.supply.cells_to_end()?, place)));
-        // In round robin, the frame end with the fewest cells before it comes first. Among equals, the first
-        // circuit in the ring comes first.
-        let Some((cells, place)) = ends.min() else { return Instant::NEVER };
-        let before: usize = unshaped()
-            .enumerate()
-            .map(|(other, entry)| entry.supply.cells().min(if other < place { cells } else { cells - 1 }))
-            .sum();
-        self.clock.end_after(before as u64)
+        let (mut first, mut higher) = (Instant::NEVER, 0);
+        for class in self.ring.classes() {
+            let unshaped = class.map(|circuit| self.active(circuit)).filter(|entry| entry.shaper.is_none());
+            let ends = unshaped.clone().enumerate();
+            let ends = ends.filter_map(|(place, entry)| Some((entry.supply.cells_to_end()?, place)));
+            // In round robin, the frame end with the fewest cells before it comes first. Among equals, the
+            // first circuit in the ring comes first.
+            if let Some((cells, place)) = ends.min() {
+                let mut weights = unshaped.clone().map(|entry| entry.service.weight);
+                let is_round_robin = weights.next().is_none_or(|first| weights.all(|other| other == first));
+                let before = |(other, entry): (usize, &Entry<S>)| {
+                    entry.supply.cells().min(if other < place { cells } else { cells - 1 })
+                };
+                let before: usize = match is_round_robin {
+                    true => unshaped.clone().enumerate().map(before).sum(),
+                    false => cells - 1,
+                };
+                first = first.min(self.clock.end_after((higher + before) as u64));
+            }
+            higher += unshaped.map(|entry| entry.supply.cells()).sum::<usize>();
+        }
+        first
     }
 
     fn next_end_shaped(&self) -> Instant {
         let mut base = self.clock.clone();
         base.skip_to(self.now);
-        let waiting = self.waiting.iter().map(|Reverse((_, circuit))| circuit);
-        let shaped = self.ring.iter().chain(waiting).map(|circuit| self.active(*circuit));
+        let waiting = self.waiting.iter().map(|Reverse((_, circuit))| *circuit);
+        let shaped = self.ring.classes().flatten().chain(waiting).map(|circuit| self.active(circuit));
         let ends = shaped.filter_map(|entry| {
             let cells = entry.supply.cells_to_end()? as u64;
             let mut slot = base.clone();
@@ -297,6 +332,7 @@ impl<S: CellSource> Scheduler<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::service::Category;
     use alloc::vec;
     use core::time::Duration;
 
@@ -349,7 +385,8 @@ mod tests {
         let mut scheduler = Scheduler::new(MICRO);
         for name in 0..circuits {
             let contract = if name == 0 { shaped } else { None };
-            scheduler.insert(name.into(), Numbered { name, next: 0, queued: 0, frame: 3 }, contract);
+            let supply = Numbered { name, next: 0, queued: 0, frame: 3 };
+            scheduler.insert(name.into(), supply, contract, Service::default());
         }
         scheduler
     }
@@ -396,6 +433,30 @@ mod tests {
         give(&mut scheduler, 1, 1, 5);
         scheduler.advance(micros(2000), &mut out, &mut ());
         assert_eq!(names(&out), [(0, 1), (1, 6), (0, 1001)]);
+    }
+
+    #[test]
+    fn categories_and_weights_decide_who_sends_and_predictions_are_not_late() {
+        let mut scheduler = Scheduler::new(MICRO);
+        let of = |category, weight| Service { category, weight };
+        let services = [of(Category::Ubr, 1), of(Category::Ubr, 3), of(Category::Cbr, 1)];
+        for (name, service) in services.into_iter().enumerate() {
+            let supply = Numbered { name: name as u8, next: 0, queued: 0, frame: 3 };
+            scheduler.insert(name as u32, supply, None, service);
+        }
+        let mut out = vec![];
+        give(&mut scheduler, 0, 3, 0);
+        give(&mut scheduler, 1, 6, 0);
+        scheduler.advance(micros(2), &mut out, &mut ());
+        // A circuit of a category before theirs is served at once, although both have waited longer.
+        give(&mut scheduler, 2, 3, 2);
+        assert_eq!(scheduler.next_end(), micros(5));
+        scheduler.advance(micros(5), &mut out, &mut ());
+        // The next end is the third cell of circuit 1: never predicted late, here exact.
+        assert_eq!(scheduler.next_end(), micros(6));
+        scheduler.advance(micros(100), &mut out, &mut ());
+        let order: Vec<u8> = out.iter().map(|cell| cell.payload[0]).collect();
+        assert_eq!(order, [1, 1, 2, 2, 2, 1, 0, 1, 1, 1, 0, 0]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::cell::{TimedCell, hec_of};
 use crate::counters::SegmentationCounters;
 use crate::gcra::Contract;
 use crate::scheduler::{CellSource, Scheduler};
+use crate::service::Service;
 use crate::slots::{Interval, SlotClock};
 use crate::wire::aal5::{self, FRAME_BYTES_MAX, TRAILER_BYTES, Trailer};
 use crate::wire::atm::{CELL_PAYLOAD_BYTES, Header, Interface, Vc};
@@ -42,6 +43,8 @@ pub struct TxCircuit {
     pub low_priority: bool,
     /// The contract to which the circuit's cells are shaped, if any.
     pub contract: Option<Contract>,
+    /// How the circuit is served when others also have cells.
+    pub service: Service,
 }
 
 /// The reason why a frame or cell was rejected.
@@ -113,7 +116,7 @@ impl Segmentation {
             frames_max: outlet.frames_max,
             cells: 0,
         };
-        self.scheduler.insert(circuit.0, outgoing, outlet.contract);
+        self.scheduler.insert(circuit.0, outgoing, outlet.contract, outlet.service);
     }
 
     /// Closes a circuit and frees its queued frames.
@@ -406,8 +409,13 @@ mod tests {
     use core::time::Duration;
     use kiban_base::{PagePool, PduPool};
 
-    const OUTLET: TxCircuit =
-        TxCircuit { vc: Vc::new(0, 100), frames_max: 2, low_priority: false, contract: None };
+    const OUTLET: TxCircuit = TxCircuit {
+        vc: Vc::new(0, 100),
+        frames_max: 2,
+        low_priority: false,
+        contract: None,
+        service: Service::UBR,
+    };
     const CIRCUIT: Circuit = Circuit(0);
 
     fn port() -> Segmentation {

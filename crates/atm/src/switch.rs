@@ -20,16 +20,18 @@
 //!                  have been passed, outputs may be advanced to t + delay.
 //! Limits           `queue_cells_max` per entry, `port_cells_max` per output port; cells that have been sent
 //!                  are kept until [`Switch::advance`] fetches them.
-//! Not implemented  point-to-multipoint, priorities between circuits, ABR, frame-aware policing.
+//! Groups           entries of a group leave as one shaped path: the contract limits their sum, and within it
+//!                  they are served by category and weight, each from its own queue ([`Switch::add_group`]).
+//! Not implemented  point-to-multipoint, ABR, frame-aware policing; shaping an entry of a group separately.
 
 use crate::cell::{HeaderReceiver, Received, TimedCell, hec_of, is_end, is_management};
 use crate::counters::{HecCounters, RouteCounters, SwitchCounters};
 use crate::gcra::{Contract, Meter};
+use crate::output_queue::{Group, Queue, Supply, SwitchPort};
 use crate::scheduler::{CellSource, Scheduler};
-use crate::slots::Interval;
+use crate::service::Service;
 use crate::table::{HeaderTable, name_mask, name_of};
 use crate::wire::atm::{Interface, PTI_CONGESTED, Vc, is_physical, is_unassigned};
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
@@ -37,37 +39,6 @@ use kiban_base::Instant;
 
 /// Typical delay through the fabric of a switch of the 1990s, without queueing.
 pub const FABRIC_DELAY: Duration = Duration::from_micros(10);
-
-/// Configuration of a port.
-#[derive(Clone, Copy, Debug)]
-pub struct SwitchPort {
-    /// Time per cell on the port's outgoing line.
-    pub cell_time: Interval,
-    /// Header format, in both directions.
-    pub interface: Interface,
-    /// Maximum number of cells queued for the port's outgoing line.
-    pub port_cells_max: usize,
-    /// Number of waiting cells at which low-priority cells start to be dropped.
-    pub low_priority_cells_max: usize,
-    /// Number of waiting cells at which new frames start to be dropped whole.
-    pub early_cells_max: usize,
-    /// Number of waiting cells at which user cells start to be marked (EFCI).
-    pub mark_cells_min: usize,
-}
-
-impl SwitchPort {
-    /// Creates a port that can queue `port_cells_max` cells and has no thresholds.
-    pub const fn plain(cell_time: Interval, interface: Interface, port_cells_max: usize) -> SwitchPort {
-        SwitchPort {
-            cell_time,
-            interface,
-            port_cells_max,
-            low_priority_cells_max: usize::MAX,
-            early_cells_max: usize::MAX,
-            mark_cells_min: usize::MAX,
-        }
-    }
-}
 
 /// The incoming identifier of an entry: a circuit or a whole path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,6 +85,10 @@ pub struct Route {
     pub police: Option<(Contract, Penalty)>,
     /// Contract to which the output is shaped, if any.
     pub shape: Option<Contract>,
+    /// How the entry is served when others of its output port, or of its group, also have cells.
+    pub service: Service,
+    /// The group in whose contract the entry's cells leave, if any.
+    pub group: Option<GroupId>,
     /// Whether early and partial packet discard apply; for circuits that carry AAL5.
     pub frame_discard: bool,
 }
@@ -135,10 +110,16 @@ impl Route {
             queue_cells_max,
             police: None,
             shape: None,
+            service: Service::UBR,
+            group: None,
             frame_discard: false,
         }
     }
 }
+
+/// The number of a group of entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupId(usize);
 
 /// Why an entry was rejected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -150,6 +131,10 @@ pub enum RouteError {
     InUse,
     /// The incoming and outgoing identifiers are not both circuits or both paths.
     KindsDiffer,
+    /// There is no such group at the entry's output port.
+    UnknownGroup,
+    /// The entry has a shape, but its group is shaped as a whole.
+    ShapeInGroup,
     /// Frame discard was requested for a path, which interleaves frames of many circuits that it cannot
     /// distinguish.
     PathWithFrames,
@@ -163,6 +148,10 @@ impl fmt::Display for RouteError {
             RouteError::KindsDiffer => {
                 "the incoming and outgoing identifiers must both be circuits, or both be paths"
             }
+            RouteError::UnknownGroup => "the output port has no group with this number",
+            RouteError::ShapeInGroup => {
+                "a group is shaped as a whole: remove the entry's shape, or shape its source"
+            }
             RouteError::PathWithFrames => {
                 "frame discard needs a circuit: a path interleaves the frames of its circuits"
             }
@@ -175,7 +164,18 @@ pub struct Switch {
     delay: Duration,
     ports: Vec<Port>,
     entries: Vec<Option<Entry>>,
+    /// The output port of each group.
+    groups: Vec<usize>,
     counters: SwitchCounters,
+}
+
+/// The number of an entry's queue in its output port's scheduler. Groups have the numbers between.
+fn queue_of(entry: u32) -> u32 {
+    2 * entry
+}
+
+fn group_of(GroupId(group): GroupId) -> u32 {
+    2 * group as u32 + 1
 }
 
 impl Switch {
@@ -185,8 +185,26 @@ impl Switch {
             delay,
             ports: ports.iter().map(|config| Port::new(*config)).collect(),
             entries: Vec::new(),
+            groups: Vec::new(),
             counters: SwitchCounters::default(),
         }
+    }
+
+    /// Adds a group, whose entries together are shaped to `contract`.
+    ///
+    /// # Errors
+    /// [`RouteError::UnknownPort`].
+    pub fn add_group(
+        &mut self,
+        out_port: usize,
+        contract: Contract,
+        service: Service,
+    ) -> Result<GroupId, RouteError> {
+        let port = self.ports.get_mut(out_port).ok_or(RouteError::UnknownPort)?;
+        let group = GroupId(self.groups.len());
+        self.groups.push(out_port);
+        port.scheduler.insert(group_of(group), Supply::Group(Group::default()), Some(contract), service);
+        Ok(group)
     }
 
     /// Adds an entry to the table.
@@ -212,18 +230,38 @@ impl Switch {
             }
             _ => return Err(RouteError::KindsDiffer),
         };
+        if let Some(GroupId(group)) = route.group {
+            if self.groups.get(group) != Some(&route.out_port) {
+                return Err(RouteError::UnknownGroup);
+            }
+            if route.shape.is_some() {
+                return Err(RouteError::ShapeInGroup);
+            }
+        }
         let key = route.in_connection.key(in_interface);
         if self.ports[route.in_port].names_mut(route.in_connection).contains(key) {
             return Err(RouteError::InUse);
         }
         let number = self.entries.iter().position(Option::is_none).unwrap_or(self.entries.len());
         self.ports[route.in_port].names_mut(route.in_connection).insert(key, number as u32);
-        self.ports[route.out_port].scheduler.insert(number as u32, Queue::new(&route), route.shape);
+        let scheduler = &mut self.ports[route.out_port].scheduler;
+        let queue = Queue::new(route.queue_cells_max, route.frame_discard);
+        match route.group {
+            None => {
+                let supply = Supply::Entry(queue);
+                scheduler.insert(queue_of(number as u32), supply, route.shape, route.service);
+            }
+            Some(id) => {
+                let group = scheduler.supply_mut(group_of(id)).and_then(Supply::group_mut);
+                group.expect("groups stay").insert(number as u32, queue, route.service);
+            }
+        }
         let police = route.police.map(|(contract, penalty)| (Meter::new(contract), penalty));
         let entry = Entry {
             in_port: route.in_port,
             in_name: route.in_connection,
             out_port: route.out_port,
+            group: route.group,
             rewrite,
             police,
             counters: RouteCounters::default(),
@@ -244,8 +282,17 @@ impl Switch {
         let entry = self.entries[number as usize].take().expect("the table names only existing entries");
         debug_assert_eq!((entry.in_port, entry.in_name), (in_port, in_name));
         let output = &mut self.ports[entry.out_port];
-        let queue = output.scheduler.remove(number).expect("an entry has a queue");
-        output.waiting -= queue.cells.len();
+        let cells = match entry.group {
+            None => output.scheduler.remove(queue_of(number)).expect("an entry has a queue").cells(),
+            Some(id) => {
+                let group = output.scheduler.supply_mut(group_of(id)).and_then(Supply::group_mut);
+                let cells = group.expect("groups stay").remove(number);
+                // Without cells, the group must leave the scheduler's ring.
+                output.scheduler.rest(group_of(id));
+                cells
+            }
+        };
+        output.waiting -= cells;
         true
     }
 
@@ -371,8 +418,9 @@ impl Switch {
         let output = &mut self.ports[entry.out_port];
         let moment = cell.at + self.delay;
         self.counters.cells_out += output.advance(moment);
-        let entry = &mut entry.counters;
-        output.queue(number, TimedCell { at: moment, header: word, ..*cell }, entry, &mut self.counters);
+        let (group, entry) = (entry.group, &mut entry.counters);
+        let cell = TimedCell { at: moment, header: word, ..*cell };
+        output.queue((number, group), cell, entry, &mut self.counters);
     }
 }
 
@@ -387,6 +435,7 @@ struct Entry {
     in_port: usize,
     in_name: ConnectionId,
     out_port: usize,
+    group: Option<GroupId>,
     rewrite: Rewrite,
     police: Option<(Meter, Penalty)>,
     counters: RouteCounters,
@@ -416,7 +465,7 @@ struct Port {
     receiver: HeaderReceiver,
     circuits: HeaderTable,
     paths: HeaderTable,
-    scheduler: Scheduler<Queue>,
+    scheduler: Scheduler<Supply>,
     /// Number of cells in all queues of the outgoing line.
     waiting: usize,
     /// Number of cells received here for which the table has no entry.
@@ -471,12 +520,14 @@ impl Port {
     #[inline]
     fn queue(
         &mut self,
-        number: u32,
+        (number, group): (u32, Option<GroupId>),
         mut cell: TimedCell,
         entry: &mut RouteCounters,
         counters: &mut SwitchCounters,
     ) {
-        let queue = self.scheduler.supply_mut(number).expect("an entry has a queue");
+        let name = group.map_or(queue_of(number), group_of);
+        let supply = self.scheduler.supply_mut(name).expect("an entry has a queue");
+        let queue = supply.queue_mut(number).expect("an entry has a queue");
         if let Err(dropped) = queue.check_discard(cell.header, self.waiting, &self.config) {
             entry.cells_dropped += 1;
             return dropped.count(counters);
@@ -491,155 +542,11 @@ impl Port {
         self.waiting += 1;
         let was_empty = queue.cells.is_empty();
         queue.push(cell);
+        if let Supply::Group(group) = supply {
+            group.on_push(number);
+        }
         if was_empty {
-            self.scheduler.wake(number, cell.at);
+            self.scheduler.wake(name, cell.at);
         }
-    }
-}
-
-/// The reason why a cell was dropped at its queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Cause {
-    QueueFull,
-    PortFull,
-    Priority,
-    /// An earlier cell of its frame was dropped.
-    PartialPacketDiscard,
-    /// Its frame is dropped whole.
-    EarlyPacketDiscard,
-}
-
-/// A cell that was not queued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Dropped {
-    cause: Cause,
-    /// Whether this is the first cell of its frame to be dropped.
-    frame: bool,
-}
-
-impl Dropped {
-    #[cold]
-    fn count(self, counters: &mut SwitchCounters) {
-        let (cells, frames) = match self.cause {
-            Cause::QueueFull => {
-                (&mut counters.cells_dropped_queue_full, &mut counters.frames_dropped_partial)
-            }
-            Cause::PortFull => (&mut counters.cells_dropped_port_full, &mut counters.frames_dropped_partial),
-            Cause::Priority => (&mut counters.cells_dropped_priority, &mut counters.frames_dropped_partial),
-            Cause::PartialPacketDiscard => {
-                (&mut counters.cells_dropped_partial, &mut counters.frames_dropped_partial)
-            }
-            Cause::EarlyPacketDiscard => {
-                (&mut counters.cells_dropped_early, &mut counters.frames_dropped_early)
-            }
-        };
-        *cells += 1;
-        *frames += u64::from(self.frame);
-    }
-}
-
-/// The position of an entry's queue within a frame.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum FramePosition {
-    /// The next user cell begins a frame.
-    Between,
-    /// Within a frame of which no cell has been dropped here.
-    Within,
-    /// Within a frame that has lost a cell here: all but the last cell are dropped.
-    Broken,
-    /// Within a frame that is dropped whole.
-    Refused,
-}
-
-/// The cells of one entry that wait at the output port.
-struct Queue {
-    cells: VecDeque<TimedCell>,
-    /// The numbers of the queued cells for which [`is_end`] is true, counted from the first cell ever queued.
-    ends: VecDeque<u64>,
-    /// The number of the first queued cell.
-    first: u64,
-    cells_max: usize,
-    frame_discard: bool,
-    frame_position: FramePosition,
-}
-
-impl Queue {
-    fn new(route: &Route) -> Queue {
-        Queue {
-            cells: VecDeque::new(),
-            ends: VecDeque::new(),
-            first: 0,
-            cells_max: route.queue_cells_max,
-            frame_discard: route.frame_discard,
-            frame_position: FramePosition::Between,
-        }
-    }
-
-    #[inline]
-    fn push(&mut self, cell: TimedCell) {
-        if is_end(cell.header) {
-            self.ends.push_back(self.first + self.cells.len() as u64);
-        }
-        self.cells.push_back(cell);
-    }
-
-    /// Decides whether to queue a cell while `waiting` cells wait at the port.
-    #[inline]
-    fn check_discard(&mut self, word: u32, waiting: usize, port: &SwitchPort) -> Result<(), Dropped> {
-        let no_room = if self.cells.len() >= self.cells_max {
-            Some(Cause::QueueFull)
-        } else if waiting >= port.port_cells_max {
-            Some(Cause::PortFull)
-        } else if word & 1 == 1 && waiting >= port.low_priority_cells_max {
-            Some(Cause::Priority)
-        } else {
-            None
-        };
-        if !self.frame_discard || is_management(word) {
-            return no_room.map_or(Ok(()), |cause| Err(Dropped { cause, frame: false }));
-        }
-        let (verdict, place) = match (self.frame_position, no_room) {
-            (FramePosition::Refused, _) => {
-                (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: false }), FramePosition::Refused)
-            }
-            // If there is no room for the first cell of a frame, the whole frame is dropped, since none of it
-            // has been sent.
-            (FramePosition::Between, cause) if cause.is_some() || waiting >= port.early_cells_max => {
-                (Err(Dropped { cause: Cause::EarlyPacketDiscard, frame: true }), FramePosition::Refused)
-            }
-            (FramePosition::Broken, None) if is_end(word) => (Ok(()), FramePosition::Between),
-            (FramePosition::Broken, _) => {
-                (Err(Dropped { cause: Cause::PartialPacketDiscard, frame: false }), FramePosition::Broken)
-            }
-            (FramePosition::Between | FramePosition::Within, None) => (Ok(()), FramePosition::Within),
-            (FramePosition::Between | FramePosition::Within, Some(cause)) => {
-                (Err(Dropped { cause, frame: true }), FramePosition::Broken)
-            }
-        };
-        self.frame_position = if is_end(word) { FramePosition::Between } else { place };
-        verdict
-    }
-}
-
-impl CellSource for Queue {
-    type Loan = ();
-
-    #[inline]
-    fn cells(&self) -> usize {
-        self.cells.len()
-    }
-
-    fn cells_to_end(&self) -> Option<usize> {
-        self.ends.front().map(|end| (end - self.first) as usize + 1)
-    }
-
-    #[inline]
-    fn write(&mut self, at: Instant, out: &mut Vec<TimedCell>, _: &mut ()) {
-        let cell = self.cells.pop_front().expect("the scheduler takes only queued cells");
-        if is_end(cell.header) {
-            self.ends.pop_front();
-        }
-        self.first += 1;
-        out.push(TimedCell { at, ..cell });
     }
 }

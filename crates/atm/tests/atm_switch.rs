@@ -5,8 +5,9 @@ mod atm;
 use atm::*;
 use kiban_atm::wire::atm::{Header, Interface, Vc};
 use kiban_atm::{
-    Circuit, ConnectionId, Contract, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Penalty, Reassembly,
-    Route, RouteError, RxCircuit, Segmentation, SlotClock, Switch, SwitchPort, TimedCell, TxCircuit,
+    Category, Circuit, ConnectionId, Contract, FABRIC_DELAY, Interval, OC3C_BITS_PER_SECOND, Penalty,
+    Reassembly, Route, RouteError, RxCircuit, Segmentation, Service, SlotClock, Switch, SwitchPort,
+    TimedCell, TxCircuit,
 };
 use kiban_base::{Instant, SimRng};
 use proptest::prelude::*;
@@ -214,6 +215,8 @@ fn world() -> impl Strategy<Value = World> {
                             )
                         }),
                         shape: None,
+                        service: Service::UBR,
+                        group: None,
                         frame_discard,
                     }
                 });
@@ -473,4 +476,101 @@ fn entries_come_and_go_and_contradictions_are_refused() {
         switch.arrive(0, &[TimedCell::new(Instant::from_nanos(round), word, [0; 48])]);
     }
     assert_eq!(switch.counters().cells_unrouted, 3);
+}
+
+/// Cells of a circuit, back to back from time zero.
+fn burst(vc: Vc, cells: usize) -> Vec<TimedCell> {
+    let mut clock = SlotClock::new(OC3C);
+    let cell = |number: usize| {
+        clock.step();
+        let word = Header::user(vc, false).to_word(Interface::Uni);
+        let mut payload = [0; 48];
+        payload[..8].copy_from_slice(&number.to_be_bytes());
+        TimedCell::new(clock.start(), word, payload)
+    };
+    (0..cells).map(cell).collect()
+}
+
+/// A path of a quarter of the line. Its circuits are served by category and weight, each from its own queue;
+/// another circuit of the port has the rest of the line.
+#[test]
+fn a_group_is_shaped_as_a_whole_and_serves_its_circuits_by_category_and_weight() {
+    let port = SwitchPort::plain(OC3C, Interface::Uni, 10_000);
+    let mut switch = Switch::new(&[port; 5], FABRIC_DELAY);
+    let (peak, slot) = (Interval::of_line(OC3C_BITS_PER_SECOND / 4), Duration::from_nanos(2832));
+    let group = switch.add_group(4, Contract::peak(peak, slot), Service::UBR).expect("port 4 exists");
+    let vc = |number: u16| Vc::new(3, 40 + number);
+    let services = [
+        Service { category: Category::Cbr, weight: 1 },
+        Service { category: Category::Ubr, weight: 3 },
+        Service { category: Category::Ubr, weight: 1 },
+    ];
+    let route = |number: u16| {
+        let name = ConnectionId::Circuit(vc(number));
+        Route::plain(number.into(), name, 4, name, 300)
+    };
+    for (number, service) in services.into_iter().enumerate() {
+        switch.add(Route { service, group: Some(group), ..route(number as u16) }).expect("a new entry");
+    }
+    switch.add(route(3)).expect("a new entry");
+    // Each circuit sends 100 cells at the line rate, the CBR circuit 20.
+    let trains = [20, 100, 100, 300].map(|cells| cells);
+    let trains: Vec<Vec<TimedCell>> =
+        trains.into_iter().enumerate().map(|(number, cells)| burst(vc(number as u16), cells)).collect();
+    let mut inputs: Vec<(usize, &[TimedCell])> =
+        trains.iter().enumerate().map(|(port, train)| (port, &train[..])).collect();
+    switch.arrive_merged(&mut inputs);
+    let mut out = Vec::new();
+    let first_end = switch.next_end(4);
+    switch.advance(4, Instant::from_nanos(10_000_000), &mut out);
+    assert_eq!((out.len(), switch.is_empty(), first_end), (520, true, Instant::NEVER));
+    let number = |cell: &TimedCell| Header::from_word(Interface::Uni, cell.header).vc.vci - 40;
+    let of_group: Vec<&TimedCell> = out.iter().filter(|cell| number(cell) < 3).collect();
+    // The group leaves at its contract: a cell in every fourth slot.
+    let length = of_group[219].at.since(of_group[0].at).as_secs_f64();
+    let rate = 219.0 * 424.0 / length;
+    assert!((rate / (OC3C_BITS_PER_SECOND as f64 / 4.0) - 1.0).abs() < 0.01, "{rate}");
+    // The CBR circuit is served as its cells arrive. Of the others, one has three times the cells.
+    let last_cbr = of_group.iter().rposition(|cell| number(cell) == 0).expect("it has cells");
+    assert!(last_cbr < 25, "{last_cbr}");
+    let middle: Vec<u16> = of_group[40..120].iter().map(|cell| number(cell)).collect();
+    let count = |which| middle.iter().filter(|number| **number == which).count();
+    assert_eq!((count(1), count(2)), (60, 20), "{middle:?}");
+    // Each circuit's cells keep their order.
+    for circuit in 0..4 {
+        let cells = out.iter().filter(|cell| number(cell) == circuit);
+        assert!(cells.map(|cell| cell.payload).is_sorted(), "{circuit}");
+    }
+}
+
+#[test]
+fn an_entry_of_a_group_takes_its_cells_along_and_the_group_stays() {
+    let port = SwitchPort::plain(OC3C, Interface::Uni, 10_000);
+    let mut switch = Switch::new(&[port; 2], FABRIC_DELAY);
+    let slow = Contract::peak(Interval::of_line(1_000_000), Duration::ZERO);
+    let group = Some(switch.add_group(1, slow, Service::UBR).expect("port 1 exists"));
+    let name = |number: u16| ConnectionId::Circuit(Vc::new(3, 40 + number));
+    let route = |number| Route { group, ..Route::plain(0, name(number), 1, name(number), 300) };
+    switch.add(route(0)).expect("a new entry");
+    switch.arrive(0, &burst(Vc::new(3, 40), 10));
+    assert!(switch.waiting(1) >= 9);
+    assert!(switch.remove(0, name(0)));
+    assert_eq!(switch.waiting(1), 0);
+    switch.add(route(1)).expect("a new entry");
+    let later: Vec<TimedCell> = burst(Vc::new(3, 41), 5)
+        .into_iter()
+        .map(|cell| TimedCell { at: cell.at + Duration::from_millis(10), ..cell })
+        .collect();
+    switch.arrive(0, &later);
+    let mut out = Vec::new();
+    switch.advance(1, Instant::from_nanos(1_000_000_000), &mut out);
+    assert!((5..=6).contains(&out.len()) && switch.is_empty(), "{}", out.len());
+    let wrong = [
+        (Route { group, ..Route::plain(0, name(2), 0, name(2), 9) }, RouteError::UnknownGroup),
+        (Route { shape: Some(slow), ..route(2) }, RouteError::ShapeInGroup),
+    ];
+    for (route, error) in wrong {
+        assert_eq!(switch.add(route), Err(error));
+    }
+    assert!(matches!(switch.add_group(2, slow, Service::UBR), Err(RouteError::UnknownPort)));
 }

@@ -13,8 +13,8 @@
 
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
-    Arrival, Circuit, Interval, OC3C_BITS_PER_SECOND, Reassembly, RxCircuit, Segmentation, TimedCell,
-    TxCircuit,
+    Arrival, Circuit, Interval, OC3C_BITS_PER_SECOND, Reassembly, RxCircuit, Segmentation, Service,
+    TimedCell, TxCircuit,
 };
 use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, Slice, Sum};
 use kiban_lab::{Bench, Options, Target, Trial, Unit};
@@ -53,7 +53,16 @@ impl Ports {
         let mut up = Reassembly::new(Interface::Uni);
         for number in 0..circuits {
             let (circuit, vc) = (Circuit(number as u32), Vc::new(0, 100 + number as u16));
-            down.open(circuit, TxCircuit { vc, frames_max: BURST, low_priority: false, contract: None });
+            down.open(
+                circuit,
+                TxCircuit {
+                    vc,
+                    frames_max: BURST,
+                    low_priority: false,
+                    contract: None,
+                    service: Service::default(),
+                },
+            );
             up.open(circuit, RxCircuit::classical_ip(vc));
         }
         let bytes = crate::noise::noise(1, FRAME_BYTES - HEAD_BYTES);

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{Contract, OC3C_BITS_PER_SECOND};
+use kiban_atm::{Contract, OC3C_BITS_PER_SECOND, Service};
 use kiban_base::ethernet::Mac;
 use kiban_rdma::efe;
 use kiban_rdma::{iwarp::mpa, nic, rnic};
@@ -151,6 +151,8 @@ pub struct CircuitConfig {
     pub llc_snap: bool,
     /// The traffic contract to which the circuit's cells are shaped.
     pub contract: Option<Contract>,
+    /// The circuit's service category, and its weight among the circuits of that category.
+    pub service: Service,
     /// Maximum number of frames that wait for the line.
     pub frames_max: usize,
 }
@@ -158,7 +160,14 @@ pub struct CircuitConfig {
 impl CircuitConfig {
     /// Returns a circuit with LLC/SNAP and no contract, to a known peer.
     pub fn to(vc: Vc, peer: IpAddr) -> CircuitConfig {
-        CircuitConfig { vc, peer: Some(peer), llc_snap: true, contract: None, frames_max: 64 }
+        CircuitConfig {
+            vc,
+            peer: Some(peer),
+            llc_snap: true,
+            contract: None,
+            service: Service::default(),
+            frames_max: 64,
+        }
     }
 }
 

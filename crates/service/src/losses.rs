@@ -76,8 +76,14 @@ mod tests {
     #[test]
     fn every_cause_of_loss_names_an_existing_counter() {
         let nowhere = std::net::IpAddr::from([0; 4]);
-        let circuit =
-            CircuitConfig { vc: Vc::new(0, 100), peer: None, llc_snap: true, contract: None, frames_max: 64 };
+        let circuit = CircuitConfig {
+            vc: Vc::new(0, 100),
+            peer: None,
+            llc_snap: true,
+            contract: None,
+            service: kiban_atm::Service::UBR,
+            frames_max: 64,
+        };
         let atm = AtmPortConfig {
             circuits: vec![circuit],
             ..AtmPortConfig::oc3c(nowhere, Prefix::new(nowhere, 32))

@@ -125,10 +125,11 @@ impl RunningSwitch {
             .collect();
         let mut switch = Switch::new(&ports, Duration::ZERO);
         for route in &plan.routes {
-            let RoutePlan { from, to, cells_max, police, shape, frame_discard } = *route;
+            let RoutePlan { from, to, cells_max, police, shape, service, frame_discard } = *route;
             let route = Route {
                 police,
                 shape,
+                service,
                 frame_discard,
                 ..Route::plain(from.link, from.name, to.link, to.name, cells_max)
             };

@@ -183,6 +183,16 @@ fn an_error_names_the_line_the_key_and_the_remedy() {
             "vc = \"0.101\"\nencapsulation = \"vc-mux\"",
             "line 33: vc: circuit 0.101 uses vc-mux and has no peer: set peer: InATMARP does not work with VC multiplexing (RFC 2684 §6)",
         ),
+        (
+            "vc = \"0.101\"",
+            "vc = \"0.101\"\ncategory = \"crb\"",
+            "line 34: category: unknown value `crb`: did you mean `cbr`?",
+        ),
+        (
+            "vc = \"0.101\"",
+            "vc = \"0.101\"\nweight = 0",
+            "line 33: weight 0 is out of range: must be 1 to 1000",
+        ),
         ("\"vc-mux\"", "\"vcmux\"", "line 26: encapsulation: unknown value `vcmux`: did you mean `vc-mux`?"),
         (
             "pcr = 10000\n",

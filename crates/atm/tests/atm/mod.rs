@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use kiban_atm::wire::atm::{Interface, Vc};
-use kiban_atm::{Arrival, Circuit, Interval, Reassembly, RxCircuit, Segmentation, TimedCell, TxCircuit};
+use kiban_atm::{
+    Arrival, Circuit, Interval, Reassembly, RxCircuit, Segmentation, Service, TimedCell, TxCircuit,
+};
 use kiban_base::{Context, Copies, Instant, Memory, PagePool, Pdu, PduPool, RngKey, SecureRng, SimRng, Sum};
 use std::time::Duration;
 
@@ -63,7 +65,13 @@ pub fn vc(circuit: u32) -> Vc {
 }
 
 pub fn outlet(circuit: u32) -> TxCircuit {
-    TxCircuit { vc: vc(circuit), frames_max: 64, low_priority: false, contract: None }
+    TxCircuit {
+        vc: vc(circuit),
+        frames_max: 64,
+        low_priority: false,
+        contract: None,
+        service: Service::default(),
+    }
 }
 
 /// Creates the transmit and the receive side of a port, with `circuits` circuits open.

@@ -15,7 +15,8 @@ use core::net::IpAddr;
 use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, VCI_F4_END_TO_END, VCI_F4_SEGMENT, Vc};
 use kiban_atm::{
     Arrival, Carried, Circuit, Encapsulation, EncapsulationCounters, InArp, InArpConfig, InArpDue, Interval,
-    Loopback, LoopbackDue, LoopbackVerdict, Reassembly, RxCircuit, Segmentation, TimedCell, TxCircuit,
+    Loopback, LoopbackDue, LoopbackVerdict, Reassembly, RxCircuit, Segmentation, Service, TimedCell,
+    TxCircuit,
 };
 use kiban_base::ethernet;
 use kiban_base::{Context, Copies, Instant, Pdu, SecureRng};
@@ -91,6 +92,7 @@ impl AtmPort {
                     frames_max: end.frames_max,
                     low_priority: false,
                     contract: end.contract,
+                    service: end.service,
                 },
             );
             // With LLC/SNAP the first cell holds exactly the headers of a TCP segment without options.
@@ -123,7 +125,13 @@ impl AtmPort {
         for vci in [VCI_F4_SEGMENT, VCI_F4_END_TO_END] {
             let flow = Circuit((self.circuits.len() + self.flows) as u32);
             let vc = Vc::new(vpi, vci);
-            let outlet = TxCircuit { vc, frames_max: 0, low_priority: false, contract: None };
+            let outlet = TxCircuit {
+                vc,
+                frames_max: 0,
+                low_priority: false,
+                contract: None,
+                service: Service::default(),
+            };
             self.segmentation.open(flow, outlet);
             self.reassembly.open_oam(flow, vc);
             self.loopback.open(flow);

@@ -45,7 +45,7 @@ pub(crate) struct Switch {
     #[arg(long, value_name = "NAME=ADDRESS")]
     link: Vec<String>,
     /// Route a circuit (LINK:VPI.VCI) or a path (LINK:VPI) in both directions. Options follow after commas:
-    /// one-way, pcr=, scr=, mbs=, cdvt=, police=drop|tag|shape, queue=CELLS, frame-discard.
+    /// one-way, pcr=, scr=, mbs=, cdvt=, police=drop|tag|shape, category=cbr|vbr|ubr, weight=N, queue=CELLS, frame-discard.
     #[arg(long, value_name = "FROM=TO[,OPTION]...")]
     route: Vec<String>,
     /// Cell rate of each --link [default: 149.76Mbit].

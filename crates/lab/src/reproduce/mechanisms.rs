@@ -13,7 +13,7 @@ use crate::{Bench, Options, Target, Trial, Unit};
 use kiban_atm::wire::atm::{Interface, Vc};
 use kiban_atm::{
     Arrival, Circuit, Interval as CellTime, OC3C_BITS_PER_SECOND, Reassembly, RxCircuit, Segmentation,
-    TimedCell, TxCircuit,
+    Service, TimedCell, TxCircuit,
 };
 use kiban_base::{Context, Copies, Instant, Memory, Page, PagePool, Pdu, PduPool, RngKey, SecureRng};
 use kiban_board::{Board, BoardConfig, Completion, Input, IpPortConfig, MemoryConfig, Output, PortConfig};
@@ -345,7 +345,16 @@ impl Ports {
         let (circuit, vc) = (Circuit(0), Vc::new(0, 100));
         let mut down = Segmentation::new(CellTime::of_line(OC3C_BITS_PER_SECOND), Interface::Uni);
         let mut up = Reassembly::new(Interface::Uni);
-        down.open(circuit, TxCircuit { vc, frames_max: TRAIN_PDUS, low_priority: false, contract: None });
+        down.open(
+            circuit,
+            TxCircuit {
+                vc,
+                frames_max: TRAIN_PDUS,
+                low_priority: false,
+                contract: None,
+                service: Service::default(),
+            },
+        );
         up.open(circuit, RxCircuit::classical_ip(vc));
         Ports {
             memory: Memory {

@@ -1,6 +1,8 @@
 //! Traffic contracts in a configuration.
 
-use kiban_atm::{Contract, Interval, Sustained};
+use super::error::hint;
+use super::units::Word;
+use kiban_atm::{Category, Contract, Interval, Service, Sustained, WEIGHT_MAX};
 use std::time::Duration;
 
 /// The number of cells per second at 100 Gbit/s.
@@ -54,6 +56,27 @@ impl Rates {
             _ => return Err((format!("{whose} has only one of scr and mbs"), "set both or neither".into())),
         };
         Ok(Some(Contract { sustained, ..Contract::peak(cells(pcr), tolerance.unwrap_or(usual)) }))
+    }
+}
+
+/// Returns how a circuit is served, from the keys `category` and `weight`. An error has the key's word, if it
+/// is known, what is wrong and what to do.
+pub(super) fn service(
+    category: Option<&Word>,
+    weight: Option<u16>,
+) -> Result<Service, (Option<&Word>, String, String)> {
+    let category = match category {
+        None => Category::Ubr,
+        Some(word) => Category::of(&word.value).ok_or_else(|| {
+            let remedy = hint(&word.value, &Category::ALL.map(Category::word));
+            (Some(word), format!("unknown value `{}`", word.value), remedy)
+        })?,
+    };
+    match weight.unwrap_or(1) {
+        weight @ 1..=WEIGHT_MAX => Ok(Service { category, weight }),
+        weight => {
+            Err((None, format!("weight {weight} is out of range"), format!("must be 1 to {WEIGHT_MAX}")))
+        }
     }
 }
 

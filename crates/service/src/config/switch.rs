@@ -8,11 +8,11 @@
 
 use super::error::{ConfigError, hint};
 use super::plan::Carries;
-use super::rates::Rates;
+use super::rates::{Rates, service};
 use super::units::{DurationValue, Rate, Word};
 use crate::link;
 use kiban_atm::wire::atm::{Interface, VCI_F4_END_TO_END, Vc};
-use kiban_atm::{ConnectionId, Contract, OC3C_BITS_PER_SECOND, Penalty};
+use kiban_atm::{ConnectionId, Contract, OC3C_BITS_PER_SECOND, Penalty, Service};
 use kiban_streams::{NAME_BYTES_MAX, is_name};
 use serde::Deserialize;
 use std::time::Duration;
@@ -79,6 +79,8 @@ pub struct RoutePlan {
     pub police: Option<(Contract, Penalty)>,
     /// The contract to which the entry's cells are shaped.
     pub shape: Option<Contract>,
+    /// How the entry's cells are served when others of its link wait, too.
+    pub service: Service,
     /// Whether congestion drops whole AAL5 frames (early and partial packet discard).
     pub frame_discard: bool,
 }
@@ -121,6 +123,8 @@ struct Route {
     mbs: Option<u32>,
     cdvt: Option<Word>,
     police: Option<Word>,
+    category: Option<Word>,
+    weight: Option<u16>,
     queue: Option<usize>,
     #[serde(default)]
     frame_discard: bool,
@@ -319,8 +323,14 @@ impl Plan {
                 return Err(at(word, wrong, "set pcr, in cells/s"));
             }
         }
+        let service =
+            service(table.category.as_ref(), table.weight).map_err(|(word, wrong, remedy)| match word {
+                Some(word) => at(word, wrong, &remedy),
+                None => missing(wrong, remedy),
+            })?;
         let cells_max = table.queue.unwrap_or(ROUTE_CELLS).clamp(1, 1 << 22);
-        let there = RoutePlan { from, to, cells_max, police, shape, frame_discard: table.frame_discard };
+        let frame_discard = table.frame_discard;
+        let there = RoutePlan { from, to, cells_max, police, shape, service, frame_discard };
         let back = RoutePlan { from: to, to: from, ..there };
         for route in [Some(there), table.both.then_some(back)].into_iter().flatten() {
             if self.routes.iter().any(|other| other.from == route.from) {
@@ -378,7 +388,8 @@ fn plainly(error: ConfigError) -> String {
 
 /// Parses `a:0.100=b:1.200,pcr=10000,police=tag`.
 fn route_of(word: &str) -> Result<Route, String> {
-    const OPTIONS: [&str; 8] = ["one-way", "pcr", "scr", "mbs", "cdvt", "police", "queue", "frame-discard"];
+    const OPTIONS: [&str; 10] =
+        ["one-way", "pcr", "scr", "mbs", "cdvt", "police", "category", "weight", "queue", "frame-discard"];
     let mut parts = word.split(',');
     let ends = parts.next().unwrap_or_default();
     let (from, to) = ends.split_once('=').ok_or("write FROM=TO, such as a:0.100=b:1.200")?;
@@ -391,6 +402,8 @@ fn route_of(word: &str) -> Result<Route, String> {
         mbs: None,
         cdvt: None,
         police: None,
+        category: None,
+        weight: None,
         queue: None,
         frame_discard: false,
     };
@@ -408,6 +421,8 @@ fn route_of(word: &str) -> Result<Route, String> {
             "mbs" => route.mbs = Some(number(1e9)? as u32),
             "queue" => route.queue = Some(number(1e9)? as usize),
             "cdvt" => route.cdvt = Some(Word::plain(value)),
+            "category" => route.category = Some(Word::plain(value)),
+            "weight" => route.weight = Some(number(f64::from(u16::MAX))? as u16),
             "police" => route.police = Some(Word::plain(value)),
             other => return Err(format!("unknown option `{other}`: {}", hint(other, &OPTIONS))),
         }

@@ -131,6 +131,10 @@ pub(super) struct Pvc {
     pub(super) mbs: Option<u32>,
     /// Cell delay variation tolerance.
     pub(super) cdvt: Option<Word>,
+    /// The service category: `cbr`, `vbr` or `ubr`.
+    pub(super) category: Option<Word>,
+    /// The weight within the category.
+    pub(super) weight: Option<u16>,
     /// The maximum number of frames queued for the line.
     pub(super) queue: Option<usize>,
 }

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, hint};
 use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
-use super::rates::Rates;
+use super::rates::{Rates, service};
 use super::tables::{self, Tables};
 use super::units::{Bytes, DurationValue, Rate, Word, Words};
 use crate::link;
@@ -553,7 +553,12 @@ impl Validator<'_> {
             .contract(&format!("circuit {vc}"), line, tolerance, Duration::from_micros(100))
             .map_err(|(wrong, remedy)| self.missing(&table.vc, wrong, remedy))?;
         let frames_max = table.queue.unwrap_or(64).clamp(4, 65_536);
-        Ok(CircuitConfig { vc, peer, llc_snap, contract, frames_max })
+        let service =
+            service(table.category.as_ref(), table.weight).map_err(|(word, wrong, remedy)| match word {
+                Some(word) => self.at(word, wrong, remedy),
+                None => self.missing(&table.vc, wrong, remedy),
+            })?;
+        Ok(CircuitConfig { vc, peer, llc_snap, contract, service, frames_max })
     }
 
     // ---- Routes
