@@ -33,6 +33,27 @@ fn a_single_cell_equals_that_of_the_map() {
     assert_eq!(slow, 1, "the region of the paper and what lies around it");
 }
 
+/// Across a distance, TCP carries at most a window per round trip.
+#[test]
+fn over_a_distance_the_buffer_limits_the_rate_instead_of_the_hosts() {
+    let question = question("wide-area-atm");
+    let mbps = |kilometres: f64| {
+        let parameters = format!(
+            "message_bytes = 9000\nbuffer_bytes = 65536\nprofile = \"modern\"\nkilometres = {kilometres:?}"
+        );
+        question.trial(&point(question, &parameters), 1).expect("it can be created").figures["mbps"]
+    };
+    let limit = |kilometres: f64| 65_536.0 * 8e-6 / (2.0 * kilometres * 1e3 / 2.1e8);
+    let [near, one, two] = [0.0, 3000.0, 7760.0].map(mbps);
+    assert!(near > 40.0 && near < 135.0, "{near}");
+    for (rate, kilometres) in [(one, 3000.0), (two, 7760.0)] {
+        let limit = limit(kilometres);
+        assert!(rate > 0.6 * limit && rate <= 1.01 * limit, "{kilometres}: {rate} of {limit}");
+    }
+    let refused = question.validate(&point(question, "kilometres = 50000")).expect_err("too far");
+    assert!(refused.to_string().contains("kilometres must be a number from 0 to 40000"), "{refused}");
+}
+
 #[test]
 fn board_sessions_equal_those_of_the_figure() {
     let interval = Interval { settle: Duration::from_millis(300), span: Duration::from_millis(200) };

@@ -1,14 +1,20 @@
 //! One cell of the throughput map of paper \[2\]: a stream between two workstations of 1995 on an ATM switch.
 //!
 //! Method    [`Experiment`], as in `kiban reproduce wide-area-atm`, with any MTU and duration.
+//! Distance  the hosts can be any length of fibre apart, which the paper planned to examine (§5): its map was
+//!           measured in one room. A window of w bytes carries at most w per round trip.
 //! Limits    the seed has no effect, because the set-up contains nothing random.
 
 use super::parameters::{one_of, parameter, within};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
+use crate::reproduce::wide_area::delay::METRES_PER_SECOND;
 use crate::reproduce::wide_area::hosts::Experiment;
 use crate::reproduce::wide_area::map::experiment;
 use kiban_tcpip::tcp::{Config, PROFILES};
 use std::time::Duration;
+
+/// The longest fibre: to the antipodes and back.
+const KILOMETRES_MAX: f64 = 40_000.0;
 
 pub(super) struct WideArea {
     parameters: Vec<Parameter>,
@@ -21,6 +27,7 @@ impl WideArea {
             parameter("buffer_bytes", "send and receive buffers of both hosts", Value::Count(8000)),
             parameter("profile", "TCP profile: modern, bsd43 or solaris23", Value::Word("solaris23".into())),
             parameter("mtu_bytes", "longest IP packet", Value::Count(9180)),
+            parameter("kilometres", "length of the fibre between the hosts", Value::Figure(0.0)),
             parameter(
                 "milliseconds",
                 "virtual time of the measurement, which begins after 0.5 s",
@@ -42,12 +49,16 @@ impl Cell {
         let buffer_bytes = within(point, "buffer_bytes", 500, 1 << 18)?;
         let mtu_bytes = within(point, "mtu_bytes", 576, 9180)?;
         let milliseconds = within(point, "milliseconds", 1, 3_600_000)?;
+        let kilometres = point.figure("kilometres").filter(|km| (0.0..=KILOMETRES_MAX).contains(km));
+        let kilometres = kilometres.ok_or_else(|| {
+            Failure::Impossible(format!("kilometres must be a number from 0 to {KILOMETRES_MAX}"))
+        })?;
         let profile = one_of(point, "profile", &PROFILES)?;
         let tcp = Config::profile(profile).expect("it is one of the profiles");
-        let experiment = Experiment {
-            mtu_bytes: mtu_bytes as usize,
-            ..experiment(&tcp, buffer_bytes as u32, message_bytes as usize)
-        };
+        let cell = experiment(&tcp, buffer_bytes as u32, message_bytes as usize);
+        let propagation = Duration::from_secs_f64(kilometres * 1e3 / METRES_PER_SECOND);
+        let experiment =
+            Experiment { mtu_bytes: mtu_bytes as usize, delay: cell.delay + propagation, ..cell };
         Ok(Cell { experiment, interval: Duration::from_millis(milliseconds) })
     }
 }
