@@ -27,14 +27,14 @@ fn a_plan_is_reported_as_table_json_csv_and_pictures() {
     assert!(output.status.success(), "{output:?}");
     let outcome: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let flows = outcome["flows"].as_array().expect("flows");
-    assert_eq!((flows.len(), &flows[0]["kind"]), (19, &Value::from("mpeg2")));
+    assert_eq!((flows.len(), &flows[0]["kind"]), (25, &Value::from("mpeg2")));
     let picture = std::fs::read_to_string(folder.join("mix-waseda-musashino.svg")).expect("it was drawn");
     assert!(picture.starts_with("<svg") && picture.matches("<polygon").count() == 4);
     let table = mix(&[LECTURE, "--seconds", "1"]).stdout;
     assert!(String::from_utf8_lossy(&table).contains("mpeg2[1]"));
     let series = mix(&[LECTURE, "--seconds", "2", "--csv", "--seed", "3"]).stdout;
-    // The heading, followed by one line per flow and second: 19 flows over two seconds.
-    assert_eq!(String::from_utf8_lossy(&series).lines().count(), 1 + 2 * 19);
+    // The heading, followed by one line per flow and second: 25 flows over two seconds.
+    assert_eq!(String::from_utf8_lossy(&series).lines().count(), 1 + 2 * 25);
 }
 
 #[test]

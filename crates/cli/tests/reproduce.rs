@@ -74,12 +74,11 @@ fn maps_are_printed_as_rows_cells_and_pictures() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "wide-area-atm", "--quick", "--json", "--svg", svg]);
-    // Two published values are not reproduced, and the program reports them.
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("conflict")), (2, 6));
+    assert_eq!((of("missed"), of("conflict")), (0, 7));
     assert_eq!(made["sequences"].as_array().expect("sequences").len(), 3);
     for map in made["maps"].as_array().expect("maps") {
         let name = map["name"].as_str().expect("a name");

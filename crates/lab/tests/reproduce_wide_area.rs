@@ -28,7 +28,7 @@ fn the_report_equals_the_snapshot() {
     assert_eq!(cells.into_inner(), effort.cells());
     let missed = made.report.rows.iter().filter(|row| row.verdict == Verdict::Missed);
     let missed: Vec<_> = missed.map(|row| row.here.as_str()).collect();
-    assert_eq!(missed, ["23 of 24", "4600"]);
+    assert_eq!(missed, [] as [&str; 0]);
     check("wide-area-atm.txt", &made.to_string());
     check("wide-area-atm.csv", &made.csv());
 }

@@ -3,12 +3,16 @@
 //!
 //! Sourced   from the paper: the kinds of flows and their rates; the path's 67.815 Mbit/s; which sites send
 //!           and receive which flows.
+//! Server    a terminal at each of the four sites sends its picture to the server at Waseda. The server sends
+//!           each terminal one full picture, or the four pictures in one, each reduced to a quarter. The
+//!           pictures of a site are 0.1 to 2.0 Mbit/s: figure 11's sums less its audio.
 //! Assumed   how the sources vary within their rates ([`kiban_sim::traffic::JpegConfig`]); distances other
 //!           than those of table 1; the CDV tolerance.
 //! MPEG-2    5.5 Mbit/s of video and 0.38 of audio are sent as 7.1 Mbit/s *with interleaving and cells*:
 //!           RS(94, 88) as in AAL1 gives 5.88 · 94/88 · 53/47 = 7.083. [`mpeg2`] computes the alternatives.
 
-use super::plan::{Fec, Flow, Kind, Plan, Pvc, Site};
+use super::plan::{Fec, Flow, Kind, Plan, Pvc, Queues, Site};
+use kiban_atm::Category;
 
 /// MPEG-2 video of the lecture, bit/s.
 pub const MPEG2_VIDEO_BPS: f64 = 5.5e6;
@@ -30,6 +34,76 @@ pub fn mpeg2(transport_stream: bool, fec: Fec) -> f64 {
 /// The rate to which each source is shaped if sources are shaped separately, in Mbit/s on the line. At this
 /// rate, the largest picture takes 23 ms of the 33 ms between pictures.
 pub const SOURCE_MBPS: f64 = 8.0;
+
+/// The rate of a terminal's own picture, Mbit/s on the line: figure 11's 0.4 to 2.3 less 0.3 of audio.
+pub const TERMINAL_MBPS: [f64; 2] = [0.1, 2.0];
+/// The rates of the server's pictures, Mbit/s on the line: one full picture, and four in one (§4.3).
+const ONE_MBPS: [f64; 2] = [2.1, 5.5];
+const FOUR_MBPS: [f64; 2] = [0.4, 1.7];
+
+/// The queue of a medium's circuit if it has its own, cells: two of the largest pictures. More would only
+/// delay pictures that are late already.
+const MEDIUM_CELLS: usize = 1024;
+
+/// How the circuits of a path that is shaped at the site's edge share it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Multiplexing {
+    /// In one queue, in order of arrival.
+    Shared,
+    /// A queue for each circuit, with equal weights.
+    Fair,
+    /// A queue for each circuit, with weights in proportion to what its medium needs at most.
+    Weighted,
+    /// A queue for each circuit: MPEG-2 and audio as CBR, pictures as VBR, data and TCP as UBR.
+    Priority,
+}
+
+impl Multiplexing {
+    /// All variants.
+    pub const ALL: [Multiplexing; 4] =
+        [Multiplexing::Shared, Multiplexing::Fair, Multiplexing::Weighted, Multiplexing::Priority];
+
+    /// Returns the word for this variant in plans.
+    pub fn word(self) -> &'static str {
+        match self {
+            Multiplexing::Shared => "shared",
+            Multiplexing::Fair => "fair",
+            Multiplexing::Weighted => "weighted",
+            Multiplexing::Priority => "priority",
+        }
+    }
+
+    /// Parses the word that [`Multiplexing::word`] returns.
+    pub fn of(word: &str) -> Option<Multiplexing> {
+        Multiplexing::ALL.into_iter().find(|method| method.word() == word)
+    }
+
+    /// Sets how the circuits of a flow are served.
+    fn apply(self, flow: &mut Flow) {
+        if flow.kind != Kind::Bulk {
+            flow.queue_cells = Some(MEDIUM_CELLS);
+        }
+        match self {
+            Multiplexing::Shared | Multiplexing::Fair => {}
+            // In tenths of a Mbit/s. The audio has more than it needs, so that it does not wait for pictures.
+            Multiplexing::Weighted => {
+                flow.weight = match flow.kind {
+                    Kind::Mpeg2 | Kind::Constant => 80,
+                    Kind::Jpeg => 80,
+                    Kind::Audio => 10,
+                    Kind::Data | Kind::Bulk => 1,
+                }
+            }
+            Multiplexing::Priority => {
+                flow.category = match flow.kind {
+                    Kind::Mpeg2 | Kind::Constant | Kind::Audio => Category::Cbr,
+                    Kind::Jpeg => Category::Vbr,
+                    Kind::Data | Kind::Bulk => Category::Ubr,
+                }
+            }
+        }
+    }
+}
 
 /// Where cells are shaped to their contract.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +153,8 @@ pub struct Lecture {
     pub cdvt_us: f64,
     /// Where cells are shaped.
     pub shaping: Shaping,
+    /// How circuits share a path that is shaped at the edge.
+    pub multiplexing: Multiplexing,
     /// Whether all four sites take part, or only Waseda and Musashino.
     pub all_sites: bool,
     /// Check octets of MPEG-2.
@@ -96,6 +172,7 @@ impl Lecture {
         policed_mbps: 67.815,
         cdvt_us: 100.0,
         shaping: Shaping::Source,
+        multiplexing: Multiplexing::Shared,
         all_sites: true,
         fec: Fec::Short,
         bulk: 0,
@@ -108,14 +185,18 @@ impl Lecture {
             &[("waseda", 10.0), ("musashino", 200.0), ("kyoto", 7000.0), ("osaka", 7760.0)];
         let places = &places[..if self.all_sites { 4 } else { 2 }];
         let shape = self.shaping == Shaping::Edge;
+        let has_queues = shape && self.multiplexing != Multiplexing::Shared;
+        let queues = if has_queues { Queues::Circuits } else { Queues::Path };
         let pvc = |from: &str, to: &str| Pvc {
             from: from.into(),
             to: to.into(),
+            name: None,
             mbps: self.policed_mbps,
             cdvt_us: self.cdvt_us,
             police: true,
             tag: false,
             shape,
+            queues,
         };
         let mut plan = Plan {
             title: format!("{} lecture(s) of paper [2]", self.lectures),
@@ -142,26 +223,36 @@ impl Lecture {
         };
         let mpeg2 = flow("mpeg2".into(), Kind::Mpeg2, "waseda", "musashino");
         plan.flows.push(Flow { fec: self.fec, ..mpeg2 });
-        // Waseda sends one full picture, and four small pictures combined into one. Each of the other sites
-        // returns a combined picture.
-        let (one, four) = ([2.1, 5.5], [0.4, 1.7]);
-        for (site, _) in &places[1..] {
-            let sends = [("waseda", *site, vec![one, four]), (*site, "waseda", vec![four])];
-            for (from, to, ranges) in sends {
-                let name = |kind: &str| match (from == "waseda", *site == "musashino") {
-                    (true, true) => kind.to_owned(),
-                    (false, true) => format!("{kind}-back"),
-                    (true, false) => format!("{kind}-{site}"),
-                    (false, false) => format!("{kind}-{site}-back"),
-                };
-                plan.flows.push(Flow { ranges, ..flow(name("jpeg"), Kind::Jpeg, from, to) });
-                plan.flows.push(flow(name("audio"), Kind::Audio, from, to));
-                plan.flows.push(flow(name("data"), Kind::Data, from, to));
+        // The flows of Waseda's own terminal, which stay at Waseda, come last.
+        let terminals = places[1..].iter().chain(&places[..1]).map(|(site, _)| *site);
+        let terminals: Vec<&str> = terminals.take(if self.all_sites { 4 } else { 1 }).collect();
+        let name = |kind: &str, site: &str, is_back: bool| {
+            let site = if site == "musashino" { String::new() } else { format!("-{site}") };
+            format!("{kind}{site}{}", if is_back { "-back" } else { "" })
+        };
+        for site in &terminals {
+            // Without the other sites, the server has not the pictures to compose, only their rate.
+            let (ranges, composes) = match self.all_sites {
+                true => (vec![ONE_MBPS], terminals.iter().map(|site| name("jpeg", site, true)).collect()),
+                false => (vec![ONE_MBPS, FOUR_MBPS], Vec::new()),
+            };
+            for is_back in [false, true] {
+                let (from, to) = if is_back { (*site, "waseda") } else { ("waseda", *site) };
+                let jpeg = flow(name("jpeg", site, is_back), Kind::Jpeg, from, to);
+                plan.flows.push(match is_back {
+                    true => Flow { ranges: vec![TERMINAL_MBPS], ..jpeg },
+                    false => Flow { ranges: ranges.clone(), composes: Clone::clone(&composes), ..jpeg },
+                });
+                plan.flows.push(flow(name("audio", site, is_back), Kind::Audio, from, to));
+                plan.flows.push(flow(name("data", site, is_back), Kind::Data, from, to));
             }
         }
         if self.bulk > 0 {
             let bulk = flow("bulk".into(), Kind::Bulk, "waseda", "musashino");
             plan.flows.push(Flow { copies: self.bulk, ..bulk });
+        }
+        if has_queues {
+            plan.flows.iter_mut().for_each(|flow| self.multiplexing.apply(flow));
         }
         plan
     }

@@ -12,6 +12,7 @@
 //!           other sites. A path has a contract; the network's switch polices it with GCRA at its input, and
 //!           drops or tags the excess cells.
 //! Exact     virtual time: the same plan and seed give the same figures on any host.
+//! Server    a flow can compose the pictures of others, as the server of a conference does.
 //! Left out  virtual paths that cross several switches of the network; signalling.
 
 mod collect;
@@ -23,9 +24,11 @@ mod policing;
 pub(crate) mod real;
 mod traffic;
 
-pub use lecture::{Lecture, MPEG2_AUDIO_BPS, MPEG2_VIDEO_BPS, SOURCE_MBPS, Shaping, mpeg2};
+pub use lecture::{
+    Lecture, MPEG2_AUDIO_BPS, MPEG2_VIDEO_BPS, Multiplexing, SOURCE_MBPS, Shaping, TERMINAL_MBPS, mpeg2,
+};
 pub use network::run;
 pub use outcome::{FlowOutcome, Medium, Network as NetworkOutcome, Outcome, Real, Sample};
-pub use plan::{Fec, Flow, Kind, Network, Plan, PlanError, Pvc, Site};
+pub use plan::{Fec, Flow, Kind, Network, Plan, PlanError, Pvc, Queues, Site};
 pub use policing::Policing;
 pub use real::{FlowSample, MixRequest, MixTotal, run as run_over};

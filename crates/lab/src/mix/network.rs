@@ -9,7 +9,10 @@
 //!
 //! Names     path n of the plan has VPI n + 1; the VCIs of the flows' circuits start at 32. At a terminal's
 //!           own port, a circuit has VPI 0.
-//! Queues    each circuit and each port has a queue of `queue_cells`; a full queue drops single cells.
+//! Shaping   a path with one queue is shaped by the site's edge. If its circuits have their own queues, it is
+//!           a group of the site's switch, which serves them by category and weight.
+//! Queues    each circuit and each port has a queue of `queue_cells`; a full queue drops single cells. A port
+//!           with a group has no limit beside those of its circuits.
 //! End       sources stop at `seconds`. Then traffic in transit gets time to arrive; whatever is still
 //!           missing after that counts as lost.
 //! Bulk      two boards of kiban, with LLC/SNAP, MTU 9180 and TCP. Their cells are counted on the lines to
@@ -19,10 +22,10 @@
 
 use super::collect::{Collected, NewSamples};
 use super::outcome::{Medium, Network, Outcome};
-use super::plan::{Flow, Kind, Plan, Pvc};
+use super::plan::{Flow, Kind, Plan, Pvc, Queues};
 use super::traffic::{self, BLOCK_OCTETS, contract, slot_us};
 use kiban_atm::wire::atm::{Interface, VCI_USER_FIRST, Vc};
-use kiban_atm::{ConnectionId, FABRIC_DELAY, Penalty, Route, Switch, SwitchPort};
+use kiban_atm::{ConnectionId, FABRIC_DELAY, GroupId, Penalty, Route, Service, Switch, SwitchPort};
 use kiban_base::Instant;
 use kiban_board::{
     AtmPortConfig, BoardConfig, CircuitConfig, Completion, Host, MemoryConfig, PortConfig, StreamId,
@@ -122,8 +125,17 @@ impl Star {
             };
             places.push([place(&mut ends, &flow.from), place(&mut ends, &flow.to)]);
         }
-        let mut sites: Vec<Switch> =
-            ends.iter().map(|ends| Switch::new(&vec![port; 1 + ends], FABRIC_DELAY)).collect();
+        let has_groups =
+            |site| plan.pvcs.iter().any(|pvc| pvc.queues == Queues::Circuits && plan.ends(pvc).0 == site);
+        let site = |(site, ends): (usize, &usize)| {
+            let mut ports = vec![port; 1 + ends];
+            // Circuits with queues of their own do not share the port's buffer: one could fill it.
+            if has_groups(site) {
+                ports[0].port_cells_max = usize::MAX;
+            }
+            Switch::new(&ports, FABRIC_DELAY)
+        };
+        let mut sites: Vec<Switch> = ends.iter().enumerate().map(site).collect();
         let mut network = Switch::new(&vec![port; plan.sites.len()], FABRIC_DELAY);
         let room = plan.network.queue_cells;
         for (number, pvc) in plan.pvcs.iter().enumerate() {
@@ -134,22 +146,32 @@ impl Star {
             let route = Route { police, ..Route::plain(from, name, to, name, room) };
             network.add(route).expect("path numbers are unique");
         }
+        let groups: Vec<Option<GroupId>> = plan.pvcs.iter().map(|pvc| group(plan, pvc, &mut sites)).collect();
         for (number, ((_, flow), ends)) in circuits.iter().zip(&places).enumerate() {
             let vci = VCI_USER_FIRST + number as u16;
             let local = ConnectionId::Circuit(Vc::new(0, vci));
-            let mut lead = |from: usize, to: usize| {
-                let (there, back) = if from == 0 { (&flow.from, &flow.to) } else { (&flow.to, &flow.from) };
-                let Some(path) = plan.pvc(there, back) else { return };
+            let service = flow.service();
+            if Plan::is_local(flow) {
+                let [(site, port), (_, other_port)] = *ends;
+                let route = Route::plain(port, local, other_port, local, room);
+                let route = Route { service, police: traffic::police(flow), ..route };
+                sites[site].add(route).expect("a port has one circuit");
+                continue;
+            }
+            let mut lead = |from: usize, to: usize, path: Option<usize>, police| {
+                let Some(path) = path else { return };
                 let far = ConnectionId::Circuit(Vc::new(path as u16 + 1, vci));
                 let ((site, port), (other, other_port)) = (ends[from], ends[to]);
-                sites[site].add(Route::plain(port, local, 0, far, room)).expect("a port has one circuit");
-                sites[other]
-                    .add(Route::plain(0, far, other_port, local, room))
-                    .expect("circuit names are unique");
+                let group = groups[path];
+                let own = flow.queue_cells.unwrap_or(room);
+                let route = Route { service, group, police, ..Route::plain(port, local, 0, far, own) };
+                sites[site].add(route).expect("a port has one circuit");
+                let route = Route { service, ..Route::plain(0, far, other_port, local, room) };
+                sites[other].add(route).expect("circuit names are unique");
             };
-            lead(0, 1);
+            lead(0, 1, plan.path(flow), traffic::police(flow));
             if flow.kind == Kind::Bulk {
-                lead(1, 0);
+                lead(1, 0, plan.path_back(flow), None);
             }
         }
         let switches: Vec<SwitchNumber> = sites.into_iter().map(|site| world.add_switch(site)).collect();
@@ -157,7 +179,7 @@ impl Star {
         let mut edges = Vec::new();
         for (number, site) in plan.sites.iter().enumerate() {
             let mut uplink = Attachment::Switch(switches[number], 0);
-            if plan.pvcs.iter().any(|pvc| pvc.shape && plan.ends(pvc).0 == number) {
+            if plan.pvcs.iter().any(|pvc| is_shaped_whole(pvc) && plan.ends(pvc).0 == number) {
                 let edge = world.add_switch(edge(plan, number, port));
                 join(&mut world, uplink, Attachment::Switch(edge, 0), LOCAL_METRES);
                 uplink = Attachment::Switch(edge, 1);
@@ -181,7 +203,7 @@ impl Star {
             begins = Some(Instant::ZERO + Duration::from_secs_f64(flow.begin_s));
             [0, 1].map(|side| End::Board(self.world.add_board(&board(plan, flow, side, vc))))
         } else {
-            let source = traffic::source(plan, flow, vc, traffic::rng(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, circuit, vc, ledger.clone());
             let sink = traffic::sink(flow, plan.seconds, ledger.clone());
             [source, sink].map(|terminal| End::Terminal(self.world.add_terminal(terminal)))
         };
@@ -262,7 +284,8 @@ impl Star {
         let network = Network {
             kind: Medium::Virtual,
             cells_in: counters.cells_in,
-            cells_policed: counters.cells_policed,
+            cells_policed: counters.cells_policed
+                + others.iter().map(|other| other.cells_policed).sum::<u64>(),
             cells_tagged: counters.cells_tagged,
             cells_dropped_full: full(&counters) + others.iter().map(full).sum::<u64>(),
         };
@@ -328,6 +351,18 @@ impl Plan {
     }
 }
 
+/// Returns whether a path is shaped with one queue for all its circuits, by the edge.
+fn is_shaped_whole(pvc: &Pvc) -> bool {
+    pvc.shape && pvc.queues == Queues::Path
+}
+
+/// Adds the group of a path that is shaped with a queue for each circuit, to the switch of its site.
+fn group(plan: &Plan, pvc: &Pvc, sites: &mut [Switch]) -> Option<GroupId> {
+    let site = &mut sites[plan.ends(pvc).0];
+    let add = || site.add_group(0, contract(pvc.mbps, slot_us(plan)), Service::UBR).expect("port 0 exists");
+    (pvc.queues == Queues::Circuits).then(add)
+}
+
 /// Returns the switch at a site's edge, which shapes the site's paths.
 fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
     let mut edge = Switch::new(&[port; 2], FABRIC_DELAY);
@@ -336,7 +371,7 @@ fn edge(plan: &Plan, site: usize, port: SwitchPort) -> Switch {
         let (from, to) = plan.ends(pvc);
         let room = plan.network.queue_cells;
         if from == site {
-            let shape = pvc.shape.then(|| contract(pvc.mbps, slot_us(plan)));
+            let shape = is_shaped_whole(pvc).then(|| contract(pvc.mbps, slot_us(plan)));
             edge.add(Route { shape, ..Route::plain(0, name, 1, name, room) }).expect("path names are unique");
         } else if to == site {
             edge.add(Route::plain(1, name, 0, name, room)).expect("path names are unique");

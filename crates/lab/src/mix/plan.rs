@@ -6,6 +6,7 @@
 //!           constant flow is the rate of its payload.
 
 use crate::nearest::suggest;
+use kiban_atm::{Category, Service, WEIGHT_MAX};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::ops::Range;
@@ -77,6 +78,8 @@ pub struct Pvc {
     pub from: Word,
     /// The destination site.
     pub to: Word,
+    /// Distinguishes several paths from one site to another.
+    pub name: Option<String>,
     /// The path's peak cell rate, as a rate on the line.
     pub mbps: f64,
     /// Cell delay variation tolerance of the policer, microseconds.
@@ -91,6 +94,20 @@ pub struct Pvc {
     /// Whether the site shapes the whole path to its contract.
     #[serde(default)]
     pub shape: bool,
+    /// The queues in which cells wait for a shaped path.
+    #[serde(default)]
+    pub queues: Queues,
+}
+
+/// The queues in which cells wait for a shaped path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Queues {
+    /// One queue for the path.
+    #[default]
+    Path,
+    /// A queue for each circuit, served by category and weight.
+    Circuits,
 }
 
 /// A flow from one site to another.
@@ -105,6 +122,21 @@ pub struct Flow {
     pub from: Word,
     /// The destination site.
     pub to: Word,
+    /// The name of the path, if there are several from the source to the destination.
+    pub path: Option<String>,
+    /// The service category of the flow's circuits: cbr, vbr or ubr.
+    #[serde(default, deserialize_with = "category")]
+    pub category: Category,
+    /// The weight of each circuit within its category.
+    #[serde(default = "weight")]
+    pub weight: u16,
+    /// Capacity of each circuit's queue at the source's site, cells; the network's `queue_cells` if absent.
+    pub queue_cells: Option<usize>,
+    /// The contract to which each circuit is policed at the site's switch: peak rate on the line, Mbit/s.
+    pub police_mbps: Option<f64>,
+    /// The tolerance of this contract, microseconds.
+    #[serde(default = "tolerance")]
+    pub police_cdvt_us: f64,
     /// How many copies of this flow run.
     #[serde(default = "one_copy")]
     pub copies: usize,
@@ -118,6 +150,9 @@ pub struct Flow {
     /// The range of a scene's picture rate, Mbit/s on the line.
     #[serde(default)]
     pub ranges: Vec<[f64; 2]>,
+    /// The flows whose pictures the source shows side by side in some scenes, as a conference server does.
+    #[serde(default)]
+    pub composes: Vec<String>,
     /// Pictures per second.
     #[serde(default = "thirty")]
     pub pictures_per_second: u32,
@@ -257,6 +292,16 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
+fn category<'de, D: Deserializer<'de>>(from: D) -> Result<Category, D::Error> {
+    let word = String::deserialize(from)?;
+    Category::of(&word).ok_or_else(|| {
+        let known = Category::ALL.map(Category::word);
+        serde::de::Error::custom(format!("category `{word}` is unknown: {}", suggest(&word, &known)))
+    })
+}
+fn weight() -> u16 {
+    1
+}
 fn one() -> u64 {
     1
 }
@@ -297,6 +342,12 @@ const CIRCUITS_MAX: usize = 4096;
 /// The largest clock offset: SRTS and adaptive clock recovery could not follow a larger one.
 const CLOCK_PPM_MAX: f64 = 500.0;
 
+impl Pvc {
+    fn joins(&self, from: &Word, to: &Word) -> bool {
+        self.from.text == from.text && self.to.text == to.text
+    }
+}
+
 impl Plan {
     /// Parses and validates a plan.
     ///
@@ -313,9 +364,25 @@ impl Plan {
         self.sites.iter().position(|site| site.name.text == name.text)
     }
 
-    /// Returns the index of the path from one site to another.
-    pub fn pvc(&self, from: &Word, to: &Word) -> Option<usize> {
-        self.pvcs.iter().position(|pvc| pvc.from.text == from.text && pvc.to.text == to.text)
+    /// Returns the index of a flow's path. If it has a name, it is the path of that name.
+    pub fn path(&self, flow: &Flow) -> Option<usize> {
+        self.pvcs.iter().position(|pvc| {
+            pvc.joins(&flow.from, &flow.to)
+                && flow.path.as_ref().is_none_or(|name| pvc.name.as_ref() == Some(name))
+        })
+    }
+
+    /// Returns the index of the path in the opposite direction of a flow's: the one with the same name, or
+    /// the first.
+    pub fn path_back(&self, flow: &Flow) -> Option<usize> {
+        let back = || self.pvcs.iter().enumerate().filter(|(_, pvc)| pvc.joins(&flow.to, &flow.from));
+        let namesake = back().find(|(_, pvc)| pvc.name == flow.path);
+        namesake.or_else(|| back().next()).map(|(number, _)| number)
+    }
+
+    /// Returns whether a flow stays within its site.
+    pub fn is_local(flow: &Flow) -> bool {
+        flow.from.text == flow.to.text
     }
 
     fn validate(&self, text: &str) -> Result<(), PlanError> {
@@ -368,9 +435,18 @@ impl Plan {
                     "choose another site",
                 ));
             }
-            if self.pvc(&pvc.from, &pvc.to) != Some(number) {
+            let twin = |other: &Pvc| other.joins(&pvc.from, &pvc.to) && other.name == pvc.name;
+            if self.pvcs.iter().position(twin) != Some(number) {
                 let wrong = format!("there are two paths from {} to {}", pvc.from.text, pvc.to.text);
-                return Err(error_at(pvc.from.at, wrong, "one path carries all flows"));
+                return Err(error_at(pvc.from.at, wrong, "give each a name"));
+            }
+            if pvc.queues == Queues::Circuits && !pvc.shape {
+                let wrong = "queues = \"circuits\" without shape".to_owned();
+                return Err(error_at(
+                    pvc.from.at,
+                    wrong,
+                    "set shape = true: cells wait only for a shaped path",
+                ));
             }
             positive("mbps", pvc.mbps, pvc.from.at)?;
             positive("cdvt_us", pvc.cdvt_us, pvc.from.at)?;
@@ -380,11 +456,29 @@ impl Plan {
             known(&flow.from)?;
             known(&flow.to)?;
             let at = flow.from.at;
-            for (from, to) in [(&flow.from, &flow.to), (&flow.to, &flow.from)] {
-                let is_needed = std::ptr::eq(from, &flow.from) || flow.kind == Kind::Bulk;
-                if is_needed && self.pvc(from, to).is_none() {
-                    let wrong = format!("flow `{}` has no path from {} to {}", flow.name, from.text, to.text);
-                    return Err(error_at(at, wrong, "add a [[pvc]]"));
+            let (from, to) = (&flow.from.text, &flow.to.text);
+            let no_path = |from: &str, to: &str| {
+                let name = flow.path.as_ref().map_or(String::new(), |name| format!(" `{name}`"));
+                let wrong = format!("flow `{}` has no path{name} from {from} to {to}", flow.name);
+                Err(error_at(at, wrong, "add a [[pvc]]"))
+            };
+            match flow.kind {
+                Kind::Bulk if Plan::is_local(flow) => {
+                    let wrong = format!("flow `{}` is TCP within one site", flow.name);
+                    return Err(error_at(at, wrong, "choose another destination"));
+                }
+                Kind::Bulk if self.path_back(flow).is_none() => return no_path(to, from),
+                _ if !Plan::is_local(flow) && self.path(flow).is_none() => return no_path(from, to),
+                _ => {}
+            }
+            for name in &flow.composes {
+                let part = self.flows.iter().find(|other| other.name == *name);
+                let is_one = |part: &&Flow| part.kind == Kind::Jpeg && part.composes.is_empty();
+                if part.filter(is_one).is_none_or(|part| part.to.text != *from || part.copies != flow.copies)
+                {
+                    let wrong = format!("flow `{}` composes `{name}`", flow.name);
+                    let remedy = "name jpeg flows to this site that have as many copies and compose nothing";
+                    return Err(error_at(at, wrong, remedy));
                 }
             }
             flow.validate()
@@ -406,11 +500,18 @@ impl Flow {
             kind,
             from: from.into(),
             to: to.into(),
+            path: None,
+            category: Category::Ubr,
+            weight: weight(),
+            queue_cells: None,
+            police_mbps: None,
+            police_cdvt_us: tolerance(),
             copies: 1,
             begin_s: 0.0,
             end_s: None,
             mbps: None,
             ranges: Vec::new(),
+            composes: Vec::new(),
             pictures_per_second: thirty(),
             scene_s: ten(),
             spread: spread(),
@@ -424,21 +525,42 @@ impl Flow {
         }
     }
 
+    /// Returns how the flow's circuits are served.
+    pub fn service(&self) -> Service {
+        Service { category: self.category, weight: self.weight }
+    }
+
     pub(super) fn validate(&self) -> Result<(), (String, String)> {
         let wrong = |wrong: String, remedy: &str| Err((wrong, remedy.to_owned()));
         match self.kind {
             Kind::Constant if self.mbps.is_none() => {
                 return wrong("it is constant but has no rate".into(), "set mbps");
             }
-            Kind::Jpeg if self.ranges.is_empty() => {
+            Kind::Jpeg if self.ranges.is_empty() && self.composes.is_empty() => {
                 return wrong("its pictures have no rate".into(), "set ranges = [[2.1, 5.5]]");
             }
             Kind::Bulk if self.end_s.is_some() => {
                 return wrong("end_s is set for TCP".into(), "TCP ends with the plan: remove end_s");
             }
+            Kind::Jpeg => {}
+            _ if !self.composes.is_empty() => {
+                return wrong("it composes pictures".into(), "only jpeg can: remove composes");
+            }
             _ => {}
         }
-        let rates = self.mbps.iter().chain(&self.shape_mbps).chain(self.ranges.iter().flatten());
+        if !(1..=WEIGHT_MAX).contains(&self.weight) {
+            return wrong(format!("weight is {}", self.weight), &format!("choose 1 to {WEIGHT_MAX}"));
+        }
+        if !(self.police_cdvt_us.is_finite() && self.police_cdvt_us > 0.0) {
+            let what = format!("police_cdvt_us is {}", self.police_cdvt_us);
+            return wrong(what, "it must be greater than 0");
+        }
+        let rates = self
+            .mbps
+            .iter()
+            .chain(&self.shape_mbps)
+            .chain(&self.police_mbps)
+            .chain(self.ranges.iter().flatten());
         for rate in rates {
             if !(*rate > 0.0 && *rate <= 10_000.0) {
                 return wrong(
@@ -550,6 +672,33 @@ mod tests {
                 "\"audio\"\nclock_ppm = 5",
                 "line 14: flow `f`: clock_ppm is set: only constant and mpeg2 have a clock of their own: \
                  remove it",
+            ),
+            (
+                "mbps = 10\n",
+                "mbps = 10\n[[pvc]]\nfrom = \"a\"\nto = \"b\"\nmbps = 5\n",
+                "line 11: there are two paths from a to b: give each a name",
+            ),
+            (
+                "mbps = 10\n",
+                "mbps = 10\nqueues = \"circuits\"\n",
+                "line 7: queues = \"circuits\" without shape: set shape = true: cells wait only for a shaped path",
+            ),
+            (
+                "\"audio\"",
+                "\"audio\"\npath = \"second\"",
+                "line 14: flow `f` has no path `second` from a to b: add a [[pvc]]",
+            ),
+            (
+                "\"audio\"",
+                "\"audio\"\ncategory = \"cbt\"",
+                "line 13: category `cbt` is unknown: did you mean 'cbr'?",
+            ),
+            ("\"audio\"", "\"audio\"\nweight = 0", "line 14: flow `f`: weight is 0: choose 1 to 1000"),
+            (
+                "\"audio\"",
+                "\"jpeg\"\ncomposes = [\"g\"]",
+                "line 14: flow `f` composes `g`: name jpeg flows to this site that have as many copies and \
+                 compose nothing",
             ),
             ("name = \"b\"", "name = \"a\"", "line 5: there are two sites `a`: names must be unique"),
             ("mbps = 10", "mbps = 0", "line 7: mbps is 0: it must be greater than 0"),

@@ -1,6 +1,6 @@
 //! The sweep question `mix-policing`: how policing a shared path affects each kind of flow as the load grows.
 
-use super::lecture::{Lecture, Shaping};
+use super::lecture::{Lecture, Multiplexing, Shaping};
 use super::plan::Fec;
 use super::{Outcome, run};
 use crate::engine::{Failure, Metric, Metrics, Parameter, Point, Question, Time, Value};
@@ -29,13 +29,18 @@ static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|| {
             "where cells are shaped: none, contract, source or edge",
             Value::Word("source".into()),
         ),
+        parameter(
+            "multiplexing",
+            "how circuits share a path that is shaped at the edge: shared, fair, weighted or priority",
+            Value::Word("shared".into()),
+        ),
         parameter("fec", "check octets of MPEG-2: none, short or long", Value::Word("short".into())),
         parameter("bulk", "TCP flows in addition to the lectures", Value::Count(0)),
         parameter("seconds", "virtual seconds", Value::Count(5)),
     ]
 });
 
-static METRICS: [Metric; 9] = [
+static METRICS: [Metric; 11] = [
     Metric { name: "cell_loss", what: "fraction of the cells of all flows that did not arrive", unit: "" },
     Metric {
         name: "offered_mbps",
@@ -52,6 +57,8 @@ static METRICS: [Metric; 9] = [
     },
     Metric { name: "audio_loss", what: "fraction of audio packets that did not arrive", unit: "" },
     Metric { name: "jpeg_picture_ms_p99", what: "delay of a complete picture, p99", unit: "ms" },
+    Metric { name: "mpeg2_cdv_us_p99", what: "delay variation of MPEG-2's cells, p99", unit: "us" },
+    Metric { name: "audio_ms_p99", what: "delay of a packet of audio, p99", unit: "ms" },
     Metric { name: "bulk_mbps", what: "TCP goodput", unit: "Mbit/s" },
 ];
 
@@ -79,6 +86,7 @@ fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
         _ => return Err(impossible("fec must be none, short or long")),
     };
     let shaping = point.word("shaping").and_then(Shaping::of);
+    let multiplexing = point.word("multiplexing").and_then(Multiplexing::of);
     Ok(Lecture {
         seed,
         seconds: count("seconds", 1, 3600)? as f64,
@@ -86,6 +94,8 @@ fn lecture(point: &Point, seed: u64) -> Result<Lecture, Failure> {
         policed_mbps: figure("policed_mbps", 149.76)?,
         cdvt_us: figure("cdvt_us", 1e6)?,
         shaping: shaping.ok_or_else(|| impossible("shaping must be none, contract, source or edge"))?,
+        multiplexing: multiplexing
+            .ok_or_else(|| impossible("multiplexing must be shared, fair, weighted or priority"))?,
         all_sites: false,
         fec,
         bulk: count("bulk", 0, LECTURES_MAX)? as usize,
@@ -112,6 +122,8 @@ fn metrics(outcome: &Outcome) -> Metrics {
     put("jpeg_picture_loss", jpeg.map(|flow| flow.unit_loss()));
     put("audio_loss", outcome.flow("audio").map(|flow| flow.unit_loss()));
     put("jpeg_picture_ms_p99", jpeg.and_then(|flow| flow.unit_ms_p99));
+    put("mpeg2_cdv_us_p99", mpeg2.and_then(|flow| flow.variation_us_p99));
+    put("audio_ms_p99", outcome.flow("audio").and_then(|flow| flow.unit_ms_p99));
     put("bulk_mbps", outcome.flow("bulk").and_then(|flow| flow.goodput_mbps));
     let evidence = serde_json::to_value(outcome.network).unwrap_or_default();
     Metrics { figures, evidence }

@@ -4,11 +4,11 @@
 //! Random    each circuit has its own generator, seeded with the plan's seed and the circuit's number among
 //!           all circuits of the plan. Its traffic therefore does not depend on which other circuits run.
 
-use super::plan::{Fec, Flow, Kind, Plan};
+use super::plan::{Fec, Flow, Kind, Plan, Word};
 use kiban_atm::aal1::Form;
 use kiban_atm::wire::aal1::fec::Code;
 use kiban_atm::wire::atm::Vc;
-use kiban_atm::{Contract, Interval};
+use kiban_atm::{Contract, Interval, Penalty};
 use kiban_base::{Instant, SimRng};
 use kiban_sim::Terminal;
 use kiban_sim::traffic::{
@@ -26,6 +26,9 @@ const AUDIO_PERIOD: Duration = Duration::from_millis(20);
 const DATA_OCTETS: usize = 200;
 const DATA_PERIOD: Duration = Duration::from_secs(1);
 
+/// The speed of light in fibre (paper \[2\], §2.1).
+const FIBRE_KM_PER_SECOND: f64 = 210_000.0;
+
 /// The number of octets after which TCP's progress is recorded.
 pub(super) const BLOCK_OCTETS: u64 = 64 << 10;
 
@@ -36,7 +39,7 @@ pub(super) fn circuits(plan: &Plan) -> Vec<usize> {
 }
 
 /// Returns the random number generator of a circuit.
-pub(super) fn rng(plan: &Plan, circuit: usize) -> SimRng {
+fn rng(plan: &Plan, circuit: usize) -> SimRng {
     SimRng::from_seed(plan.seed ^ 0x6d69_7865_6421).fork(circuit as u64 + 1)
 }
 
@@ -46,7 +49,10 @@ pub(super) fn cell_time(plan: &Plan) -> Interval {
 }
 
 /// Returns the source of a circuit's cells. TCP flows are not generated here: boards send them.
-pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: Shared) -> Box<dyn Terminal> {
+pub(super) fn source(plan: &Plan, circuit: usize, vc: Vc, ledger: Shared) -> Box<dyn Terminal> {
+    let all = circuits(plan);
+    let flow = &plan.flows[all[circuit]];
+    let mut rng = rng(plan, circuit);
     let contract = flow.shape_mbps.map(|mbps| contract(mbps, slot_us(plan)));
     let outlet = Outlet { vc, cell_time: cell_time(plan), contract };
     let begin = Duration::from_secs_f64(flow.begin_s);
@@ -56,7 +62,8 @@ pub(super) fn source(plan: &Plan, flow: &Flow, vc: Vc, mut rng: SimRng, ledger: 
         Box::new(StreamSource::new(outlet, flow.stream(plan.seconds), begin, end, ledger))
     } else {
         let later = move |unit: Unit| Unit { at: unit.at + begin, ..unit };
-        let program = Box::new(flow.program(rng).map(later));
+        let copy = all[..circuit].iter().filter(|other| **other == all[circuit]).count();
+        let program = Box::new(plan.program(flow, copy, rng).map(later));
         Box::new(FrameSource::new(outlet, program, flow.frame_octets, end, ledger))
     }
 }
@@ -86,26 +93,48 @@ impl Flow {
         StreamConfig { form, bits_per_second, stamps, period: PICTURE, clock_ppm, settle }
     }
 
-    /// Returns the units that the source sends, with their times.
-    fn program(&self, mut rng: SimRng) -> Box<dyn Iterator<Item = Unit>> {
-        match self.kind {
+    fn pictures(&self) -> JpegConfig {
+        JpegConfig {
+            pictures_per_second: self.pictures_per_second,
+            ranges: self.ranges.iter().map(|[low, high]| (low * 1e6, high * 1e6)).collect(),
+            scene: Duration::from_secs_f64(self.scene_s),
+            spread: self.spread,
+            frame_octets_max: self.frame_octets,
+        }
+    }
+}
+
+impl Plan {
+    /// Returns the units that the source of a flow's copy sends, with their times.
+    fn program(&self, flow: &Flow, copy: usize, mut rng: SimRng) -> Box<dyn Iterator<Item = Unit>> {
+        match flow.kind {
             Kind::Audio => {
-                let octets = self.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
+                let octets = flow.mbps.unwrap_or(AUDIO_MBPS) * 1e6 / 8.0 * AUDIO_PERIOD.as_secs_f64();
                 Box::new(Periodic::new(AUDIO_PERIOD, (octets.round() as usize).max(1), &mut rng))
             }
             Kind::Data => Box::new(Sporadic::new(DATA_PERIOD, DATA_OCTETS, rng)),
-            _ => Box::new(Jpeg::new(
-                JpegConfig {
-                    pictures_per_second: self.pictures_per_second,
-                    ranges: self.ranges.iter().map(|[low, high]| (low * 1e6, high * 1e6)).collect(),
-                    scene: Duration::from_secs_f64(self.scene_s),
-                    spread: self.spread,
-                    frame_octets_max: self.frame_octets,
-                },
-                rng,
-            )),
+            _ => {
+                let parts = flow.composes.iter().map(|name| self.part(name, copy)).collect();
+                Box::new(Jpeg::server(flow.pictures(), parts, rng))
+            }
         }
     }
+
+    /// Returns the pictures of a flow that a server composes, and how long they take to it.
+    fn part(&self, name: &str, copy: usize) -> (Jpeg, Duration) {
+        let number = self.flows.iter().position(|flow| flow.name == name).expect("the plan is valid");
+        let flow = &self.flows[number];
+        let first = self.flows[..number].iter().map(|flow| flow.copies).sum::<usize>();
+        let pictures = Jpeg::new(flow.pictures(), rng(self, first + copy));
+        let km = |site: &Word| self.site(site).map_or(0.0, |site| self.sites[site].km);
+        let km = if Plan::is_local(flow) { 0.0 } else { km(&flow.from) + km(&flow.to) };
+        (pictures, Duration::from_secs_f64(km / FIBRE_KM_PER_SECOND))
+    }
+}
+
+/// Returns the contract to which a flow's circuits are policed, if any.
+pub(super) fn police(flow: &Flow) -> Option<(Contract, Penalty)> {
+    flow.police_mbps.map(|mbps| (contract(mbps, flow.police_cdvt_us), Penalty::Drop))
 }
 
 pub(super) fn contract(mbps: f64, tolerance_us: f64) -> Contract {

@@ -4,6 +4,9 @@
 //!           `scene`, and its rate is drawn uniformly from one of the ranges. The pictures of a scene differ
 //!           from this rate by up to `spread`; half of a picture's difference carries over to the next one.
 //!           Ranges are rates on the line, as paper \[2\] gives them, including cell headers.
+//! Composed  a conference server shows the pictures of several sources side by side, each reduced to its
+//!           share of the area, and so of the octets. It uses the newest picture that has arrived from each
+//!           source. A lost picture is not missed: the sizes are those that the sources sent.
 //! Assumed   all of this except the ranges, because no traces of the lecture were published.
 //! Exact     no maths library functions are called, so that a seed gives the same traffic on every machine.
 
@@ -109,6 +112,37 @@ pub struct Jpeg {
     level: f64,
     scene_until: Instant,
     drift: f64,
+    /// The sources whose pictures a server composes, and whether it does so in this scene.
+    parts: Vec<Part>,
+    composes: bool,
+}
+
+/// A source of a server's composed pictures.
+#[derive(Clone, Debug)]
+struct Part {
+    pictures: Jpeg,
+    /// How long its pictures take to the server.
+    delay: Duration,
+    /// Octets of the picture that has arrived last.
+    newest: usize,
+    /// The picture after that.
+    next: Option<Unit>,
+}
+
+impl Part {
+    /// Returns the octets of the picture that has arrived last at a time.
+    fn octets(&mut self, at: Instant) -> usize {
+        loop {
+            let next = self.next.take().or_else(|| self.pictures.next());
+            match next {
+                Some(unit) if unit.at + self.delay <= at => self.newest = unit.octets,
+                later => {
+                    self.next = later;
+                    return self.newest;
+                }
+            }
+        }
+    }
 }
 
 impl Jpeg {
@@ -116,17 +150,33 @@ impl Jpeg {
     ///
     /// # Panics
     /// If there is no range, or `fps` is zero.
-    pub fn new(config: JpegConfig, mut rng: SimRng) -> Jpeg {
-        assert!(!config.ranges.is_empty() && config.pictures_per_second > 0, "pictures, and a rate for them");
+    pub fn new(config: JpegConfig, rng: SimRng) -> Jpeg {
+        Jpeg::server(config, Vec::new(), rng)
+    }
+
+    /// Creates the pictures of a server: in some scenes a picture of its own, with a rate from the ranges, in
+    /// the others one that is composed of the pictures of `parts`, which take the given time to the server.
+    ///
+    /// # Panics
+    /// If there are neither ranges nor parts, or `fps` is zero.
+    pub fn server(config: JpegConfig, parts: Vec<(Jpeg, Duration)>, mut rng: SimRng) -> Jpeg {
+        let has_pictures = !config.ranges.is_empty() || !parts.is_empty();
+        assert!(has_pictures && config.pictures_per_second > 0, "pictures, and a rate for them");
         let begin = Instant::ZERO + phase(Duration::from_secs(1) / config.pictures_per_second, &mut rng);
-        let range = config.ranges[0];
+        let range = config.ranges.first().copied().unwrap_or_default();
         let scene_until = Instant::ZERO;
-        Jpeg { config, rng, begin, picture: 0, range, level: 0.0, scene_until, drift: 0.0 }
+        let part = |(pictures, delay)| Part { pictures, delay, newest: 0, next: None };
+        let parts = parts.into_iter().map(part).collect();
+        let (level, drift, composes) = (0.0, 0.0, false);
+        Jpeg { config, rng, begin, picture: 0, range, level, scene_until, drift, parts, composes }
     }
 
     fn change_scene(&mut self, at: Instant) {
         let ranges = &self.config.ranges;
-        self.range = ranges[self.rng.below(ranges.len() as u64) as usize];
+        let kinds = ranges.len() + usize::from(!self.parts.is_empty());
+        let kind = self.rng.below(kinds as u64) as usize;
+        self.composes = kind == ranges.len();
+        self.range = ranges.get(kind).copied().unwrap_or_default();
         self.level = self.range.0 + self.rng.unit() * (self.range.1 - self.range.0);
         let part = 0.5 + self.rng.unit();
         self.scene_until = at + self.config.scene.mul_f64(part);
@@ -146,7 +196,11 @@ impl Iterator for Jpeg {
         let fresh = (2.0 * self.rng.unit() - 1.0) * self.config.spread;
         self.drift = (self.drift + fresh) / 2.0;
         let level = (self.level * (1.0 + self.drift)).clamp(self.range.0, self.range.1);
-        let octets = line_octets(level / rate as f64, self.config.frame_octets_max);
+        let composed = self.parts.iter_mut().map(|part| part.octets(at)).sum::<usize>();
+        let octets = match self.composes {
+            true => (composed / self.parts.len()).max(1),
+            false => line_octets(level / rate as f64, self.config.frame_octets_max),
+        };
         Some(Unit { at, octets })
     }
 }
@@ -185,6 +239,35 @@ mod tests {
         assert_eq!(units[0].at + Duration::from_secs(1), units[30].at);
         let again: Vec<Unit> = Jpeg::new(config, SimRng::from_seed(2)).take(30 * 200).collect();
         assert_eq!(units, again);
+    }
+
+    #[test]
+    fn a_server_composes_the_newest_pictures_that_have_arrived() {
+        let config = |low: f64, high: f64| JpegConfig {
+            pictures_per_second: 30,
+            ranges: vec![(low, high)],
+            scene: Duration::from_secs(5),
+            spread: 0.0,
+            frame_octets_max: 9180,
+        };
+        let sources: Vec<Jpeg> =
+            (1..=4).map(|number| Jpeg::new(config(0.1e6, 2.0e6), SimRng::from_seed(number))).collect();
+        let late = Duration::from_millis(40);
+        let parts = sources.iter().map(|source| (source.clone(), late)).collect();
+        let server = JpegConfig { ranges: Vec::new(), ..config(0.0, 0.0) };
+        let composed: Vec<Unit> = Jpeg::server(server, parts, SimRng::from_seed(9)).take(300).collect();
+        for unit in &composed[3..] {
+            let newest = |source: &Jpeg| {
+                let arrived = source.clone().take_while(|sent| sent.at + late <= unit.at);
+                arrived.last().expect("pictures have arrived").octets
+            };
+            assert_eq!(unit.octets, sources.iter().map(newest).sum::<usize>() / 4);
+        }
+        // With ranges, only some of the scenes are composed.
+        let parts = sources.into_iter().map(|source| (source, late)).collect();
+        let rates = Jpeg::server(config(5e6, 5.5e6), parts, SimRng::from_seed(9)).take(1000);
+        let (own, composed): (Vec<Unit>, Vec<Unit>) = rates.partition(|unit| unit.octets > 15_000);
+        assert!(own.len() > 100 && composed.len() > 100, "{} {}", own.len(), composed.len());
     }
 
     #[test]

@@ -79,10 +79,10 @@ impl Edge {
             if said.kind == Kind::Bulk {
                 return None;
             }
-            let path = plan.pvc(&said.from, &said.to).expect("the plan is valid");
+            let path = plan.path(said).expect("the plan is valid, and local flows are not chosen");
             let ledger = CellLog::shared();
             let vc = Vc::new(path as u16 + 1, VCI_USER_FIRST + circuit as u16);
-            let source = traffic::source(plan, said, vc, traffic::rng(plan, circuit), ledger.clone());
+            let source = traffic::source(plan, circuit, vc, ledger.clone());
             let (packing, number) = (Vec::new(), number as u16);
             Some(Circuit {
                 number,

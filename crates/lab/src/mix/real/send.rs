@@ -70,7 +70,7 @@ impl Plan {
             let names: Vec<&str> = self.sites.iter().map(|site| site.name.text.as_str()).collect();
             return impossible(format!("the plan has no site '{from}': its sites are {}", names.join(", ")));
         }
-        let leaves = |flow: usize| self.flows[flow].from.text == from;
+        let leaves = |flow: usize| self.flows[flow].from.text == from && !Plan::is_local(&self.flows[flow]);
         let (flows, others): (Vec<usize>, Vec<usize>) = (0..self.flows.len()).partition(|flow| leaves(*flow));
         if flows.is_empty() {
             return impossible(format!("no flow of the plan leaves '{from}'"));
@@ -88,7 +88,7 @@ impl Plan {
         };
         let incoming = |number: &usize| {
             let flow = &self.flows[*number];
-            let path = self.pvc(&flow.from, &flow.to).expect("the plan is valid");
+            let path = self.path(flow).expect("the plan is valid");
             Incoming {
                 kind: flow.kind,
                 copies: flow.copies as u32,

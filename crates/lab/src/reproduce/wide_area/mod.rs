@@ -11,6 +11,8 @@
 pub mod delay;
 pub mod hosts;
 pub mod map;
+mod multiplexing;
+mod point;
 mod reproduction;
 pub mod sequence;
 mod traffic;

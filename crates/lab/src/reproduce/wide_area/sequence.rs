@@ -1,6 +1,6 @@
 //! Packet sequences: figure 7 of paper \[2\], captured at the writer's host.
 
-use super::hosts::CapturedSegment;
+use super::hosts::{CapturedSegment, Experiment};
 use super::map::experiment;
 use kiban_base::Instant;
 use kiban_tcpip::tcp;
@@ -52,7 +52,12 @@ pub struct Sequence {
 impl Sequence {
     /// Measures one cell of the map and captures its packets.
     pub fn of(title: &str, tcp: &tcp::Config, buffer: u32, message: usize, interval: Duration) -> Sequence {
-        let outcome = experiment(tcp, buffer, message).run(interval, 400);
+        Sequence::captured(title, &experiment(tcp, buffer, message), interval)
+    }
+
+    /// Runs an experiment and captures its packets.
+    pub fn captured(title: &str, experiment: &Experiment, interval: Duration) -> Sequence {
+        let outcome = experiment.run(interval, 400);
         let seen = outcome.capture;
         let gap = |at: usize| if at == 0 { Duration::ZERO } else { seen[at].0.since(seen[at - 1].0) };
         let is_stall = |at: usize| matches!(seen[at].1, CapturedSegment::Ack(_)) && gap(at) >= STALL;
@@ -81,8 +86,8 @@ impl Sequence {
         });
         Sequence {
             title: title.to_owned(),
-            buffer,
-            message,
+            buffer: experiment.buffer_bytes,
+            message: experiment.message_bytes,
             mbps: outcome.mbps,
             stall_ms,
             answer_ms_max: (0..seen.len())
