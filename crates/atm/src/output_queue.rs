@@ -1,9 +1,9 @@
 //! The cells that wait at an output port of a switch: a queue for each table entry, and groups of queues.
 //!
-//! Discard          early and partial packet discard: once a cell of a frame is dropped, so is the rest of the frame,
-//!                  except its last cell, which delimits the frames.
-//! Groups           the queues of a group are one supply for the port's scheduler, which shapes them together.
-//!                  The group chooses among them by category and weight.
+//! Discard          early and partial packet discard: once a cell of a frame is dropped, so is the rest of
+//!                  the frame, except its last cell, which delimits the frames.
+//! Groups           the queues of a group are one supply for the port's scheduler, which shapes them
+//!                  together. The group chooses among them by category and weight.
 
 use crate::cell::{TimedCell, is_end, is_management};
 use crate::counters::SwitchCounters;

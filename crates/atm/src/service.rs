@@ -1,13 +1,14 @@
 //! Service categories and weights: which circuit of a port sends the next cell.
 //!
-//! Categories       CBR before VBR before UBR (TM 4.1 §2): a cell of a category is sent only if no circuit of a
-//!                  category before it may send. Shape or police CBR and VBR, or they can starve UBR.
-//! Weights          within a category, circuits share slots by self-clocked fair queueing (Golestani 1994): a
-//!                  cell gets the tag v + 1/weight, where v is the tag of the cell that was sent last, and the
-//!                  lowest tag goes first. With equal weights this is round robin per cell.
+//! Categories       CBR before VBR before UBR: a cell of a category is sent only if no circuit of a category
+//!                  before it may send. (TM 4.1 §2 defines the categories, and leaves the order to the
+//!                  switch.) Shape or police CBR and VBR, or they can starve UBR.
+//! Weights          within a category, circuits share slots by self-clocked fair queueing (Golestani 1994):
+//!                  a cell gets the tag v + 1/weight, where v is the tag of the cell that was sent last,
+//!                  and the lowest tag goes first. With equal weights this is round robin per cell.
 //! Order            among equal tags, the circuit that joined first goes first.
-//! Range            tags start from 0 again whenever a category has no circuit. They cannot overflow: a line of
-//!                  10 Gbit/s would have to be busy for more than a year without a pause.
+//! Range            tags start from 0 again whenever a category has no circuit. They cannot overflow: a
+//!                  line of 10 Gbit/s would have to be busy for more than a year without a pause.
 
 use alloc::collections::VecDeque;
 

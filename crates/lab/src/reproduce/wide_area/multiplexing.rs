@@ -1,10 +1,11 @@
 //! The question that paper \[2\] leaves open in §5: how to multiplex cells of several media.
 //!
-//! Runs      several lectures and one TCP connection share the path from Waseda to Musashino. The path is shaped to
-//!           its contract at Waseda's edge, so cells wait there and the policer drops none. The ways differ in
-//!           the queues in which they wait, and in the order in which queues are served ([`Multiplexing`]).
-//! Circuits  as in figure 9, each medium of each lecture has a circuit of its own. The one queue holds 8192 cells,
-//!           51 ms of the contract; a queue of a medium's circuit holds 1024.
+//! Runs      several lectures and one TCP connection share the path from Waseda to Musashino. The path is
+//!           shaped to its contract at Waseda's edge, so cells wait there and the policer drops none. The
+//!           ways differ in the queues in which they wait, and in the order in which queues are served
+//!           ([`Multiplexing`]).
+//! Circuits  as in figure 9, each medium of each lecture has a circuit of its own. The one queue holds 8192
+//!           cells, 51 ms of the contract; a queue of a medium's circuit holds 1024.
 //! Verdicts  the paper has no values.
 
 use super::point::{Point, by_kind, flow, offered};
