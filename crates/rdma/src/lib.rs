@@ -14,7 +14,8 @@
 //! [`rnic`] is the RNIC core: memory tables, queue pairs, completion queues. [`nic`] is the core with its
 //! connections. Below them, one module per transport: [`iwarp`] carries segments over a byte stream (MPA),
 //! [`efe`] over Ethernet frames, which may be lost. RoCEv2's transport is part of the core; [`roce`] carries
-//! its packets in UDP datagrams and sets up its connections. [`wire`] has the packet formats.
+//! its packets in UDP datagrams and sets up its connections. [`wire`] has the packet formats. [`hif`] is the
+//! interface between a NIC on a board and the programs that use it.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@
 extern crate alloc;
 
 pub mod efe;
+pub mod hif;
 pub mod iwarp;
 pub mod nic;
 pub mod rnic;

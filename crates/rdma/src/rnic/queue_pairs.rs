@@ -452,4 +452,29 @@ impl Rnic {
         }
         Ok(())
     }
+
+    /// Completes a work request that [`Rnic::post_send`] refused, with [`Status::LocalOperation`]. This is for
+    /// a host that learns of refusals only through completions.
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
+    pub fn complete_refused_send(&mut self, qp: u32, work: &SendWork) -> Result<(), RequestError> {
+        let (qp, outputs) = self.qp(qp)?;
+        let done = completion::of_send(qp.qpn, work, Status::LocalOperation, 0);
+        outputs.complete(qp.attributes.send_cq, done, true);
+        self.fail_overrun();
+        Ok(())
+    }
+
+    /// Completes a receive that [`Rnic::post_receive`] refused, like [`Rnic::complete_refused_send`].
+    ///
+    /// # Errors
+    /// [`RequestError::UnknownQp`].
+    pub fn complete_refused_receive(&mut self, qp: u32, id: u64) -> Result<(), RequestError> {
+        let (qp, outputs) = self.qp(qp)?;
+        let done = completion::of_receive(qp.qpn, id, Status::LocalOperation, Kind::Receive, 0);
+        outputs.complete(qp.attributes.receive_cq, done, true);
+        self.fail_overrun();
+        Ok(())
+    }
 }
