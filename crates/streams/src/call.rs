@@ -2,9 +2,13 @@
 
 use super::{ClientService, boards, greeting};
 use kiban_attach::Layout;
-use kiban_os::channel::{FRONT_BYTES, PendingChannel};
+use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
+use kiban_os::clock::machine_nanos;
 use kiban_os::unix::names::left_out;
+use kiban_os::wait::timespec;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,6 +67,30 @@ impl Settings {
     }
 }
 
+/// Waits until a board has answered a call for `bytes` of memory.
+///
+/// # Errors
+/// If the board refuses, or does not answer within [`ATTACH_TIMEOUT`].
+pub fn complete(mut half: PendingChannel, bytes: usize) -> io::Result<Channel> {
+    let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
+    loop {
+        if let Some(channel) = half.complete(bytes..=bytes)? {
+            return Ok(channel);
+        }
+        wait_for(half.as_fd(), until)?;
+    }
+}
+
+/// Waits until a file is readable, or until the given time (CLOCK_MONOTONIC, in nanoseconds).
+pub(crate) fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
+    let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
+    match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
+        Ok(0) => Err(no_answer_error()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Returns the number of bytes of memory that a layout needs, rounded up to whole pages.
 pub fn memory_bytes(layout: Layout) -> usize {
     layout.bytes().next_multiple_of(4096)
@@ -102,6 +130,7 @@ const fn clients(service: ClientService) -> &'static str {
     match service {
         ClientService::Streams => "clients",
         ClientService::Osi => "users of its OSI stack",
+        ClientService::Rdma => "users of its RDMA NIC",
     }
 }
 

@@ -90,6 +90,8 @@ pub enum ClientService {
     Streams,
     /// The board's OSI stack: associations, one on each stream.
     Osi,
+    /// The board's RDMA NIC.
+    Rdma,
 }
 
 impl ClientService {
@@ -98,6 +100,7 @@ impl ClientService {
         match self {
             ClientService::Streams => "attach",
             ClientService::Osi => "osi",
+            ClientService::Rdma => "rdma",
         }
     }
 
@@ -106,6 +109,7 @@ impl ClientService {
         match self {
             ClientService::Streams => "streams",
             ClientService::Osi => "osi",
+            ClientService::Rdma => "rdma",
         }
     }
 

@@ -9,7 +9,7 @@
 //!                  the board's answer.
 
 use super::call::{
-    ATTACH_TIMEOUT, Settings, is_no_listener, memory_bytes, named, no_answer_error, no_listener_error,
+    ATTACH_TIMEOUT, Settings, complete, is_no_listener, memory_bytes, named, no_listener_error, wait_for,
 };
 use super::known::{Accepted, Core, GIVEN_BACK, Shared};
 use super::{ClientService, board_gone_error, end_error};
@@ -18,14 +18,11 @@ use kiban_base::SharedBytes;
 use kiban_os::channel::PendingChannel;
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::names::folders_of_boards;
-use kiban_os::wait::timespec;
-use rustix::event::{PollFd, PollFlags, poll};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// An attachment to a board in another process. Clones share the attachment.
 #[derive(Clone)]
@@ -66,15 +63,9 @@ impl Board {
         Board::attach_to(half, layout)
     }
 
-    fn attach_to(mut half: PendingChannel, layout: Layout) -> io::Result<Board> {
-        let bytes = memory_bytes(layout);
-        let until = machine_nanos() + ATTACH_TIMEOUT.as_nanos() as u64;
-        loop {
-            if let Some(channel) = half.complete(bytes..=bytes)? {
-                return Ok(Board(Arc::new(Shared::new(channel, layout))));
-            }
-            wait_for(half.as_fd(), until)?;
-        }
+    fn attach_to(half: PendingChannel, layout: Layout) -> io::Result<Board> {
+        let channel = complete(half, memory_bytes(layout))?;
+        Ok(Board(Arc::new(Shared::new(channel, layout))))
     }
 
     /// Starts to connect. `from` is a local address and port on the board; port 0 lets the board choose a
@@ -157,16 +148,6 @@ impl Board {
     /// Disarms the bell after a sleep. If the bell was rung, returns the time at which it was first rung.
     pub fn disarm(&self) -> Option<u64> {
         self.0.channel.own_bell().disarm()
-    }
-}
-
-/// Waits until a file is readable, or until the given time (CLOCK_MONOTONIC, in nanoseconds).
-fn wait_for(file: BorrowedFd<'_>, until: u64) -> io::Result<()> {
-    let left = timespec(Duration::from_nanos(until.saturating_sub(machine_nanos())));
-    match poll(&mut [PollFd::from_borrowed_fd(file, PollFlags::IN)], Some(&left)) {
-        Ok(0) => Err(no_answer_error()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 

@@ -16,17 +16,26 @@ const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
 /// # Errors
 /// The address is not one of the board's, or is in use.
 pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u32, SocketAddr), EndReason> {
+    choose(host, local, |host, local| Ok(host.listen_for(owner, local, false)?))
+}
+
+/// Listens by `listen` on the port of `local` or, for port 0, on a dynamic one.
+pub(crate) fn choose(
+    host: &mut Host<'_>,
+    local: SocketAddr,
+    mut listen: impl FnMut(&mut Host<'_>, SocketAddr) -> Result<u32, EndReason>,
+) -> Result<(u32, SocketAddr), EndReason> {
     if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
         return Err(EndReason::BadAddress);
     }
     if local.port() != 0 {
-        return Ok((host.listen_for(owner, local, false)?, local));
+        return Ok((listen(host, local)?, local));
     }
     let count = DYNAMIC_PORTS.len();
     let first = host.board.stack.rng.below(count as u64) as usize;
     for step in first..first + count {
         let chosen = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
-        match host.listen_for(owner, chosen, false).map_err(EndReason::from) {
+        match listen(host, chosen) {
             Ok(number) => return Ok((number, chosen)),
             Err(EndReason::InUse) => {}
             Err(why) => return Err(why),

@@ -6,5 +6,6 @@ mod listen;
 mod provider;
 
 pub use client::{ClientCounters, ClientStreams, why};
+pub(crate) use listen::choose;
 pub use listen::listen;
 pub use provider::{Chunk, Provider};

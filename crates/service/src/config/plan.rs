@@ -210,6 +210,11 @@ pub enum Kind {
         /// The Unix socket on which programs connect.
         path: PathBuf,
     },
+    /// Provides the board's RDMA NIC to programs on this host through shared memory.
+    Rdma {
+        /// The Unix socket on which programs connect.
+        path: PathBuf,
+    },
 }
 
 impl Kind {
@@ -223,6 +228,7 @@ impl Kind {
             Kind::Forward { .. } => "forward",
             Kind::Attach { .. } => "attach",
             Kind::Osi { .. } => "osi",
+            Kind::Rdma { .. } => "rdma",
             Kind::Sockets { .. } => "sockets",
         }
     }
@@ -234,11 +240,19 @@ impl Plan {
     pub fn unreachable_service(&self) -> Option<&str> {
         let is_hosts = |port: &PortPlan| port.host.is_some() && port.own_addresses().is_empty();
         let lends = |service: &&ServicePlan| {
-            matches!(service.kind, Kind::Attach { .. } | Kind::Osi { .. } | Kind::Sockets { .. })
+            matches!(
+                service.kind,
+                Kind::Attach { .. } | Kind::Osi { .. } | Kind::Rdma { .. } | Kind::Sockets { .. }
+            )
         };
         let in_vain = !self.ports.is_empty() && self.ports.iter().all(is_hosts);
         let service = self.services.iter().filter(|_| in_vain).find(lends)?;
         Some(&service.name)
+    }
+
+    /// Returns the service for programs that use the board's RDMA NIC, if there is one.
+    pub fn rdma_service(&self) -> Option<&ServicePlan> {
+        self.services.iter().find(|service| matches!(service.kind, Kind::Rdma { .. }))
     }
 
     /// Returns the first key whose change requires a new board. `None` if this board can apply the other
@@ -259,6 +273,10 @@ impl Plan {
         }
         if old.memory != new.memory {
             return Some("memory".into());
+        }
+        // The NIC exists as long as its board.
+        if self.rdma_service() != other.rdma_service() {
+            return Some("the service of kind \"rdma\"".into());
         }
         if let Some(key) = old.tcp.keys().chain(new.tcp.keys()).find(|key| {
             let value = |tables: &Tables| tables.tcp.get(*key).map(|value| value.get_ref().clone());

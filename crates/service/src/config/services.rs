@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-const KINDS: [&str; 8] = ["echo", "discard", "source", "http", "forward", "attach", "osi", "sockets"];
+const KINDS: [&str; 9] = ["echo", "discard", "source", "http", "forward", "attach", "osi", "rdma", "sockets"];
 
 const SERVICES_MAX: usize = 256;
 
@@ -151,12 +151,14 @@ impl Validator<'_> {
             Some(listen) => self.end(listen)?,
             None if word == "attach" => Endpoint::UnixSocket("attach"),
             None if word == "osi" => Endpoint::UnixSocket("osi"),
+            None if word == "rdma" => Endpoint::UnixSocket("rdma"),
             None if word == "sockets" => Endpoint::UnixSocket("sockets"),
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
             "attach" => Kind::Attach { path: ClientService::Streams.path(&names::own_path(), board) },
             "osi" => Kind::Osi { path: ClientService::Osi.path(&names::own_path(), board) },
+            "rdma" => Kind::Rdma { path: ClientService::Rdma.path(&names::own_path(), board) },
             "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,

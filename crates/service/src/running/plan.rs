@@ -4,9 +4,12 @@ use crate::config::{Carries, Plan, PortPlan, RoutePlan};
 use kiban_atm::wire::atm::Interface;
 use kiban_board::{
     AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress,
-    PortConfig,
+    PortConfig, RdmaConfig, RoceConfig,
 };
 use kiban_link::AnyLink;
+use kiban_rdma::hif::SGES_MAX;
+use kiban_rdma::iwarp::mpa;
+use kiban_rdma::{nic, rnic};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{Prefix, Route};
 use std::io;
@@ -14,6 +17,9 @@ use std::net::IpAddr;
 
 /// The largest segment passed to links that perform segmentation.
 const SEGMENT_BYTES: u32 = 65_000;
+
+/// The code of RoCEv2's acknowledgement timeout: 0.5 s (IBTA volume 1 §9.7.6.1.3).
+const ACK_TIMEOUT: u8 = 17;
 
 /// Checks that enough memory is available: a board allocates its packet memory when it starts, and a failed
 /// allocation would abort the process.
@@ -38,9 +44,20 @@ pub(super) fn route_of(plan: &Plan, route: &RoutePlan) -> Route {
     }
 }
 
+/// Returns the settings of the RDMA NIC for programs on this host.
+fn rdma_config(qps_max: usize) -> RdmaConfig {
+    let core = rnic::Config { qps_max, sges_max: SGES_MAX, ..rnic::Config::default() };
+    // Peers that do not support RFC 7306 are not sent its messages.
+    let mpa = mpa::Config { extensions: true, ..mpa::Config::default() };
+    // What several queue pairs have queued for an OC-3c line may wait longer than the usual 67 ms.
+    let roce = nic::RoceConfig { ack_timeout: ACK_TIMEOUT, ..nic::RoceConfig::default() };
+    RdmaConfig { nic: core, mpa, roce: Some(RoceConfig { nic: roce, ..RoceConfig::default() }) }
+}
+
 /// Returns the board configuration of a plan, given the links that were opened.
 pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
+    board.rdma = plan.rdma_service().map(|service| rdma_config(service.sessions_max));
     // Ports of bridges do not carry IP.
     let own = plan.ports.iter().filter(|port| port.bridge.is_none()).count();
     let mtu = plan.ports[..own].iter().map(|port| port.mtu_bytes).min().unwrap_or(1500);

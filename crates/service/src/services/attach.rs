@@ -53,7 +53,7 @@ const LISTENER: u64 = u64::MAX;
 pub struct ClientBells(Mutex<Vec<Weak<Channel>>>);
 
 impl ClientBells {
-    fn add(&self, channel: &Arc<Channel>) {
+    pub(super) fn add(&self, channel: &Arc<Channel>) {
         let mut channels = lock(&self.0);
         channels.retain(|known| known.strong_count() > 0);
         channels.push(Arc::downgrade(channel));

@@ -6,6 +6,7 @@ use super::http::disk::Folder;
 use super::http::{Http, HttpConfig};
 use super::osi::Osi;
 use super::plain::{Plain, Role};
+use super::rdma::Rdma;
 use super::service::{Service, SessionLimits};
 use super::sockets::Sockets;
 use crate::config::{Endpoint, Kind, ServicePlan};
@@ -39,6 +40,7 @@ pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn 
         Kind::Osi { path } => {
             Box::new(Attach::new(Osi::default(), path.clone(), bounds, chime.clone()).map_err(say)?)
         }
+        Kind::Rdma { path } => Box::new(Rdma::new(path.clone(), bounds, chime.clone()).map_err(say)?),
         Kind::Sockets { path } => Box::new(Sockets::new(path.clone(), bounds).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })

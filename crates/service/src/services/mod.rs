@@ -3,12 +3,12 @@
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
 //!                          ├─► Http                   ├─► Host
-//! files ready ─► Services ─┴─► Forward, Attach, Sockets ─┘
+//! files ready ─► Services ─┴─► Forward, Attach, Rdma, Sockets ─┘
 //! ```
 //!
 //! Services         each service receives the completions of its own streams ([`kiban_board::Consumer`]). The
 //!                  time is an argument, so services also run in the simulator. Only `forward`, `attach`,
-//!                  `osi` and `sockets` use the system's file descriptors.
+//!                  `osi`, `rdma` and `sockets` use the system's file descriptors.
 //! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
 //!                  further connections are reset and counted. Once a second, idle sessions are ended.
 //! Reload           services can be added and removed while the board runs. A removed service stops
@@ -24,6 +24,7 @@ mod options;
 mod osi;
 mod pace;
 mod plain;
+mod rdma;
 mod relay;
 mod service;
 mod sessions;
@@ -39,6 +40,7 @@ pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;
 pub use osi::Osi;
 pub use plain::{Plain, Role};
+pub use rdma::Rdma;
 pub use service::{Service, SessionLimits};
 pub use set::{Services, View};
 pub use sockets::Sockets;

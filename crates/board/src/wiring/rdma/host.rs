@@ -6,9 +6,13 @@ use crate::edge::Upper;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::stack::Stack;
+use crate::streams::choose;
 use core::net::SocketAddr;
+use kiban_attach::EndReason;
 use kiban_base::ethernet::Mac;
+use kiban_rdma::hif::Transport;
 use kiban_rdma::nic::{Nic, OpenError};
+use kiban_rdma::wire::roce::PORT;
 use kiban_tcpip::tcp::Owner;
 
 /// The RDMA NIC as the board's host sees it, for one call.
@@ -25,6 +29,29 @@ impl Host<'_> {
         stack.unsettled = true;
         stack.edge.rdma_used_by(self.consumer);
         Some(RdmaHost { rdma, stack })
+    }
+
+    /// Listens for connections to the board's RDMA NIC; port 0 means a dynamic port. Returns the listener's
+    /// number and its address.
+    ///
+    /// # Errors
+    /// The address is not one of the board's, or is in use; there is no NIC, or it does not speak RoCEv2.
+    pub fn listen_rdma(
+        &mut self,
+        transport: Transport,
+        local: SocketAddr,
+    ) -> Result<(u32, SocketAddr), EndReason> {
+        choose(self, local, |host, local| {
+            let mut rdma = host.rdma().ok_or(EndReason::TooMany)?;
+            match transport {
+                Transport::Tcp => Ok(rdma.listen(local)?),
+                Transport::Roce => match rdma.listen_roce(local.port()) {
+                    Ok(()) => Ok(local.port().into()),
+                    Err(HostError::Busy) => Err(EndReason::InUse),
+                    Err(error) => Err(error.into()),
+                },
+            }
+        })
     }
 }
 
@@ -47,6 +74,26 @@ impl RdmaHost<'_> {
         if let Some((_, endpoint)) = &mut self.rdma.efe {
             endpoint.listen(service);
         }
+    }
+
+    /// Stops listening. Connections and requests stay.
+    pub fn unlisten(&mut self, transport: Transport, listener: u32) {
+        match (transport, &mut self.rdma.roce) {
+            (Transport::Roce, Some(roce)) => roce.port.unlisten(listener as u16),
+            (Transport::Roce, None) => {}
+            // This fails if the listener does not exist.
+            (Transport::Tcp, _) => drop(self.stack.unlisten(listener)),
+        }
+    }
+
+    /// Returns the addresses of an endpoint, the board's first; `None` if its connection has ended, and over
+    /// EFE.
+    pub fn addresses(&mut self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
+        if let Some((own, peer)) = self.rdma.nic.roce_addresses(end) {
+            return Some((SocketAddr::new(own, PORT), SocketAddr::new(peer, PORT)));
+        }
+        let session = self.stack.session(*self.rdma.streams.get(&end)?).ok()?;
+        self.stack.ip.tcp.info(session).map(|info| (info.local, info.remote))
     }
 
     /// Starts a connection over TCP and returns the number of its local endpoint.

@@ -1,0 +1,232 @@
+//! A program that uses the NIC: its rings, its shared memory, and the objects that it has created.
+
+use super::{MAPPINGS_MAX, MEMORY_BYTES_MAX};
+use kiban_base::Region;
+use kiban_base::ring::{Consumer, Poisoned, Producer};
+use kiban_board::Host;
+use kiban_os::channel::{Channel, FRONT_BYTES};
+use kiban_rdma::hif::{CompletionRing, Layout, MEMORY_AT, Notice, Request, Transport, completion_to_bytes};
+use kiban_rdma::rnic::Notify;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Maximum number of notices that wait for room in the ring. A program that does not read more is
+/// disconnected.
+const NOTICES_MAX: usize = 16 << 10;
+
+/// The client has broken a rule of the shared memory.
+#[derive(Debug)]
+pub(super) struct Fault;
+
+impl From<Poisoned> for Fault {
+    fn from(_: Poisoned) -> Fault {
+        Fault
+    }
+}
+
+/// A completion queue's ring.
+pub(super) struct CqRing {
+    ring: Producer,
+    memory: Region,
+}
+
+/// A program.
+pub(super) struct Client {
+    pub(super) channel: Arc<Channel>,
+    pub(super) key: [u8; 16],
+    work: Consumer,
+    notices: Producer,
+    waiting: VecDeque<Vec<u8>>,
+    /// Whether something new is in a ring.
+    pub(super) ring_pending: bool,
+    /// Shared memory that has no use yet.
+    memories: BTreeMap<u32, Region>,
+    mappings: usize,
+    mapped_bytes: usize,
+    pub(super) pds: BTreeSet<u32>,
+    /// The steering tags of regions and windows, with the bytes of shared memory of each region.
+    pub(super) keys: BTreeMap<u32, usize>,
+    pub(super) cqs: BTreeMap<u32, CqRing>,
+    pub(super) srqs: BTreeSet<u32>,
+    pub(super) qps: BTreeSet<u32>,
+    pub(super) ends: BTreeSet<u32>,
+    pub(super) listeners: BTreeSet<(Transport, u32)>,
+}
+
+impl Client {
+    pub(super) fn new(channel: Arc<Channel>, key: [u8; 16]) -> Client {
+        let (memory, layout) = (channel.region().clone(), Layout::new(FRONT_BYTES));
+        Client {
+            work: Consumer::new(&memory, layout.work_at(), layout.work()),
+            notices: Producer::new(&memory, layout.notices_at(), layout.notices()),
+            channel,
+            key,
+            waiting: VecDeque::new(),
+            ring_pending: false,
+            memories: BTreeMap::new(),
+            mappings: 0,
+            mapped_bytes: 0,
+            pds: BTreeSet::new(),
+            keys: BTreeMap::new(),
+            cqs: BTreeMap::new(),
+            srqs: BTreeSet::new(),
+            qps: BTreeSet::new(),
+            ends: BTreeSet::new(),
+            listeners: BTreeSet::new(),
+        }
+    }
+
+    /// Returns whether there are requests; this costs one load.
+    pub(super) fn is_ready(&self) -> bool {
+        self.work.is_ready()
+    }
+
+    /// Returns the next request and its number.
+    pub(super) fn next_request(&mut self) -> Result<Option<(u32, Request)>, Fault> {
+        let mut entry = [0; kiban_rdma::hif::ENTRY_BYTES];
+        let Some(bytes) = self.work.peek()? else { return Ok(None) };
+        // Decode a copy, because the program may change the entry at any time.
+        let length = bytes.copy_to(0, &mut entry);
+        self.work.release();
+        Request::from_bytes(&entry[..length]).map(Some).ok_or(Fault)
+    }
+
+    /// Queues a notice; [`Client::flush`] sends it.
+    pub(super) fn notify(&mut self, notice: &Notice) {
+        self.waiting.push_back(notice.to_bytes());
+    }
+
+    /// Moves waiting notices to the ring, as far as there is room.
+    pub(super) fn flush(&mut self) -> Result<(), Fault> {
+        while let Some(notice) = self.waiting.front() {
+            if !self.notices.push(notice)? {
+                break;
+            }
+            self.waiting.pop_front();
+            self.ring_pending = true;
+        }
+        if self.waiting.len() > NOTICES_MAX { Err(Fault) } else { Ok(()) }
+    }
+
+    // ---- shared memory
+
+    pub(super) fn validate_memory(&self, number: u32, bytes: usize) -> Result<(), String> {
+        if self.memories.contains_key(&number) {
+            return Err("the number of the memory is in use".into());
+        }
+        if self.mappings >= MAPPINGS_MAX {
+            return Err(format!("too many regions and queues: the limit is {MAPPINGS_MAX}"));
+        }
+        match self.mapped_bytes.checked_add(bytes) {
+            Some(all) if all <= MEMORY_BYTES_MAX => Ok(()),
+            _ => Err(format!("too much memory: the limit is {} MiB", MEMORY_BYTES_MAX >> 20)),
+        }
+    }
+
+    pub(super) fn add_memory(&mut self, number: u32, memory: Region) {
+        self.mappings += 1;
+        self.mapped_bytes += memory.len();
+        self.memories.insert(number, memory);
+    }
+
+    /// Takes shared memory that has no use yet.
+    pub(super) fn take_memory(&mut self, number: u32) -> Option<Region> {
+        self.memories.remove(&number).map(|memory| memory.with_address(0))
+    }
+
+    /// Returns the part of shared memory that is registered.
+    pub(super) fn registered_part(memory: &Region, length: u64, address: u64) -> Option<Region> {
+        let part = memory.part(MEMORY_AT as u64, usize::try_from(length).ok()?)?;
+        Some(part.with_address(address))
+    }
+
+    /// Records that shared memory of this many bytes is no longer used.
+    pub(super) fn release_memory(&mut self, bytes: usize) {
+        self.mappings = self.mappings.saturating_sub(1);
+        self.mapped_bytes = self.mapped_bytes.saturating_sub(bytes);
+    }
+
+    // ---- completions
+
+    /// Adds a completion queue whose ring is in `memory`. Returns false if the ring does not fit there.
+    pub(super) fn add_cq(&mut self, cq: u32, entries: usize, memory: Region) -> bool {
+        let layout = CompletionRing::new(entries);
+        if memory.len() < layout.bytes() {
+            return false;
+        }
+        let ring = Producer::new(&memory, CompletionRing::AT, layout.shape());
+        self.cqs.insert(cq, CqRing { ring, memory });
+        true
+    }
+
+    /// Removes a completion queue.
+    pub(super) fn remove_cq(&mut self, cq: u32) {
+        if let Some(its) = self.cqs.remove(&cq) {
+            self.release_memory(its.memory.len());
+        }
+    }
+
+    /// Moves completions from the NIC's queue to the program's ring, and requests a notification of the next.
+    /// If the ring is full, they wait until the program rings the ring's bell.
+    pub(super) fn pass_completions(&mut self, cq: u32, host: &mut Host<'_>) -> Result<(), Fault> {
+        let Some(CqRing { ring, memory }) = self.cqs.get_mut(&cq) else { return Ok(()) };
+        let Some(mut rdma) = host.rdma() else { return Ok(()) };
+        let core = &mut rdma.nic().core;
+        loop {
+            if ring.room()?.is_none() {
+                let bell = memory.bell(0).expect("the memory begins with a bell");
+                bell.arm();
+                if ring.free()? == 0 {
+                    return Ok(());
+                }
+                bell.disarm();
+            }
+            match core.poll(cq) {
+                Ok(Some(completion)) => {
+                    ring.push(&completion_to_bytes(&completion))?;
+                    self.ring_pending = true;
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        // This cannot fail: the queue exists.
+        let _ = core.arm(cq, Notify::Any);
+        Ok(())
+    }
+
+    // ---- end
+
+    /// Destroys everything that the program has created.
+    pub(super) fn destroy(self, host: &mut Host<'_>) {
+        let Some(mut rdma) = host.rdma() else { return };
+        self.listeners.iter().for_each(|&(transport, listener)| rdma.unlisten(transport, listener));
+        self.ends.iter().for_each(|&end| rdma.forget(end));
+        for &qp in &self.qps {
+            destroy_qp(&mut rdma, qp);
+        }
+        let nic = rdma.nic();
+        // These cannot fail: what used the objects has been destroyed before.
+        for &srq in &self.srqs {
+            let _ = nic.core.destroy_srq(srq);
+        }
+        for &key in self.keys.keys() {
+            // A work request may have changed the key.
+            let _ = nic.deregister_with_windows(nic.core.current_stag(key).unwrap_or(key));
+        }
+        for &cq in self.cqs.keys() {
+            let _ = nic.core.destroy_cq(cq);
+        }
+        for &pd in &self.pds {
+            let _ = nic.core.destroy_pd(pd);
+        }
+    }
+}
+
+/// Destroys a queue pair, and aborts its connection.
+pub(super) fn destroy_qp(rdma: &mut kiban_board::RdmaHost<'_>, qp: u32) {
+    if let Some(end) = rdma.nic().end_of(qp) {
+        rdma.forget(end);
+    }
+    // This cannot fail: the queue pair exists.
+    let _ = rdma.nic().core.destroy_qp(qp);
+}

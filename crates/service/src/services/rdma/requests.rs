@@ -1,0 +1,294 @@
+//! Executes the requests of a program. Every number in a request is first looked up among the program's own
+//! objects; sizes are checked by the NIC.
+
+use super::Rdma;
+use super::client::{Client, Fault, destroy_qp};
+use kiban_board::Host;
+use kiban_rdma::hif::{Answer, Notice, Refusal, Request, Transport};
+use kiban_rdma::rnic::{Data, Notify, QpAttributes, RequestError, SendWork};
+use std::collections::BTreeSet;
+
+/// Maximum number of requests of a program before other work has a turn.
+const TURN_REQUESTS: usize = 256;
+
+const NONE: Answer = Answer::Number(0);
+
+fn other(error: impl ToString) -> Refusal {
+    Refusal::Other(error.to_string())
+}
+
+fn own(objects: &BTreeSet<u32>, number: u32, unknown: RequestError) -> Result<(), Refusal> {
+    if objects.contains(&number) { Ok(()) } else { Err(Refusal::Request(unknown)) }
+}
+
+impl Client {
+    fn own_cq(&self, cq: u32) -> Result<(), Refusal> {
+        if self.cqs.contains_key(&cq) { Ok(()) } else { Err(Refusal::Request(RequestError::UnknownCq)) }
+    }
+
+    fn own_qp(&self, qp: u32) -> Result<(), Refusal> {
+        own(&self.qps, qp, RequestError::UnknownQp)
+    }
+
+    fn own_end(&self, end: u32) -> Result<(), Refusal> {
+        match self.ends.contains(&end) {
+            true => Ok(()),
+            false => Err(other("the connection request was already answered, was withdrawn, or timed out")),
+        }
+    }
+}
+
+/// Executes a client's requests, up to a limit.
+pub(super) fn work(service: &mut Rdma, number: u64, host: &mut Host<'_>) -> Result<(), Fault> {
+    for _ in 0..TURN_REQUESTS {
+        let Some(client) = service.clients.get_mut(&number) else { return Ok(()) };
+        let Some((id, request)) = client.next_request()? else { return Ok(()) };
+        match request {
+            Request::PostSend { .. }
+            | Request::PostReceive { .. }
+            | Request::PostSrqReceive { .. }
+            | Request::Room { .. } => post(client, request, host)?,
+            request => {
+                let result = execute(service, number, request, host);
+                let counters = &mut service.counters;
+                *(if result.is_ok() { &mut counters.requests } else { &mut counters.errors }) += 1;
+                if let Some(client) = service.clients.get_mut(&number) {
+                    client.notify(&Notice::Reply { number: id, result });
+                    client.flush()?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Executes a request that has no reply. A refused work request is completed with an error.
+fn post(client: &mut Client, request: Request, host: &mut Host<'_>) -> Result<(), Fault> {
+    let Some(mut rdma) = host.rdma() else { return Err(Fault) };
+    let core = &mut rdma.nic().core;
+    match request {
+        Request::PostSend { qp, work } if client.qps.contains(&qp) => {
+            // The NIC consumes the request, so keep what its completion needs.
+            let refused = SendWork::new(work.id, work.operation.clone(), Data::none());
+            if core.post_send(qp, work).is_err() {
+                let _ = core.complete_refused_send(qp, &refused);
+            }
+        }
+        Request::PostReceive { qp, work } if client.qps.contains(&qp) => {
+            let id = work.id;
+            if core.post_receive(qp, work).is_err() {
+                let _ = core.complete_refused_receive(qp, id);
+            }
+        }
+        // A program counts the receives of its shared receive queue, so this fails only if it breaks the rules.
+        Request::PostSrqReceive { srq, work } if client.srqs.contains(&srq) => {
+            return core.post_srq_receive(srq, work).map_err(|_| Fault);
+        }
+        Request::Room { cq } if client.cqs.contains_key(&cq) => return client.pass_completions(cq, host),
+        _ => return Err(Fault),
+    }
+    Ok(())
+}
+
+fn execute(
+    service: &mut Rdma,
+    number: u64,
+    request: Request,
+    host: &mut Host<'_>,
+) -> Result<Answer, Refusal> {
+    let sessions = service.clients.values().map(|client| client.qps.len()).sum::<usize>();
+    let has_room = sessions < service.bounds.sessions_max;
+    let Rdma { clients, listeners, ends, cqs, counters, .. } = service;
+    let client = clients.get_mut(&number).ok_or_else(|| other("the client is gone"))?;
+    if let Request::Listen { transport, local } = request {
+        let (listener, local) = host.listen_rdma(transport, local).map_err(other)?;
+        client.listeners.insert((transport, listener));
+        listeners.insert((transport, listener), number);
+        return Ok(Answer::Listening { listener, local });
+    }
+    let mut rdma = host.rdma().ok_or_else(|| other("the board has no RDMA NIC"))?;
+    let refused = Refusal::Request;
+    match request {
+        Request::CreatePd => {
+            let pd = rdma.nic().core.create_pd().map_err(refused)?;
+            client.pds.insert(pd);
+            Ok(Answer::Number(pd))
+        }
+        Request::DestroyPd { pd } => {
+            own(&client.pds, pd, RequestError::UnknownPd)?;
+            rdma.nic().core.destroy_pd(pd).map_err(refused)?;
+            client.pds.remove(&pd);
+            Ok(NONE)
+        }
+        Request::Register { pd, memory, length, address, access } => {
+            let memory = client.take_memory(memory).ok_or_else(|| other("no such shared memory"))?;
+            let bytes = memory.len();
+            let registered = own(&client.pds, pd, RequestError::UnknownPd).and_then(|()| {
+                let part = Client::registered_part(&memory, length, address)
+                    .ok_or(Refusal::Request(RequestError::BadAddress))?;
+                rdma.nic().core.register(pd, part, access).map_err(refused)
+            });
+            let key = registered.inspect_err(|_| client.release_memory(bytes))?;
+            client.keys.insert(key, bytes);
+            Ok(Answer::Number(key))
+        }
+        Request::Deregister { stag, unbinds } => {
+            // A work request may have changed the key, which is the tag's low byte.
+            let known = client.keys.range(stag & !0xff..=stag | 0xff).next();
+            let (&known, &bytes) = known.ok_or(Refusal::Request(RequestError::UnknownStag))?;
+            let nic = rdma.nic();
+            let current = nic.core.current_stag(stag).unwrap_or(stag);
+            let deregistered = match unbinds {
+                true => nic.deregister_with_windows(current),
+                false => nic.deregister(current),
+            };
+            deregistered.map_err(refused)?;
+            client.keys.remove(&known);
+            if bytes > 0 {
+                client.release_memory(bytes);
+            }
+            Ok(NONE)
+        }
+        Request::AllocateWindow { pd, type_2 } => {
+            own(&client.pds, pd, RequestError::UnknownPd)?;
+            let key = rdma.nic().core.allocate_window(pd, type_2).map_err(refused)?;
+            client.keys.insert(key, 0);
+            Ok(Answer::Number(key))
+        }
+        Request::CreateCq { memory, entries } => {
+            let memory = client.take_memory(memory).ok_or_else(|| other("no such shared memory"))?;
+            let (bytes, core) = (memory.len(), &mut rdma.nic().core);
+            let created = core.create_cq(entries as usize).map_err(refused);
+            let cq = created.inspect_err(|_| client.release_memory(bytes))?;
+            if !client.add_cq(cq, entries as usize, memory) {
+                client.release_memory(bytes);
+                let _ = core.destroy_cq(cq);
+                return Err(other("the shared memory is too small for the completion queue"));
+            }
+            let _ = core.arm(cq, Notify::Any);
+            cqs.insert(cq, number);
+            Ok(Answer::Number(cq))
+        }
+        Request::ResizeCq { cq, entries } => {
+            client.own_cq(cq)?;
+            rdma.nic().core.resize_cq(cq, entries as usize).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::DestroyCq { cq } => {
+            client.own_cq(cq)?;
+            rdma.nic().core.destroy_cq(cq).map_err(refused)?;
+            client.remove_cq(cq);
+            cqs.remove(&cq);
+            Ok(NONE)
+        }
+        Request::CreateSrq { pd, work_max } => {
+            own(&client.pds, pd, RequestError::UnknownPd)?;
+            let srq = rdma.nic().core.create_srq(pd, work_max as usize, 0).map_err(refused)?;
+            client.srqs.insert(srq);
+            Ok(Answer::Number(srq))
+        }
+        Request::SetSrqLimit { srq, limit } => {
+            own(&client.srqs, srq, RequestError::UnknownSrq)?;
+            rdma.nic().core.set_srq_limit(srq, limit as usize).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::DestroySrq { srq } => {
+            own(&client.srqs, srq, RequestError::UnknownSrq)?;
+            rdma.nic().core.destroy_srq(srq).map_err(refused)?;
+            client.srqs.remove(&srq);
+            Ok(NONE)
+        }
+        Request::CreateQp { attributes } => {
+            let QpAttributes { pd, send_cq, receive_cq, srq, .. } = attributes;
+            own(&client.pds, pd, RequestError::UnknownPd)?;
+            client.own_cq(send_cq)?;
+            client.own_cq(receive_cq)?;
+            srq.map_or(Ok(()), |srq| own(&client.srqs, srq, RequestError::UnknownSrq))?;
+            if !has_room {
+                counters.refused += 1;
+                return Err(other("too many queue pairs on this board: raise `sessions`"));
+            }
+            // A receive that is in the work ring but not processed yet has been posted, as far as the program
+            // and its peer can tell. So a message without a receive waits instead of ending the connection.
+            let attributes = QpAttributes { waits_for_receives: true, ..attributes };
+            let qp = rdma.nic().core.create_qp(attributes).map_err(refused)?;
+            client.qps.insert(qp);
+            counters.accepted += 1;
+            Ok(Answer::Number(qp))
+        }
+        Request::QueryQp { qp } => {
+            client.own_qp(qp)?;
+            let (_, state, traits) = rdma.nic().core.query_qp(qp).map_err(refused)?;
+            Ok(Answer::Qp { state, ird: traits.ird, ord: traits.ord, extensions: traits.extensions })
+        }
+        Request::DestroyQp { qp } => {
+            client.own_qp(qp)?;
+            if let Some(end) = rdma.nic().end_of(qp) {
+                client.ends.remove(&end);
+                ends.remove(&end);
+            }
+            destroy_qp(&mut rdma, qp);
+            client.qps.remove(&qp);
+            counters.ended += 1;
+            Ok(NONE)
+        }
+        Request::AbortQp { qp } => {
+            client.own_qp(qp)?;
+            rdma.nic().core.abort(qp).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::ResetQp { qp } => {
+            client.own_qp(qp)?;
+            rdma.nic().reset(qp).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::Disconnect { end } => {
+            client.own_end(end)?;
+            if let Some(qp) = rdma.nic().qp_of(end) {
+                rdma.nic().core.disconnect(qp).map_err(refused)?;
+            }
+            Ok(NONE)
+        }
+        Request::Unlisten { transport, listener } => {
+            if client.listeners.remove(&(transport, listener)) {
+                listeners.remove(&(transport, listener));
+                rdma.unlisten(transport, listener);
+            }
+            Ok(NONE)
+        }
+        Request::Connect { transport, remote, qp, depths, private_data } => {
+            client.own_qp(qp)?;
+            let end = match transport {
+                Transport::Tcp => rdma.connect(remote, qp, depths, &private_data),
+                Transport::Roce => rdma.connect_roce(remote, qp, depths, &private_data),
+            };
+            let end = end.map_err(other)?;
+            client.ends.insert(end);
+            ends.insert(end, number);
+            Ok(Answer::Number(end))
+        }
+        Request::Accept { end, qp, depths, private_data } => {
+            client.own_end(end)?;
+            client.own_qp(qp)?;
+            rdma.accept(end, qp, depths, &private_data).map_err(other)?;
+            Ok(NONE)
+        }
+        Request::Reject { end, private_data } => {
+            client.own_end(end)?;
+            rdma.reject(end, &private_data).map_err(other)?;
+            Ok(NONE)
+        }
+        Request::Release { end } => {
+            if client.ends.remove(&end) && !rdma.nic().is_ending(end) {
+                ends.remove(&end);
+                rdma.forget(end);
+            }
+            Ok(NONE)
+        }
+        Request::Listen { .. }
+        | Request::PostSend { .. }
+        | Request::PostReceive { .. }
+        | Request::PostSrqReceive { .. }
+        | Request::Room { .. } => Err(other("not a request with a reply")),
+    }
+}
