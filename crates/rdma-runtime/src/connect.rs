@@ -1,10 +1,13 @@
 //! Connection management: listen, accept, connect, reject, private data, disconnect.
 
-use super::linked_nic::Route;
+use super::device::Device;
+use super::linked_nic::{LinkedNic, Route};
 use super::queues::Qp;
 use super::{Address, ConnectError, Context, CrcUse, Error, MpaConfig, Queue};
-use kiban_rdma::nic::Request;
+use kiban_rdma::hif::{Answer, Request};
+use kiban_rdma::nic::{self, OpenError};
 use kiban_streams::board_gone_error;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +58,18 @@ impl Connect {
     fn depths(&self) -> (u16, u16) {
         (self.responder_resources, self.initiator_depth)
     }
+
+    /// Returns the address for the NIC of a board, if that NIC can follow these options.
+    fn on_board(&self, address: Address) -> Result<SocketAddr, Error> {
+        let refused = |message| Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
+        match address {
+            Address::Ethernet { .. } => refused("the NIC of a board needs an address in the form IP:PORT"),
+            Address::Ip(_) if self.crc != CrcUse::Off => {
+                refused("the NIC of a board requests no CRC; it sends one if the peer requests it")
+            }
+            Address::Ip(address) => Ok(address),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -67,7 +82,7 @@ struct EndInner {
 
 impl Drop for EndInner {
     fn drop(&mut self) {
-        self.context.turn.work(|core, now| core.release(self.end, now));
+        self.context.turn.work(|device, now| device.release(self.end, now));
     }
 }
 
@@ -87,18 +102,20 @@ impl Connection {
 
     /// Returns the addresses of both ends, ours first; `None` over EFE.
     pub fn addresses(&self) -> Option<(SocketAddr, SocketAddr)> {
-        self.inner.context.turn.read(|core| core.addresses(self.inner.end))
+        self.inner.context.turn.read(|device| device.addresses(self.inner.end))
     }
 
     /// Begins an orderly close: posted work is still sent, then the connection ends. Does not wait for the
     /// end.
     pub fn disconnect(&self) {
-        self.inner.context.turn.work(|core, _| {
-            if let Some(qp) = core.nic.qp_of(self.inner.end) {
-                // This fails if the connection has ended already.
-                let _ = core.nic.core.disconnect(qp);
-            }
-        });
+        let end = self.inner.end;
+        let own = |core: &mut LinkedNic, _| match core.nic.qp_of(end) {
+            Some(qp) => core.nic.core.disconnect(qp).map(|()| 0),
+            None => Ok(0),
+        };
+        let request = || Request::Disconnect { end };
+        // This fails if the connection has ended already.
+        let _ = self.inner.context.control(own, request, |_, _| {});
     }
 
     /// Waits until either side has ended the connection.
@@ -107,8 +124,8 @@ impl Connection {
     /// The timeout expired.
     pub fn wait_disconnected(&self, timeout: Duration) -> Result<(), Error> {
         let end = self.inner.end;
-        let look = |core: &mut super::LinkedNic| {
-            core.end_states.get(&end).is_none_or(|state| state.gone || state.failed.is_some()).then_some(())
+        let look = |device: &mut Device| {
+            device.end_state(end).is_none_or(|state| state.gone || state.failed.is_some()).then_some(())
         };
         Ok(self.inner.context.turn.wait(Queue::Control, None, timeout, look)?)
     }
@@ -126,13 +143,24 @@ impl Qp {
     /// There is no listener at the address, the peer rejects, or the timeout expired.
     pub fn connect(&self, to: Address, options: &Connect, timeout: Duration) -> Result<Connection, Error> {
         let (context, qp) = (self.context().clone(), self.number());
-        let config = options.config();
-        let end = context.turn.work(|core, now| {
-            core.connect(Route { to, from: None }, &config, qp, options.depths(), &options.private_data, now)
-        })??;
+        let end = match context.with_board(|nic| nic.transport()) {
+            None => context.own(|core, now| {
+                let (route, depths) = (Route { to, from: None }, options.depths());
+                let opened = core.connect(route, &options.config(), qp, depths, &options.private_data, now);
+                Ok::<u32, Error>(opened??)
+            })?,
+            Some(transport) => {
+                let remote = options.on_board(to)?;
+                let (depths, private_data) = (options.depths(), options.private_data.clone());
+                match context.ask(&Request::Connect { transport, remote, qp, depths, private_data })? {
+                    Answer::Number(end) => end,
+                    Answer::Qp { .. } | Answer::Listening { .. } => return Err(OpenError::Gone.into()),
+                }
+            }
+        };
         let inner = EndInner { context: context.clone(), end, _qp: Some(self.clone()) };
-        let connected = context.turn.wait(Queue::Control, None, timeout, |core| {
-            let state = core.end_states.get_mut(&end)?;
+        let connected = context.turn.wait(Queue::Control, None, timeout, |device| {
+            let state = device.end_state(end)?;
             match (state.failed.take(), state.connected.take()) {
                 (Some(error), _) => Some(Err(error)),
                 (None, Some(private_data)) => Some(Ok(private_data)),
@@ -155,12 +183,24 @@ pub struct Listener {
 
 impl Listener {
     pub(super) fn new(context: &Context, at: Address, options: &Connect) -> Result<Listener, Error> {
-        let (number, address) =
-            context.turn.work(|core, _| core.listen(at, options.config(), options.backlog))?;
-        let mut listener = Listener { context: context.clone(), number, address: at };
+        let mut listener = Listener { context: context.clone(), number: 0, address: at };
+        if let Some(transport) = context.with_board(|nic| nic.transport()) {
+            let local = options.on_board(at)?;
+            if let Answer::Listening { listener: number, local } =
+                context.ask(&Request::Listen { transport, local })?
+            {
+                (listener.number, listener.address) = (number, local.into());
+            }
+            return Ok(listener);
+        }
+        let (number, address) = context.own(|core, _| core.listen(at, options.config(), options.backlog))?;
+        listener.number = number;
         listener.address = match address {
             Some(address) => address,
-            None => context.turn.wait(Queue::Control, None, LISTENS, |core| core.listening(number))??,
+            None => context.turn.wait(Queue::Control, None, LISTENS, |device| match device {
+                Device::Own(core) => core.listening(number),
+                Device::Board(_) => None,
+            })??,
         };
         Ok(listener)
     }
@@ -175,9 +215,9 @@ impl Listener {
     /// # Errors
     /// The timeout expired, or the underlying board has ended.
     pub fn request(&self, timeout: Duration) -> Result<ConnectionRequest, Error> {
-        let found = self.context.turn.wait(Queue::Control, None, timeout, |core| {
-            let request = core.request(self.number).map(Ok);
-            request.or_else(|| core.board_has_gone().then(|| Err(board_gone_error())))
+        let found = self.context.turn.wait(Queue::Control, None, timeout, |device| {
+            let request = device.request(self.number).map(Ok);
+            request.or_else(|| device.board_has_gone().then(|| Err(board_gone_error())))
         });
         let (request, from) = found??;
         let inner = EndInner { context: self.context.clone(), end: request.end, _qp: None };
@@ -187,7 +227,7 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.context.turn.work(|core, now| core.unlisten(self.number, now));
+        self.context.turn.work(|device, now| device.unlisten(self.number, now));
     }
 }
 
@@ -195,7 +235,7 @@ impl Drop for Listener {
 #[derive(Debug)]
 pub struct ConnectionRequest {
     inner: EndInner,
-    request: Request,
+    request: nic::Request,
     from: Option<SocketAddr>,
 }
 
@@ -228,9 +268,12 @@ impl ConnectionRequest {
     pub fn accept(self, qp: &Qp, options: &Connect) -> Result<Connection, Error> {
         let (end, number) = (self.inner.end, qp.number());
         let context = self.inner.context.clone();
-        context
-            .turn
-            .work(|core, now| core.accept(end, number, options.depths(), &options.private_data, now))?;
+        let depths = options.depths();
+        context.control(
+            |core, now| core.accept(end, number, depths, &options.private_data, now).map(|()| 0),
+            || Request::Accept { end, qp: number, depths, private_data: options.private_data.clone() },
+            |_, _| {},
+        )?;
         let mut inner = self.inner;
         inner._qp = Some(qp.clone());
         Ok(Connection { inner: Arc::new(inner), private_data: Vec::new() })
@@ -242,7 +285,12 @@ impl ConnectionRequest {
     /// The private data is too long, or the peer has left.
     pub fn reject(self, private_data: &[u8]) -> Result<(), Error> {
         let context = self.inner.context.clone();
-        context.turn.work(|core, now| core.reject(self.inner.end, private_data, now))?;
+        let end = self.inner.end;
+        context.control(
+            |core, now| core.reject(end, private_data, now).map(|()| 0),
+            || Request::Reject { end, private_data: private_data.to_vec() },
+            |_, _| {},
+        )?;
         Ok(())
     }
 }

@@ -32,7 +32,9 @@
 //!                  several contexts.
 //! Not implemented  fork: a child must not use its parent's context.
 
+mod board_nic;
 mod connect;
+mod device;
 mod link;
 pub(crate) mod linked_nic;
 mod memory;
@@ -48,18 +50,22 @@ pub use self::connect::{Connect, Connection, ConnectionRequest, Listener};
 pub use self::link::{Address, EFE_UDP_PORT, Lower};
 pub use self::memory::{Mr, Mw, Pd, Remote, Slice};
 pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};
+pub use kiban_rdma::hif::Transport;
 pub use kiban_rdma::iwarp::mpa::{Config as MpaConfig, CrcUse};
 pub use kiban_rdma::nic::ConnectError;
 pub use kiban_rdma::rnic::{
     Access, Completion, Config, Event, Kind, Notify, Operation, QpState, RequestError, RnicCounters, Status,
 };
 
+use self::board_nic::{BoardNic, Door};
+use self::device::Device;
 use self::linked_nic::LinkedNic;
 use kiban_base::{Report, Wait};
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::nic::OpenError;
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The reason why a call failed.
@@ -135,7 +141,9 @@ pub enum Queue {
 /// objects created from it have been dropped.
 #[derive(Clone)]
 pub struct Context {
-    turn: Turn<LinkedNic, Queue>,
+    turn: Turn<Device, Queue>,
+    /// The way to the board, if the NIC is that of a running board.
+    door: Option<Arc<Door>>,
 }
 
 impl Context {
@@ -147,15 +155,21 @@ impl Context {
         Context::open_with(lower, Config::default())
     }
 
-    /// Opens a NIC like [`Context::open`], with settings.
+    /// Opens a NIC like [`Context::open`], with settings. The NIC of a running board has its own.
     ///
     /// # Errors
     /// As for [`Context::open`].
     pub fn open_with(lower: &Lower, config: Config) -> Result<Context, Error> {
-        let lower = lower.clone();
-        let turn =
-            Turn::new("kiban-rdma", HelperPolicy::SELDOM, |epoll| LinkedNic::open(lower, config, epoll))?;
-        Ok(Context { turn })
+        let mut door = None;
+        let turn = Turn::new("kiban-rdma", HelperPolicy::SELDOM, |epoll| match lower {
+            Lower::Nic { name, transport } => {
+                let (nic, way) = BoardNic::attach(name.as_deref(), *transport, epoll)?;
+                door = Some(Arc::new(way));
+                Ok::<_, io::Error>(Device::Board(nic))
+            }
+            lower => LinkedNic::open(lower.clone(), config, epoll).map(Device::Own),
+        })?;
+        Ok(Context { turn, door })
     }
 
     /// Allocates a protection domain.
@@ -188,7 +202,7 @@ impl Context {
     /// # Errors
     /// The timeout expired.
     pub fn cq_event(&self, timeout: Duration) -> Result<u32, Error> {
-        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.cq_events.pop_front())?)
+        Ok(self.turn.wait(Queue::Control, None, timeout, |device| device.cq_events().pop_front())?)
     }
 
     /// Waits for the next asynchronous event.
@@ -196,7 +210,7 @@ impl Context {
     /// # Errors
     /// The timeout expired.
     pub fn event(&self, timeout: Duration) -> Result<Event, Error> {
-        Ok(self.turn.wait(Queue::Control, None, timeout, |core| core.events.pop_front())?)
+        Ok(self.turn.wait(Queue::Control, None, timeout, |device| device.events().pop_front())?)
     }
 
     /// Makes progress once, without waiting. Useful for programs that make no other calls for a while.
@@ -204,16 +218,26 @@ impl Context {
         self.turn.look(|_| None::<()>);
     }
 
-    /// Returns the NIC's counters.
+    /// Returns the NIC's counters. Those of a board's NIC are all zero here: it counts for all of its programs
+    /// (`kiban status`).
     pub fn counters(&self) -> RnicCounters {
-        self.turn.read(|core| *core.nic.core.counters())
+        self.turn.read(|device| match device {
+            Device::Own(core) => *core.nic.core.counters(),
+            Device::Board(_) => RnicCounters::default(),
+        })
     }
 
     /// Returns the number of queue pairs, steering tags, connections and sockets in use.
     pub fn in_use(&self) -> (usize, usize, usize, usize) {
-        self.turn.read(|core| {
-            let (qps, stags) = core.nic.core.in_use();
-            (qps, stags, core.nic.ends(), core.lines())
+        self.turn.read(|device| match device {
+            Device::Own(core) => {
+                let (qps, stags) = core.nic.core.in_use();
+                (qps, stags, core.nic.ends(), core.lines())
+            }
+            Device::Board(nic) => {
+                let (qps, keys, ends) = nic.in_use();
+                (qps, keys, ends, 0)
+            }
         })
     }
 
@@ -234,7 +258,10 @@ impl Context {
 
     /// Closes the NIC for all users: waiting threads get [`Error::Closed`].
     pub fn close(&self) {
-        self.turn.close(|core, now| core.abort_all(now));
+        self.turn.close(|device, now| match device {
+            Device::Own(core) => core.abort_all(now),
+            Device::Board(nic) => nic.abort_all(),
+        });
     }
 }
 

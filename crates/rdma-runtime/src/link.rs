@@ -3,6 +3,8 @@
 //! ```text
 //! tcp[:ADDRESS]         MPA on the operating system's TCP; connections use that local address
 //! board[:NAME]          MPA on the TCP of a running board: the only one, or the one with this name or path
+//! nic[:NAME]            the NIC of a running board, and MPA on the board's TCP
+//! nic-roce[:NAME]       the NIC of a running board, and RoCEv2 on the board's UDP
 //! roce[:ADDRESS]        RoCEv2, at that local address
 //! efe:ADDRESS           EFE over UDP, at that local address
 //! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
@@ -14,6 +16,7 @@ use kiban_base::{Instant, RngKey};
 use kiban_os::packet::PacketLink;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
 use kiban_rdma::efe::{self, Endpoint, Peer, Train, TrainLimits, ethernet};
+use kiban_rdma::hif::Transport;
 use kiban_rdma::wire::roce::PORT;
 use kiban_rdma::{iwarp::mpa, nic::Nic};
 use std::collections::{HashMap, HashSet};
@@ -51,6 +54,15 @@ pub enum Lower {
         /// running board.
         name: Option<String>,
     },
+    /// The NIC of a running board, `kiban up` with a service of kind `rdma`, instead of a NIC of this
+    /// process's own.
+    Nic {
+        /// The board's name, or the path of its socket, which contains a `/`. `None` selects the only
+        /// running board with such a service.
+        name: Option<String>,
+        /// The transport of connections.
+        transport: Transport,
+    },
     /// RoCEv2 at UDP port 4791.
     Roce {
         /// A local address. Without one, [`Lower::towards`] chooses it.
@@ -75,6 +87,13 @@ impl fmt::Display for Lower {
             Lower::Tcp { from: Some(from) } => write!(f, "tcp:{from}"),
             Lower::Board { name: None } => f.write_str("board"),
             Lower::Board { name: Some(name) } => write!(f, "board:{name}"),
+            Lower::Nic { name, transport } => {
+                f.write_str(match transport {
+                    Transport::Tcp => "nic",
+                    Transport::Roce => "nic-roce",
+                })?;
+                name.as_ref().map_or(Ok(()), |name| write!(f, ":{name}"))
+            }
             Lower::Roce { at: None } => f.write_str("roce"),
             Lower::Roce { at: Some(at) } => write!(f, "roce:{at}"),
             Lower::EfeUdp { at } => write!(f, "efe:{at}"),
@@ -96,6 +115,10 @@ impl FromStr for Lower {
             ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
             ("board", None) => Ok(Lower::Board { name: None }),
             ("board", Some(name)) if !name.is_empty() => Ok(Lower::Board { name: Some(name.into()) }),
+            ("nic" | "nic-roce", name) if name != Some("") => {
+                let transport = if kind == "nic" { Transport::Tcp } else { Transport::Roce };
+                Ok(Lower::Nic { name: name.map(str::to_owned), transport })
+            }
             ("roce", None) => Ok(Lower::Roce { at: None }),
             ("roce", Some(rest)) => Ok(Lower::Roce { at: Some(ip(rest)?) }),
             ("efe", Some(rest)) => {
@@ -104,8 +127,8 @@ impl FromStr for Lower {
             }
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
-                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, roce, roce:ADDRESS, \
-                 efe:ADDRESS or efe-raw:INTERFACE"
+                "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, nic, nic:NAME, nic-roce, \
+                 nic-roce:NAME, roce, roce:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE"
             )),
         }
     }
@@ -275,7 +298,9 @@ impl EfeLink {
     pub(super) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
         let is_loopback = matches!(lower, Lower::EfeUdp { at } if at.ip().is_loopback());
         let (socket, config) = match lower {
-            Lower::Tcp { .. } | Lower::Board { .. } | Lower::Roce { .. } => return Ok(None),
+            Lower::Tcp { .. } | Lower::Board { .. } | Lower::Nic { .. } | Lower::Roce { .. } => {
+                return Ok(None);
+            }
             Lower::EfeUdp { at } => {
                 let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
                 let socket = UdpLink::bind(SocketAddr::new(at.ip(), port))?;

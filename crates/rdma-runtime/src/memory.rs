@@ -1,9 +1,13 @@
 //! Protection domains, regions and windows.
 
+use super::board_nic::Door;
+use super::linked_nic::LinkedNic;
 use super::{Access, Context, Error, RequestError};
 use kiban_base::{Region, SharedBytes};
+use kiban_rdma::hif::{MEMORY_AT, Request};
 use kiban_rdma::rnic::{Binding, Sge};
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -15,7 +19,12 @@ pub(super) struct PdInner {
 impl Drop for PdInner {
     fn drop(&mut self) {
         // This cannot fail: everything in the domain held a reference to it, so has already been dropped.
-        let _ = self.context.turn.work(|core, _| core.nic.core.destroy_pd(self.number));
+        let pd = self.number;
+        let _ = self.context.control(
+            |core, _| core.nic.core.destroy_pd(pd).map(|()| 0),
+            || Request::DestroyPd { pd },
+            |_, _| {},
+        );
     }
 }
 
@@ -27,7 +36,7 @@ pub struct Pd {
 
 impl Pd {
     pub(super) fn new(context: &Context) -> Result<Pd, Error> {
-        let number = context.turn.work(|core, _| core.nic.core.create_pd())?;
+        let number = context.control(|core, _| core.nic.core.create_pd(), || Request::CreatePd, |_, _| {})?;
         Ok(Pd { inner: Arc::new(PdInner { context: context.clone(), number }) })
     }
 
@@ -36,26 +45,46 @@ impl Pd {
         &self.inner.context
     }
 
-    /// Allocates and registers `bytes` zeroed bytes of memory.
+    /// Allocates and registers `bytes` zeroed bytes of memory. The NIC of a running board shares this memory
+    /// with the program.
     ///
     /// # Errors
     /// There are too many regions, or the access rights are inconsistent.
     pub fn reg_mr(&self, bytes: usize, access: Access) -> Result<Mr, Error> {
+        if let Some(door) = self.context().door() {
+            return self.share_mr(door, bytes, access);
+        }
         // Register the memory at its real address, because programs on other hosts expect that.
         let region = Region::new(0, bytes);
         let address = region.raw().0.as_ptr() as u64;
         self.reg_region(region.with_address(address), access)
     }
 
+    fn share_mr(&self, door: &Door, bytes: usize, access: Access) -> Result<Mr, Error> {
+        let all = bytes.checked_add(MEMORY_AT).ok_or(RequestError::BadAddress)?;
+        let (memory, shared) = door.share(all)?;
+        let address = shared.address() + MEMORY_AT as u64;
+        let region = shared.part(address, bytes).expect("the memory is as long as requested");
+        let (pd, length) = (self.inner.number, bytes as u64);
+        let request = Request::Register { pd, memory, length, address, access };
+        let no_board = |_: &mut LinkedNic, _| Err(RequestError::OtherKind);
+        let stag = self.context().control(no_board, || request, |nic, key| nic.add_key(key))?;
+        Ok(Mr { pd: self.clone(), region, stag })
+    }
+
     /// Registers memory that the caller guarantees to be valid ([`Region::foreign`]), at the region's own
     /// address.
     ///
     /// # Errors
-    /// As for [`Pd::reg_mr`].
+    /// As for [`Pd::reg_mr`]; also if the NIC is that of a running board, which accesses only memory that it
+    /// shares ([`Pd::reg_mr`]).
     pub fn reg_region(&self, region: Region, access: Access) -> Result<Mr, Error> {
+        if self.context().door().is_some() {
+            let message = "the NIC of a board accesses only memory that it shares: allocate it with reg_mr";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
+        }
         let number = self.inner.number;
-        let stag =
-            self.context().turn.work(|core, _| core.nic.core.register(number, region.clone(), access))?;
+        let stag = self.context().own(|core, _| core.nic.core.register(number, region.clone(), access))?;
         Ok(Mr { pd: self.clone(), region, stag })
     }
 
@@ -65,7 +94,11 @@ impl Pd {
     /// There are too many.
     pub fn alloc_mw(&self, type_2: bool) -> Result<Mw, Error> {
         let number = self.inner.number;
-        let stag = self.context().turn.work(|core, _| core.nic.core.allocate_window(number, type_2))?;
+        let stag = self.context().control(
+            |core, _| core.nic.core.allocate_window(number, type_2),
+            || Request::AllocateWindow { pd: number, type_2 },
+            |nic, key| nic.add_key(key),
+        )?;
         Ok(Mw { pd: self.clone(), stag })
     }
 }
@@ -168,8 +201,8 @@ impl Mr {
     /// # Errors
     /// Returns the region, and the reason.
     pub fn deregister(self) -> Result<(), (Mr, RequestError)> {
-        match self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag)) {
-            Err(refusal @ RequestError::InUse) => Err((self, refusal)),
+        match deregister(self.pd.context(), self.stag, false) {
+            Err(Error::Refused(refusal @ RequestError::InUse)) => Err((self, refusal)),
             _ => Ok(()),
         }
     }
@@ -178,7 +211,7 @@ impl Mr {
 impl Drop for Mr {
     fn drop(&mut self) {
         // Unbinds windows. After `deregister`, the key is already invalid and this does nothing.
-        let _ = self.pd.context().turn.work(|core, _| core.nic.deregister_with_windows(self.stag));
+        let _ = deregister(self.pd.context(), self.stag, true);
     }
 }
 
@@ -186,6 +219,21 @@ impl fmt::Debug for Mr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mr({} bytes)", self.len())
     }
+}
+
+/// Deregisters a region or a window; `unbinds` says whether to unbind the region's windows first.
+fn deregister(context: &Context, stag: u32, unbinds: bool) -> Result<u32, Error> {
+    context.control(
+        |core, _| {
+            let memory = match unbinds {
+                true => core.nic.deregister_with_windows(stag),
+                false => core.nic.deregister(stag),
+            };
+            memory.map(|_| 0)
+        },
+        || Request::Deregister { stag, unbinds },
+        |nic, _| nic.remove_key(stag),
+    )
 }
 
 /// A memory window.
@@ -204,7 +252,7 @@ impl Mw {
 
 impl Drop for Mw {
     fn drop(&mut self) {
-        let _ = self.pd.context().turn.work(|core, _| core.nic.deregister(self.stag));
+        let _ = deregister(self.pd.context(), self.stag, false);
     }
 }
 

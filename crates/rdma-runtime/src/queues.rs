@@ -1,14 +1,20 @@
 //! Completion queues, queue pairs, shared receive queues, work requests.
 
+use super::device::Device;
+use super::linked_nic::LinkedNic;
 use super::memory::{Pd, Remote};
 use super::{Completion, Context, Error, Notify, QpState, Queue, RequestError, Slice};
 use kiban_base::Wait;
+use kiban_rdma::hif::{Answer, CompletionRing, Request};
 use kiban_rdma::rnic::{Data, Operation, QpAttributes, ReceiveWork, SendWork, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Maximum capacity of a completion queue of a board's NIC, as of a NIC by default.
+const CQ_ENTRIES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(super) struct CqInner {
@@ -20,7 +26,12 @@ impl Drop for CqInner {
     fn drop(&mut self) {
         // This cannot fail: queue pairs hold a reference to their completion queue, so no queue pair uses it
         // any more.
-        let _ = self.context.turn.work(|core, _| core.nic.core.destroy_cq(self.number));
+        let cq = self.number;
+        let _ = self.context.control(
+            |core, _| core.nic.core.destroy_cq(cq).map(|()| 0),
+            || Request::DestroyCq { cq },
+            |nic, _| nic.remove_cq(cq),
+        );
         self.context.turn.forget_queue(Queue::Completions(self.number));
     }
 }
@@ -33,7 +44,20 @@ pub struct Cq {
 
 impl Cq {
     pub(super) fn new(context: &Context, entries: usize) -> Result<Cq, Error> {
-        let number = context.turn.work(|core, _| core.nic.core.create_cq(entries))?;
+        // The board's NIC puts completions into a ring in memory that it shares with this program.
+        let ring = match context.door() {
+            Some(door) if entries <= CQ_ENTRIES_MAX => {
+                Some(door.share(CompletionRing::new(entries).bytes())?)
+            }
+            Some(_) => return Err(RequestError::TooMany.into()),
+            None => None,
+        };
+        let memory = ring.as_ref().map_or(0, |(memory, _)| *memory);
+        let number = context.control(
+            |core, _| core.nic.core.create_cq(entries),
+            || Request::CreateCq { memory, entries: entries as u32 },
+            |nic, cq| ring.into_iter().for_each(|(_, memory)| nic.add_cq(cq, memory, entries)),
+        )?;
         Ok(Cq { inner: Arc::new(CqInner { context: context.clone(), number }) })
     }
 
@@ -46,15 +70,15 @@ impl Cq {
     #[inline]
     pub fn poll(&self) -> Option<Completion> {
         let number = self.inner.number;
-        self.inner.context.turn.look(|core| core.nic.core.poll(number).ok().flatten())
+        self.inner.context.turn.look(|device| device.poll(number))
     }
 
     /// Appends up to `most` available completions to `done`. Returns how many were appended.
     pub fn poll_into(&self, done: &mut Vec<Completion>, most: usize) -> usize {
         let (number, before) = (self.inner.number, done.len());
-        self.inner.context.turn.look(|core| {
+        self.inner.context.turn.look(|device| {
             while done.len() - before < most
-                && let Ok(Some(completion)) = core.nic.core.poll(number)
+                && let Some(completion) = device.poll(number)
             {
                 done.push(completion);
             }
@@ -70,7 +94,7 @@ impl Cq {
     #[inline]
     pub fn wait(&self, timeout: Duration) -> Result<Completion, Error> {
         let number = self.inner.number;
-        let look = |core: &mut super::LinkedNic| core.nic.core.poll(number).ok().flatten();
+        let look = |device: &mut Device| device.poll(number);
         Ok(self.inner.context.turn.wait(Queue::Completions(number), None, timeout, look)?)
     }
 
@@ -82,8 +106,12 @@ impl Cq {
     /// Requests one notification, through [`Context::cq_event`], for the next completion. Poll once more
     /// after this call.
     pub fn notify(&self, what: Notify) {
-        // This cannot fail: the queue exists as long as this value.
-        let _ = self.inner.context.turn.work(|core, _| core.nic.core.arm(self.inner.number, what));
+        let cq = self.inner.number;
+        self.inner.context.turn.work(|device, _| match device {
+            // This cannot fail: the queue exists as long as this value.
+            Device::Own(core) => drop(core.nic.core.arm(cq, what).is_ok()),
+            Device::Board(nic) => nic.arm_cq(cq),
+        });
     }
 
     /// Changes the capacity in completions.
@@ -91,7 +119,13 @@ impl Cq {
     /// # Errors
     /// The queue already holds more completions.
     pub fn resize(&self, entries: usize) -> Result<(), Error> {
-        Ok(self.inner.context.turn.work(|core, _| core.nic.core.resize_cq(self.inner.number, entries))?)
+        let cq = self.inner.number;
+        self.inner.context.control(
+            |core, _| core.nic.core.resize_cq(cq, entries).map(|()| 0),
+            || Request::ResizeCq { cq, entries: entries.try_into().unwrap_or(u32::MAX) },
+            |_, _| {},
+        )?;
+        Ok(())
     }
 }
 
@@ -103,7 +137,12 @@ struct SrqInner {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        let _ = self.pd.context().turn.work(|core, _| core.nic.core.destroy_srq(self.number));
+        let srq = self.number;
+        let _ = self.pd.context().control(
+            |core, _| core.nic.core.destroy_srq(srq).map(|()| 0),
+            || Request::DestroySrq { srq },
+            |nic, _| nic.remove_srq(srq),
+        );
     }
 }
 
@@ -121,14 +160,18 @@ impl Srq {
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
         let turn = &self.inner.pd.context().turn;
-        Ok(turn.work(|core, _| core.nic.core.post_srq_receive(self.inner.number, work))?)
+        turn.work(|device, _| device.post_srq_receive(self.inner.number, work))
     }
 
     /// Sets the limit: one [`super::Event::SrqLimit`] is raised when fewer receives than the limit are left.
     pub fn set_limit(&self, limit: usize) {
         // This cannot fail: the queue exists as long as this value.
-        let turn = &self.inner.pd.context().turn;
-        let _ = turn.work(|core, _| core.nic.core.set_srq_limit(self.inner.number, limit));
+        let srq = self.inner.number;
+        let _ = self.inner.pd.context().control(
+            |core, _| core.nic.core.set_srq_limit(srq, limit).map(|()| 0),
+            || Request::SetSrqLimit { srq, limit: limit.try_into().unwrap_or(u32::MAX) },
+            |_, _| {},
+        );
     }
 }
 
@@ -301,13 +344,16 @@ pub(super) struct QpInner {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        self.pd.context().turn.work(|core, now| {
-            if let Some(end) = core.nic.end_of(self.number) {
+        let qp = self.number;
+        let own = |core: &mut LinkedNic, now| {
+            if let Some(end) = core.nic.end_of(qp) {
                 core.forget(end, now);
             }
-            // This cannot fail: the queue pair has not been destroyed before.
-            let _ = core.nic.core.destroy_qp(self.number);
-        });
+            core.nic.core.destroy_qp(qp).map(|()| 0)
+        };
+        // This cannot fail: the queue pair has not been destroyed before.
+        let request = || Request::DestroyQp { qp };
+        let _ = self.pd.context().control(own, request, |nic, _| nic.remove_qp(qp));
     }
 }
 
@@ -354,7 +400,11 @@ impl Pd {
             signal_all: options.sq_sig_all,
             waits_for_receives: options.waits_for_receives,
         };
-        let number = self.context().turn.work(|core, _| core.nic.core.create_qp(attributes))?;
+        let number = self.context().control(
+            |core, _| core.nic.core.create_qp(attributes),
+            || Request::CreateQp { attributes },
+            |nic, qp| nic.add_qp(qp, attributes),
+        )?;
         let inner = QpInner {
             pd: self.clone(),
             number,
@@ -371,7 +421,11 @@ impl Pd {
     /// There are too many queues, or `max_wr` is too large.
     pub fn create_srq(&self, max_wr: usize) -> Result<Srq, Error> {
         let pd = self.inner.number;
-        let number = self.context().turn.work(|core, _| core.nic.core.create_srq(pd, max_wr, 0))?;
+        let number = self.context().control(
+            |core, _| core.nic.core.create_srq(pd, max_wr, 0),
+            || Request::CreateSrq { pd, work_max: max_wr.try_into().unwrap_or(u32::MAX) },
+            |nic, srq| nic.add_srq(srq, max_wr),
+        )?;
         Ok(Srq { inner: Arc::new(SrqInner { pd: self.clone(), number }) })
     }
 }
@@ -393,7 +447,7 @@ impl Qp {
     /// The queue is full, the queue pair is not connected, or the operation was not agreed on with the peer.
     #[inline]
     pub fn post_send(&self, wr: Wr) -> Result<(), Error> {
-        Ok(self.context().turn.work(|core, _| core.nic.core.post_send(self.inner.number, wr.0))?)
+        self.context().turn.work(|device, _| device.post_send(self.inner.number, wr.0))
     }
 
     /// Posts several work requests, which are sent together: many short ones fit into one packet. Returns
@@ -404,10 +458,10 @@ impl Qp {
     pub fn post_send_all(&self, wrs: impl IntoIterator<Item = Wr>) -> Result<usize, Error> {
         // Collect the requests before the lock is taken, because the iterator may use this context.
         let wrs: SmallVec<[Wr; 8]> = wrs.into_iter().collect();
-        let (taken, refusal) = self.context().turn.work(|core, _| {
+        let (taken, refusal) = self.context().turn.work(|device, _| {
             let mut taken = 0;
             for wr in wrs {
-                match core.nic.core.post_send(self.inner.number, wr.0) {
+                match device.post_send(self.inner.number, wr.0) {
                     Ok(()) => taken += 1,
                     Err(refusal) => return (taken, Some(refusal)),
                 }
@@ -415,7 +469,7 @@ impl Qp {
             (taken, None)
         });
         match refusal {
-            Some(refusal) if taken == 0 => Err(refusal.into()),
+            Some(refusal) if taken == 0 => Err(refusal),
             _ => Ok(taken),
         }
     }
@@ -427,13 +481,28 @@ impl Qp {
     #[inline]
     pub fn post_recv(&self, id: u64, slices: &[Slice]) -> Result<(), Error> {
         let work = receive_work(id, slices);
-        Ok(self.context().turn.work(|core, _| core.nic.core.post_receive(self.inner.number, work))?)
+        self.context().turn.work(|device, _| device.post_receive(self.inner.number, work))
+    }
+
+    /// Returns the state, and the agreed maximum numbers of reads and support of RFC 7306.
+    fn query(&self) -> Result<(QpState, (u16, u16, bool)), Error> {
+        let qp = self.inner.number;
+        if self.context().door().is_some() {
+            return match self.context().ask(&Request::QueryQp { qp })? {
+                Answer::Qp { state, ird, ord, extensions } => Ok((state, (ird, ord, extensions))),
+                Answer::Number(_) | Answer::Listening { .. } => Err(RequestError::OtherKind.into()),
+            };
+        }
+        let (_, state, traits) = self.context().turn.read(|device| match device {
+            Device::Own(core) => core.nic.core.query_qp(qp),
+            Device::Board(_) => Err(RequestError::OtherKind),
+        })?;
+        Ok((state, (traits.ird, traits.ord, traits.extensions)))
     }
 
     /// Returns the state.
     pub fn state(&self) -> QpState {
-        let found = self.context().turn.read(|core| core.nic.core.query_qp(self.inner.number));
-        found.map_or(QpState::Error, |(_, state, _)| state)
+        self.query().map_or(QpState::Error, |(state, _)| state)
     }
 
     /// Returns the agreed traits: the maximum numbers of outstanding reads from the peer and to the peer, and
@@ -442,18 +511,21 @@ impl Qp {
     /// # Errors
     /// The queue pair is not connected.
     pub fn agreed(&self) -> Result<(u16, u16, bool), Error> {
-        let (_, state, traits) =
-            self.context().turn.read(|core| core.nic.core.query_qp(self.inner.number))?;
-        match state {
-            QpState::Idle => Err(RequestError::BadState(state).into()),
-            _ => Ok((traits.ird, traits.ord, traits.extensions)),
+        match self.query()? {
+            (state @ QpState::Idle, _) => Err(RequestError::BadState(state).into()),
+            (_, agreed) => Ok(agreed),
         }
     }
 
     /// Aborts the connection: work is flushed and the connection is cut, as after an error.
     pub fn abort(&self) {
+        let qp = self.inner.number;
         // This cannot fail: the queue pair exists as long as this value.
-        let _ = self.context().turn.work(|core, _| core.nic.core.abort(self.inner.number));
+        let _ = self.context().control(
+            |core, _| core.nic.core.abort(qp).map(|()| 0),
+            || Request::AbortQp { qp },
+            |_, _| {},
+        );
     }
 
     /// Returns a queue pair whose connection has ended to its initial state.
@@ -461,7 +533,13 @@ impl Qp {
     /// # Errors
     /// The queue pair is connected.
     pub fn reset(&self) -> Result<(), Error> {
-        Ok(self.context().turn.work(|core, _| core.nic.reset(self.inner.number))?)
+        let qp = self.inner.number;
+        self.context().control(
+            |core, _| core.nic.reset(qp).map(|()| 0),
+            || Request::ResetQp { qp },
+            |nic, _| nic.reset_qp(qp),
+        )?;
+        Ok(())
     }
 }
 

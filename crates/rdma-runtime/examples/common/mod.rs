@@ -77,7 +77,7 @@ fn both(
             };
             (lower.clone(), Lower::EfeUdp { at: SocketAddr::new(next, at.port()) }, at.ip())
         }
-        Lower::Board { .. } => {
+        Lower::Board { .. } | Lower::Nic { .. } => {
             return Err(
                 "over a board, run two processes with its address: serve ADDRESS, connect ADDRESS".into()
             );

@@ -260,12 +260,14 @@ mod tests {
             let connected = from.connect(listener.address(), &Connect::default(), LONG);
             (connected.expect("there is a listener"), accepted.join().expect("no panic").expect("connected"))
         });
-        one.turn.work(|core, now| {
+        let worked = one.own(|core, now| {
             let ends: Vec<u32> = core.connections.keys().copied().collect();
             assert_eq!(ends.len(), 1);
             core.timers.extend(ends.into_iter().map(|end| Reverse((now, Timer::Farewell(end)))));
             core.advance(now);
             assert_eq!(core.connections.len(), 1);
+            Ok::<(), crate::Error>(())
         });
+        worked.expect("it is this context's NIC");
     }
 }

@@ -19,5 +19,5 @@ mod offer;
 mod state;
 mod transfer;
 
-pub(crate) use line::Route;
+pub(crate) use line::{EndState, Route};
 pub(crate) use state::LinkedNic;
