@@ -85,6 +85,7 @@ fn usage_errors_name_a_remedy() {
         (&["rdma", "pingpong", "127.0.0.1:1"][..], "connection refused"),
         (&["rdma", "pingpong", "--over", "pigeons"], "use tcp, tcp:ADDRESS"),
         (&["rdma", "pingpong", "--over", "board:"], "use tcp, tcp:ADDRESS, board, board:NAME"),
+        (&["rdma", "pingpong", "--over", "nic:"], "nic, nic:NAME, nic-roce, nic-roce:NAME"),
         (&["rdma", "pingpong", "nowhere"], "use IP:PORT or MAC/SERVICE"),
         (&["rdma", "pingpong", "--over", "efe-raw:lo"], "specify SERVER"),
         (&["rdma", "stream", "--read", "--write"], "cannot be used with"),

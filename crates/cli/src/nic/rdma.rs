@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 ///
 /// RDMA lets a program write to another program's memory and read from it. This NIC is software (iWARP:
 /// RDMAP, DDP, MPA) on the operating system's TCP or on the TCP of a running board, RoCEv2 on UDP, or EFE
-/// over UDP or Ethernet. Without a SERVER both ends run in this process, with one NIC each.
+/// over UDP or Ethernet. It runs in this process, or is the NIC of a running board (`--over nic:NAME`).
+/// Without a SERVER both ends run in this process, with one NIC each.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban rdma pingpong                            round trips of messages, over this host's TCP\
@@ -35,6 +36,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
         \n  kiban rdma serve 10.9.0.2:7471 --over board:lab\
         \n  kiban rdma pingpong 10.9.0.1:7471 --over board:lab\
         \n                                                 a server elsewhere, over any TCP\
+        \n\nThrough the NIC of a running board, which has a service of kind \"rdma\":\
+        \n  kiban rdma serve 10.9.0.2:7471 --over nic:lab\
+        \n  kiban rdma pingpong 10.9.0.2:7471 --over nic:lab\
+        \n  kiban rdma stream --write --over nic-roce:lab  the same over RoCEv2\
         \n\nTwo hosts, over RoCEv2, which uses UDP port 4791 of one address of each host:\
         \n  kiban rdma serve 192.0.2.1:7471 --over roce\
         \n  kiban rdma pingpong 192.0.2.1:7471 --over roce\
@@ -64,8 +69,8 @@ enum What {
 struct Serve {
     /// Where to listen: IP:PORT, or MAC/SERVICE on Ethernet; port 0 chooses one and prints it.
     address: Address,
-    /// Lower layer: tcp, board, board:NAME, roce, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this
-    /// host's.
+    /// Lower layer: tcp, board, board:NAME, nic, nic:NAME, nic-roce:NAME, roce, efe:ADDRESS or
+    /// efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     /// Wait policy: poll, interrupt, hybrid:100us (any duration) or adaptive.
@@ -80,8 +85,8 @@ struct Serve {
 struct Measure {
     /// The server: IP:PORT, or MAC/SERVICE on Ethernet [default: a server in this process].
     server: Option<Address>,
-    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, roce, roce:ADDRESS, efe:ADDRESS or
-    /// efe-raw:INTERFACE; ADDRESS is one of this host's.
+    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, nic, nic:NAME, nic-roce:NAME, roce, roce:ADDRESS,
+    /// efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]
@@ -146,6 +151,9 @@ fn open(lower: &Lower, wait: Wait) -> Result<Context, String> {
     let context = Context::open(lower).map_err(|error| match lower {
         Lower::Board { name } if !is_path(name.as_deref()) => {
             unavailable_reason(name.as_deref(), "attach", &error.to_string())
+        }
+        Lower::Nic { name, .. } if !is_path(name.as_deref()) => {
+            unavailable_reason(name.as_deref(), "rdma", &error.to_string())
         }
         _ => format!("{lower}: {error}"),
     })?;
@@ -250,12 +258,14 @@ impl Measure {
                 let own = Lower::Roce { at: None }.towards(SocketAddr::new(at, 0).into());
                 (own.map_err(|error| format!("{at}: {error}"))?, at)
             }
-            Lower::Board { name } if is_path(name.as_deref()) => {
+            Lower::Board { name } | Lower::Nic { name, .. } if is_path(name.as_deref()) => {
                 return Err(format!("the addresses of {} are unknown: specify SERVER", self.over));
             }
             // The client and the server use the same board, which delivers packets to its own address
             // internally.
-            Lower::Board { name } => (self.over.clone(), address_of(name.as_deref())?),
+            Lower::Board { name } | Lower::Nic { name, .. } => {
+                (self.over.clone(), address_of(name.as_deref())?)
+            }
             // An EFE endpoint is identified by its address, so the client needs a different address from the
             // server. It uses the next one (127.0.0.0/8 has many).
             Lower::EfeUdp { at } => match at.ip() {

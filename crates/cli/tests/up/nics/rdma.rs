@@ -14,17 +14,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 const ATTACH: &str = "[[service]]\nkind = \"attach\"\n";
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
 /// A program's NIC, with one completion queue.
-struct Side {
-    context: Context,
-    pd: Pd,
-    cq: Cq,
+pub(super) struct Side {
+    pub(super) context: Context,
+    pub(super) pd: Pd,
+    pub(super) cq: Cq,
 }
 
 impl Side {
-    fn new(lower: &Lower) -> Side {
+    pub(super) fn new(lower: &Lower) -> Side {
         let context = Context::open(lower).unwrap_or_else(|error| panic!("{lower}: {error}"));
         let (pd, cq) = (context.alloc_pd().expect("room"), context.create_cq(512).expect("room"));
         Side { context, pd, cq }
@@ -38,18 +38,18 @@ impl Side {
         Side::new(&lower)
     }
 
-    fn qp(&self) -> Qp {
+    pub(super) fn qp(&self) -> Qp {
         self.pd.create_qp(&self.cq, &self.cq, QpOptions::default()).expect("room")
     }
 
-    fn memory(&self, bytes: &[u8]) -> Mr {
+    pub(super) fn memory(&self, bytes: &[u8]) -> Mr {
         let memory = self.pd.reg_mr(bytes.len(), Access::ALL).expect("room");
         memory.write(0, bytes);
         memory
     }
 
     /// Waits for the next completion and checks that it was successful.
-    fn done(&self) -> Completion {
+    pub(super) fn done(&self) -> Completion {
         let done = self.cq.wait(LONG).expect("a completion");
         assert_eq!(done.status, Status::Success, "{done:?}");
         done
@@ -57,13 +57,13 @@ impl Side {
 }
 
 /// Two connected queue pairs and their connections.
-type Pair = (Qp, Qp, Connection, Connection);
+pub(super) type Pair = (Qp, Qp, Connection, Connection);
 
-fn at(host: &str, port: u16) -> SocketAddr {
+pub(super) fn at(host: &str, port: u16) -> SocketAddr {
     SocketAddr::new(host.parse().expect("an address"), port)
 }
 
-fn join(one: &Side, two: &Side, listener: &Listener) -> Pair {
+pub(super) fn join(one: &Side, two: &Side, listener: &Listener) -> Pair {
     let (from, to) = (one.qp(), two.qp());
     let options = Connect { extensions: true, ..Connect::default() };
     let (connected, accepted) = std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
 }
 
 /// Writes, reads and sends over all pairs at the same time, and checks the data.
-fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
+pub(super) fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
     for (near, far, from, to) in [(0, 1, one, two), (1, 0, two, one)] {
         let sides = |pair: &Pair| [pair.0.clone(), pair.1.clone()];
         let work: Vec<_> = (0u32..)
@@ -112,11 +112,11 @@ fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
 }
 
 /// Starts two boards in one network namespace. They exchange cells in UDP datagrams.
-fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir) -> [Board<'a>; 2] {
+pub(super) fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir, service: &str) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
             "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{other},packed\"\n\
-             address = \"10.1.0.{}/24\"\n[[port.pvc]]\nvc = \"0.100\"\n{ATTACH}",
+             address = \"10.1.0.{}/24\"\n[[port.pvc]]\nvc = \"0.100\"\n{service}",
             own % 10
         )
     };
@@ -131,7 +131,7 @@ fn rdma_works_between_two_boards_over_atm_with_few_or_many_queue_pairs() {
         return;
     }
     let (near, far) = (TestDir::new("rdma-near"), TestDir::new("rdma-far"));
-    let [mut near_board, _far_board] = two_boards(&near, &far);
+    let [mut near_board, _far_board] = two_boards(&near, &far, ATTACH);
     let (one, two) = (Side::on(&near), Side::on(&far));
     let listener = two.context.listen(at("10.1.0.2", 7471).into(), &Connect::default()).expect("its address");
     let mut pairs = vec![join(&one, &two, &listener)];
