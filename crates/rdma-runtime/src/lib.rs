@@ -34,7 +34,9 @@
 
 mod board_nic;
 mod connect;
+mod control;
 mod device;
+mod error;
 mod link;
 pub(crate) mod linked_nic;
 mod memory;
@@ -47,6 +49,7 @@ pub mod tcp;
 pub mod verbs;
 
 pub use self::connect::{Connect, Connection, ConnectionRequest, Listener};
+pub use self::error::Error;
 pub use self::link::{Address, EFE_UDP_PORT, Lower};
 pub use self::memory::{Mr, Mw, Pd, Remote, Slice};
 pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};
@@ -61,72 +64,11 @@ use self::board_nic::{BoardNic, Door};
 use self::device::Device;
 use self::linked_nic::LinkedNic;
 use kiban_base::{Report, Wait};
-use kiban_os::turn::{HelperPolicy, Turn, WaitError};
-use kiban_rdma::nic::OpenError;
+use kiban_os::turn::{HelperPolicy, Turn};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The reason why a call failed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// The NIC refused the request.
-    Refused(RequestError),
-    /// The connection could not be established.
-    Connect(ConnectError),
-    /// The connection request could not be sent or answered.
-    Open(OpenError),
-    /// An operating system error.
-    Os(io::Error),
-    /// The timeout expired.
-    Timeout,
-    /// The context has been closed.
-    Closed,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Refused(refusal) => refusal.fmt(f),
-            Error::Connect(error) => error.fmt(f),
-            Error::Open(error) => error.fmt(f),
-            Error::Os(error) => error.fmt(f),
-            Error::Timeout => f.write_str("timed out"),
-            Error::Closed => f.write_str("the context has been closed: open another"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<RequestError> for Error {
-    fn from(refusal: RequestError) -> Error {
-        Error::Refused(refusal)
-    }
-}
-
-impl From<OpenError> for Error {
-    fn from(error: OpenError) -> Error {
-        Error::Open(error)
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(error: io::Error) -> Error {
-        Error::Os(error)
-    }
-}
-
-impl From<WaitError> for Error {
-    fn from(ended: WaitError) -> Error {
-        match ended {
-            WaitError::Timeout => Error::Timeout,
-            WaitError::Closed => Error::Closed,
-        }
-    }
-}
 
 /// The queues for which a thread can wait. Each queue has its own wait policy, which adapts separately.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -218,8 +160,8 @@ impl Context {
         self.turn.look(|_| None::<()>);
     }
 
-    /// Returns the NIC's counters. Those of a board's NIC are all zero here: it counts for all of its programs
-    /// (`kiban status`).
+    /// Returns the NIC's counters. Those of a board's NIC are all zero here: it counts for all of its
+    /// programs (`kiban status`).
     pub fn counters(&self) -> RnicCounters {
         self.turn.read(|device| match device {
             Device::Own(core) => *core.nic.core.counters(),

@@ -466,6 +466,13 @@ fn services_for_programs_of_this_host_take_no_listen_address() {
     );
     let Kind::Attach { path } = &attach.kind else { panic!("an attach service") };
     assert!(path.ends_with("kiban/lab.streams"), "{}", path.display());
+    // The NIC is made with its board.
+    let with_nic = Plan::read(&format!("{text}[[service]]\nkind = \"rdma\"\n"), "file").expect("good");
+    let Kind::Rdma { path } = &with_nic.services[with_nic.services.len() - 1].kind else { panic!("a NIC") };
+    assert!(path.ends_with("kiban/lab.rdma"), "{}", path.display());
+    assert_eq!(plan.needs_new_board(&with_nic), Some("the service of kind \"rdma\"".into()));
+    assert_eq!(with_nic.needs_new_board(&plan), Some("the service of kind \"rdma\"".into()));
+    assert_eq!(with_nic.needs_new_board(&with_nic), None);
     let lines = text.lines().count();
     for (more, expected) in [
         (

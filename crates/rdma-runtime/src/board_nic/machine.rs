@@ -2,7 +2,7 @@
 
 use super::door::Door;
 use super::queues::{CqRing, PostedWork};
-use crate::Error;
+use crate::error::Error;
 use crate::linked_nic::EndState;
 use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_base::{Instant, Region};

@@ -453,8 +453,8 @@ impl Rnic {
         Ok(())
     }
 
-    /// Completes a work request that [`Rnic::post_send`] refused, with [`Status::LocalOperation`]. This is for
-    /// a host that learns of refusals only through completions.
+    /// Completes a work request that [`Rnic::post_send`] refused, with [`Status::LocalOperation`]. This is
+    /// for a host that learns of refusals only through completions.
     ///
     /// # Errors
     /// [`RequestError::UnknownQp`].

@@ -1,6 +1,5 @@
 //! A program that uses the NIC: its rings, its shared memory, and the objects that it has created.
 
-use super::{MAPPINGS_MAX, MEMORY_BYTES_MAX};
 use kiban_base::Region;
 use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_board::Host;
@@ -10,6 +9,10 @@ use kiban_rdma::rnic::Notify;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+/// Limit of a program's shared memories. The system limits the mappings of a process (65,530 by default).
+const MAPPINGS_MAX: usize = 4096;
+/// Limit of the memory shared with one program, in bytes.
+pub(super) const MEMORY_BYTES_MAX: usize = 8 << 30;
 /// Maximum number of notices that wait for room in the ring. A program that does not read more is
 /// disconnected.
 const NOTICES_MAX: usize = 16 << 10;

@@ -7,8 +7,8 @@
 //!                  will be registered; it is closed when the program has received the memory's descriptor.
 //! One-sided work   the NIC accesses the shared memory itself. The program whose memory a peer reads or
 //!                  writes is not woken, and uses no processor time.
-//! Receives         a message without a posted receive waits for one, because the receive may be in the work ring
-//!                  already.
+//! Receives         a message without a posted receive waits for one, because the receive may be in the work
+//!                  ring already.
 //! Transports       iWARP over the board's TCP, and RoCEv2 over its UDP.
 //! Trust            as for [`Attach`](super::Attach): the board creates all shared memory, sealed against
 //!                  shrinking, and accepts no descriptors. A program names objects by the NIC's numbers, each
@@ -21,13 +21,15 @@
 //!                  breaks a rule of the shared memory is disconnected.
 //! Turns            at most `TURN_REQUESTS` requests of a program before other work has a turn.
 //! Limits           `CLIENTS_MAX` programs; `sessions` queue pairs for all of them together; for each program
-//!                  `MAPPINGS_MAX` shared memories with [`MEMORY_BYTES_MAX`] bytes in all.
+//!                  `MAPPINGS_MAX` shared memories with `MEMORY_BYTES_MAX` bytes in all.
 //! Reload           the NIC exists as long as its board, so changes of this service need a restart.
 
 mod client;
 mod requests;
+mod tables;
 
-use self::client::Client;
+use self::client::{Client, Fault, MEMORY_BYTES_MAX};
+use self::tables::Tables;
 use super::attach::ClientBells;
 use super::counters::ServiceCounters;
 use super::service::{Service, SessionLimits};
@@ -52,10 +54,6 @@ const CLIENTS_MAX: usize = 256;
 const CALLERS_MAX: usize = 256;
 /// Timeout of a greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// Limit of a program's shared memories. The system limits the mappings of a process (65,530 by default).
-const MAPPINGS_MAX: usize = 4096;
-/// Limit of the memory shared with one program, in bytes.
-const MEMORY_BYTES_MAX: usize = 8 << 30;
 /// The listening socket's number among the watched files.
 const LISTENER: u64 = u64::MAX;
 
@@ -72,11 +70,7 @@ pub struct Rdma {
     callers: BTreeMap<u64, (PendingChannel, Instant)>,
     clients: BTreeMap<u64, Client>,
     next: u64,
-    /// The clients to which listeners, ends and completion queues belong.
-    listeners: BTreeMap<(Transport, u32), u64>,
-    ends: BTreeMap<u32, u64>,
-    cqs: BTreeMap<u32, u64>,
-    counters: ServiceCounters,
+    tables: Tables,
     lines: ClientLog,
     ready: Vec<u64>,
 }
@@ -97,10 +91,7 @@ impl Rdma {
             callers: BTreeMap::new(),
             clients: BTreeMap::new(),
             next: 0,
-            listeners: BTreeMap::new(),
-            ends: BTreeMap::new(),
-            cqs: BTreeMap::new(),
-            counters: ServiceCounters::default(),
+            tables: Tables::default(),
             lines: ClientLog::new("rdma"),
             ready: Vec::new(),
         })
@@ -125,7 +116,7 @@ impl Rdma {
                 Err(why) => {
                     half.refuse(&why);
                     self.lines.log_disconnect(&half, why);
-                    self.counters.refused += 1;
+                    self.tables.counters.refused += 1;
                 }
             }
         }
@@ -150,7 +141,7 @@ impl Rdma {
                 // greeting.
                 if error.kind() != io::ErrorKind::ConnectionReset {
                     self.lines.log_disconnect(&half, error);
-                    self.counters.refused += 1;
+                    self.tables.counters.refused += 1;
                 }
                 // This fails if the socket is not being watched.
                 let _ = self.files.forget(&half);
@@ -225,14 +216,15 @@ impl Rdma {
 
     /// Handles a client's requests.
     fn work(&mut self, number: u64, host: &mut Host<'_>) {
-        let worked = requests::work(self, number, host);
+        let worked =
+            requests::work(&mut self.clients, &mut self.tables, self.bounds.sessions_max, number, host);
         if worked.and_then(|()| self.flush(number)).is_err() {
             self.cut_off(number, host);
         }
     }
 
     /// Sends a client's notices, and rings its bell if there is something new.
-    fn flush(&mut self, number: u64) -> Result<(), client::Fault> {
+    fn flush(&mut self, number: u64) -> Result<(), Fault> {
         let Some(client) = self.clients.get_mut(&number) else { return Ok(()) };
         client.flush()?;
         if std::mem::take(&mut client.ring_pending) {
@@ -245,7 +237,7 @@ impl Rdma {
     fn cut_off(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(client) = self.clients.get(&number) {
             self.lines.log_disconnect(client.channel.socket(), "protocol error in the shared memory");
-            self.counters.errors += 1;
+            self.tables.counters.errors += 1;
         }
         self.remove(number, host);
     }
@@ -255,10 +247,10 @@ impl Rdma {
         let Some(client) = self.clients.remove(&number) else { return };
         // This fails if the socket is not being watched.
         let _ = self.files.forget(client.channel.socket());
-        self.listeners.retain(|_, owner| *owner != number);
-        self.ends.retain(|_, owner| *owner != number);
-        self.cqs.retain(|_, owner| *owner != number);
-        self.counters.aborted += client.qps.len() as u64;
+        self.tables.listeners.retain(|_, owner| *owner != number);
+        self.tables.ends.retain(|_, owner| *owner != number);
+        self.tables.cqs.retain(|_, owner| *owner != number);
+        self.tables.counters.aborted += client.qps.len() as u64;
         client.destroy(host);
     }
 
@@ -272,7 +264,7 @@ impl Rdma {
         }
         let mut broken = Vec::new();
         while let Some(cq) = host.rdma().and_then(|mut rdma| rdma.nic().core.cq_event()) {
-            let Some(&owner) = self.cqs.get(&cq) else { continue };
+            let Some(&owner) = self.tables.cqs.get(&cq) else { continue };
             let Some(client) = self.clients.get_mut(&owner) else { continue };
             if client.pass_completions(cq, host).is_err() {
                 broken.push(owner);
@@ -290,8 +282,8 @@ impl Rdma {
                 let end = request.end;
                 let is_roce = rdma.nic().is_roce(end);
                 let transport = if is_roce { Transport::Roce } else { Transport::Tcp };
-                if let Some(&owner) = self.listeners.get(&(transport, request.listener)) {
-                    self.ends.insert(end, owner);
+                if let Some(&owner) = self.tables.listeners.get(&(transport, request.listener)) {
+                    self.tables.ends.insert(end, owner);
                     if let Some(client) = self.clients.get_mut(&owner) {
                         client.ends.insert(end);
                     }
@@ -314,12 +306,12 @@ impl Rdma {
             CmEvent::Withdrawn { end } => (end, Notice::Withdrawn { end }),
             CmEvent::Gone { end } => (end, Notice::Gone { end }),
         };
-        match self.ends.get(&end).and_then(|owner| self.clients.get_mut(owner)) {
+        match self.tables.ends.get(&end).and_then(|owner| self.clients.get_mut(owner)) {
             Some(client) if client.ends.contains(&end) => client.notify(&notice),
             // The listener was closed in the meantime, or the program has released this end.
             _ => {
                 rdma.forget(end);
-                self.ends.remove(&end);
+                self.tables.ends.remove(&end);
             }
         }
     }
@@ -381,7 +373,7 @@ impl Service for Rdma {
     }
 
     fn counters(&self) -> ServiceCounters {
-        self.counters
+        self.tables.counters
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -1,12 +1,12 @@
 //! Executes the requests of a program. Every number in a request is first looked up among the program's own
 //! objects; sizes are checked by the NIC.
 
-use super::Rdma;
 use super::client::{Client, Fault, destroy_qp};
+use super::tables::Tables;
 use kiban_board::Host;
 use kiban_rdma::hif::{Answer, Notice, Refusal, Request, Transport};
 use kiban_rdma::rnic::{Data, Notify, QpAttributes, RequestError, SendWork};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of requests of a program before other work has a turn.
 const TURN_REQUESTS: usize = 256;
@@ -38,10 +38,16 @@ impl Client {
     }
 }
 
-/// Executes a client's requests, up to a limit.
-pub(super) fn work(service: &mut Rdma, number: u64, host: &mut Host<'_>) -> Result<(), Fault> {
+/// Executes a client's requests, up to a limit. All clients together may have `qps_max` queue pairs.
+pub(super) fn work(
+    clients: &mut BTreeMap<u64, Client>,
+    tables: &mut Tables,
+    qps_max: usize,
+    number: u64,
+    host: &mut Host<'_>,
+) -> Result<(), Fault> {
     for _ in 0..TURN_REQUESTS {
-        let Some(client) = service.clients.get_mut(&number) else { return Ok(()) };
+        let Some(client) = clients.get_mut(&number) else { return Ok(()) };
         let Some((id, request)) = client.next_request()? else { return Ok(()) };
         match request {
             Request::PostSend { .. }
@@ -49,13 +55,13 @@ pub(super) fn work(service: &mut Rdma, number: u64, host: &mut Host<'_>) -> Resu
             | Request::PostSrqReceive { .. }
             | Request::Room { .. } => post(client, request, host)?,
             request => {
-                let result = execute(service, number, request, host);
-                let counters = &mut service.counters;
+                let sessions: usize = clients.values().map(|client| client.qps.len()).sum();
+                let Some(client) = clients.get_mut(&number) else { return Ok(()) };
+                let result = execute(client, tables, number, sessions < qps_max, request, host);
+                let counters = &mut tables.counters;
                 *(if result.is_ok() { &mut counters.requests } else { &mut counters.errors }) += 1;
-                if let Some(client) = service.clients.get_mut(&number) {
-                    client.notify(&Notice::Reply { number: id, result });
-                    client.flush()?;
-                }
+                client.notify(&Notice::Reply { number: id, result });
+                client.flush()?;
             }
         }
     }
@@ -80,7 +86,7 @@ fn post(client: &mut Client, request: Request, host: &mut Host<'_>) -> Result<()
                 let _ = core.complete_refused_receive(qp, id);
             }
         }
-        // A program counts the receives of its shared receive queue, so this fails only if it breaks the rules.
+        // A program counts the receives of its shared receive queue, so this fails only if it breaks a rule.
         Request::PostSrqReceive { srq, work } if client.srqs.contains(&srq) => {
             return core.post_srq_receive(srq, work).map_err(|_| Fault);
         }
@@ -91,15 +97,14 @@ fn post(client: &mut Client, request: Request, host: &mut Host<'_>) -> Result<()
 }
 
 fn execute(
-    service: &mut Rdma,
+    client: &mut Client,
+    tables: &mut Tables,
     number: u64,
+    has_room: bool,
     request: Request,
     host: &mut Host<'_>,
 ) -> Result<Answer, Refusal> {
-    let sessions = service.clients.values().map(|client| client.qps.len()).sum::<usize>();
-    let has_room = sessions < service.bounds.sessions_max;
-    let Rdma { clients, listeners, ends, cqs, counters, .. } = service;
-    let client = clients.get_mut(&number).ok_or_else(|| other("the client is gone"))?;
+    let Tables { listeners, ends, cqs, counters } = tables;
     if let Request::Listen { transport, local } = request {
         let (listener, local) = host.listen_rdma(transport, local).map_err(other)?;
         client.listeners.insert((transport, listener));
