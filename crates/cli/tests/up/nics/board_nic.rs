@@ -84,10 +84,7 @@ fn programs_use_the_nics_of_two_boards() {
         moves(&one, &two, &pairs, 10_000);
         // Refusals.
         let nobody = one.qp().connect(at("10.1.0.2", 5999).into(), &options, LONG).expect_err("no listener");
-        assert!(
-            matches!(nobody, Error::Connect(ConnectError::Unreachable | ConnectError::Lost)),
-            "{transport:?}: {nobody}"
-        );
+        assert!(matches!(nobody, Error::Connect(ConnectError::Unreachable)), "{transport:?}: {nobody}");
         let refused = std::thread::scope(|scope| {
             scope.spawn(|| listener.request(LONG).expect("a request").reject(b"no").expect("it waits"));
             one.qp().connect(listener.address(), &options, LONG).expect_err("it is rejected")
@@ -233,7 +230,8 @@ fn cpu_of_target(dir: &TestDir, lower: &str, address: &str) -> u64 {
         for number in 0..count {
             qp.post_send(Wr::write(number, memory.all(), remote)).expect("room");
             qp.post_send(Wr::read(number, memory.all(), remote)).expect("room");
-            (one.done(), one.done());
+            one.done();
+            one.done();
         }
     };
     // The first accesses also wait until the target has accepted.
