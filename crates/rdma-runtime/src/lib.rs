@@ -37,6 +37,7 @@ mod connect;
 mod control;
 mod device;
 mod error;
+mod fast_mr;
 mod link;
 pub(crate) mod linked_nic;
 mod memory;
@@ -50,6 +51,7 @@ pub mod verbs;
 
 pub use self::connect::{Connect, Connection, ConnectionRequest, Listener};
 pub use self::error::Error;
+pub use self::fast_mr::FastMr;
 pub use self::link::{Address, EFE_UDP_PORT, Lower};
 pub use self::memory::{Mr, Mw, Pd, Remote, Slice};
 pub use self::queues::{Cq, Qp, QpOptions, Srq, Wr};

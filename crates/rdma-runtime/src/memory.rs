@@ -222,7 +222,7 @@ impl fmt::Debug for Mr {
 }
 
 /// Deregisters a region or a window; `unbinds` says whether to unbind the region's windows first.
-fn deregister(context: &Context, stag: u32, unbinds: bool) -> Result<u32, Error> {
+pub(super) fn deregister(context: &Context, stag: u32, unbinds: bool) -> Result<u32, Error> {
     context.control(
         |core, _| {
             let memory = match unbinds {

@@ -4,7 +4,7 @@ use super::device::Device;
 use super::linked_nic::LinkedNic;
 use super::memory::{Pd, Remote};
 use super::{Completion, Context, Error, Notify, QpState, Queue, RequestError, Slice};
-use kiban_base::Wait;
+use kiban_base::{Region, Wait};
 use kiban_rdma::hif::{Answer, CompletionRing, Request};
 use kiban_rdma::rnic::{Data, Operation, QpAttributes, ReceiveWork, SendWork, TaggedAddress};
 use kiban_rdma::wire::rdmap::Atomic;
@@ -309,6 +309,18 @@ impl Wr {
     /// window.
     pub fn bind(id: u64, window: &super::Mw, binding: Option<kiban_rdma::rnic::Binding>) -> Wr {
         Wr::of(id, Operation::Bind { window: window.rkey(), binding }, &[])
+    }
+
+    /// Returns a registration: the blocks, in this order, become one range that begins at `address`. It fails if
+    /// the key has memory, or allows fewer blocks.
+    pub fn register(
+        id: u64,
+        key: &super::FastMr,
+        address: u64,
+        blocks: Vec<Region>,
+        access: super::Access,
+    ) -> Wr {
+        Wr::of(id, Operation::Register { stag: key.key(), address, blocks, access }, &[])
     }
 
     /// Makes success generate no completion.

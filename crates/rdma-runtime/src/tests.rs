@@ -2,6 +2,7 @@
 //! that vanish or never send anything.
 
 use super::*;
+use kiban_base::{Region, SharedBytes};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -418,4 +419,46 @@ fn a_peer_that_misses_the_first_message_is_nudged() {
         line.read_to_end(&mut rest).expect("the end");
         assert!(rest.chunks(20).all(|write| write == EMPTY_WRITE) && rest.len() <= 20, "{rest:?}");
     });
+}
+
+/// A registration takes its turn in the send queue, and a peer's invalidation ends it.
+#[test]
+fn a_work_request_registers_memory_of_several_blocks() {
+    for over in ALL {
+        let (one, two, _here, _there) = pair(over);
+        let mut key = two.pd.alloc_mr(3).expect("room");
+        let blocks: Vec<Region> = [100, 1, 4000].map(|bytes| Region::new(0, bytes)).into();
+        let access = Access { local_write: true, remote_write: true, ..Access::NONE };
+        let source = one.pattern(4101, Access::LOCAL);
+        let word = two.pd.reg_mr(8, Access::LOCAL).expect("room");
+        let landing = one.pd.reg_mr(8, Access::LOCAL).expect("room");
+        for round in 0..2u64 {
+            one.qp.post_recv(round, &[landing.all()]).expect("room");
+            two.qp.post_recv(round, &[word.all()]).expect("room");
+            // The Send behind it says that the peer may write.
+            let register = Wr::register(1, &key, 0x7000, blocks.clone(), access);
+            let work = [register, Wr::send(2, word.all())];
+            assert_eq!(two.qp.post_send_all(work).expect("room"), 2);
+            assert_eq!([two.done().kind, two.done().kind], [Kind::Register, Kind::Send], "{over:?}");
+            assert_eq!(one.done().kind, Kind::Receive);
+            let write = Wr::write(3, source.all(), key.remote(0x7000)).unsignalled();
+            let release = Wr::send_with_invalidate(4, landing.all(), key.key());
+            assert_eq!(one.qp.post_send_all([write, release]).expect("room"), 2);
+            let released = two.done();
+            assert_eq!((released.kind, released.invalidated), (Kind::Receive, Some(key.key())));
+            assert_eq!(one.done().id, 4);
+            let parts = blocks.iter().flat_map(|block| block.read(block.address(), block.len()).expect("it"));
+            assert_eq!(parts.collect::<Vec<u8>>(), source.to_vec(0, 4101), "{over:?}");
+            blocks.iter().for_each(|block| {
+                let zeros = vec![0; block.len()];
+                block.write(block.address(), SharedBytes::from(&zeros[..])).expect("it");
+            });
+            key.renew_key();
+        }
+        // Four blocks are more than the key allows.
+        let blocks = (0..4).map(|_| Region::new(0, 8)).collect();
+        two.qp.post_send(Wr::register(5, &key, 0, blocks, access)).expect("room");
+        let refused = two.cq.wait(LONG).expect("a completion");
+        assert_eq!((refused.id, refused.status), (5, Status::LocalProtection), "{over:?}");
+    }
 }
