@@ -68,6 +68,10 @@ impl StepLog {
         self.steps = Some(Vec::new());
     }
 
+    pub(super) fn is_listening(&self) -> bool {
+        self.steps.is_some()
+    }
+
     /// Returns the steps recorded since the last call, and clears them.
     pub fn take(&mut self) -> Vec<Step> {
         self.steps.as_mut().map(core::mem::take).unwrap_or_default()

@@ -4,4 +4,5 @@ pub mod cost;
 pub(crate) mod pair;
 pub(crate) mod plan;
 pub(crate) mod processor;
+pub mod rnic_both_ways;
 pub mod rnic_clocks;

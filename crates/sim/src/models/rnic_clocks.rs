@@ -201,16 +201,21 @@ impl Clocks {
         }
     }
 
+    /// The cycles between two steps in which the paper's core did nothing that the paper explains.
+    pub(super) fn pause_between(&self, before: Option<Step>, step: Step) -> u64 {
+        match (before, step) {
+            (Some(Step::WritePayload(_)), Step::SegmentLength) => self.pause_sending,
+            (Some(Step::ReceivePayload(_)), Step::ReceiveHeader(_)) => self.pause_receiving,
+            _ => 0,
+        }
+    }
+
     /// Returns the times if one step follows another, as in the paper's core.
     pub fn in_sequence(&self, steps: &[Step]) -> StepTimes {
         let mut moments = StepTimes::default();
         let (mut now, mut before) = (0, None);
         for &step in steps {
-            now += match (before, step) {
-                (Some(Step::WritePayload(_)), Step::SegmentLength) => self.pause_sending,
-                (Some(Step::ReceivePayload(_)), Step::ReceiveHeader(_)) => self.pause_receiving,
-                _ => 0,
-            };
+            now += self.pause_between(before, step);
             moments.count(step);
             match step {
                 Step::WritePayload(1..) | Step::ReceivePayload(1..) => {

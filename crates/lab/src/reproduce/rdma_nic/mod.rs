@@ -9,9 +9,12 @@
 //!           while the payload of the current one is transferred.
 //! Units     the paper's MB are MiB: only with MiB do 881 and 795 match the percentages of 953.6 that it
 //!           gives.
+//! Beyond    both directions at once, and physical buffers that end within a message ([`shared_blocks`]).
 //! Not implemented  the delay of PCI Express: data are available immediately, as in the paper.
 
 mod reproduction;
+mod shared_blocks;
 pub mod work;
 
 pub use reproduction::{Gain, RdmaNic, StepRow, make};
+pub use shared_blocks::{Contention, Cuts};

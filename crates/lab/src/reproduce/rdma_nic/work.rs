@@ -1,6 +1,7 @@
 //! Runs RDMA operations between two cores and returns the steps that their blocks logged.
 //!
 //! Set-up    one queue pair per core, connected by a stream of whole segments of at most the paper's length.
+//!           The sender's memory is one physical buffer, or many ([`Buffers`]), which a work request registers.
 //! Check     the receiving core validates and places the segments that the sending core made, and the
 //!           received bytes are compared with the sent ones.
 
@@ -44,6 +45,16 @@ impl ToLlp for Fifo {
     }
 }
 
+/// The physical buffers that hold the data to be sent. A DMA transfer, and so a segment, ends with its buffer
+/// (section 6.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffers {
+    /// One for the whole message.
+    One,
+    /// Several of this size, in bytes.
+    Of(usize),
+}
+
 /// A core with a queue pair and memory.
 struct Side {
     nic: Rnic,
@@ -57,10 +68,12 @@ impl Side {
         clippy::disallowed_methods,
         reason = "it measures only the NIC, which does the same work in each run"
     )]
-    fn new(seed: u64, bytes: usize, messages: usize) -> Side {
+    fn new(seed: u64, bytes: usize, messages: usize, buffers: Buffers) -> Side {
         let key = RngKey::for_simulation(seed);
-        let mut nic = Rnic::new(Config { cut_at_elements: true, ..Config::default() }, key);
+        let mut nic = Rnic::new(Config { cut_at_transfers: true, ..Config::default() }, key);
         let pd = nic.create_pd().expect("the first of many");
+        // One more, for the registration.
+        let messages = messages + 1;
         let cq = nic.create_cq(messages).expect("fewer than the maximum");
         let qp = nic.create_qp(QpAttributes {
             pd,
@@ -79,9 +92,30 @@ impl Side {
         let traits = StreamTraits { ird: 1, ord: 1, extensions: false, kiban: false, may_send: true };
         nic.connect(qp, traits).expect("it is new");
         let memory = Region::new(0x10_0000, bytes);
-        let stag = nic.register(pd, memory.clone(), Access::ALL).expect("the first of many");
-        nic.clocks().listen();
-        Side { nic, qp, memory, stag }
+        let size = match buffers {
+            Buffers::One => bytes.max(1),
+            Buffers::Of(size) => size,
+        };
+        let parts = (0..bytes).step_by(size).map(|at| {
+            let address = memory.address() + at as u64;
+            memory.part(address, size.min(bytes - at)).expect("it lies within the memory")
+        });
+        let blocks: Vec<Region> = parts.collect();
+        let stag = nic.allocate(pd, blocks.len()).expect("the first of many");
+        let mut side = Side { nic, qp, memory, stag };
+        side.register(blocks);
+        side.nic.clocks().listen();
+        side
+    }
+
+    /// Has the send module register the memory (section 5.2.3).
+    fn register(&mut self, blocks: Vec<Region>) {
+        let address = self.memory.address();
+        let operation = Operation::Register { stag: self.stag, address, blocks, access: Access::ALL };
+        self.nic
+            .post_send(self.qp, SendWork::new(0, operation, Data::none()))
+            .expect("the queue has room for it");
+        assert!(self.make().is_empty(), "a registration sends nothing");
     }
 
     fn place(&self) -> TaggedAddress {
@@ -117,9 +151,10 @@ impl Side {
     }
 }
 
-/// Runs `messages` RDMA Writes of `bytes` each, one after another.
-pub fn writes(bytes: usize, messages: usize) -> Steps {
-    let [mut one, mut two] = [1, 2].map(|seed| Side::new(seed, bytes, messages));
+/// Runs `messages` RDMA Writes of `bytes` each, one after another. The sender's data is in `buffers`.
+pub fn writes(bytes: usize, messages: usize, buffers: Buffers) -> Steps {
+    let mut one = Side::new(1, bytes, messages, buffers);
+    let mut two = Side::new(2, bytes, messages, Buffers::One);
     let pattern: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251 + 1) as u8).collect();
     one.memory.write(one.memory.address(), SharedBytes::from(&pattern[..])).expect("it is as long");
     for _ in 0..messages {
@@ -132,7 +167,7 @@ pub fn writes(bytes: usize, messages: usize) -> Steps {
 
 /// Returns the steps of the requester for the request of an RDMA Read.
 pub fn read_request(bytes: usize) -> Vec<Step> {
-    let [mut one, two] = [1, 2].map(|seed| Side::new(seed, bytes, 1));
+    let [mut one, two] = [1, 2].map(|seed| Side::new(seed, bytes, 1, Buffers::One));
     one.post(Operation::read(two.place()), bytes);
     let requests = one.make();
     assert_eq!(requests.len(), 1, "one request asks for one element");

@@ -15,6 +15,7 @@ use super::super::control::qp::Qp;
 use super::super::control::reads::{IrrqEntry, OrrqEntry, OutstandingRequest};
 use super::super::control::state::{QpState, StreamAction};
 use super::super::host::dmac::{self, Cursor, PIECES_MAX, Payload, Piece};
+use super::super::host::pblmt::BufferList;
 use super::super::host::smt::{AccessKind, StagTable, Violation};
 use super::super::outbox::Outputs;
 use super::super::work::{Data, Operation, SendWork, Sge, Status, TaggedAddress};
@@ -43,6 +44,8 @@ const ACCEPT: &[Step] = &[Step::Request, Step::Requester, Step::Acceptor, Step::
 const JUDGE: &[Step] = &[Step::ReadStag, Step::CheckStag];
 /// Steps for an element that a DMA transfer fetches.
 const FETCH: &[Step] = &[Step::ReadStag, Step::CheckStag, Step::ReadPbl, Step::DmaRequest, Step::DmaLength];
+/// Steps for each further DMA transfer of the same element.
+const FETCH_MORE: &[Step] = &[Step::DmaRequest, Step::DmaLength];
 
 /// The result of looking for something to send.
 enum Next {
@@ -206,15 +209,16 @@ pub(super) fn check(
     outputs: &mut Outputs,
 ) -> Result<Option<Job>, Status> {
     let length = u32::try_from(work.data.length()).map_err(|_| Status::LocalLength)?;
-    let elements = match &work.data {
-        Data::Elements(sges) => sges.iter().filter(|sge| sge.length > 0).count(),
-        Data::Inline(_) => 0,
-    };
-    // A request transfers none of our memory now. Check the memory for the response here; it is looked up
-    // when the response arrives.
-    let steps = if work.operation.has_response() { JUDGE } else { FETCH };
-    for _ in 0..elements {
-        outputs.clocks.steps(steps);
+    if let (Data::Elements(sges), true) = (&work.data, outputs.clocks.is_listening()) {
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            // A request transfers none of our memory now. Check the memory for the response here; it is looked
+            // up when the response arrives.
+            if work.operation.has_response() {
+                outputs.clocks.steps(JUDGE);
+            } else if let Ok(list) = smt.check(sge.stag, owner, AccessKind::LocalRead, sge.address, 1) {
+                log_fetch(list, (sge.address, u64::from(sge.length)), outputs);
+            }
+        }
     }
     let may = |purpose| dmac::check_all(smt, owner, &work.data, purpose).map_err(|_| Status::LocalProtection);
     match work.operation {
@@ -237,6 +241,14 @@ pub(super) fn check(
         Operation::LocalInvalidate { .. } | Operation::Register { .. } | Operation::Bind { .. } => Ok(None),
         // Streams carry no datagrams: such a request was refused when it was posted.
         Operation::Datagram { .. } => Err(Status::LocalOperation),
+    }
+}
+
+/// Logs the steps by which the work resolver looks up a range and requests its DMA transfers.
+fn log_fetch(list: &BufferList, (address, length): (u64, u64), outputs: &mut Outputs) {
+    outputs.clocks.steps(FETCH);
+    for _ in 1..dmac::transfers(list, (address, length as usize)) {
+        outputs.clocks.steps(FETCH_MORE);
     }
 }
 
@@ -285,7 +297,7 @@ fn generate(
             Ok(true)
         }
         Job::Requests { wqe, element, behind } => send_request(qp, wqe, element, behind, outputs, llp),
-        Job::Response => send_response(qp, smt, outputs, llp),
+        Job::Response => send_response(qp, smt, outputs, config, llp),
     }
 }
 
@@ -333,7 +345,7 @@ fn message(
     let payload = match &wqe.work.data {
         Data::Inline(bytes) => Payload::Bytes(&bytes[sent as usize..sent as usize + room]),
         Data::Elements(sges) => {
-            dmac::gather(smt, owner, sges, &mut cursor, room, config.cut_at_elements, &mut pieces)?;
+            dmac::gather(smt, owner, sges, &mut cursor, room, config.cut_at_transfers, &mut pieces)?;
             Payload::Pieces(&pieces)
         }
     };
@@ -442,6 +454,7 @@ fn send_response(
     qp: &mut Qp,
     smt: &StagTable,
     outputs: &mut Outputs,
+    config: &Config,
     llp: &mut impl ToLlp,
 ) -> Result<bool, ()> {
     let owner = qp.owner();
@@ -463,7 +476,11 @@ fn send_response(
             if sent == 0 {
                 outputs.clocks.steps(ACCEPT);
                 outputs.clocks.step(Step::CheckOperation);
-                outputs.clocks.steps(if length > 0 { FETCH } else { &[] });
+                if length > 0 && outputs.clocks.is_listening() {
+                    let list = smt.check(source.stag, owner, AccessKind::RemoteRead, source.offset, 1);
+                    list.into_iter()
+                        .for_each(|list| log_fetch(list, (source.offset, u64::from(length)), outputs));
+                }
             }
             outputs.clocks.step(Step::SegmentLength);
             let room = (llp.segment_bytes() - header.length()).min((length - sent) as usize);
@@ -472,7 +489,8 @@ fn send_response(
                 let rest = (source.offset.wrapping_add(u64::from(sent)), u64::from(length - sent));
                 // The memory was valid when the peer requested it but no longer is, so the read cannot be
                 // answered.
-                let gathered = dmac::gather_place(smt, owner, source.stag, rest, room, &mut pieces);
+                let cut = config.cut_at_transfers;
+                let gathered = dmac::gather_place(smt, owner, source.stag, rest, room, cut, &mut pieces);
                 if let Err(violation) = gathered {
                     outputs.counters.reads_withdrawn += 1;
                     let request = ReadRequest { sink, length, source };

@@ -139,8 +139,8 @@ impl Cursor {
     }
 }
 
-/// Collects the next pieces, at most `room` bytes in total, and advances the cursor. If `cut` is set, a
-/// segment ends where an element ends.
+/// Collects the next pieces, at most `room` bytes in total, and advances the cursor. If `cut` is set, stops
+/// where a transfer ends: at the end of an element or of a block, and so after one piece.
 pub(in super::super) fn gather<'a>(
     smt: &'a StagTable,
     owner: (u32, u32),
@@ -160,12 +160,22 @@ pub(in super::super) fn gather<'a>(
             pieces.push(Piece::new(region, address, length)?);
             (address, wanted, taken) = (address + length as u64, wanted - length, taken + length);
             cursor.offset += length as u32;
-        }
-        if cut {
-            break;
+            if cut {
+                return Ok(taken);
+            }
         }
     }
     Ok(taken)
+}
+
+/// Returns the number of DMA transfers that fetch a range: one for each block in which a part of it lies.
+pub(in super::super) fn transfers(list: &BufferList, (mut address, mut length): (u64, usize)) -> usize {
+    let mut count = 0;
+    while length > 0 {
+        let Some((_, taken)) = list.find(address, length) else { break };
+        (address, length, count) = (address + taken as u64, length - taken, count + 1);
+    }
+    count
 }
 
 /// Appends the next `length` bytes of the elements to `target`, and advances the cursor.
@@ -188,13 +198,14 @@ pub(in super::super) fn copy(
     Ok(())
 }
 
-/// Collects the next pieces of one memory range that a peer reads.
+/// Collects the next pieces of one memory range that a peer reads. If `cut` is set, stops where a block ends.
 pub(in super::super) fn gather_place<'a>(
     smt: &'a StagTable,
     owner: (u32, u32),
     stag: u32,
     (mut address, length): (u64, u64),
     room: usize,
+    cut: bool,
     pieces: &mut ArrayVec<Piece<'a>, PIECES_MAX>,
 ) -> Result<usize, Violation> {
     let list = smt.check(stag, owner, AccessKind::RemoteRead, address, length)?;
@@ -204,6 +215,9 @@ pub(in super::super) fn gather_place<'a>(
         let (region, length) = list.find(address, room - taken).ok_or(Violation::Bounds)?;
         pieces.push(Piece::new(region, address, length)?);
         (address, taken) = (address + length as u64, taken + length);
+        if cut {
+            break;
+        }
     }
     Ok(taken)
 }
@@ -221,7 +235,7 @@ pub(in super::super) fn copy_place(
     while target.len() < end {
         let missing = end - target.len();
         let mut pieces = ArrayVec::new();
-        let taken = gather_place(smt, owner, stag, (address, missing as u64), missing, &mut pieces)?;
+        let taken = gather_place(smt, owner, stag, (address, missing as u64), missing, false, &mut pieces)?;
         Payload::Pieces(&pieces).append_to(target);
         address = address.wrapping_add(taken as u64);
     }
