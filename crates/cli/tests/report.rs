@@ -51,9 +51,7 @@ fn the_tables_equal_the_snapshot() {
         before == text,
         "all.txt has changed, first at {differs:?}; if that is meant, run with KIBAN_KEEP_SNAPSHOTS=1 and look at the difference"
     );
-    // Some published values are not reproduced, and the program reports them.
-    assert_eq!(made().output.status.code(), Some(1));
-    assert!(text.contains("MISSED"));
+    assert!(made().output.status.success(), "a value is missed");
 }
 
 #[test]

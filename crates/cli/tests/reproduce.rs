@@ -115,12 +115,11 @@ fn a_figure_of_the_rdma_nic_is_drawn() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "rdma-nic", "--json", "--svg", svg]);
-    // kiban's core needs more steps for a read request than the paper's, and the program reports it.
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("conflict"), of("fitted")), (1, 0, 2));
+    assert_eq!((of("missed"), of("conflict"), of("fitted")), (0, 0, 3));
     assert_eq!(made["table_2"].as_array().expect("steps").len(), 16);
     let text = std::fs::read_to_string(folder.join("rdma-nic-figure-10.svg")).expect("it was drawn");
     assert_eq!(text.matches("<polyline").count(), 6);
@@ -134,12 +133,11 @@ fn the_osi_board_has_figures_tasks_and_this_machine() {
     let _ = std::fs::remove_dir_all(&folder);
     let svg = folder.to_str().expect("a plain name");
     let output = kiban(&["reproduce", "osi-board", "--quick", "--json", "--svg", svg]);
-    // Two statements about figure 3 are not reproduced, and the program reports them.
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
     let made: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = made["rows"].as_array().expect("rows");
     let of = |verdict| rows.iter().filter(|row| row["verdict"] == verdict).count();
-    assert_eq!((of("missed"), of("fitted"), of("met")), (2, 4, 6));
+    assert_eq!((of("missed"), of("conflict"), of("fitted"), of("met")), (0, 1, 5, 7));
     let constants = made["constants"].as_array().expect("constants");
     assert_eq!(constants.iter().filter(|one| one["origin"] == "fitted").count(), 3);
     assert_eq!(made["figure_3"].as_array().expect("bars").len(), 4);

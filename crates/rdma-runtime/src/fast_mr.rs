@@ -1,5 +1,5 @@
-//! Registration by a work request: memory is attached to a key, and detached from it, in the order of the send
-//! queue (paper \[3\] section 5.2.3; RDMA verbs' Fast-Register).
+//! Registration by a work request: memory is attached to a key, and detached from it, in the order of the
+//! send queue (paper \[3\] section 5.2.3; RDMA verbs' Fast-Register).
 //!
 //! Purpose  a storage server exposes other memory for each request without a call to the NIC, and the peer's
 //!          access ends with the invalidation that the peer itself sends.
@@ -11,8 +11,8 @@ use super::memory::{Pd, Remote, Slice, deregister};
 use kiban_rdma::rnic::Sge;
 use std::io;
 
-/// A key without memory. [`super::Wr::register`] attaches memory; [`super::Wr::local_invalidate`], or the peer's
-/// [`super::Wr::send_with_invalidate`], detaches it.
+/// A key without memory. [`super::Wr::register`] attaches memory; [`super::Wr::local_invalidate`], or the
+/// peer's [`super::Wr::send_with_invalidate`], detaches it.
 #[derive(Debug)]
 pub struct FastMr {
     pd: Pd,
@@ -23,8 +23,8 @@ impl Pd {
     /// Allocates a key without memory, for at most `blocks_max` blocks of memory.
     ///
     /// # Errors
-    /// There are too many keys, or `blocks_max` exceeds the NIC's limit; or the NIC is that of a running board,
-    /// which accesses only memory that it shares ([`Pd::reg_mr`]).
+    /// There are too many keys, or `blocks_max` exceeds the NIC's limit; or the NIC is that of a
+    /// running board, which accesses only memory that it shares ([`Pd::reg_mr`]).
     pub fn alloc_mr(&self, blocks_max: usize) -> Result<FastMr, Error> {
         if self.context().door().is_some() {
             let message = "the NIC of a board registers no memory by work requests: allocate it with reg_mr";

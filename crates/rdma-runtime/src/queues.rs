@@ -311,8 +311,8 @@ impl Wr {
         Wr::of(id, Operation::Bind { window: window.rkey(), binding }, &[])
     }
 
-    /// Returns a registration: the blocks, in this order, become one range that begins at `address`. It fails if
-    /// the key has memory, or allows fewer blocks.
+    /// Returns a registration: the blocks, in this order, become one range that begins at `address`. It fails
+    /// if the key has memory, or allows fewer blocks.
     pub fn register(
         id: u64,
         key: &super::FastMr,

@@ -41,9 +41,9 @@ kiban_base::settings! {
         /// answer. When there are more, the oldest is dropped, preferably one that has not sent a start
         /// frame.
         waiting_max: usize = 1024,
-        /// Whether a segment ends where a DMA transfer ends, that is, where a scatter/gather element or a block
-        /// of its region ends. This models the RNIC of Uchiyama and others (2008, section 6.2.3), whose FIFO
-        /// has one byte mask per transfer.
+        /// Whether a segment ends where a DMA transfer ends, that is, where a scatter/gather element or a
+        /// block of its region ends. This models the RNIC of Uchiyama and others (2008, section 6.2.3), whose
+        /// FIFO has one byte mask per transfer.
         cut_at_transfers: bool = false,
     }
 }

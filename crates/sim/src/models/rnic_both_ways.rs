@@ -4,7 +4,8 @@
 //! Source    figures 8 and 9 of the paper connect both modules to these three blocks. The paper measures each
 //!           direction alone.
 //! Model     each direction takes its steps one after another, as in [`Clocks::in_sequence`]. A step that
-//!           uses a shared block waits until the block is free; whoever has waited longest is next.
+//!           uses a shared block waits until the block is free; the direction that has waited longest is
+//!           next.
 //! Assumed   whether the DMAC moves the data of both directions at the same time ([`Dmac`]): the paper does
 //!           not say.
 //!

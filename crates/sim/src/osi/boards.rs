@@ -1,7 +1,6 @@
 //! OSI boards, their medium, and the processors that do their work.
 
-use super::costs::Account;
-use super::costs::{Costs, Mechanism};
+use super::costs::{Account, Costs, Direction, Mechanism};
 use super::serial::Serial;
 use super::user::User;
 use kiban_base::{Instant, Rope, SimRng};
@@ -344,7 +343,9 @@ impl Boards {
     fn step(&mut self, side: usize) -> bool {
         let (now, costs) = (self.now, self.costs);
         let Side { end, user, has_more, account, .. } = &mut self.sides[side];
+        account.direction = Direction::Up;
         let mut moved = end.step_up(now, account);
+        account.direction = Direction::Down;
         let may_send = *has_more && end.below().waiting_bytes() < self.upper_bytes;
         if moved || may_send {
             let room = if moved { 0 } else { self.fdata_bytes };

@@ -17,7 +17,7 @@
 pub mod measured;
 pub mod mechanisms;
 mod reproduction;
-pub(crate) mod transfer;
+pub mod transfer;
 
 pub(crate) use reproduction::LINE_BITS_PER_SECOND;
 pub use reproduction::{Effort, LineUse, OsiBoard, Tasks, make, unhindered};

@@ -9,7 +9,7 @@ use kiban_sim::osi::{Boards, Setup};
 use std::time::Duration;
 
 /// The size of the paper's file in bytes.
-pub(crate) const FILE_BYTES: usize = 2 << 20;
+pub const FILE_BYTES: usize = 2 << 20;
 
 /// Returns pseudo-random contents, the same in every run.
 pub(super) fn contents(bytes: usize) -> Vec<u8> {
@@ -18,13 +18,13 @@ pub(super) fn contents(bytes: usize) -> Vec<u8> {
 }
 
 /// A transfer that has ended.
-pub(crate) struct Run {
+pub struct Run {
     /// The boards, with what their tasks have spent.
-    pub(crate) boards: Boards,
+    pub boards: Boards,
     /// How long the transfer took.
-    pub(crate) took: Duration,
+    pub took: Duration,
     /// Bits that the sender's line carried during the transfer.
-    pub(crate) bits: u64,
+    pub bits: u64,
 }
 
 /// Returns the bits that the first board's line has carried: frames, flags and inserted zeros.
@@ -36,7 +36,7 @@ fn carried(boards: &Boards) -> u64 {
 }
 
 /// Transfers a file of `bytes` bytes.
-pub(crate) fn run(setup: &Setup, bytes: usize) -> Run {
+pub fn run(setup: &Setup, bytes: usize) -> Run {
     let mut boards = Boards::new(setup);
     let contents = contents(bytes);
     let (local, remote) = (Path::read("file").expect("a name"), "file");

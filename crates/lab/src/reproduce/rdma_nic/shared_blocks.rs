@@ -1,5 +1,5 @@
-//! What the paper's design costs where it did not measure: both directions at once, which share the tables and
-//! the DMA controller, and physical buffers that end within a message.
+//! What the paper's design costs where it did not measure: both directions at once, which share the tables
+//! and the DMA controller, and physical buffers that end within a message.
 
 use super::work::{self, Buffers};
 use crate::table::Table;

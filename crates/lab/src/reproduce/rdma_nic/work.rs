@@ -1,7 +1,8 @@
 //! Runs RDMA operations between two cores and returns the steps that their blocks logged.
 //!
 //! Set-up    one queue pair per core, connected by a stream of whole segments of at most the paper's length.
-//!           The sender's memory is one physical buffer, or many ([`Buffers`]), which a work request registers.
+//!           The sender's memory is one physical buffer, or many ([`Buffers`]), which a work request
+//!           registers.
 //! Check     the receiving core validates and places the segments that the sending core made, and the
 //!           received bytes are compared with the sent ones.
 

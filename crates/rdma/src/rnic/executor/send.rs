@@ -211,8 +211,8 @@ pub(super) fn check(
     let length = u32::try_from(work.data.length()).map_err(|_| Status::LocalLength)?;
     if let (Data::Elements(sges), true) = (&work.data, outputs.clocks.is_listening()) {
         for sge in sges.iter().filter(|sge| sge.length > 0) {
-            // A request transfers none of our memory now. Check the memory for the response here; it is looked
-            // up when the response arrives.
+            // A request transfers none of our memory now. Check the memory for the response here; it is
+            // looked up when the response arrives.
             if work.operation.has_response() {
                 outputs.clocks.steps(JUDGE);
             } else if let Ok(list) = smt.check(sge.stag, owner, AccessKind::LocalRead, sge.address, 1) {
