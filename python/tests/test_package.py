@@ -8,8 +8,10 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +151,20 @@ def test_a_run_is_a_frame(tmp_path: Path) -> None:
     records.write_text(whole + "{}\n")
     with pytest.raises(ValueError, match="line 3"):
         kiban.lab.read(tmp_path / "run")
+
+
+def test_the_notebook_finds_the_collapse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    notebook = json.loads(Path(__file__).with_name("lab.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    slow = names["slow"]
+    assert len(names["frame"]) == 20 and sorted(set(slow["buffer_bytes"])) == [4096, 8192]
+    assert len(names["axes"].get_lines()) == 4
 
 
 def test_a_missing_program_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

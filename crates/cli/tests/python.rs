@@ -33,10 +33,11 @@ fn the_wheel_works_in_a_clean_environment() {
             Command::new(&python).args(["-m", "pip", "--quiet", "--disable-pip-version-check"]).args(words),
         )
     };
-    pip(&["install", wheel.trim(), "pytest", "pandas"]);
+    pip(&["install", wheel.trim(), "pytest", "pandas", "matplotlib"]);
     // Nothing but the environment: neither the repository nor an installed kiban.
     let tests = built.join("tests");
     stdout_of(Command::new("cp").arg("-r").arg(root.join("python/tests")).arg(&tests));
+    fs::copy(root.join("examples/lab.ipynb"), tests.join("lab.ipynb")).expect("the notebook can be copied");
     let mut pytest = Command::new(&python);
     pytest.args(["-m", "pytest", "-q"]).arg(&tests).current_dir(&tests);
     for name in ["KIBAN_VERBS_LIB", "KIBAN_TRANSPORT", "KIBAN_FTAM_PASSWORD", "PYTHONPATH"] {
@@ -44,4 +45,24 @@ fn the_wheel_works_in_a_clean_environment() {
     }
     let said = stdout_of(&mut pytest);
     assert!(said.contains(" passed") && !said.contains("skipped"), "{said}");
+    the_action_installs(wheel.trim(), &root, &built);
+}
+
+/// Does what a workflow with `action.yml` does: its step, and a later step.
+fn the_action_installs(wheel: &str, root: &Path, built: &Path) {
+    let action = fs::read_to_string(root.join("action.yml")).expect("action.yml can be read");
+    assert!(action.contains(r#""$GITHUB_ACTION_PATH/scripts/action" "$WHEEL""#), "{action}");
+    let [paths, outputs] = ["paths", "outputs"].map(|name| built.join(name));
+    stdout_of(
+        Command::new(root.join("scripts/action"))
+            .arg(wheel)
+            .env("RUNNER_TEMP", built)
+            .env("GITHUB_PATH", &paths)
+            .env("GITHUB_OUTPUT", &outputs),
+    );
+    assert_eq!(fs::read_to_string(outputs).expect("it was written"), format!("wheel={wheel}\n"));
+    let folder = fs::read_to_string(paths).expect("it was written");
+    let mut kiban = Command::new(Path::new(folder.trim()).join("kiban"));
+    let devices = stdout_of(kiban.args(["verbs", "--", "ibv_devices"]).env_remove("KIBAN_VERBS_LIB"));
+    assert!(devices.contains("kiban0"), "{devices}");
 }
