@@ -105,7 +105,19 @@ fn make() -> Result<(Generation, Engine), c_int> {
     };
     let made = with_signals_blocked(|| Engine::open(ways));
     let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
+    // SAFETY: `at_exit` may run at any time. If memory is short, peers find out by their own timeouts.
+    unsafe { libc::atexit(at_exit) };
     Ok((Generation::now(), made))
+}
+
+/// Ends the connections that the program has left open, as the kernel does for a process that exits. A forked
+/// child leaves its parent's alone.
+extern "C" fn at_exit() {
+    if let Some((born, engine)) = CURRENT.get()
+        && born.is_now()
+    {
+        engine.end_connections();
+    }
 }
 
 /// An object that programs see as a C struct. The C struct is the object's first field.

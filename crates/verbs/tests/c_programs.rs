@@ -105,3 +105,8 @@ fn extended_reliable_connections_work_over_roce() {
     run_tests_over_roce("xrc");
     run_tests_over_roce("xrc_connections");
 }
+
+#[test]
+fn a_process_that_exits_ends_its_connections_over_roce() {
+    run_tests_over_roce("left_open");
+}

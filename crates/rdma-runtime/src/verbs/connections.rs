@@ -180,6 +180,12 @@ impl Engine {
         });
     }
 
+    /// Tells the peers of all connections over RoCEv2 that they end, before the process exits. (The others
+    /// end with their sockets.)
+    pub fn end_connections(&self) {
+        self.turn.work(|board, now| board.roce_release_all(now));
+    }
+
     /// Releases an end from its owner. If the end is still open, it closes after posted work has been sent.
     pub fn release(&self, end: u32) {
         self.turn.work(|board, now| {

@@ -317,6 +317,13 @@ impl EngineState {
         self.roce_forget(number);
     }
 
+    /// Releases all ends from their owners.
+    pub(super) fn roce_release_all(&mut self, now: Instant) {
+        let Some(roce) = &self.roce else { return };
+        let numbers: Vec<u32> = roce.cm.ends.keys().copied().collect();
+        numbers.into_iter().for_each(|number| self.roce_release(number, now));
+    }
+
     fn roce_forget(&mut self, number: u32) {
         let Some(roce) = &mut self.roce else { return };
         if let Some(end) = roce.cm.ends.remove(&number) {
