@@ -148,9 +148,9 @@ pub(super) fn filter(sockets: Sockets, on_refusal: OnRefusal) -> Result<(), Stri
     Ok(())
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+pub(super) type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram, String> {
+pub(super) fn compile(rules: Rules, action: SeccompAction) -> Result<BpfProgram, String> {
     let arch = std::env::consts::ARCH;
     let target = arch.try_into().map_err(|_| format!("seccomp filters are not supported on {arch}"))?;
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, target);

@@ -30,10 +30,12 @@
 
 mod calls;
 mod files;
+mod io_uring;
 mod need;
 mod threads;
 
 pub use calls::OnRefusal;
+pub use io_uring::refuse_io_uring;
 pub use need::Need;
 
 use calls::Sockets;

@@ -86,6 +86,15 @@ impl Run {
             .split(|byte| b" :".contains(byte))
             .any(|path| path == library.as_os_str().as_bytes());
         if has_library && var_os(SOCKETS_VARIABLE).is_some_and(|path| path == door) {
+            // The library does not see the sockets that a program opens through io_uring.
+            if !self.allow_host_network
+                && let Err(error) = kiban_sandbox::refuse_io_uring()
+            {
+                return Err(format!(
+                    "cannot refuse io_uring, which would use the host's network ({error}): \
+                     --allow-host-network starts the program all the same"
+                ));
+            }
             let mut command = Command::new(program);
             command.args(arguments);
             return Ok(become_program(command));

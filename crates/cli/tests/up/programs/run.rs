@@ -489,6 +489,21 @@ fn stream_protocols_that_the_board_does_not_have_are_refused() {
     });
 }
 
+/// A ring can open sockets, which the library does not see, so the program must not get one.
+#[test]
+fn programs_get_no_ring_of_io_uring() {
+    if !enter() {
+        return;
+    }
+    // io_uring_setup is call 425 on all architectures, and ENOSYS is 38.
+    const SETUP: &str = "import ctypes; call = ctypes.CDLL(None, use_errno=True).syscall; \
+                         print(call(425, 1, ctypes.create_string_buffer(120)), ctypes.get_errno())";
+    let dir = TestDir::new("run-io-uring");
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let output = told(on_board(&dir, &["python3", "-c", SETUP]));
+    assert_eq!(text(&output), "-1 38\n");
+}
+
 const FORMS: &str = include_str!("python/forms.py");
 
 #[test]
