@@ -162,6 +162,15 @@ fn with_long_packets_the_slow_region_is_found_explained_and_removed() {
         |case: &Value| times(case).windows(2).map(|pair| pair[1].saturating_sub(pair[0]) / 1_000_000).max();
     assert!(gap_ms(&cases[0]) >= Some(30), "an acknowledgement was waited for: {trace:#}");
     assert!(gap_ms(&cases[1]) < Some(20), "none was: {trace:#}");
+    let arguments =
+        ["trace", &server.at, "--message", "1000", "--buffer", "16000", "--both-directions", "--json"];
+    let output = lab(Some(&network.near), &folder, &arguments);
+    assert!(output.status.success(), "{output:?}");
+    let both = json(&output);
+    let names = both["cases"].as_array().expect("a list").iter().map(|case| case["name"].as_str());
+    let expected = ["slow", "fast", "back-slow", "back-fast"].map(Some);
+    assert_eq!(names.collect::<Vec<_>>(), expected, "{both:#}");
+    assert_eq!(both["cases"][2]["explanation"]["cause"], "nagle-delayed-ack", "{both:#}");
     for name in ["slow", "fast"] {
         let file = std::fs::read(Path::new(&pcap).join(format!("{name}.pcap"))).expect("it was written");
         let (header, _) = kiban_capture::FileHeader::read(&file).expect("a capture");
@@ -235,6 +244,62 @@ fn a_dead_peer_loses_no_records_and_the_sweep_resumes_later() {
 fn short(server: &Server, folder: &Folder, out: &str, more: &[&str]) -> Output {
     let list = ["sweep", &server.at, "--messages", "100..800/100", "--buffers", "0", "--nagle", "off"];
     lab(None, folder, &[&list[..], &["--out", out], more, &UNGUARDED, &["0.02"]].concat())
+}
+
+#[test]
+fn a_stream_s_verdict_follows_the_absolute_threshold_without_another_measurement() {
+    let folder = Folder::new("threshold");
+    let out = folder.path("records");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let sweep = |more: &[&str]| {
+        let list = ["sweep", &server.at, "--messages", "1000,9000", "--buffers", "0", "--pattern", "stream"];
+        let output = lab(None, &folder, &[&list[..], &["--out", &out], more, &UNGUARDED, &["0.05"]].concat());
+        assert!(output.status.success(), "{output:?}");
+        json(&output)
+    };
+    let slow = |report: &Value| {
+        let cells = cells(&report["maps"][0]);
+        cells.iter().filter(|(.., cell)| !cell["cause"].is_null()).count()
+    };
+    // No stream over the loopback reaches 100 Tbit/s, and all exceed 1 kbit/s.
+    let all = sweep(&["--slow-below", "100000Gbit/s"]);
+    assert_eq!((slow(&all), &all["streams_slow_below"]["mbps"]), (2, &1e8.into()), "{all:#}");
+    let output = reader(&["report", &out], &[]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(Path::new(&out).join("report.html")).expect("it was written");
+    assert!(page.contains("2 of 2 cells are slow (below 100000000 Mbit/s)"));
+    let none = sweep(&["--slow-below", "1kbit/s"]);
+    assert_eq!((slow(&none), &none["resumed"]), (0, &2.into()), "{none:#}");
+    let again = sweep(&[]);
+    assert_eq!((&again["streams_slow_below"], &again["resumed"]), (&"quarter-of-best".into(), &2.into()));
+    let output = lab(None, &folder, &["sweep", &server.at, "--slow-below", "10"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("such as 10Mbit/s"), "{output:?}");
+}
+
+#[test]
+fn both_directions_are_shown_side_by_side() {
+    let folder = Folder::new("directions");
+    let out = folder.path("records");
+    let server = Server::start(None, &folder, "127.0.0.1:0", &[]);
+    let list = ["sweep", &server.at, "--messages", "100,1000", "--buffers", "0", "--both-directions"];
+    let output = lab(None, &folder, &[&list[..], &["--out", &out], &UNGUARDED, &["0.2"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    let report = json(&output);
+    let patterns = report["maps"].as_array().expect("a list").iter().map(|map| map["pattern"].as_str());
+    let expected = ["write-write-read", "write-write-read-back"].map(Some);
+    assert_eq!(patterns.collect::<Vec<_>>(), expected, "{report:#}");
+    let pairs = report["directions"][0]["pairs"].as_array().expect("a list");
+    assert_eq!(pairs.len(), 2);
+    // With the loopback's long segments, Nagle's algorithm holds the body back whichever end sends it.
+    for way in pairs.iter().flat_map(|pair| [&pair["to"], &pair["from"]]) {
+        assert_eq!(way["cause"], "nagle-delayed-ack", "{report:#}");
+    }
+    let advice = report["advice"].as_array().expect("a list");
+    assert!(advice.iter().any(|proof| proof["removed"] == true), "{report:#}");
+    assert!(reader(&["report", &out], &[]).status.success());
+    let page = std::fs::read_to_string(Path::new(&out).join("report.html")).expect("it was written");
+    assert!(page.contains("Both directions") && page.contains("in both directions"));
 }
 
 #[test]

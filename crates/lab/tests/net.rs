@@ -240,6 +240,43 @@ fn a_reverse_stream_returns_the_evidence_of_its_sender() {
 }
 
 #[test]
+fn exchanges_that_the_server_starts_are_timed_there_and_stall_as_well() {
+    let server = Running::start(Limits::default(), "127.0.0.0/8");
+    let network = Network::with(server.session());
+    let measured = |setup: &Setup| -> Evidence {
+        let metrics = network.trial(&setup.point("127.0.0.1"), 0).expect("measured");
+        serde_json::from_value(metrics.evidence).expect("evidence")
+    };
+    // The segment size on the loopback is 32 KiB or more, so Nagle's algorithm holds the body back.
+    let slow = Setup { no_delay: false, buffer_bytes: None, ..setup(Pattern::WriteWriteReadBack, 1000) };
+    let evidence = measured(&slow);
+    let seen = evidence.exchanges.clone().expect("exchanges");
+    assert_eq!(evidence.receiver.bytes, (seen.count + seen.warm_up) * 1000);
+    assert!(seen.stalled_part > 0.5, "{seen:?}");
+    let explanation = explain(&evidence);
+    assert_eq!(explanation.cause, Cause::NagleDelayedAck, "{explanation:?}");
+    for fast in
+        [Setup { no_delay: true, ..slow.clone() }, Setup { pattern: Pattern::WriteReadBack, ..slow.clone() }]
+    {
+        let seen = measured(&fast).exchanges.expect("exchanges");
+        assert!(seen.stalled_part < 0.5 && seen.count > 10, "{fast:?}: {seen:?}");
+    }
+    // The server's limits apply to what it sends.
+    let limits = Limits { message_bytes: 5_000, ..Limits::default() };
+    let server = Running::start(limits, "127.0.0.0/8");
+    let mut client = server.client().expect("allowed");
+    let ask = |first_bytes, rest_bytes| Work::Ask { first_bytes, rest_bytes, reply_bytes: 1, needed_us: 100 };
+    for (work, words) in
+        [(ask(40, 4_961), "too many bytes in a message: 5001"), (ask(0, 40), "at least 1 byte")]
+    {
+        match client.begin(&Settings::default(), work, Duration::from_secs(1)).err() {
+            Some(Failure::Impossible(why)) => assert!(why.contains(words), "{why}"),
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let session = server.session();

@@ -14,9 +14,10 @@
 //!           capture.
 //! Cause     derived from the evidence alone ([`cause`]). If the evidence does not show the cause, the case
 //!           is not explained, and the evidence is shown.
-//! Limits    Linux at both ends. The client starts all exchanges; for the other direction, run the server at
-//!           the other end.
-//! Left out  UDP, several simultaneous streams, captures of what the server sends.
+//! Direction  the client or the server sends the messages, depending on the
+//!           [pattern](evidence::Pattern::is_back).
+//! Limits    Linux at both ends. Captures are made by the client.
+//! Left out  UDP, several simultaneous streams, captures at the server.
 
 pub mod delay;
 mod diagnosis;
@@ -27,10 +28,12 @@ pub mod sweep;
 pub mod trace;
 mod trial;
 
+pub use crate::remote::exchanges::Asked;
 pub use crate::remote::{admission, client, protocol, server};
 pub use client::Client;
 pub use diagnosis::findings::Findings;
-pub use diagnosis::{advice, boundary, cause, findings, map};
+pub use diagnosis::threshold::SlowBelow;
+pub use diagnosis::{advice, boundary, cause, directions, findings, map};
 pub use grid::Grid;
 pub use question::Network;
 pub use server::{Limits, Server};

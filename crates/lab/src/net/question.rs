@@ -1,16 +1,16 @@
 //! The question of a sweep: how fast are messages on a TCP connection over a real network?
 //!
-//! Trial     depends on the pattern: [`transactions`], measured in exchanges per second, or a [`stream`], in
-//!           Mbit/s.
+//! Trial     depends on the pattern: [exchanges](crate::net::transactions) per second, or a
+//!           [stream](crate::net::stream) in Mbit/s.
 //! Session   a trial needs a session with the host. Without one, the question only describes itself, which is
 //!           enough to read records.
 
 use super::session::Session;
 use crate::engine::{Explanation, Failure, Metric, Metrics, Parameter, Point, Question, StoreError, Time};
 use crate::net::diagnosis::findings::Findings;
-use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::evidence::Evidence;
+use crate::net::trial::run::run;
 use crate::net::trial::setup::{PARAMETERS, QUESTION, Setup};
-use crate::net::trial::{stream, transactions};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,13 +69,7 @@ impl Question for Network {
             )));
         };
         let clock = session.clock();
-        let (evidence, _) = session.with(|client, path| match setup.pattern {
-            Pattern::Stream => stream::run(client, path, &setup, clock, false),
-            Pattern::StreamBack => stream::run_back(client, path, &setup, clock),
-            Pattern::WriteWriteRead | Pattern::WriteRead => {
-                transactions::run(client, path, &setup, clock, false)
-            }
-        })?;
+        let (evidence, _) = session.with(|client, path| run(client, path, &setup, clock, false))?;
         Ok(metrics(&evidence))
     }
 

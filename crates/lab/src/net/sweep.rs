@@ -14,6 +14,7 @@ use crate::engine::{
     self, Failure, Manifest, Options, Outcome, Plan, Progress, Run, Shard, StoreError, Time, Trial,
 };
 use crate::net::diagnosis::findings::{Findings, proof};
+use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::setup::Setup;
 use serde::Serialize;
 use std::fmt;
@@ -28,6 +29,8 @@ pub struct Sweep {
     pub dir: PathBuf,
     /// The settings of the load guard, and how long to wait for a lost peer.
     pub options: Options,
+    /// The rate below which streams are slow.
+    pub streams_slow_below: SlowBelow,
 }
 
 /// Why there is no report.
@@ -93,6 +96,7 @@ impl Sweep {
     pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
         let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;
+        self.streams_slow_below.write(&self.dir)?;
         let broken =
             run.found().broken.iter().map(|broken| format!("line {}: {}", broken.line, broken.why)).collect();
         let outcome = self.measure(&run, hear, "")?;

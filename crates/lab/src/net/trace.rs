@@ -3,16 +3,17 @@
 //! Shape     the client is on the left, the server on the right, with one line per packet and the time since
 //!           the previous packet. Packets are shown as the client sees them: when it sends or receives them.
 //! Begin     shortly before the first gap, if there is one, otherwise at the first packet.
+//! Back      if the server sends the messages, the names of cases begin with `back-`.
 //! Limits    needs CAP_NET_RAW.
 
 use super::session::Session;
 use crate::engine::Failure;
 use crate::net::diagnosis::cause::{Cause, Explanation, explain, is_slow};
+use crate::net::diagnosis::threshold::SlowBelow;
 use crate::net::trial::digest::{Digest, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
-use crate::net::trial::stream;
-use crate::net::trial::transactions;
 use crate::report::picture::{Ladder, Rung};
 use kiban_measure::Frame;
 use kiban_measure::capture::file;
@@ -30,7 +31,9 @@ const GAP_NANOS: u64 = 20_000_000;
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Case {
     /// The name of the case, usable as a file name.
-    pub name: &'static str,
+    pub name: String,
+    /// Whether the server sends the messages, and this host acknowledges them.
+    pub is_back: bool,
     /// The parameters of the case, in words.
     pub title: String,
     /// The result: exchanges per second, or Mbit/s.
@@ -53,18 +56,14 @@ impl Case {
     ///
     /// # Errors
     /// Returns [`Failure`]: `Impossible` if captures are not permitted.
-    pub fn of(session: &Session, name: &'static str, setup: &Setup) -> Result<(Case, Evidence), Failure> {
+    pub fn of(
+        session: &Session,
+        name: &str,
+        setup: &Setup,
+        slow_below: SlowBelow,
+    ) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
-        let (mut evidence, frames) = session.with(|client, path| {
-            match setup.pattern {
-            Pattern::Stream => stream::run(client, path, setup, clock, true),
-            Pattern::StreamBack => Err(Failure::Impossible(
-                "a trace shows only what this host sends: run the server here and the trace on the other host"
-                    .into(),
-            )),
-            _ => transactions::run(client, path, setup, clock, true),
-        }
-        })?;
+        let (mut evidence, frames) = session.with(|client, path| run(client, path, setup, clock, true))?;
         if frames.is_empty() {
             return Err(Failure::Impossible(
                 "no packets could be captured: a trace needs CAP_NET_RAW (run it as root, or grant it with \
@@ -73,24 +72,31 @@ impl Case {
             ));
         }
         let all = Segment::read_all(&frames);
-        let digest = Digest::of(&all, evidence.info.snd_mss);
-        // There is no other stream to compare with, so the number of stalls decides whether the case is slow.
+        let is_back = setup.pattern.is_back();
+        let digest = if is_back {
+            Digest::of_received(&all, evidence.info.snd_mss, evidence.path.round_trip_us)
+        } else {
+            Digest::of(&all, evidence.info.snd_mss)
+        };
+        // There is no other stream to compare with, so the number of stalls decides whether the case is slow,
+        // unless a rate is given.
         let waits = setup.pattern.is_stream() && digest.gaps >= STREAM_GAPS_MIN;
         evidence.capture = Some(digest);
         let number = match &evidence.exchanges {
             Some(exchanges) => exchanges.count as f64 / evidence.seconds.max(1e-9),
             None => evidence.mbps(),
         };
-        let is_slow = waits || is_slow(&evidence, 0.0);
+        let is_slow = waits || is_slow(&evidence, slow_below.mbps(0.0));
         let unit = if setup.pattern.is_stream() { "Mbit/s" } else { "exchanges/s" };
         let case = Case {
-            name,
+            name: case_name(setup.pattern, name),
+            is_back,
             title: setup.words(),
             figure: number,
             unit: unit.to_owned(),
             is_slow,
             explanation: is_slow.then(|| explain(&evidence)),
-            segments: shown(&all),
+            segments: shown(&all, is_back),
             frames,
         };
         Ok((case, evidence))
@@ -129,12 +135,21 @@ impl Case {
     }
 }
 
+/// Returns the name of a case, which is different for each direction.
+fn case_name(pattern: Pattern, name: &str) -> String {
+    if pattern.is_back() { format!("back-{name}") } else { name.to_owned() }
+}
+
+/// Returns whether a packet is a pure acknowledgement of messages. With `is_back`, this host sends those.
+fn is_acknowledgement(segment: &Segment, is_back: bool) -> bool {
+    segment.sent == is_back && segment.bytes == 0
+}
+
 /// Returns the packets to show, starting shortly before the first gap that ends with a pure acknowledgement.
-fn shown(all: &[Segment]) -> Vec<Segment> {
+fn shown(all: &[Segment], is_back: bool) -> Vec<Segment> {
     let gap = (1..all.len()).find(|at| {
         all[*at].nanoseconds.saturating_sub(all[*at - 1].nanoseconds) >= GAP_NANOS
-            && !all[*at].sent
-            && all[*at].bytes == 0
+            && is_acknowledgement(&all[*at], is_back)
     });
     // Start three packets earlier, to show the delayed packet and the reply before it.
     let from = gap.map_or(0, |gap| gap.saturating_sub(3));
@@ -170,39 +185,66 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Traces a case. If it is slow, also traces it with the remedy; if it is fast, also traces the slow
-    /// variant, if that is known.
+    /// Traces a case in the directions of the given patterns, one after the other.
     ///
     /// # Errors
     /// See [`Case::of`].
-    pub fn of(session: &Session, setup: &Setup) -> Result<Trace, Failure> {
+    pub fn of(
+        session: &Session,
+        setup: &Setup,
+        patterns: &[Pattern],
+        slow_below: SlowBelow,
+    ) -> Result<Trace, Failure> {
+        let mut cases = Vec::new();
+        for pattern in patterns {
+            let setup = Setup { pattern: *pattern, ..setup.clone() };
+            cases.extend(Trace::in_one_direction(session, &setup, slow_below)?);
+        }
+        Ok(Trace { host: session.host().to_owned(), cases })
+    }
+
+    /// Traces a case. If it is slow, also traces it with the remedy; if it is fast, also traces the slow
+    /// variant, if that is known.
+    fn in_one_direction(
+        session: &Session,
+        setup: &Setup,
+        slow_below: SlowBelow,
+    ) -> Result<Vec<Case>, Failure> {
         let (welcome, _) = session.path()?;
-        let (mut first, evidence) = Case::of(session, "asked", setup)?;
+        let name = |name: &str| case_name(setup.pattern, name);
+        let (mut first, evidence) = Case::of(session, "asked", setup, slow_below)?;
         let mut cases = Vec::new();
         if let Some(why) = &first.explanation {
-            first.name = "slow";
+            first.name = name("slow");
             let list =
                 crate::net::diagnosis::advice::against(why.cause, setup, &evidence, 0.0, &welcome.congestion);
             let change = list.into_iter().find_map(|advice| advice.setup);
             cases.push(first.clone());
             if let Some(change) = change {
-                cases.push(Case::of(session, "fast", &change)?.0);
+                cases.push(Case::of(session, "fast", &change, slow_below)?.0);
             }
         } else {
-            first.name = "fast";
+            first.name = name("fast");
             cases.push(first);
-            if setup.pattern == Pattern::WriteWriteRead && setup.no_delay {
-                let (mut other, _) = Case::of(session, "slow", &Setup { no_delay: false, ..setup.clone() })?;
-                other.name = if other.is_slow { "slow" } else { "with-nagle" };
+            if setup.pattern.is_in_two_writes() && setup.no_delay {
+                let with_nagle = Setup { no_delay: false, ..setup.clone() };
+                let (mut other, _) = Case::of(session, "slow", &with_nagle, slow_below)?;
+                other.name = name(if other.is_slow { "slow" } else { "with-nagle" });
                 cases.insert(0, other);
             }
         }
-        Ok(Trace { host: session.host().to_owned(), cases })
+        Ok(cases)
     }
 
-    /// Returns whether the case was slow, and is no longer slow with the remedy.
-    pub fn is_removed(&self) -> bool {
-        matches!(self.cases.as_slice(), [slow, fast] if slow.is_slow && !fast.is_slow)
+    /// Returns a line for each direction, if there are two: its first case, and why that is slow.
+    fn summary(&self) -> Vec<String> {
+        let first = |is_back| self.cases.iter().find(|case| case.is_back == is_back);
+        let (Some(to), Some(from)) = (first(false), first(true)) else { return Vec::new() };
+        let line = |way: &str, case: &Case| {
+            let why = case.explanation.as_ref().map_or("not slow", |why| why.cause.words());
+            format!("{way} {}: {:.1} {}; {why}", self.host, case.figure, case.unit)
+        };
+        vec![line("to  ", to), line("from", from)]
     }
 }
 
@@ -218,8 +260,8 @@ impl fmt::Display for Case {
             } else {
                 format!("│◀──{words:─^38}───┤")
             };
-            let note =
-                if gap >= GAP_NANOS && !segment.sent && segment.bytes == 0 { "  <- delayed" } else { "" };
+            let is_delayed = gap >= GAP_NANOS && is_acknowledgement(segment, self.is_back);
+            let note = if is_delayed { "  <- delayed" } else { "" };
             writeln!(f, "{:>12}  {line}{note}", format!("+{}", time(gap)))?;
         }
         match &self.explanation {
@@ -234,6 +276,7 @@ impl fmt::Display for Case {
 
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.summary().iter().try_for_each(|line| writeln!(f, "{line}"))?;
         self.cases.iter().try_for_each(|case| writeln!(f, "{case}"))
     }
 }
@@ -242,12 +285,13 @@ impl fmt::Display for Trace {
 mod tests {
     use super::*;
 
-    fn case() -> Case {
+    /// A slow case, in which this host or, with `is_back`, the server sends the message.
+    fn case(is_back: bool) -> Case {
         let rows =
             [(0u64, true, 40u32), (41_700_000, false, 0), (41_710_000, true, 960), (41_735_000, false, 1)];
         let segments = rows.map(|(nanoseconds, sent, bytes)| Segment {
             nanoseconds,
-            sent,
+            sent: sent != is_back,
             sequence: 1,
             acknowledged: 1,
             bytes,
@@ -256,27 +300,39 @@ mod tests {
         });
         let because = "b".to_owned();
         Case {
-            name: "slow",
+            name: "slow".into(),
+            is_back,
             title: "t".into(),
             figure: 23.0,
             unit: "exchanges/s".into(),
             is_slow: true,
             explanation: Some(Explanation { cause: Cause::NagleDelayedAck, because }),
-            segments: shown(&segments),
+            segments: shown(&segments, is_back),
             frames: Vec::new(),
         }
     }
 
     #[test]
     fn the_stall_is_marked() {
-        let text = case().to_string();
+        let text = case(false).to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[2].contains("40 bytes") && lines[2].ends_with('│'), "{text}");
         assert!(lines[3].contains("+41.7 ms") && lines[3].ends_with("<- delayed"), "{text}");
         assert!(lines[4].contains("+10 us") && lines[4].contains("960 bytes"), "{text}");
         assert!(lines[6].starts_with("Nagle's algorithm"), "{text}");
-        let svg = case().svg();
+        let svg = case(false).svg();
         assert_eq!(svg.matches("<path").count(), 1 + 4);
-        assert_eq!(svg, case().svg());
+        assert_eq!(svg, case(false).svg());
+    }
+
+    #[test]
+    fn in_the_other_direction_the_acknowledgement_of_this_host_is_marked() {
+        let text = case(true).to_string();
+        let marked: Vec<&str> = text.lines().filter(|line| line.ends_with("<- delayed")).collect();
+        assert!(marked.len() == 1 && marked[0].contains("+41.7 ms") && marked[0].contains("▶"), "{text}");
+        let trace = Trace { host: "h".into(), cases: vec![case(false), case(true)] };
+        let text = trace.to_string();
+        assert!(text.starts_with("to   h: 23.0 exchanges/s; Nagle's algorithm"), "{text}");
+        assert!(text.lines().nth(1).is_some_and(|line| line.starts_with("from h: 23.0")), "{text}");
     }
 }

@@ -18,6 +18,7 @@
 
 pub mod admission;
 pub mod client;
+pub(crate) mod exchanges;
 mod lines;
 pub mod protocol;
 pub mod server;

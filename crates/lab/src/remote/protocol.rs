@@ -30,6 +30,7 @@
 //! Left out  encryption: the token crosses the network in clear text, so use it only on networks that you
 //!           trust.
 
+use super::exchanges::Asked;
 pub use super::lines::{
     DeadlineReader, HELLO_BYTES_MAX, LINE_BYTES_MAX, LINE_TIME, Lines, REPLY_BYTES_MAX, plain, read_message,
     read_message_until, write_message,
@@ -43,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The version of the protocol, which must be the same on both sides.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The default port of the control connection.
 pub const PORT: u16 = 4195;
 /// The maximum number of times that a cookie is sent. It is retransmitted because any datagram may be lost.
@@ -129,6 +130,18 @@ pub enum Work {
         /// Bytes of a message.
         message_bytes: u32,
     },
+    /// Writes messages, each in one or two pieces, and waits for the client's reply to each, for the announced
+    /// time including the warm-up; then closes its side.
+    Ask {
+        /// Bytes of a message's first piece.
+        first_bytes: u32,
+        /// Bytes of its second piece; 0 if there is none.
+        rest_bytes: u32,
+        /// Bytes of a reply.
+        reply_bytes: u32,
+        /// How long an exchange takes if nothing waits for a timer, us.
+        needed_us: u64,
+    },
 }
 
 /// A request of the client.
@@ -198,4 +211,7 @@ pub struct Outcome {
     pub given: Given,
     /// The counters of the server's host during the trial.
     pub counters: Counters,
+    /// The exchanges that the server started, if it did ([`Work::Ask`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
 }

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;
 use kiban_lab::net::Grid;
+use kiban_lab::net::SlowBelow;
 use kiban_lab::net::evidence::Pattern;
 use kiban_lab::net::setup::SYSTEM;
 use kiban_lab::net::sweep::Sweep;
@@ -26,7 +27,8 @@ use std::time::Duration;
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab sweep HOST         message and reply, header and body in two writes\
         \n  kiban lab sweep HOST --pattern stream --buffers 4096..4194304*2 --seconds 3\
-        \n  kiban lab sweep HOST --pattern stream,stream-back --buffers 0    both directions\
+        \n  kiban lab sweep HOST --both-directions           also with messages from HOST, side by side\
+        \n  kiban lab sweep HOST --pattern stream --slow-below 10Mbit/s\
         \n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\
         \n  kiban lab sweep HOST --json --svg pictures --out folder\
         \n  kiban lab live lab-HOST                          watch it from another terminal\
@@ -47,6 +49,12 @@ pub(crate) struct SweepHost {
     /// Write pattern; one map for each.
     #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
     pattern: Vec<PatternName>,
+    /// Measure each pattern in both directions, and show them side by side.
+    #[arg(long)]
+    both_directions: bool,
+    /// Rate below which a stream is slow, such as 10Mbit/s [default: a quarter of the best stream].
+    #[arg(long, value_name = "RATE")]
+    slow_below: Option<SlowBelow>,
     /// Nagle's algorithm; one map for each.
     #[arg(long, value_enum, default_value = "on", value_delimiter = ',')]
     nagle: Vec<Nagle>,
@@ -88,6 +96,10 @@ pub(super) enum PatternName {
     WriteWriteRead,
     /// The same bytes in one write.
     WriteRead,
+    /// Like write-write-read, but the server sends the messages and this host replies.
+    WriteWriteReadBack,
+    /// Like write-read, but the server sends the messages and this host replies.
+    WriteReadBack,
     /// Messages without replies.
     Stream,
     /// Messages without replies, from the server to this host.
@@ -99,10 +111,18 @@ impl PatternName {
         match self {
             PatternName::WriteWriteRead => Pattern::WriteWriteRead,
             PatternName::WriteRead => Pattern::WriteRead,
+            PatternName::WriteWriteReadBack => Pattern::WriteWriteReadBack,
+            PatternName::WriteReadBack => Pattern::WriteReadBack,
             PatternName::Stream => Pattern::Stream,
             PatternName::StreamBack => Pattern::StreamBack,
         }
     }
+}
+
+/// Returns the patterns, each followed by its counterpart in the other direction if both are requested.
+pub(super) fn patterns(names: &[PatternName], both_directions: bool) -> Vec<Pattern> {
+    let patterns = names.iter().map(|name| name.pattern());
+    patterns.flat_map(|one| [Some(one), both_directions.then(|| one.reversed())]).flatten().collect()
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -142,7 +162,7 @@ impl SweepHost {
         let grid = Grid {
             messages: self.messages.0.clone(),
             buffers: self.buffers.0.clone(),
-            patterns: self.pattern.iter().map(|pattern| pattern.pattern()).collect(),
+            patterns: patterns(&self.pattern, self.both_directions),
             no_delay: self.nagle.iter().map(|nagle| nagle.no_delay()).collect(),
             mss: self.mss.0.clone(),
             congestion: self.congestion.clone(),
@@ -155,7 +175,8 @@ impl SweepHost {
             ..Options::default()
         };
         crate::lab::interrupt::keep_at_interrupt(&folder)?;
-        let sweep = Sweep { session, dir: folder.clone(), options };
+        let streams_slow_below = self.slow_below.unwrap_or_default();
+        let sweep = Sweep { session, dir: folder.clone(), options, streams_slow_below };
         let target = if self.quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")
             .expect("the template is well formed");

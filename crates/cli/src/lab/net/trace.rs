@@ -1,9 +1,10 @@
 //! `kiban lab trace`: shows a slow and a fast case as sequence diagrams.
 
 use super::peer::TokenArgs;
-use super::sweep::{Nagle, PatternName, seconds};
+use super::sweep::{Nagle, PatternName, patterns, seconds};
 use crate::osi::peer::Host;
 use clap::Args;
+use kiban_lab::net::SlowBelow;
 use kiban_lab::net::setup::Setup;
 use kiban_lab::net::trace::Trace;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab trace HOST --message 1000 --buffer 16000\
         \n  kiban lab trace HOST --message 1000 --svg pictures --pcap captures\
+        \n  kiban lab trace HOST --message 1000 --both-directions   also with messages from HOST\
         \n  kiban lab trace HOST --message 4400 --buffer 9500 --pattern stream --json\
         \n\nExit status: 0 if packets were captured, 1 if the host is unreachable or the capture failed, 2 for invalid arguments.")]
 pub(crate) struct TraceHost {
@@ -33,6 +35,12 @@ pub(crate) struct TraceHost {
     /// Write pattern.
     #[arg(long, value_enum, default_value = "write-write-read")]
     pattern: PatternName,
+    /// Trace the pattern in both directions; the names of cases from the server begin with 'back-'.
+    #[arg(long)]
+    both_directions: bool,
+    /// Rate below which a stream is slow, such as 10Mbit/s [default: none; three stalls make it slow].
+    #[arg(long, value_name = "RATE")]
+    slow_below: Option<SlowBelow>,
     /// Nagle's algorithm.
     #[arg(long, value_enum, default_value = "on")]
     nagle: Nagle,
@@ -69,7 +77,9 @@ impl TraceHost {
             seconds: self.seconds,
         };
         let session = self.key.session(&self.host)?;
-        let trace = Trace::of(&session, &setup).map_err(|failure| failure.to_string())?;
+        let patterns = patterns(&[self.pattern], self.both_directions);
+        let trace = Trace::of(&session, &setup, &patterns, self.slow_below.unwrap_or_default())
+            .map_err(|failure| failure.to_string())?;
         let cases = || trace.cases.iter();
         if let Some(folder) = &self.svg {
             let files: Vec<_> =

@@ -5,7 +5,7 @@
 
 use super::boundary::buffer_bytes_max;
 use super::cause::Cause;
-use crate::net::trial::evidence::{Evidence, Pattern};
+use crate::net::trial::evidence::Evidence;
 use crate::net::trial::setup::{HEADER_BYTES, Setup};
 use serde::{Deserialize, Serialize};
 
@@ -61,10 +61,10 @@ pub fn against(
                 "set TCP_NODELAY on the sender".into(),
                 Setup { no_delay: true, ..setup.clone() },
             )];
-            if setup.pattern == Pattern::WriteWriteRead {
+            if setup.pattern.is_in_two_writes() {
                 list.push(advice(
                     "write header and body with one call (write or writev)".into(),
-                    Setup { pattern: Pattern::WriteRead, ..setup.clone() },
+                    Setup { pattern: setup.pattern.in_one_write(), ..setup.clone() },
                 ));
                 if let Some(bytes) = buffer_bytes_max(setup) {
                     list.push(advice(
@@ -163,6 +163,7 @@ fn short_segments(setup: &Setup) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::net::diagnosis::cause::tests::{stalled, stream};
+    use crate::net::trial::evidence::Pattern;
 
     fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
         Setup {

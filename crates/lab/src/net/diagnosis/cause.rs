@@ -9,7 +9,7 @@
 //!           acknowledges after up to 40 ms (Linux) to 500 ms. The silly window syndrome: RFC 813 and RFC
 //!           1122 §4.2.3.3, §4.2.3.4. Shares of time: Linux's busy, rwnd_limited and sndbuf_limited.
 
-use crate::net::trial::evidence::{Evidence, Exchanges, Pattern, Shares};
+use crate::net::trial::evidence::{Evidence, Exchanges, Shares};
 use crate::net::trial::transactions::SLOW_PART;
 use serde::{Deserialize, Serialize};
 
@@ -78,14 +78,11 @@ pub struct Explanation {
     pub because: String,
 }
 
-/// A stream below this fraction of the best one is slow.
-pub const STREAM_SLOW_PART: f64 = 0.25;
-
-/// Returns whether a case is slow. `best_mbps` is the rate of the best stream of its map.
-pub fn is_slow(evidence: &Evidence, best_mbps: f64) -> bool {
+/// Returns whether a case is slow. Streams are slow below `slow_mbps`; exchanges are slow if they stall.
+pub fn is_slow(evidence: &Evidence, slow_mbps: f64) -> bool {
     match &evidence.exchanges {
         Some(exchanges) => exchanges.stalled_part >= SLOW_PART,
-        None => evidence.mbps() < STREAM_SLOW_PART * best_mbps,
+        None => evidence.mbps() < slow_mbps,
     }
 }
 
@@ -137,7 +134,7 @@ fn of_exchanges(evidence: &Evidence, exchanges: &Exchanges) -> Found {
     // Without a capture, the cause is reported only if all other evidence agrees.
     let delayed = evidence.receiver.counters.get("DelayedACKs");
     let is_held = evidence.capture.is_none()
-        && evidence.pattern == Pattern::WriteWriteRead
+        && evidence.pattern.is_in_two_writes()
         && !evidence.settings.no_delay
         && evidence.last_write_bytes < evidence.info.snd_mss
         && delayed * 4 >= exchanges.stalls * 3
@@ -314,6 +311,7 @@ fn what_there_is(evidence: &Evidence) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::net::trial::digest::Digest;
+    use crate::net::trial::evidence::Pattern;
     use crate::net::trial::path::Path;
     use crate::remote::protocol::{Outcome, Welcome};
     use kiban_measure::socket::Given;
@@ -371,6 +369,7 @@ pub(super) mod tests {
                 info: TcpInfo { rcv_mss: 1448, ato_us: 40_000, ..TcpInfo::default() },
                 given,
                 counters: Counters::default(),
+                asked: None,
             },
             exchanges: None,
             capture: None,
@@ -538,12 +537,13 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn stalled_or_far_below_best_counts_as_slow() {
+    fn stalled_or_below_the_threshold_counts_as_slow() {
         let mut evidence = stalled();
         assert!(is_slow(&evidence, 0.0));
         evidence.exchanges.as_mut().expect("exchanges").stalled_part = 0.4;
         assert!(!is_slow(&evidence, 1e9));
-        assert!(!is_slow(&stream(), 390.0) && is_slow(&stream(), 410.0));
+        // The stream has 100 Mbit/s.
+        assert!(!is_slow(&stream(), 99.0) && is_slow(&stream(), 101.0));
     }
 
     #[test]

@@ -11,7 +11,9 @@
 use super::advice::{Proof, against};
 use super::boundary::should_be_slow;
 use super::cause::{Cause, explain, is_slow};
+use super::directions::Directions;
 use super::map::{Cell, Map};
+use super::threshold::SlowBelow;
 use crate::engine::{Explanation, Manifest, Plan, Record, Records, Shard, StoreError, Time};
 use crate::environment::Environment;
 use crate::net::grid::Grid;
@@ -53,8 +55,12 @@ pub struct Findings {
     pub path: Path,
     /// The environment of the measurement.
     pub environment: Option<Environment>,
+    /// The rate below which streams are slow.
+    pub streams_slow_below: SlowBelow,
     /// One map for each combination of all settings except message and buffer.
     pub maps: Vec<Map>,
+    /// Maps that differ only in the direction, side by side.
+    pub directions: Vec<Directions>,
     /// Causes, starting with the most frequent one.
     pub causes: Vec<CauseCount>,
     /// The remedies and their effects.
@@ -134,7 +140,9 @@ impl Findings {
             server: first.peer,
             path: first.path,
             environment: record.environment.clone(),
+            streams_slow_below: SlowBelow::read(dir)?,
             maps: Vec::new(),
+            directions: Vec::new(),
             causes: Vec::new(),
             advice: Vec::new(),
             disturbed: records.iter().filter(|record| record.foreign_cores.is_some()).count(),
@@ -142,6 +150,7 @@ impl Findings {
             notes: Vec::new(),
         };
         let worst = findings.draw(&sweep);
+        findings.directions = Directions::of(&findings.maps);
         for (count, setup) in findings.causes.clone().iter().zip(&worst) {
             findings.advise(dir, &sweep, count, setup)?;
         }
@@ -153,12 +162,14 @@ impl Findings {
         let mut found: BTreeMap<Cause, Vec<(f64, Setup, String)>> = BTreeMap::new();
         for group in sweep.grid.groups() {
             let (best_stream, _) = sweep.best(group.pattern);
+            let slow_mbps = self.streams_slow_below.mbps(best_stream);
+            let predicted_mbps = self.streams_slow_below.mbps(best_stream.max(self.path.rate_mbps));
             let mut rows = Vec::new();
             for buffer in &sweep.grid.buffers {
                 let mut row = Vec::new();
                 for message in &sweep.grid.messages {
                     let setup = sweep.grid.cell(&group, *buffer, *message);
-                    let cell = self.cell(sweep, &setup, best_stream);
+                    let cell = self.cell(sweep, &setup, slow_mbps, predicted_mbps);
                     if let (Some(cause), Some(number)) = (cell.cause, cell.figure) {
                         found.entry(cause).or_default().push((number, setup, cell.because.clone()));
                     }
@@ -169,6 +180,7 @@ impl Findings {
             self.maps.push(Map {
                 title: title(&group),
                 pattern: group.pattern,
+                slow_below: group.pattern.is_stream().then(|| self.streams_slow_below.to_string()),
                 unit: unit(group.pattern).to_owned(),
                 messages: sweep.grid.messages.clone(),
                 buffers: sweep.grid.buffers.clone(),
@@ -196,12 +208,13 @@ impl Findings {
         worst
     }
 
-    fn cell(&mut self, sweep: &Sweep, setup: &Setup, best_stream: f64) -> Cell {
-        let predicted_slow = should_be_slow(setup, &self.path, best_stream);
+    /// Returns a cell. Streams are slow below `slow_mbps`, and predicted to be slow below `predicted_mbps`.
+    fn cell(&mut self, sweep: &Sweep, setup: &Setup, slow_mbps: f64, predicted_mbps: f64) -> Cell {
+        let predicted_slow = should_be_slow(setup, &self.path, predicted_mbps);
         let mut cell = Cell { figure: None, mbps: 0.0, predicted_slow, cause: None, because: String::new() };
         let Some(Measured { figure, evidence }) = sweep.get(setup) else { return cell };
         (cell.figure, cell.mbps) = (Some(*figure), evidence.mbps());
-        if is_slow(evidence, best_stream) {
+        if is_slow(evidence, slow_mbps) {
             let explanation = explain(evidence);
             (cell.cause, cell.because) = (Some(explanation.cause), explanation.because);
         }
@@ -226,6 +239,7 @@ impl Findings {
         setup: &Setup,
     ) -> Result<(), StoreError> {
         let (best_stream, best) = sweep.best(setup.pattern);
+        let slow_mbps = self.streams_slow_below.mbps(best_stream);
         let best = best.max(self.path.rate_mbps);
         let Some(Measured { figure: before, evidence }) = sweep.get(setup) else { return Ok(()) };
         for advice in against(count.cause, setup, evidence, best, &self.server.congestion) {
@@ -244,7 +258,7 @@ impl Findings {
                 match sweep.get(&changed).or(apart.as_ref()) {
                     Some(Measured { figure: after, evidence }) => {
                         proof.after = Some(*after);
-                        proof.removed = !is_slow(evidence, best_stream) && after > before;
+                        proof.removed = !is_slow(evidence, slow_mbps) && after > before;
                     }
                     None => {
                         proof.note = "the sweep ended before this measurement".to_owned();
@@ -276,9 +290,10 @@ impl Findings {
         for map in &self.maps {
             let (all, slow, right) = map.counts();
             blocks.push(Block::Paragraph(format!(
-                "{}: {slow} of {all} cells are slow; the prediction from the rule and the path's MSS is \
+                "{}: {slow} of {all} cells are slow{}; the prediction from the rule and the path's MSS is \
                  right for {right} of {all} cells.",
-                map.title
+                map.title,
+                map.threshold()
             )));
         }
         if !self.causes.is_empty() {
@@ -300,6 +315,10 @@ impl Findings {
             blocks.push(Block::Grid(sheet));
         }
         explanation.sections.push(Section { heading: "Why cells are slow".to_owned(), blocks });
+        if !self.directions.is_empty() {
+            let blocks = self.directions.iter().map(|both| Block::Grid(both.sheet())).collect();
+            explanation.sections.push(Section { heading: "Both directions".to_owned(), blocks });
+        }
         if !self.advice.is_empty() {
             let heads = ["advice", "case", "#before", "#after", "unit", "verdict"];
             let mut sheet = Sheet::new("What helps, tested on the worst case of each cause", &heads);
@@ -373,6 +392,9 @@ impl fmt::Display for Findings {
         }
         for map in &self.maps {
             writeln!(f, "{map}")?;
+        }
+        for both in &self.directions {
+            writeln!(f, "{both}")?;
         }
         if self.causes.is_empty() {
             writeln!(f, "No cell is slow.")?;

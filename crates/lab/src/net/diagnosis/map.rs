@@ -36,6 +36,9 @@ pub struct Map {
     pub title: String,
     /// How the client wrote.
     pub pattern: Pattern,
+    /// The rate below which a stream is slow, in words; `None` for exchanges, which are slow if they stall.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow_below: Option<String>,
     /// Unit of the figures.
     pub unit: String,
     /// Message lengths, bytes.
@@ -65,6 +68,11 @@ impl Map {
             let is_slow = cell.cause.is_some();
             (all + 1, slow + usize::from(is_slow), right + usize::from(is_slow == cell.predicted_slow))
         })
+    }
+
+    /// Returns the threshold for a remark; empty for exchanges.
+    pub(super) fn threshold(&self) -> String {
+        self.slow_below.as_ref().map_or_else(String::new, |rate| format!(" (below {rate})"))
     }
 
     /// Returns the value to which a cell is compared. For exchanges, this is the best value for the same
@@ -117,14 +125,14 @@ impl Map {
             columns: self.messages.iter().map(u32::to_string).collect(),
             rows: self.buffers.iter().map(|buffer| head(*buffer)).collect(),
             cells: self.cells.iter().map(|row| row.iter().enumerate().map(drawn).collect()).collect(),
-            remark: "blue line: the predicted boundary; letters: causes".into(),
+            remark: format!("blue line: the predicted boundary; letters: causes{}", self.threshold()),
         }
         .svg()
     }
 }
 
 /// Formats a number in at most five characters.
-fn short(number: f64) -> String {
+pub(super) fn short(number: f64) -> String {
     match number {
         n if n >= 99_999.5 => format!("{:.0}k", n / 1000.0),
         n if n >= 99.95 => format!("{n:.0}"),
@@ -133,7 +141,7 @@ fn short(number: f64) -> String {
     }
 }
 
-fn head(buffer: u32) -> String {
+pub(super) fn head(buffer: u32) -> String {
     if buffer == 0 { "system".into() } else { buffer.to_string() }
 }
 
@@ -149,8 +157,9 @@ impl fmt::Display for Map {
         }
         let (all, slow, right) = self.counts();
         table.remark(format!(
-            "{slow} of {all} cells are slow; │ is the predicted boundary, which is right for {right} of \
+            "{slow} of {all} cells are slow{}; │ is the predicted boundary, which is right for {right} of \
              {all} cells; best {}",
+            self.threshold(),
             figure((0..self.messages.len()).map(|column| self.best(column)).fold(0.0, f64::max))
         ));
         write!(f, "{table}")
@@ -172,6 +181,7 @@ mod tests {
         Map {
             title: "Nagle on".into(),
             pattern: Pattern::WriteWriteRead,
+            slow_below: None,
             unit: "exchanges/s".into(),
             messages: vec![1000, 2000],
             buffers: vec![2000, 0],

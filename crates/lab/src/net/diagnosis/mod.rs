@@ -3,5 +3,7 @@
 pub mod advice;
 pub mod boundary;
 pub mod cause;
+pub mod directions;
 pub mod findings;
 pub mod map;
+pub(in crate::net) mod threshold;

@@ -6,6 +6,8 @@
 //!           segment was in flight, the window did not hold the short segment back.
 //! Resent    bytes that were sent twice, because they were lost, or considered lost.
 //! Shut      the peer advertises a window of less than one segment.
+//! Receiver  a capture at the receiver shows the same, but the released segment follows a round trip after
+//!           the acknowledgement. It does not show segments that were lost before they arrived.
 
 use kiban_measure::{Direction, Frame};
 use kiban_tcpip::wire::ip::version;
@@ -94,8 +96,21 @@ pub struct Digest {
 }
 
 impl Digest {
+    /// Analyses a capture at the receiver of data whose segments have at most `mss_bytes`, over a path with
+    /// the given round-trip time.
+    pub fn of_received(segments: &[Segment], mss_bytes: u32, round_trip_us: f64) -> Digest {
+        let swapped = segments.iter().map(|segment| Segment { sent: !segment.sent, ..*segment });
+        let release_nanos = RELEASE_NANOS + (round_trip_us * 1e3) as u64;
+        Digest::read(&swapped.collect::<Vec<_>>(), mss_bytes, release_nanos)
+    }
+
     /// Analyses a capture of a sender whose segments have at most `mss_bytes`.
     pub fn of(segments: &[Segment], mss_bytes: u32) -> Digest {
+        Digest::read(segments, mss_bytes, RELEASE_NANOS)
+    }
+
+    /// Analyses packets from the sender's point of view. A released segment follows within `release_nanos`.
+    fn read(segments: &[Segment], mss_bytes: u32, release_nanos: u64) -> Digest {
         let mut digest = Digest { packets: segments.len(), window_min: u16::MAX, ..Digest::default() };
         let mut held_ms = Vec::new();
         let (mut sent_end, mut acknowledged): (Option<u32>, Option<u32>) = (None, None);
@@ -123,7 +138,7 @@ impl Digest {
                     let release = segments.get(at + 1);
                     let released = release.is_some_and(|next| {
                         let after = next.nanoseconds.saturating_sub(segment.nanoseconds);
-                        next.sent && (1..mss_bytes).contains(&next.bytes) && after <= RELEASE_NANOS
+                        next.sent && (1..mss_bytes).contains(&next.bytes) && after <= release_nanos
                     });
                     let released = released && under_way <= mss_bytes;
                     if released {
@@ -232,6 +247,19 @@ mod tests {
             let seen = (digest.gaps, digest.held, digest.sent_again, digest.others);
             assert_eq!(seen, expected, "{what}");
         }
+    }
+
+    #[test]
+    fn a_receiver_s_capture_shows_data_that_was_held_a_round_trip_away() {
+        // The acknowledgement is sent after 41 ms, and the body arrives a round trip of 9 ms later.
+        let rows = [
+            (0.0, false, 100, 1, 40),
+            (41.0, true, 1, 140, 0),
+            (50.0, false, 140, 1, 960),
+            (50.1, true, 1, 1100, 1),
+        ];
+        let held = |round_trip_us| Digest::of_received(&segments(&rows), 1448, round_trip_us).held;
+        assert_eq!((held(9000.0), held(100.0)), (1, 0));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Evidence: the observations of both ends in a trial.
 //!
-//! Ends      the sender is the end that writes messages: the client, except in [`Pattern::StreamBack`].
+//! Ends      the sender is the end that writes messages: the client, or the server if the pattern
+//!           [is back](Pattern::is_back).
 //! Kept      the evidence is stored in the record, so that a cause can be determined or questioned later,
 //!           without access to the network.
 
 use super::digest::Digest;
 use super::path::Path;
+pub use crate::remote::exchanges::Exchanges;
 use crate::remote::protocol::{Outcome, Welcome};
 use kiban_measure::socket::Given;
 use kiban_measure::{Counters, Settings, TcpInfo};
@@ -19,6 +21,10 @@ pub enum Pattern {
     WriteWriteRead,
     /// Header and body in one write, then wait for the reply.
     WriteRead,
+    /// Like `WriteWriteRead`, but the server sends the messages and the client replies.
+    WriteWriteReadBack,
+    /// Like `WriteRead`, but the server sends the messages and the client replies.
+    WriteReadBack,
     /// Messages without replies.
     Stream,
     /// Messages without replies, from the server to the client.
@@ -27,9 +33,11 @@ pub enum Pattern {
 
 impl Pattern {
     /// All patterns, with their names.
-    pub const ALL: [(Pattern, &'static str); 4] = [
+    pub const ALL: [(Pattern, &'static str); 6] = [
         (Pattern::WriteWriteRead, "write-write-read"),
         (Pattern::WriteRead, "write-read"),
+        (Pattern::WriteWriteReadBack, "write-write-read-back"),
+        (Pattern::WriteReadBack, "write-read-back"),
         (Pattern::Stream, "stream"),
         (Pattern::StreamBack, "stream-back"),
     ];
@@ -37,6 +45,37 @@ impl Pattern {
     /// Returns whether messages have no replies.
     pub fn is_stream(self) -> bool {
         matches!(self, Pattern::Stream | Pattern::StreamBack)
+    }
+
+    /// Returns whether the server sends the messages.
+    pub fn is_back(self) -> bool {
+        matches!(self, Pattern::WriteWriteReadBack | Pattern::WriteReadBack | Pattern::StreamBack)
+    }
+
+    /// Returns whether a message is written in two pieces.
+    pub fn is_in_two_writes(self) -> bool {
+        matches!(self, Pattern::WriteWriteRead | Pattern::WriteWriteReadBack)
+    }
+
+    /// Returns the pattern that writes each message in one piece, in the same direction.
+    pub fn in_one_write(self) -> Pattern {
+        match self {
+            Pattern::WriteWriteRead => Pattern::WriteRead,
+            Pattern::WriteWriteReadBack => Pattern::WriteReadBack,
+            other => other,
+        }
+    }
+
+    /// Returns the same pattern in the other direction.
+    pub fn reversed(self) -> Pattern {
+        match self {
+            Pattern::WriteWriteRead => Pattern::WriteWriteReadBack,
+            Pattern::WriteWriteReadBack => Pattern::WriteWriteRead,
+            Pattern::WriteRead => Pattern::WriteReadBack,
+            Pattern::WriteReadBack => Pattern::WriteRead,
+            Pattern::Stream => Pattern::StreamBack,
+            Pattern::StreamBack => Pattern::Stream,
+        }
     }
 
     /// Returns the name of the pattern.
@@ -53,25 +92,6 @@ impl Pattern {
     pub fn of(name: &str) -> Option<Pattern> {
         Pattern::ALL.iter().find(|(_, known)| *known == name).map(|(pattern, _)| *pattern)
     }
-}
-
-/// Statistics of exchanges of messages and replies.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Exchanges {
-    /// The number of exchanges in the measured time.
-    pub count: u64,
-    /// The number of exchanges during the warm-up.
-    pub warm_up: u64,
-    /// The median duration, us.
-    pub p50_us: f64,
-    /// The longest duration, us.
-    pub max_us: f64,
-    /// Exchanges that took 20 ms longer than necessary, because they waited for a timer.
-    pub stalls: u64,
-    /// The median duration of the stalled exchanges, ms.
-    pub stall_ms: f64,
-    /// The fraction of the time spent in stalled exchanges.
-    pub stalled_part: f64,
 }
 
 /// One trial.

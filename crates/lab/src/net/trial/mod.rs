@@ -3,6 +3,7 @@
 pub mod digest;
 pub mod evidence;
 pub(in crate::net) mod path;
+pub(in crate::net) mod run;
 pub mod setup;
 pub mod stream;
 pub mod transactions;

@@ -13,3 +13,10 @@ pub struct Path {
     /// be faster.
     pub rate_mbps: f64,
 }
+
+impl Path {
+    /// Returns how long an exchange of a message and a short reply takes if nothing waits for a timer, us.
+    pub(in crate::net) fn exchange_us(&self, message_bytes: u32) -> f64 {
+        self.round_trip_us + f64::from(message_bytes) * 8.0 / self.rate_mbps.max(1e-6)
+    }
+}

@@ -36,7 +36,7 @@ impl Setup {
     /// Returns the lengths of the writes of one message.
     pub fn writes(&self) -> Vec<u32> {
         match self.pattern {
-            Pattern::WriteWriteRead if self.message_bytes > HEADER_BYTES => {
+            pattern if pattern.is_in_two_writes() && self.message_bytes > HEADER_BYTES => {
                 vec![HEADER_BYTES, self.message_bytes - HEADER_BYTES]
             }
             _ => vec![self.message_bytes],
@@ -91,7 +91,8 @@ impl Setup {
         let congestion = point.word("congestion").ok_or_else(|| wrong("congestion must be a name"))?;
         let setup = Setup {
             pattern: pattern.ok_or_else(|| {
-                wrong("pattern must be write-write-read, write-read, stream or stream-back")
+                let names: Vec<_> = Pattern::ALL.iter().map(|(_, name)| *name).collect();
+                wrong(&format!("pattern must be one of {}", names.join(", ")))
             })?,
             message_bytes: count("message_bytes")?,
             buffer_bytes: some(count("buffer_bytes")?),
@@ -137,7 +138,7 @@ pub(in crate::net) static PARAMETERS: LazyLock<Vec<Parameter>> = LazyLock::new(|
         parameter("host", "the host that runs `kiban lab serve`", None),
         parameter(
             "pattern",
-            "how messages are written: write-write-read, write-read, stream, stream-back",
+            "how messages are written: write-write-read, write-read, stream; with -back, by the server",
             Some(Value::Word(pattern.into())),
         ),
         parameter("message_bytes", "bytes of a message", Some(Value::Count(1000))),
@@ -176,6 +177,7 @@ mod tests {
         assert_eq!(setup.writes(), [40, 960]);
         assert_eq!(Setup { message_bytes: 40, ..setup.clone() }.writes(), [40]);
         assert_eq!(Setup { pattern: Pattern::WriteRead, ..setup.clone() }.writes(), [1000]);
+        assert_eq!(Setup { pattern: Pattern::WriteWriteReadBack, ..setup.clone() }.writes(), [40, 960]);
         for bad in [
             Setup { message_bytes: 0, ..setup.clone() },
             Setup { seconds: 0.0, ..setup.clone() },

@@ -75,7 +75,8 @@ pub fn run(
     Ok((evidence, frames))
 }
 
-/// Runs one trial from the server to the client.
+/// Runs one trial from the server to the client. A capture on this host shows the packets as the receiver
+/// sees them.
 ///
 /// # Errors
 /// Returns [`Failure`] with the cause.
@@ -84,9 +85,11 @@ pub fn run_back(
     path: &Path,
     setup: &Setup,
     clock: Clock,
+    captured: bool,
 ) -> Result<(Evidence, Vec<Frame>), Failure> {
     let work = Work::Write { message_bytes: setup.message_bytes };
     let mut data = client.begin(&setup.settings(), work, setup.length())?;
+    let mut whole = if captured { capture(&data.stream) } else { None };
     let mut room = vec![0; READ_BYTES];
     let mut bytes = 0;
     let mut ends = None;
@@ -96,6 +99,9 @@ pub fn run_back(
             break;
         }
         let now = clock.now();
+        if let Some(capture) = whole.as_mut() {
+            capture.drain();
+        }
         bytes += length as u64;
         ends = Some((ends.map_or(now, |(first, _)| first), now));
     }
@@ -106,10 +112,12 @@ pub fn run_back(
         info: info(&data.stream)?,
         given: given(&data.stream).map_err(|error| broken(&error))?,
         counters: Counters::read().unwrap_or_default().since(&data.before),
+        asked: None,
     };
     drop(data);
     let sender = client.end()?;
     let info = sender.info;
+    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
     let none = |count: Option<u64>| count.map(|_| 0);
     let evidence = Evidence {
         pattern: setup.pattern,
@@ -134,5 +142,5 @@ pub fn run_back(
         exchanges: None,
         capture: None,
     };
-    Ok((evidence, Vec::new()))
+    Ok((evidence, frames))
 }

@@ -1,10 +1,11 @@
-//! Trials of exchanges: the client sends a message, in one write or in two, and waits for the reply.
+//! Trials of exchanges: one end sends a message, in one write or in two, and waits for the reply.
 //!
-//! Trial     starts with exchanges that are not measured, because a receiver acknowledges immediately at the
-//!           start of a connection (quick ACK); then measures for the requested time.
-//! Slow      a case is slow if more than half of its time passed in exchanges that took [`STALL`] longer than
-//!           a round trip plus the transmission time at the path's rate.
+//! Trial     starts with a warm-up, which is not measured; then measures for the requested time
+//!           ([`exchanges`](crate::remote::exchanges)).
+//! Slow      a case is slow if more than half of its time passed in exchanges that stalled.
 //! Capture   after a slow case, some exchanges are repeated with a capture, if captures are permitted.
+//! Back      the server sends the messages and times the exchanges; this host replies. Only a trace is
+//!           captured: after the last exchange the server does not wait for this host to judge the case.
 
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
@@ -12,8 +13,8 @@ use super::path::Path;
 use super::setup::Setup;
 use crate::engine::Failure;
 use crate::remote::client::{Client, SILENCE, capture};
-use crate::remote::protocol::Work;
-use crate::stats::{quantile, sorted};
+use crate::remote::exchanges::{EXCHANGES_MIN, WARM_UP};
+use crate::remote::protocol::{Outcome, Work};
 use kiban_measure::socket::given;
 use kiban_measure::{Counters, Frame, TcpInfo};
 use kiban_os::Clock;
@@ -21,16 +22,10 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// The warm-up, which is not measured, ends after this time or this number of exchanges.
-const WARM_UP: (Duration, u64) = (Duration::from_millis(150), 40);
-/// An exchange that takes this much longer than necessary has waited for a timer.
-pub const STALL: Duration = Duration::from_millis(20);
 /// The fraction of time spent in stalls above which a case is slow.
 pub const SLOW_PART: f64 = 0.5;
 /// The maximum number of exchanges in a capture, and the longest time of a capture.
 const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
-/// The fewest exchanges that are measured.
-const EXCHANGES_MIN: u64 = 5;
 
 /// Exchanges on a connection.
 pub struct Line<'a> {
@@ -110,7 +105,7 @@ pub fn run(
     }
     let seconds = clock.now().since(begin).as_secs_f64();
     let info = info(&data.stream)?;
-    let exchanges = sum_up(&times, warm_up, path, setup.message_bytes);
+    let exchanges = Exchanges::of(&times, warm_up, path.exchange_us(setup.message_bytes));
 
     let mut digest = None;
     let mut more = 0;
@@ -149,37 +144,87 @@ pub fn run(
     Ok((evidence, frames))
 }
 
-fn sum_up(times_us: &[f64], warm_up: u64, path: &Path, message_bytes: u32) -> Exchanges {
-    let sorted = sorted(times_us);
-    let needed_us = path.round_trip_us + f64::from(message_bytes) * 8.0 / path.rate_mbps.max(1e-6);
-    let stall_us = needed_us + STALL.as_secs_f64() * 1e6;
-    let stalled = &sorted[sorted.partition_point(|time| *time < stall_us)..];
-    let all: f64 = sorted.iter().sum();
-    Exchanges {
-        count: sorted.len() as u64,
-        warm_up,
-        p50_us: quantile(&sorted, 0.5).unwrap_or(0.0),
-        max_us: sorted.last().copied().unwrap_or(0.0),
-        stalls: stalled.len() as u64,
-        stall_ms: quantile(stalled, 0.5).unwrap_or(0.0) * 1e-3,
-        stalled_part: if all > 0.0 { stalled.iter().sum::<f64>() / all } else { 0.0 },
+/// Runs one trial in which the server sends the messages and this host replies. The server times the
+/// exchanges. A capture on this host shows the packets as the receiver sees them.
+///
+/// # Errors
+/// Returns [`Failure`] with the cause.
+pub fn run_back(
+    client: &mut Client,
+    path: &Path,
+    setup: &Setup,
+    clock: Clock,
+    captured: bool,
+) -> Result<(Evidence, Vec<Frame>), Failure> {
+    let writes = setup.writes();
+    let work = Work::Ask {
+        first_bytes: writes[0],
+        rest_bytes: writes.get(1).copied().unwrap_or(0),
+        reply_bytes: 1,
+        needed_us: path.exchange_us(setup.message_bytes).min(1e9) as u64,
+    };
+    let mut data = client.begin(&setup.settings(), work, WARM_UP.0 + setup.length())?;
+    let mut whole = if captured { capture(&data.stream) } else { None };
+    let mut message = vec![0; setup.message_bytes as usize];
+    let begin = clock.now();
+    let (mut messages, mut last) = (0u64, begin);
+    while fill(&mut data.stream, &mut message).map_err(|error| broken(&error))? {
+        (messages, last) = (messages + 1, clock.now());
+        if let Err(error) = data.stream.write_all(&[0x5a]) {
+            // The server may have ended the trial, so that it no longer needs this reply.
+            if !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) {
+                return Err(broken(&error));
+            }
+            break;
+        }
+        if let Some(capture) = whole.as_mut().filter(|_| messages.is_multiple_of(16)) {
+            capture.drain();
+        }
     }
+    let receiver = Outcome {
+        bytes: messages * u64::from(setup.message_bytes),
+        seconds: last.since(begin).as_secs_f64(),
+        rate_limited: false,
+        info: info(&data.stream)?,
+        given: given(&data.stream).map_err(|error| broken(&error))?,
+        counters: Counters::read().unwrap_or_default().since(&data.before),
+        asked: None,
+    };
+    drop(data);
+    let sender = client.end()?;
+    let asked =
+        sender.asked.ok_or_else(|| Failure::Lost("the server did not report its exchanges".to_owned()))?;
+    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
+    let evidence = Evidence {
+        pattern: setup.pattern,
+        message_bytes: setup.message_bytes,
+        last_write_bytes: writes.last().copied().unwrap_or(0),
+        settings: setup.settings(),
+        seconds: asked.seconds,
+        path: *path,
+        peer: client.welcome().clone(),
+        given: sender.given,
+        info_before: asked.info_before,
+        info: sender.info,
+        counters: sender.counters,
+        receiver: Outcome { rate_limited: sender.rate_limited, ..receiver },
+        exchanges: Some(asked.exchanges),
+        capture: None,
+    };
+    Ok((evidence, frames))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stalls_are_exchanges_that_took_much_longer_than_a_round_trip() {
-        let path = Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 8.0 };
-        let times = [10_000.0, 29_000.0, 51_000.0, 53_000.0, 10_000.0];
-        let exchanges = sum_up(&times, 3, &path, 100);
-        assert_eq!((exchanges.count, exchanges.stalls, exchanges.warm_up), (5, 2, 3));
-        assert!((exchanges.stall_ms - 52.0).abs() < 1e-9);
-        assert!((exchanges.stalled_part - 104.0 / 153.0).abs() < 1e-9);
-        // 25,000 bytes at 8 Mbit/s take 25 ms: there was no stall.
-        assert_eq!(sum_up(&times, 3, &path, 25_000).stalls, 0);
-        assert_eq!(sum_up(&[], 0, &path, 100).stalled_part, 0.0);
+/// Reads a whole message; returns false if the server has ended the trial.
+fn fill(stream: &mut TcpStream, message: &mut [u8]) -> io::Result<bool> {
+    let mut count = 0;
+    while count < message.len() {
+        match stream.read(&mut message[count..]) {
+            // The server's rate limit may have cut off the last message.
+            Ok(0) => return Ok(false),
+            Ok(length) => count += length,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
+    Ok(true)
 }

@@ -1,4 +1,5 @@
-//! The server's part of a trial: one TCP connection, on which the server reads, replies or writes.
+//! The server's part of a trial: one TCP connection, on which the server reads, replies, writes, or waits for
+//! replies.
 //!
 //! Port      accepts one connection, which must come from the session's address and send the greeting; its
 //!           data is read and discarded.
@@ -9,6 +10,7 @@ use super::budget::{Bucket, Payment};
 use super::data_ports::DataPort;
 use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, late, overlapping};
+use crate::remote::exchanges::{Asked, EXCHANGES_MIN, Exchanges, WARM_UP};
 use crate::remote::protocol::*;
 use kiban_base::Instant;
 use kiban_measure::socket::given;
@@ -47,10 +49,13 @@ pub(super) fn serve(
         let mut trial = Trial::new(session, stream, settings)?;
         match work {
             Work::Write { message_bytes } => trial.write(message_bytes, length)?,
+            Work::Ask { first_bytes, rest_bytes, reply_bytes, needed_us } => {
+                trial.ask([first_bytes, rest_bytes], reply_bytes, needed_us, length)?;
+            }
             Work::Read | Work::Reply { .. } => trial.read(work, deadline)?,
         }
         let outcome = trial.outcome(&before)?;
-        if let Work::Write { .. } = work {
+        if let Work::Write { .. } | Work::Ask { .. } = work {
             trial.close()?;
         }
         Ok(outcome)
@@ -75,6 +80,9 @@ fn validate(limits: &Limits, settings: &Settings, work: Work, length: Duration) 
         Work::Read => (1, 1),
         Work::Reply { message_bytes, reply_bytes } => (message_bytes, reply_bytes),
         Work::Write { message_bytes } => (message_bytes, 1),
+        Work::Ask { first_bytes, rest_bytes, reply_bytes, .. } => {
+            (if first_bytes == 0 { 0 } else { first_bytes.saturating_add(rest_bytes) }, reply_bytes)
+        }
     };
     if message == 0 || reply == 0 {
         return Err("a message and a reply need at least 1 byte".into());
@@ -108,6 +116,7 @@ struct Trial<'a> {
     /// Bytes read or, if the server sends, written.
     bytes: u64,
     rate_limited: bool,
+    asked: Option<Asked>,
 }
 
 impl<'a> Trial<'a> {
@@ -116,7 +125,7 @@ impl<'a> Trial<'a> {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
         let begin = session.state.clock.now();
-        Ok(Trial { session, stream, begin, last: begin, bytes: 0, rate_limited: false })
+        Ok(Trial { session, stream, begin, last: begin, bytes: 0, rate_limited: false, asked: None })
     }
 
     fn now(&self) -> Instant {
@@ -132,6 +141,7 @@ impl<'a> Trial<'a> {
             info: TcpInfo::of(&self.stream)?,
             given: given(&self.stream)?,
             counters: Counters::read().unwrap_or_default().since(before),
+            asked: self.asked.clone(),
         })
     }
 
@@ -181,6 +191,67 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
+    /// Writes messages, each in up to two pieces, and waits for the reply to each; times the exchanges after
+    /// the warm-up. All of it takes the announced time, or longer if there are few exchanges.
+    fn ask(
+        &mut self,
+        pieces: [u32; 2],
+        reply_bytes: u32,
+        needed_us: u64,
+        length: Duration,
+    ) -> io::Result<()> {
+        let pieces = [filled(pieces[0])?, filled(pieces[1])?];
+        let mut reply = filled(reply_bytes)?;
+        let warm = self.begin + WARM_UP.0.min(length);
+        let (until, deadline) = (self.begin + length, self.begin + length + GRACE);
+        let mut warm_up = 0;
+        while warm_up < WARM_UP.1 && self.now() < warm && self.exchange(&pieces, &mut reply, deadline)? {
+            warm_up += 1;
+        }
+        let (info_before, begin) = (TcpInfo::of(&self.stream)?, self.now());
+        let mut times_us = Vec::new();
+        while self.now() < until || (times_us.len() as u64) < EXCHANGES_MIN {
+            let before = self.now();
+            if !self.exchange(&pieces, &mut reply, deadline)? {
+                break;
+            }
+            times_us.push(self.now().since(before).as_secs_f64() * 1e6);
+        }
+        let seconds = self.now().since(begin).as_secs_f64();
+        let exchanges = Exchanges::of(&times_us, warm_up, needed_us as f64);
+        self.asked = Some(Asked { info_before, seconds, exchanges });
+        Ok(())
+    }
+
+    /// Sends a message and receives the reply; returns false if the rate limit does not allow the message.
+    fn exchange(&mut self, pieces: &[Vec<u8>], reply: &mut [u8], deadline: Instant) -> io::Result<bool> {
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            let written = self.put(piece, deadline, deadline)?;
+            self.bytes += written as u64;
+            if written < piece.len() {
+                return Ok(false);
+            }
+        }
+        let mut count = 0;
+        while count < reply.len() {
+            match self.stream.read(&mut reply[count..]) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => {
+                    count += length;
+                    self.pay(&self.session.rate.received, length, deadline)?;
+                }
+                Err(error) if is_timeout(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.session.check()?;
+            if self.now() >= deadline {
+                return Err(late("the client did not reply in time"));
+            }
+        }
+        self.last = self.now();
+        Ok(true)
+    }
+
     /// Ends the server's side, and waits until the client has closed the connection, so that data in flight
     /// arrives.
     fn close(&mut self) -> io::Result<()> {
@@ -206,7 +277,7 @@ impl<'a> Trial<'a> {
     fn read(&mut self, work: Work, deadline: Instant) -> io::Result<()> {
         let bucket = &self.session.rate.received;
         let (message, reply) = match work {
-            Work::Read | Work::Write { .. } => (usize::MAX, Vec::new()),
+            Work::Read | Work::Write { .. } | Work::Ask { .. } => (usize::MAX, Vec::new()),
             Work::Reply { message_bytes, reply_bytes } => (message_bytes as usize, filled(reply_bytes)?),
         };
         let mut room = vec![0; bucket.slice_bytes().min(message)];
@@ -233,7 +304,7 @@ impl<'a> Trial<'a> {
             if self.now() >= deadline {
                 return match work {
                     // Do not wait for data in flight, because the rate is already known.
-                    Work::Read | Work::Write { .. } => Ok(()),
+                    Work::Read | Work::Write { .. } | Work::Ask { .. } => Ok(()),
                     Work::Reply { .. } => Err(late("the trial took longer than announced")),
                 };
             }
