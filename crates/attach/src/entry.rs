@@ -5,6 +5,8 @@
 //! 1  cause, option   8  families (4, 6,  14  port of the remote address   32  IP address, remote
 //! 2  listener (16)      0: none)             in machine byte order            in network byte order
 //! ```
+//!
+//! An entry with statistics has 40 of their bytes from offset 8 on, instead of addresses.
 
 use crate::StreamOption;
 use core::fmt;
@@ -12,6 +14,11 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Size of an entry in bytes.
 pub const ENTRY_BYTES: usize = 48;
+
+/// Bytes of statistics in one entry.
+pub const STATISTICS_PIECE_BYTES: usize = 40;
+/// Bytes of a stream's statistics: Linux's `struct tcp_info` up to `tcpi_rcv_wnd`, in whole pieces.
+pub const STATISTICS_BYTES: usize = 6 * STATISTICS_PIECE_BYTES;
 
 /// A request from a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +115,16 @@ pub enum Request {
         /// The stream's remote address.
         remote: SocketAddr,
     },
+    /// Requests the statistics of a slot's stream; answered by [`Indication::Statistics`], once for each
+    /// piece.
+    QueryStatistics {
+        /// The slot.
+        slot: u32,
+    },
 }
+
+/// The type of an entry with statistics.
+const STATISTICS: u8 = 8;
 
 /// An indication of a board.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,6 +175,13 @@ pub enum Indication {
     Option {
         /// The value.
         value: u32,
+    },
+    /// The next piece of a stream's statistics (`TCP_INFO`).
+    Statistics {
+        /// The slot.
+        slot: u32,
+        /// The piece; `None` if the stream has ended.
+        piece: Option<[u8; STATISTICS_PIECE_BYTES]>,
     },
 }
 
@@ -314,6 +337,7 @@ impl Request {
             Request::QueryInfo { local, remote } => {
                 Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
             }
+            Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
         }
         .bytes()
     }
@@ -334,6 +358,7 @@ impl Request {
             10 => Request::SetOption { local: local?, remote, option: StreamOption::of(code)?, value: slot },
             11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
             12 => Request::QueryInfo { local: local?, remote: remote? },
+            13 => Request::QueryStatistics { slot },
             _ => return None,
         })
     }
@@ -344,6 +369,14 @@ impl Indication {
     pub fn bytes(self) -> [u8; ENTRY_BYTES] {
         let none = Fields::default();
         match self {
+            Indication::Statistics { slot, piece: Some(piece) } => {
+                let mut bytes = Fields { what: STATISTICS, slot, ..none }.bytes();
+                bytes[ENTRY_BYTES - STATISTICS_PIECE_BYTES..].copy_from_slice(&piece);
+                return bytes;
+            }
+            Indication::Statistics { slot, piece: None } => {
+                Fields { what: STATISTICS, code: 1, slot, ..none }
+            }
             Indication::Listening { listener, result } => {
                 let code = result.err().map_or(0, |why| why as u8);
                 Fields { what: 1, listener, code, local: result.ok(), ..none }
@@ -362,6 +395,13 @@ impl Indication {
 
     /// Decodes an entry; returns `None` if it is invalid.
     pub fn read(bytes: &[u8; ENTRY_BYTES]) -> Option<Indication> {
+        if bytes[0] == STATISTICS {
+            let slot = u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+            return Some(Indication::Statistics {
+                slot,
+                piece: bytes.last_chunk().copied().filter(|_| bytes[1] == 0),
+            });
+        }
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
             1 if code == 0 => Indication::Listening { listener, result: Ok(local?) },

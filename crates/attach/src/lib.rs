@@ -44,7 +44,7 @@ mod entry;
 mod option;
 
 pub use client::{Client, Read};
-pub use entry::{ENTRY_BYTES, EndReason, Indication, Request};
+pub use entry::{ENTRY_BYTES, EndReason, Indication, Request, STATISTICS_BYTES, STATISTICS_PIECE_BYTES};
 pub use option::StreamOption;
 
 use core::ops::RangeInclusive;

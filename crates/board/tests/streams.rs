@@ -5,7 +5,7 @@ mod common;
 mod refusal;
 
 use common::{Pair, socket};
-use kiban_attach::{BACKLOG_MAX, Client, EndReason, Indication, Layout, Read, Request};
+use kiban_attach::{BACKLOG_MAX, Client, EndReason, Indication, Layout, Read, Request, STATISTICS_BYTES};
 use kiban_base::ring::Shape;
 use kiban_base::{Instant, Region, SimRng};
 use kiban_board::streams::ClientStreams;
@@ -370,6 +370,35 @@ fn impossible_requests_return_their_reason() {
     assert_eq!(rig.client_streams.counters().invalid_requests, 7);
     rig.ask(Request::Abort { slot });
     rig.is_home();
+}
+
+#[test]
+fn the_statistics_of_a_stream_arrive_in_pieces_and_those_of_an_ended_one_are_refused() {
+    let mut rig = Rig::new(2);
+    let (slot, far) = rig.connected();
+    rig.client.write(slot, noise(5000)[..].into()).expect("a correct board");
+    rig.pass(Duration::from_secs(1));
+    rig.indications.clear();
+    rig.ask(Request::QueryStatistics { slot });
+    let pieces = rig.indications.drain(..).map(|indication| match indication {
+        Indication::Statistics { slot: own, piece: Some(piece) } if own == slot => piece,
+        other => panic!("{other:?}"),
+    });
+    let bytes = pieces.collect::<Vec<_>>().concat();
+    assert_eq!(bytes.len(), STATISTICS_BYTES);
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+    // Linux's layout: the state is established, the MSS is that of the path, and all bytes are acknowledged.
+    assert_eq!((bytes[0], word(120)), (1, 5000));
+    assert!((500..9200).contains(&word(16)), "{}", word(16));
+
+    rig.pair.boards[1].host().abort(far).expect("it is open");
+    rig.pass(Duration::from_secs(1));
+    rig.indications.clear();
+    rig.ask(Request::QueryStatistics { slot });
+    assert_eq!(rig.indications.pop_front(), Some(Indication::Statistics { slot, piece: None }));
+    // A slot that is not in use has none, and no answer.
+    rig.ask(Request::QueryStatistics { slot: 1 });
+    assert_eq!((rig.indications.pop_front(), rig.client_streams.counters().invalid_requests), (None, 1));
 }
 
 #[test]

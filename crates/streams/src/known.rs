@@ -4,7 +4,7 @@
 //!                  here, and for drivers, which poll.
 
 use super::{board_gone_error, end_error};
-use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request};
+use kiban_attach::{Client, EndReason, Indication, LISTENERS_MAX, Layout, Read, Request, STATISTICS_BYTES};
 use kiban_base::ring::Poisoned;
 use kiban_base::{Region, SharedBytes};
 use kiban_os::channel::Channel;
@@ -42,6 +42,8 @@ pub struct Slot {
     pub local: Option<SocketAddr>,
     /// Why the stream has ended.
     pub ended: Option<EndReason>,
+    /// The pieces of the requested statistics so far; `None` if they were not requested.
+    statistics: Option<Result<Vec<u8>, EndReason>>,
     /// The task that waits for bytes to read.
     pub reader: Option<Waker>,
     /// The task that waits for room to write.
@@ -147,6 +149,19 @@ impl Core {
                     state.wake();
                 }
             }
+            Indication::Statistics { slot, piece } => {
+                if let Some(state) = self.slots.get_mut(slot as usize) {
+                    match (piece, &mut state.statistics) {
+                        (Some(piece), Some(Ok(bytes))) if bytes.len() < STATISTICS_BYTES => {
+                            bytes.extend(piece)
+                        }
+                        (None, Some(statistics)) => *statistics = Err(EndReason::Closed),
+                        // Nothing was requested, or everything has arrived.
+                        _ => {}
+                    }
+                    state.wake();
+                }
+            }
             // Only answers to requests of clients without slots.
             Indication::Option { .. } => {}
             Indication::Free { slot } => {
@@ -182,6 +197,29 @@ impl Core {
             (Some(local), _) => Some(Ok(local)),
             (None, Some(why)) => Some(Err(end_error(why))),
             (None, None) => self.is_gone.then(|| Err(board_gone_error())),
+        }
+    }
+
+    /// Requests the statistics of a stream.
+    pub fn query_statistics(&mut self, slot: u32) {
+        self.slots[slot as usize].statistics = Some(Ok(Vec::new()));
+        self.request(Request::QueryStatistics { slot });
+    }
+
+    /// Returns the requested statistics once they have arrived, in the layout of Linux's `struct tcp_info`.
+    ///
+    /// # Errors
+    /// `NotConnected` if the stream has ended; if the board has exited.
+    pub fn statistics(&mut self, slot: u32) -> Option<io::Result<Vec<u8>>> {
+        let statistics = &mut self.slots[slot as usize].statistics;
+        match statistics {
+            Some(Ok(bytes)) if bytes.len() >= STATISTICS_BYTES => {
+                let bytes = std::mem::take(bytes);
+                *statistics = None;
+                Some(Ok(bytes))
+            }
+            Some(Ok(_)) => self.is_gone.then(|| Err(board_gone_error())),
+            Some(Err(_)) | None => Some(Err(io::ErrorKind::NotConnected.into())),
         }
     }
 

@@ -25,6 +25,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod blocking;
 pub mod call;
 pub mod known;
 pub mod nonblocking;

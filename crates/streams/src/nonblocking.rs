@@ -63,6 +63,11 @@ impl Board {
         Board::attach_to(half, layout)
     }
 
+    /// Returns the attachment's state, for callers that wait in another way.
+    pub(super) fn into_shared(self) -> Arc<Shared> {
+        self.0
+    }
+
     fn attach_to(half: PendingChannel, layout: Layout) -> io::Result<Board> {
         let channel = complete(half, memory_bytes(layout))?;
         Ok(Board(Arc::new(Shared::new(channel, layout))))

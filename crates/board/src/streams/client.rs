@@ -1,5 +1,6 @@
 //! The board's side of an attached client: its streams and listeners.
 
+use super::tcp_info::TCP_INFO_BYTES;
 use super::{Chunk, Provider};
 use crate::{Completion, HostError, Reason, StreamId};
 use alloc::collections::{BTreeMap, VecDeque};
@@ -8,6 +9,7 @@ use core::fmt;
 use core::net::SocketAddr;
 use kiban_attach::{
     BACKLOG_MAX, CLIENT_BELL, ENTRY_BYTES, EndReason, Indication, LISTENERS_MAX, Layout, Request,
+    STATISTICS_BYTES,
 };
 use kiban_base::pipe::{Reader, Writer};
 use kiban_base::ring::{Consumer, Poisoned, Producer};
@@ -440,6 +442,21 @@ impl<C: Chunk> ClientStreams<C> {
                     Some(_) => {}
                 }
                 self.abort(slot, host);
+            }
+            Request::QueryStatistics { slot } => {
+                let Some(state) = self.slots.get(slot as usize).and_then(Option::as_ref) else {
+                    return Ok(false);
+                };
+                let statistics = state.stream.and_then(|stream| host.statistics(stream));
+                let Some(statistics) = statistics else {
+                    self.pending_indications.push_back(Indication::Statistics { slot, piece: None });
+                    return Ok(true);
+                };
+                let mut whole = [0; STATISTICS_BYTES];
+                whole[..TCP_INFO_BYTES].copy_from_slice(&statistics);
+                let (pieces, _) = whole.as_chunks();
+                let pieces = pieces.iter().map(|piece| Indication::Statistics { slot, piece: Some(*piece) });
+                self.pending_indications.extend(pieces);
             }
             Request::Nagle { slot, is_on } => {
                 let state = self.slots.get(slot as usize).and_then(Option::as_ref);

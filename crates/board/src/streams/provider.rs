@@ -1,6 +1,7 @@
 //! The protocol that an attached program's streams are connected to: the board's TCP ([`Host`]), or a
 //! protocol above it.
 
+use super::tcp_info::{TCP_INFO_BYTES, tcp_info};
 use crate::{Host, HostError, StreamId};
 use core::net::SocketAddr;
 use kiban_attach::EndReason;
@@ -53,6 +54,11 @@ pub trait Provider {
     fn unlisten(&mut self, listener: u32);
     /// Returns the local address of an open stream.
     fn local(&mut self, stream: StreamId) -> Option<SocketAddr>;
+    /// Returns the statistics of a stream in Linux's layout ([`tcp_info`](super::tcp_info)); `None` if it has
+    /// ended, or if the protocol has none.
+    fn statistics(&mut self, _stream: StreamId) -> Option<[u8; TCP_INFO_BYTES]> {
+        None
+    }
     /// Disables Nagle's algorithm, or enables the variant in the provider's settings.
     fn set_no_delay(&mut self, stream: StreamId, is_on: bool);
     /// Returns how many bytes a write would accept now.
@@ -106,6 +112,11 @@ impl Provider for Host<'_> {
 
     fn local(&mut self, stream: StreamId) -> Option<SocketAddr> {
         self.info(stream).ok().map(|info| info.local)
+    }
+
+    fn statistics(&mut self, stream: StreamId) -> Option<[u8; TCP_INFO_BYTES]> {
+        let info = self.info(stream).ok()?;
+        Some(tcp_info(&info, self.now()))
     }
 
     fn set_no_delay(&mut self, stream: StreamId, is_on: bool) {

@@ -31,7 +31,6 @@ mod sessions;
 mod set;
 mod slots;
 mod sockets;
-mod tcp_info;
 
 pub use attach::{Attach, ClientBells, Edge, Tcp};
 pub use counters::ServiceCounters;

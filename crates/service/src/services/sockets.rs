@@ -19,7 +19,6 @@ use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
-use super::tcp_info::tcp_info;
 use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request, StreamOption};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
@@ -185,7 +184,9 @@ impl Sockets {
             }
             Some(Request::QueryInfo { local, remote }) => {
                 let stream = self.relays.options((local, remote)).map(|(stream, _)| stream);
-                let info = stream.and_then(|stream| host.info(stream).ok()).map(|info| tcp_info(&info, now));
+                let info = stream
+                    .and_then(|stream| host.info(stream).ok())
+                    .map(|info| kiban_board::streams::tcp_info(&info, now));
                 let entry = Indication::Option { value: 0 }.bytes();
                 let reply = [&entry[..], info.as_ref().map_or(&[], |info| &info[..])].concat();
                 let _ = rustix::net::send(&socket, &reply, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);

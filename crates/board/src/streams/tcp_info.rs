@@ -1,4 +1,4 @@
-//! `TCP_INFO` for programs on the board (`kiban run`).
+//! `TCP_INFO` for programs on the board: those of `kiban run`, and attached clients.
 //!
 //! Layout           `struct tcp_info` of Linux's `include/uapi/linux/tcp.h`, up to `tcpi_rcv_wnd` (6.2), in
 //!                  the machine's byte order.
@@ -13,7 +13,7 @@ use kiban_base::Instant;
 use kiban_tcpip::tcp::{Info, State};
 
 /// Bytes of `struct tcp_info` up to `tcpi_rcv_wnd`.
-pub(super) const TCP_INFO_BYTES: usize = 236;
+pub const TCP_INFO_BYTES: usize = 236;
 
 /// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
 const TIMESTAMPS: u8 = 1;
@@ -23,7 +23,7 @@ const WINDOW_SCALE: u8 = 4;
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// Returns a stream's statistics in Linux's layout.
-pub(super) fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
+pub fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
     let mut bytes = [0; TCP_INFO_BYTES];
     let mss = info.mss.max(1);
     let us = |time: Duration| u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
