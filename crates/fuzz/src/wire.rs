@@ -6,17 +6,19 @@ use crate::input::Input;
 use crate::target::Target;
 use kiban_atm::wire::{aal5, atm, atmarp, llc_snap, oam};
 use kiban_base::Sum;
-use kiban_base::{Malformed, checksum, crc, ethernet};
+use kiban_base::{Instant, Malformed, checksum, crc, ethernet};
 use kiban_capture as capture;
 use kiban_rdma::iwarp::mpa::{
     Answer, Config as MpaConfig, Deframer, Front, Initiator, MarkerInserter, Responder, begin, end,
 };
 use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
+use kiban_tcpip::rtp::{Config, Session};
 use kiban_tcpip::wire::{
-    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, pfc, tcp, udp,
+    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, pfc, rtcp, rtp, tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
+use std::time::Duration;
 
 /// One decoder for each file of a family's `wire` folder.
 pub(crate) const TARGETS: &[Target] = &[
@@ -55,6 +57,8 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "mpa", run: mpa, seeds: mpa_seeds },
     Target { name: "oam", run: oam, seeds: oam_seeds },
     Target { name: "pfc", run: pfc, seeds: || vec![[&[1, 1, 0, 8][..], &[9; 42]].concat()] },
+    Target { name: "rtcp", run: rtcp, seeds: rtcp_seeds },
+    Target { name: "rtp", run: rtp, seeds: rtp_seeds },
     Target { name: "tcp", run: tcp, seeds: tcp_seeds },
     Target { name: "udp", run: udp, seeds: || vec![vec![0, 1, 0, 2, 0, 9, 0, 0, 5]] },
     Target {
@@ -606,6 +610,70 @@ fn udp(bytes: &[u8], features: &mut Features<'_>) {
         assert_eq!(udp::verify_over_ipv6(&filled, rest), Ok(()));
         features.show(header.payload_bytes().checked_ilog2());
     }
+}
+
+fn rtp(bytes: &[u8], features: &mut Features<'_>) {
+    if let Some((header, used)) = comes_back!(bytes, features, rtp::Header<'_>) {
+        let payload = header.payload(&bytes[used..]);
+        assert!(used + payload.len() <= bytes.len());
+        features.show((header.csrcs.len(), header.extension.is_some(), header.is_padded));
+    }
+}
+
+fn rtp_seeds() -> Vec<Vec<u8>> {
+    let whole = [&[0xb1, 0xe0, 0, 1][..], &[0; 8], &[0, 0, 0, 9], &[0, 1, 0, 1], &[7; 4], &[5, 0, 0, 3]];
+    vec![[&[0x80, 0][..], &[1; 20]].concat(), whole.concat()]
+}
+
+/// Single packets, whole datagrams, and a session that receives them.
+fn rtcp(bytes: &[u8], features: &mut Features<'_>) {
+    comes_back!(bytes, features, rtcp::Packet<'_>);
+    match rtcp::Compound::read(bytes) {
+        Err(rule) => broken(features, rule),
+        Ok(compound) => {
+            for packet in compound.iter() {
+                features.show(core::mem::discriminant(&packet));
+                match packet {
+                    rtcp::Packet::SenderReport { reports, .. }
+                    | rtcp::Packet::ReceiverReport { reports, .. } => {
+                        for block in reports.iter() {
+                            assert_eq!(rtcp::ReportBlock::read(&block.bytes()), block);
+                        }
+                    }
+                    rtcp::Packet::SourceDescription(chunks) => {
+                        features.show(chunks.iter().filter_map(|chunk| chunk.item(rtcp::CNAME)).count());
+                    }
+                    rtcp::Packet::Bye(goodbye) => {
+                        features.show((goodbye.ssrcs().count(), goodbye.reason().is_some()));
+                    }
+                    rtcp::Packet::Other { .. } => {}
+                }
+            }
+        }
+    }
+    let config = Config { ssrc: 5, cname: b"a@b".to_vec(), sources_max: 3, ..Config::default() };
+    let mut session = Session::new(config, 0, 0.5, Instant::ZERO);
+    let now = Instant::ZERO + Duration::from_secs(1);
+    let is_valid = rtcp::Compound::read(bytes).is_ok();
+    assert_eq!(session.on_rtcp(bytes, now).is_ok(), is_valid);
+    assert!(session.on_rtp(bytes, now).is_ok() || rtp::Header::read(bytes).is_err());
+    assert!(session.sources().count() <= 3);
+    // What the session sends is valid, whatever it has received.
+    while let Some(report) = session.poll(|| 0.5, session.deadline()) {
+        rtcp::Compound::read(&report).expect("our own report");
+        if session.counters().reports_out > 2 {
+            break;
+        }
+    }
+}
+
+fn rtcp_seeds() -> Vec<Vec<u8>> {
+    let block = [&[0, 0, 0, 5][..], &[64, 0, 0, 2], &[0; 16]].concat();
+    let sender = [&[0x81, 200, 0, 12, 0, 0, 0, 7][..], &[1; 20], &block].concat();
+    let receiver = [&[0x81, 201, 0, 7, 0, 0, 0, 8][..], &block].concat();
+    let description = [&[0x81, 202, 0, 2, 0, 0, 0, 7, 1, 1, b'a', 0][..]].concat();
+    let bye = vec![0x81, 203, 0, 2, 0, 0, 0, 7, 2, b'n', b'o', 0];
+    vec![[sender, description.clone()].concat(), [receiver, description, bye].concat()]
 }
 
 fn efe(bytes: &[u8], features: &mut Features<'_>) {

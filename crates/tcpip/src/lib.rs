@@ -41,6 +41,7 @@ mod families;
 pub mod icmp;
 pub mod ip;
 pub mod offload;
+pub mod rtp;
 pub mod tcp;
 pub mod udp;
 pub mod wire;

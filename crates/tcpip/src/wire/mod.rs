@@ -22,5 +22,7 @@ pub mod ipv4_options;
 pub mod ipv6;
 pub mod ipv6_extension;
 pub mod pfc;
+pub mod rtcp;
+pub mod rtp;
 pub mod tcp;
 pub mod udp;
