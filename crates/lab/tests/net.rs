@@ -6,7 +6,7 @@ use kiban_lab::net::cause::{Cause, explain};
 use kiban_lab::net::evidence::{Evidence, Pattern};
 use kiban_lab::net::protocol::Work;
 use kiban_lab::net::setup::Setup;
-use kiban_lab::net::{Client, Limits, Network, Server, Session};
+use kiban_lab::net::{Client, Limits, Network, Server, Session, TcpStack};
 use kiban_measure::Settings;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -26,7 +26,8 @@ impl Running {
         let token = Token::random().expect("a token");
         let allowed = vec![network(allowed).expect("a network")];
         let address = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::bind(address, token.clone(), allowed, limits, |_| ()).expect("loopback");
+        let server =
+            Server::bind(TcpStack::Host, address, token.clone(), allowed, limits, |_| ()).expect("loopback");
         let at = server.address().expect("bound");
         let stop = Box::new(server.stopper());
         let thread = std::thread::spawn(move || server.run().expect("loopback"));
@@ -34,11 +35,11 @@ impl Running {
     }
 
     fn client(&self) -> Result<Client, Failure> {
-        Client::connect("127.0.0.1", self.at.port(), &self.token)
+        Client::connect(&TcpStack::Host, "127.0.0.1", self.at.port(), &self.token)
     }
 
     fn session(&self) -> Arc<Session> {
-        Arc::new(Session::new("127.0.0.1", self.at.port(), self.token.clone()))
+        Arc::new(Session::new(TcpStack::Host, "127.0.0.1", self.at.port(), self.token.clone()))
     }
 }
 
@@ -67,7 +68,7 @@ fn setup(pattern: Pattern, message_bytes: u32) -> Setup {
 fn a_wrong_token_is_refused_and_the_right_one_is_not() {
     let server = Running::start(Limits::default(), "127.0.0.0/8");
     let other = Token::random().expect("a token");
-    match Client::connect("127.0.0.1", server.at.port(), &other).err() {
+    match Client::connect(&TcpStack::Host, "127.0.0.1", server.at.port(), &other).err() {
         Some(Failure::Impossible(why)) => {
             assert!(why.contains("token") && !why.contains(other.reveal()), "{why}")
         }
@@ -289,7 +290,8 @@ fn a_stopped_server_counts_as_lost_and_the_client_reconnects() {
     for _ in 0..2 {
         assert!(matches!(question.trial(&point, 0), Err(Failure::Lost(_))));
     }
-    let server = Server::bind(at, token, Vec::new(), Limits::default(), |_| ()).expect("the port is free");
+    let server = Server::bind(TcpStack::Host, at, token, Vec::new(), Limits::default(), |_| ())
+        .expect("the port is free");
     let stop = server.stopper();
     let thread = std::thread::spawn(move || server.run());
     assert!(question.trial(&point, 0).is_ok());

@@ -12,7 +12,7 @@ use kiban_lab::net::protocol::{
     write_message,
 };
 use kiban_lab::net::server::Event;
-use kiban_lab::net::{Client, Limits, Server};
+use kiban_lab::net::{Client, Limits, Server, TcpStack};
 use kiban_measure::Settings;
 use kiban_os::Clock;
 use kiban_sim::predict::predicted;
@@ -45,7 +45,8 @@ impl Running {
         let (tell, told) = channel();
         let tell = move |event| drop(tell.send(event));
         let address = "127.0.0.1:0".parse().expect("an address");
-        let server = Server::bind(address, token.clone(), Vec::new(), limits, tell).expect("loopback");
+        let server =
+            Server::bind(TcpStack::Host, address, token.clone(), Vec::new(), limits, tell).expect("loopback");
         let at = server.address().expect("bound");
         let stop = Box::new(server.stopper());
         let thread = std::thread::spawn(move || server.run().expect("loopback"));
@@ -59,7 +60,7 @@ impl Running {
     }
 
     fn client(&self) -> Result<Client, Failure> {
-        Client::connect("127.0.0.1", self.at.port(), &self.token)
+        Client::connect(&TcpStack::Host, "127.0.0.1", self.at.port(), &self.token)
     }
 
     /// Returns a session with a client at 127.0.0.1.
@@ -385,7 +386,7 @@ fn hostile_server(replies: Vec<Value>) -> (SocketAddr, JoinHandle<Value>) {
 /// Connects to a hostile server.
 fn client_of(at: SocketAddr) -> Client {
     let token = Token::random().expect("random bytes");
-    Client::connect("127.0.0.1", at.port(), &token).expect("the server accepts the client")
+    Client::connect(&TcpStack::Host, "127.0.0.1", at.port(), &token).expect("the server accepts the client")
 }
 
 /// Names ports, and octets that the client should send there; the protocol has no such field.

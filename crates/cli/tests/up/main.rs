@@ -14,6 +14,7 @@
 //! nics/rdma           verbs on boards, over cells and with the kernel
 //! nics/vi             VIs over two boards' TCP
 //! programs/attach     programs that attach through shared memory
+//! programs/lab        measurements over the TCP of two boards
 //! programs/run        unmodified programs
 //! security/files      descriptors that linger, pipes instead of files
 //! security/fuse       a file whose close never returns

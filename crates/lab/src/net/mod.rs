@@ -29,6 +29,7 @@ pub mod trace;
 mod trial;
 
 pub use crate::remote::exchanges::Asked;
+pub use crate::remote::tcp::{BoardTcp, Listener, ReadCounters, Stream, TcpStack};
 pub use crate::remote::{admission, client, protocol, server};
 pub use client::Client;
 pub use diagnosis::findings::Findings;

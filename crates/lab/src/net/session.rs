@@ -13,6 +13,7 @@ use crate::net::trial::transactions;
 use crate::remote::admission::Token;
 use crate::remote::client::Client;
 use crate::remote::protocol::{Welcome, Work};
+use crate::remote::tcp::TcpStack;
 use kiban_os::Clock;
 use kiban_os::lock;
 use std::io::{self, Read, Write};
@@ -29,7 +30,9 @@ const PROBE: (u32, usize) = (32 << 10, 8);
 
 /// A session with a host.
 pub struct Session {
+    tcp: TcpStack,
     host: String,
+    label: String,
     port: u16,
     token: Token,
     clock: Clock,
@@ -42,14 +45,20 @@ struct Open {
 }
 
 impl Session {
-    /// Creates a session with a host, connected on demand.
-    pub fn new(host: &str, port: u16, token: Token) -> Session {
-        Session { host: host.into(), port, token, clock: Clock::new(), open: Mutex::new(None) }
+    /// Creates a session with a host over this TCP, connected on demand.
+    pub fn new(tcp: TcpStack, host: &str, port: u16, token: Token) -> Session {
+        // Points of one run have one host, so a run never mixes measurements over different TCPs.
+        let label = match tcp.board() {
+            None => host.to_owned(),
+            Some(board) => format!("{host} over board {board}"),
+        };
+        Session { tcp, host: host.into(), label, port, token, clock: Clock::new(), open: Mutex::new(None) }
     }
 
-    /// Returns the host's name as the caller gave it.
+    /// Returns the host's name as the caller gave it and, if there is one, the board over which it is
+    /// reached.
     pub fn host(&self) -> &str {
-        &self.host
+        &self.label
     }
 
     /// Returns the clock of its measurements.
@@ -76,7 +85,7 @@ impl Session {
         let mut opened = match open.take() {
             Some(opened) => opened,
             None => {
-                let mut client = Client::connect(&self.host, self.port, &self.token)?;
+                let mut client = Client::connect(&self.tcp, &self.host, self.port, &self.token)?;
                 let path = look(&mut client, self.clock)?;
                 Open { client, path }
             }

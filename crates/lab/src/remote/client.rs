@@ -6,10 +6,11 @@
 
 use super::admission::Token;
 use super::protocol::*;
+use super::tcp::{Stream, TcpStack};
 use crate::engine::Failure;
-use kiban_measure::{Capture, Counters, Settings};
+use kiban_measure::{Counters, Settings};
 use std::io::{self, BufReader, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 /// How long connecting, or waiting for a reply, may take.
@@ -20,8 +21,9 @@ pub const SILENCE: Duration = Duration::from_secs(10);
 
 /// A session with a server.
 pub struct Client {
+    tcp: TcpStack,
     reader: Lines,
-    writer: TcpStream,
+    writer: Stream,
     peer: SocketAddr,
     welcome: Welcome,
 }
@@ -39,18 +41,18 @@ pub(crate) struct Ready {
 /// A trial's data connection.
 pub struct Data {
     /// The connection; the greeting has been sent.
-    pub stream: TcpStream,
-    /// This host's counters when the connection was opened.
+    pub stream: Stream,
+    /// The counters of this end's TCP when the connection was opened.
     pub before: Counters,
 }
 
 impl Client {
-    /// Connects to a server. `host` is a name or an address.
+    /// Connects to a server over this TCP. `host` is a name or an address.
     ///
     /// # Errors
     /// Returns [`Failure::Lost`] if the server does not answer, and [`Failure::Impossible`], with the reason,
     /// if it refuses.
-    pub fn connect(host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
+    pub fn connect(tcp: &TcpStack, host: &str, port: u16, token: &Token) -> Result<Client, Failure> {
         let lost = |error: io::Error| {
             let hint = match error.kind() {
                 io::ErrorKind::ConnectionRefused => "; is `kiban lab serve` running there?",
@@ -62,16 +64,16 @@ impl Client {
         let mut error = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         let addresses = (host, port).to_socket_addrs().map_err(lost)?;
         for peer in addresses {
-            match TcpStream::connect_timeout(&peer, TIMEOUT) {
-                Ok(stream) => return Client::greet(stream, peer, token),
+            match tcp.connect(&Settings::default(), peer, TIMEOUT) {
+                Ok(stream) => return Client::greet(tcp, stream, peer, token),
                 Err(other) => error = other,
             }
         }
         Err(lost(error))
     }
 
-    fn greet(stream: TcpStream, peer: SocketAddr, token: &Token) -> Result<Client, Failure> {
-        let greet = || -> io::Result<(Greeting, Lines, TcpStream)> {
+    fn greet(tcp: &TcpStack, stream: Stream, peer: SocketAddr, token: &Token) -> Result<Client, Failure> {
+        let greet = || -> io::Result<(Greeting, Lines, Stream)> {
             stream.set_nodelay(true)?;
             stream.set_write_timeout(Some(TIMEOUT))?;
             let mut reader = BufReader::new(DeadlineReader::new(stream.try_clone()?, TIMEOUT));
@@ -85,10 +87,11 @@ impl Client {
         };
         match greet() {
             Ok((Greeting::Welcome(mut welcome), reader, writer)) => {
-                for word in [&mut welcome.kernel, &mut welcome.kiban] {
+                let words = [&mut welcome.kernel, &mut welcome.kiban].into_iter().chain(&mut welcome.board);
+                for word in words {
                     *word = plain(word);
                 }
-                Ok(Client { reader, writer, peer, welcome })
+                Ok(Client { tcp: tcp.clone(), reader, writer, peer, welcome })
             }
             Ok((Greeting::Refused(why), _, _)) => {
                 Err(Failure::Impossible(format!("the server at {peer} refused the session: {}", plain(&why))))
@@ -105,13 +108,18 @@ impl Client {
         &self.welcome
     }
 
+    /// Returns the TCP of this end.
+    pub fn tcp(&self) -> &TcpStack {
+        &self.tcp
+    }
+
     /// Returns the server's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
     /// Returns the control connection, for a mix.
-    pub(crate) fn lines(&mut self) -> (&mut Lines, &mut TcpStream) {
+    pub(crate) fn lines(&mut self) -> (&mut Lines, &mut Stream) {
         (&mut self.reader, &mut self.writer)
     }
 
@@ -138,18 +146,18 @@ impl Client {
         settings: &Settings,
         port: u16,
         greeting: &[u8],
-    ) -> Result<TcpStream, Failure> {
+    ) -> Result<Stream, Failure> {
         let address = SocketAddr::new(self.peer.ip(), port);
-        let connected = settings.connect(address, TIMEOUT).and_then(|mut stream| {
+        let connected = self.tcp.connect(settings, address, TIMEOUT).and_then(|mut stream| {
             stream.set_read_timeout(Some(SILENCE))?;
             stream.set_write_timeout(Some(SILENCE))?;
             stream.write_all(greeting)?;
             Ok(stream)
         });
         connected.map_err(|error| match error.kind() {
-            // The kernel of this host rejects the MSS or the congestion control.
+            // The kernel of this host, or the board, rejects the MSS or the congestion control.
             io::ErrorKind::InvalidInput | io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => {
-                Failure::Impossible(format!("this host's kernel rejects a socket option: {error}"))
+                Failure::Impossible(format!("this end rejects a socket option: {error}"))
             }
             _ => Failure::Lost(format!("the data connection to {address} failed: {error}")),
         })
@@ -163,7 +171,7 @@ impl Client {
         let millis = u32::try_from(length.as_millis()).unwrap_or(u32::MAX);
         let ready =
             self.request(|nonce| Request::Trial { nonce, settings: settings.clone(), work, millis })?;
-        let before = Counters::read().unwrap_or_default();
+        let before = self.tcp.counters();
         match self.connect_data(settings, ready.streams, &ready.nonce.greeting()) {
             Ok(stream) => Ok(Data { stream, before }),
             Err(failure) => {
@@ -202,11 +210,6 @@ impl Client {
             })
         })
     }
-}
-
-/// Starts a capture of a connection, if this program is permitted to capture packets.
-pub fn capture(stream: &TcpStream) -> Option<Capture> {
-    Capture::open(stream.local_addr().ok()?, stream.peer_addr().ok()?).ok()
 }
 
 fn is_closed(error: &io::Error) -> bool {

@@ -1,12 +1,11 @@
 //! Lines of JSON on a control connection, each of bounded length and within a time limit.
 
+use super::tcp::Stream;
 use kiban_base::Instant;
 use kiban_os::Clock;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// The longest line that a client may send, bytes.
@@ -32,7 +31,7 @@ pub fn write_message(writer: &mut impl Write, line: &impl Serialize) -> io::Resu
 
 /// A socket that is read until a fixed deadline: a peer that sends one byte at a time cannot extend it.
 pub struct DeadlineReader {
-    stream: TcpStream,
+    stream: Stream,
     clock: Clock,
     until: Instant,
     bytes: u64,
@@ -40,10 +39,15 @@ pub struct DeadlineReader {
 
 impl DeadlineReader {
     /// Creates a reader of `stream` that times out after `length`.
-    pub fn new(stream: TcpStream, length: Duration) -> DeadlineReader {
+    pub fn new(stream: Stream, length: Duration) -> DeadlineReader {
         let clock = Clock::new();
         let until = clock.now() + length;
         DeadlineReader { stream, clock, until, bytes: 0 }
+    }
+
+    /// Waits for at most `timeout` until a read would not block.
+    pub(crate) fn readable(&self, timeout: Duration) -> io::Result<bool> {
+        self.stream.readable(timeout)
     }
 
     /// Returns the number of bytes read since the last call.
@@ -62,12 +66,6 @@ impl Read for DeadlineReader {
         let count = self.stream.read(room)?;
         self.bytes += count as u64;
         Ok(count)
-    }
-}
-
-impl AsFd for DeadlineReader {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
     }
 }
 
@@ -125,10 +123,11 @@ mod tests {
     #[test]
     fn a_line_times_out_even_if_bytes_keep_arriving() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let mut peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+        let mut peer =
+            std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
         let (stream, _) = listener.accept().expect("the client connects");
         let length = Duration::from_millis(300);
-        let mut lines = BufReader::new(DeadlineReader::new(stream, length));
+        let mut lines = BufReader::new(DeadlineReader::new(Stream::Host(stream), length));
         std::thread::scope(|scope| {
             let drips = scope.spawn(move || {
                 // Wait until the other end has closed.

@@ -22,3 +22,4 @@ pub(crate) mod exchanges;
 mod lines;
 pub mod protocol;
 pub mod server;
+pub(crate) mod tcp;

@@ -101,6 +101,9 @@ pub struct Welcome {
     pub kiban: String,
     /// The server's kernel.
     pub kernel: String,
+    /// The board whose TCP the server uses; `None` for the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
     /// The congestion control algorithms that the server supports.
     pub congestion: Vec<String>,
     /// The longest trial, s.
@@ -130,8 +133,8 @@ pub enum Work {
         /// Bytes of a message.
         message_bytes: u32,
     },
-    /// Writes messages, each in one or two pieces, and waits for the client's reply to each, for the announced
-    /// time including the warm-up; then closes its side.
+    /// Writes messages, each in one or two pieces, and waits for the client's reply to each, for the
+    /// announced time including the warm-up; then closes its side.
     Ask {
         /// Bytes of a message's first piece.
         first_bytes: u32,

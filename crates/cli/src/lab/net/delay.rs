@@ -17,6 +17,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\
         \n  KIBAN_LAB_TOKEN=... kiban lab delay HOST\
         \n  kiban lab delay HOST --distance 510 --rate 1000      subtract 510 km of fibre at 1 Gbit/s\
+        \n  kiban lab delay 10.9.0.1 --board lab                  over the TCP of the running board lab\
         \n  kiban lab delay NEAR FAR --sizes 1,1000,9000 --json\
         \n\nExit status: 0 if all hosts were measured, 1 otherwise, 2 for invalid arguments.")]
 pub(crate) struct Delay {
@@ -25,6 +26,9 @@ pub(crate) struct Delay {
     hosts: Vec<Host>,
     #[command(flatten)]
     key: TokenArgs,
+    /// Use the TCP of this running board (`kiban up`, with a service of kind "attach") instead of the host's.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Message sizes in each direction, in bytes.
     #[arg(long, default_value = "1,100,1000,4000,9000", value_name = "LIST")]
     sizes: Numbers,
@@ -78,7 +82,7 @@ impl Delay {
         let bar = bar(all, self.quiet);
         let mut hosts = Vec::new();
         for host in &self.hosts {
-            let session = self.key.session(host)?;
+            let session = self.key.session(host, self.board.as_deref())?;
             hosts.push(measure(&session, &ask, &|| bar.inc(1)).map_err(|failure| failure.to_string())?);
         }
         bar.finish_and_clear();

@@ -1,6 +1,6 @@
 //! `kiban lab serve`: the server for measurements from other hosts.
 
-use super::peer::token_of;
+use super::peer::{tcp, token_of};
 use crate::osi::peer::cannot_listen;
 use crate::output::note;
 use clap::Args;
@@ -9,6 +9,7 @@ use kiban_lab::net::admission::{Token, network};
 use kiban_lab::net::protocol::PORT;
 use kiban_lab::net::server::Event;
 use kiban_lab::net::{Limits, Server};
+use kiban_os::unix::names::folders_of_boards;
 use kiban_sandbox::{Need, OnRefusal, Sandbox};
 use serde_json::json;
 use std::net::SocketAddr;
@@ -26,12 +27,17 @@ use std::process::ExitCode;
         \n  kiban lab serve                                  prints a token, and serves until ctrl-c\
         \n  kiban lab serve --allow 192.0.2.0/24 --allow 2001:db8::7\
         \n  kiban lab serve --listen 192.0.2.7:4195 --token-file token --rate 1000 --sessions 1\
+        \n  kiban lab serve --board peer                     on the addresses of the running board peer\
         \n  kiban lab serve --data-ports 4200-4203           behind a firewall that allows these ports and 4195\
         \n\nExit status: 1 if it cannot listen, 2 for invalid arguments.")]
 pub(crate) struct Serve {
     /// Address to listen on; port 0 chooses a port and prints it.
     #[arg(long, default_value = "[::]:4195", value_name = "ADDRESS:PORT")]
     listen: SocketAddr,
+    /// Use the TCP of this running board (`kiban up`, with a service of kind "attach") instead of the
+    /// host's; no mixes.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Read the token from the first line of this file [default: a random token].
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -85,8 +91,15 @@ impl Serve {
         };
         let (json, quiet) = (self.json, self.quiet);
         let on_event = move |event| tell(event, json, quiet);
-        let server = Server::bind(self.listen, token.clone(), self.allow, limits, on_event)
-            .map_err(|error| cannot_listen(self.listen, &error))?;
+        let server = Server::bind(
+            tcp(self.board.as_deref())?,
+            self.listen,
+            token.clone(),
+            self.allow,
+            limits,
+            on_event,
+        )
+        .map_err(|error| cannot_listen(self.listen, &error))?;
         let at = server.address().map_err(|error| cannot_listen(self.listen, &error))?;
         note!("listening on {at}; press ctrl-c to stop");
         if self.token_file.is_none() {
@@ -97,8 +110,15 @@ impl Serve {
         }
         if !self.no_sandbox {
             // Measurements read the host's TCP counters and settings.
-            let needs =
-                [Need::buffers(), Need::read(Path::new("/proc/self")), Need::read(Path::new("/proc/sys"))];
+            let mut needs = vec![
+                Need::buffers(),
+                Need::read(Path::new("/proc/self")),
+                Need::read(Path::new("/proc/sys")),
+            ];
+            if self.board.is_some() {
+                // The board's counters are read through its control socket.
+                needs.extend(folders_of_boards().iter().map(|folder| Need::read(folder)));
+            }
             Sandbox::enter(&needs, OnRefusal::Error)
                 .map_err(|error| format!("cannot drop privileges: {error}; --no-sandbox keeps them"))?;
         }

@@ -4,6 +4,7 @@ use super::numbers::Numbers;
 use super::peer::TokenArgs;
 use crate::osi::peer::Host;
 use crate::output::note;
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_lab::engine::Options;
@@ -30,6 +31,7 @@ use std::time::Duration;
         \n  kiban lab sweep HOST --both-directions           also with messages from HOST, side by side\
         \n  kiban lab sweep HOST --pattern stream --slow-below 10Mbit/s\
         \n  kiban lab sweep HOST --nagle on,off --mss 0,1400 --congestion system,bbr\
+        \n  kiban lab sweep 10.9.0.1 --board lab             over the TCP of the running board lab\
         \n  kiban lab sweep HOST --json --svg pictures --out folder\
         \n  kiban lab live lab-HOST                          watch it from another terminal\
         \n  kiban lab report lab-HOST                        a page with maps, causes and remedies\
@@ -40,11 +42,20 @@ pub(crate) struct SweepHost {
     host: Host,
     #[command(flatten)]
     key: TokenArgs,
+    /// Use the TCP of this running board (`kiban up`, with a service of kind "attach") instead of the host's.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Message lengths in bytes: numbers, and ranges such as 500..6000/500 or 1024..65536*2.
     #[arg(long, default_value = "100,500..6000/500", value_name = "LIST")]
     messages: Numbers,
-    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default.
-    #[arg(long, default_value = "2000..18000/2000", value_name = "LIST")]
+    /// Socket buffer sizes at both ends, in bytes; 0 keeps the system's default, and with --board is the
+    /// default.
+    #[arg(
+        long,
+        default_value = "2000..18000/2000",
+        default_value_if("board", ArgPredicate::IsPresent, "0"),
+        value_name = "LIST"
+    )]
     buffers: Numbers,
     /// Write pattern; one map for each.
     #[arg(long, value_enum, default_value = "write-write-read", value_delimiter = ',')]
@@ -67,7 +78,7 @@ pub(crate) struct SweepHost {
     /// Duration of each point, in seconds.
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS", value_parser = seconds)]
     seconds: f64,
-    /// Directory for the records [default: lab-HOST].
+    /// Directory for the records [default: lab-HOST, or lab-NAME-HOST with --board].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Write the maps into this directory, one SVG each.
@@ -155,10 +166,11 @@ fn cores(text: &str) -> Result<f64, String> {
 
 impl SweepHost {
     pub(super) fn run(self) -> Result<ExitCode, String> {
-        let session = Arc::new(self.key.session(&self.host)?);
+        let session = Arc::new(self.key.session(&self.host, self.board.as_deref())?);
         // A host name may contain characters that do not belong in a directory name.
         let name = self.host.name.replace(['/', '%', ':'], "-");
-        let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{name}")));
+        let over = self.board.as_ref().map_or(String::new(), |board| format!("{board}-"));
+        let folder = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("lab-{over}{name}")));
         let grid = Grid {
             messages: self.messages.0.clone(),
             buffers: self.buffers.0.clone(),

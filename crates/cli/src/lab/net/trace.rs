@@ -76,7 +76,7 @@ impl TraceHost {
             congestion: self.congestion.clone(),
             seconds: self.seconds,
         };
-        let session = self.key.session(&self.host)?;
+        let session = self.key.session(&self.host, None)?;
         let patterns = patterns(&[self.pattern], self.both_directions);
         let trace = Trace::of(&session, &setup, &patterns, self.slow_below.unwrap_or_default())
             .map_err(|failure| failure.to_string())?;

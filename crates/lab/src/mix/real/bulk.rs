@@ -11,15 +11,15 @@
 use super::super::traffic::BLOCK_OCTETS;
 use super::delays::Delays;
 use crate::remote::protocol::Nonce;
+use crate::remote::tcp::Stream;
 use kiban_atm::wire::aal5;
 use kiban_atm::wire::atm::CELL_BYTES;
 use kiban_base::Instant;
-use kiban_measure::TcpInfo;
 use kiban_measure::pause::pace;
 use kiban_os::Clock;
 use kiban_os::lock;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) struct Outgoing {
 
 /// Sends from `begin` until `end`, or until it is stopped.
 pub(super) fn send(
-    mut stream: TcpStream,
+    mut stream: Stream,
     clock: Clock,
     (begin, end): (Instant, Instant),
     shape_mbps: Option<f64>,
@@ -96,14 +96,14 @@ pub(super) fn send(
         }
         if now >= looked + ROUND {
             looked = now;
-            if let Ok(info) = TcpInfo::of(&stream) {
+            if let Ok(info) = stream.info() {
                 outgoing.round_us.push(i64::from(info.rtt_us) * 1000);
             }
         }
     }
     // The connection may be closed already.
     let _ = stream.shutdown(Shutdown::Write);
-    outgoing.retransmissions = TcpInfo::of(&stream).map_or(0, |info| info.total_retrans.into());
+    outgoing.retransmissions = stream.info().map_or(0, |info| info.total_retrans.into());
     outgoing
 }
 
@@ -121,7 +121,7 @@ pub(crate) type Tally = Mutex<ReceiveStats>;
 /// Reads at most `read_octets` at a time until the connection ends; `pay` delays reading when the rate is too
 /// high.
 pub(crate) fn receive(
-    mut stream: TcpStream,
+    mut stream: Stream,
     clock: Clock,
     tally: &Tally,
     stop: &AtomicBool,

@@ -28,7 +28,7 @@ use crate::remote::protocol::{
 };
 use kiban_base::Instant;
 use kiban_measure::Settings;
-use kiban_measure::pause::{pace, readable};
+use kiban_measure::pause::pace;
 use kiban_os::Clock;
 use kiban_os::random;
 use std::io;
@@ -242,7 +242,7 @@ fn prove(socket: &UdpSocket, greeting: &[u8], reader: &mut Lines) -> Result<(), 
     for _ in 0..COOKIE_TRIES_MAX {
         // An error, for example from a firewall, counts as a lost datagram.
         let _ = socket.send(&wire::write_cookie(greeting, &cookie));
-        if reader.buffer().is_empty() && !readable(reader.get_ref(), COOKIE_TIME).map_err(lost)? {
+        if reader.buffer().is_empty() && !reader.get_ref().readable(COOKIE_TIME).map_err(lost)? {
             continue;
         }
         match read_message_until(reader, REPLY_BYTES_MAX, TIMEOUT).map_err(lost)? {

@@ -339,9 +339,11 @@ pub(super) mod tests {
             settings: Settings::default(),
             seconds: 1.0,
             path: Path { round_trip_us: 10_000.0, mss_bytes: 1448, rate_mbps: 100.0 },
+            board: None,
             peer: Welcome {
                 kiban: "0".into(),
                 kernel: "Linux".into(),
+                board: None,
                 congestion: vec!["cubic".into()],
                 trial_seconds_max: 60,
                 buffer_bytes_max: 1 << 26,

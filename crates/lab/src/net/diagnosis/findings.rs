@@ -51,6 +51,8 @@ pub struct Findings {
     pub host: String,
     /// The server's description of itself.
     pub server: Welcome,
+    /// The board whose TCP the client used; `None` for the host's.
+    pub board: Option<String>,
     /// The path.
     pub path: Path,
     /// The environment of the measurement.
@@ -138,6 +140,7 @@ impl Findings {
         let mut findings = Findings {
             host: sweep.host.clone(),
             server: first.peer,
+            board: first.board,
             path: first.path,
             environment: record.environment.clone(),
             streams_slow_below: SlowBelow::read(dir)?,
@@ -347,8 +350,9 @@ impl Findings {
 
     /// Describes the path in one line.
     fn path_line(&self) -> String {
+        let server = self.server.board.as_ref().map_or(String::new(), |board| format!(" to board {board}"));
         format!(
-            "{}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
+            "{}{server}: {}, kiban {}; RTT {:.3} ms, MSS {} bytes, about {} Mbit/s",
             self.host,
             self.server.kernel,
             self.server.kiban,

@@ -109,6 +109,9 @@ pub struct Evidence {
     pub seconds: f64,
     /// The path, as measured at the start of the session.
     pub path: Path,
+    /// The board whose TCP the client uses; `None` for the host's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
     /// The server's description of itself.
     pub peer: Welcome,
     /// The socket options that the sender's kernel applied.

@@ -12,10 +12,9 @@ use super::path::Path;
 use super::setup::Setup;
 use super::transactions::{broken, info};
 use crate::engine::Failure;
-use crate::remote::client::{Client, capture};
+use crate::remote::client::Client;
 use crate::remote::protocol::{Outcome, Work};
-use kiban_measure::socket::given;
-use kiban_measure::{Counters, Frame, TcpInfo};
+use kiban_measure::{Frame, TcpInfo};
 use kiban_os::Clock;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -36,7 +35,7 @@ pub fn run(
 ) -> Result<(Evidence, Vec<Frame>), Failure> {
     let mut data = client.begin(&setup.settings(), Work::Read, setup.length())?;
     let message = vec![0x5a; setup.message_bytes as usize];
-    let mut whole = if captured { capture(&data.stream) } else { None };
+    let mut whole = if captured { data.stream.capture() } else { None };
     let info_before = info(&data.stream)?;
     let begin = clock.now();
     let mut messages = 0u64;
@@ -49,8 +48,8 @@ pub fn run(
     }
     let seconds = clock.now().since(begin).as_secs_f64();
     let info = info(&data.stream)?;
-    let given = given(&data.stream).map_err(|error| broken(&error))?;
-    let counters = Counters::read().unwrap_or_default().since(&data.before);
+    let given = data.stream.given().map_err(|error| broken(&error))?;
+    let counters = client.tcp().counters().since(&data.before);
     data.stream.shutdown(Shutdown::Write).map_err(|error| broken(&error))?;
     let server = client.end()?;
     let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
@@ -63,6 +62,7 @@ pub fn run(
         settings: setup.settings(),
         seconds,
         path: *path,
+        board: client.tcp().board().map(str::to_owned),
         peer: client.welcome().clone(),
         given,
         info_before,
@@ -89,7 +89,7 @@ pub fn run_back(
 ) -> Result<(Evidence, Vec<Frame>), Failure> {
     let work = Work::Write { message_bytes: setup.message_bytes };
     let mut data = client.begin(&setup.settings(), work, setup.length())?;
-    let mut whole = if captured { capture(&data.stream) } else { None };
+    let mut whole = if captured { data.stream.capture() } else { None };
     let mut room = vec![0; READ_BYTES];
     let mut bytes = 0;
     let mut ends = None;
@@ -110,8 +110,8 @@ pub fn run_back(
         seconds: ends.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
         rate_limited: false,
         info: info(&data.stream)?,
-        given: given(&data.stream).map_err(|error| broken(&error))?,
-        counters: Counters::read().unwrap_or_default().since(&data.before),
+        given: data.stream.given().map_err(|error| broken(&error))?,
+        counters: client.tcp().counters().since(&data.before),
         asked: None,
     };
     drop(data);
@@ -126,6 +126,7 @@ pub fn run_back(
         settings: setup.settings(),
         seconds: sender.seconds,
         path: *path,
+        board: client.tcp().board().map(str::to_owned),
         peer: client.welcome().clone(),
         given: sender.given,
         // The connection began with the trial, so its sender's counters started at zero.

@@ -12,14 +12,13 @@ use super::evidence::{Evidence, Exchanges};
 use super::path::Path;
 use super::setup::Setup;
 use crate::engine::Failure;
-use crate::remote::client::{Client, SILENCE, capture};
+use crate::remote::client::{Client, SILENCE};
 use crate::remote::exchanges::{EXCHANGES_MIN, WARM_UP};
 use crate::remote::protocol::{Outcome, Work};
-use kiban_measure::socket::given;
-use kiban_measure::{Counters, Frame, TcpInfo};
+use crate::remote::tcp::Stream;
+use kiban_measure::{Frame, TcpInfo};
 use kiban_os::Clock;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 use std::time::Duration;
 
 /// The fraction of time spent in stalls above which a case is slow.
@@ -29,14 +28,14 @@ const CAPTURED: (u64, Duration) = (6, Duration::from_secs(2));
 
 /// Exchanges on a connection.
 pub struct Line<'a> {
-    stream: &'a TcpStream,
+    stream: &'a Stream,
     writes: Vec<Vec<u8>>,
     reply: Vec<u8>,
 }
 
 impl<'a> Line<'a> {
     /// Creates a client of exchanges on this connection.
-    pub fn new(stream: &'a TcpStream, setup: &Setup, reply_bytes: u32) -> Line<'a> {
+    pub fn new(stream: &'a Stream, setup: &Setup, reply_bytes: u32) -> Line<'a> {
         let writes = setup.writes().iter().map(|bytes| vec![0x5a; *bytes as usize]).collect();
         Line { stream, writes, reply: vec![0; reply_bytes as usize] }
     }
@@ -67,8 +66,8 @@ pub(in crate::net) fn broken(error: &io::Error) -> Failure {
 }
 
 /// Returns the kernel's state of a connection.
-pub(in crate::net) fn info(stream: &TcpStream) -> Result<TcpInfo, Failure> {
-    TcpInfo::of(stream).map_err(|error| broken(&error))
+pub(in crate::net) fn info(stream: &Stream) -> Result<TcpInfo, Failure> {
+    stream.info().map_err(|error| broken(&error))
 }
 
 /// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
@@ -93,7 +92,7 @@ pub fn run(
         line.exchange(clock)?;
         warm_up += 1;
     }
-    let mut whole = if captured { capture(&data.stream) } else { None };
+    let mut whole = if captured { data.stream.capture() } else { None };
     let info_before = info(&data.stream)?;
     let begin = clock.now();
     let mut times = Vec::new();
@@ -110,7 +109,7 @@ pub fn run(
     let mut digest = None;
     let mut more = 0;
     let is_slow = exchanges.stalled_part >= SLOW_PART && whole.is_none();
-    if let Some(mut capture) = is_slow.then(|| capture(&data.stream)).flatten() {
+    if let Some(mut capture) = is_slow.then(|| data.stream.capture()).flatten() {
         let begin = clock.now();
         while more < CAPTURED.0 && clock.now().since(begin) < CAPTURED.1 {
             line.exchange(clock)?;
@@ -121,8 +120,8 @@ pub fn run(
         digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
     }
     let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
-    let given = given(&data.stream).map_err(|error| broken(&error))?;
-    let counters = Counters::read().unwrap_or_default().since(&data.before);
+    let given = data.stream.given().map_err(|error| broken(&error))?;
+    let counters = client.tcp().counters().since(&data.before);
     drop(data);
     let server = client.end()?;
     let evidence = Evidence {
@@ -132,6 +131,7 @@ pub fn run(
         settings: setup.settings(),
         seconds,
         path: *path,
+        board: client.tcp().board().map(str::to_owned),
         peer: client.welcome().clone(),
         given,
         info_before,
@@ -164,7 +164,7 @@ pub fn run_back(
         needed_us: path.exchange_us(setup.message_bytes).min(1e9) as u64,
     };
     let mut data = client.begin(&setup.settings(), work, WARM_UP.0 + setup.length())?;
-    let mut whole = if captured { capture(&data.stream) } else { None };
+    let mut whole = if captured { data.stream.capture() } else { None };
     let mut message = vec![0; setup.message_bytes as usize];
     let begin = clock.now();
     let (mut messages, mut last) = (0u64, begin);
@@ -186,8 +186,8 @@ pub fn run_back(
         seconds: last.since(begin).as_secs_f64(),
         rate_limited: false,
         info: info(&data.stream)?,
-        given: given(&data.stream).map_err(|error| broken(&error))?,
-        counters: Counters::read().unwrap_or_default().since(&data.before),
+        given: data.stream.given().map_err(|error| broken(&error))?,
+        counters: client.tcp().counters().since(&data.before),
         asked: None,
     };
     drop(data);
@@ -202,6 +202,7 @@ pub fn run_back(
         settings: setup.settings(),
         seconds: asked.seconds,
         path: *path,
+        board: client.tcp().board().map(str::to_owned),
         peer: client.welcome().clone(),
         given: sender.given,
         info_before: asked.info_before,
@@ -215,7 +216,7 @@ pub fn run_back(
 }
 
 /// Reads a whole message; returns false if the server has ended the trial.
-fn fill(stream: &mut TcpStream, message: &mut [u8]) -> io::Result<bool> {
+fn fill(stream: &mut Stream, message: &mut [u8]) -> io::Result<bool> {
     let mut count = 0;
     while count < message.len() {
         match stream.read(&mut message[count..]) {

@@ -3,9 +3,10 @@
 use super::unproven::{Bounds, Handshakes, Length, Step};
 use crate::remote::admission::is_same;
 use crate::remote::protocol::LINE_TIME;
+use crate::remote::tcp::{Listener, Stream};
 use kiban_base::Instant;
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -42,7 +43,7 @@ impl DataPorts {
 /// A port that accepts the data connections of a measurement: only from the client's address, and only with
 /// the expected greetings.
 pub(super) struct DataPort {
-    listener: TcpListener,
+    listener: Listener,
     address: IpAddr,
     callers: Handshakes,
     /// The expected greetings; `None` once the connection has arrived.
@@ -52,7 +53,7 @@ pub(super) struct DataPort {
 impl DataPort {
     /// Accepts one connection from `address` for each of the greetings, all of which must have the same
     /// length.
-    pub(super) fn new(listener: TcpListener, address: IpAddr, greetings: Vec<Vec<u8>>) -> DataPort {
+    pub(super) fn new(listener: Listener, address: IpAddr, greetings: Vec<Vec<u8>>) -> DataPort {
         let octets = greetings.first().map_or(0, Vec::len);
         let callers = Handshakes::new(CALLERS, Length::Octets(octets));
         DataPort { listener, address, callers, greetings: greetings.into_iter().map(Some).collect() }
@@ -68,7 +69,7 @@ impl DataPort {
         &mut self,
         now: impl Fn() -> Instant,
         timeout: Duration,
-    ) -> io::Result<Vec<(usize, TcpStream)>> {
+    ) -> io::Result<Vec<(usize, Stream)>> {
         let mut arrived = Vec::new();
         if self.greetings.iter().all(Option::is_none) {
             return Ok(arrived);

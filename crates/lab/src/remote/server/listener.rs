@@ -24,18 +24,20 @@ use super::unproven::{Bounds, HandshakeError, Handshakes, Length, Step};
 use super::{mix, trial};
 use crate::remote::admission::{Token, may_connect};
 use crate::remote::protocol::*;
+use crate::remote::tcp::{Listener, Stream, TcpStack};
 use ipnet::IpNet;
+use kiban_measure::Settings;
 use kiban_measure::socket::defer_accept;
 use kiban_os::{Clock, lock};
 use std::io::{self, Read};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A listening server.
 pub struct Server {
-    listener: TcpListener,
+    listener: Listener,
     shared: Arc<Shared>,
 }
 
@@ -70,26 +72,23 @@ impl Drop for SessionSlot {
 }
 
 impl Server {
-    /// Starts listening. `on_event` is called for each event.
+    /// Starts listening on a TCP. `on_event` is called for each event.
     ///
     /// # Errors
     /// Returns errors from the operating system.
     pub fn bind(
+        tcp: TcpStack,
         address: SocketAddr,
         token: Token,
         allowed: Vec<IpNet>,
         limits: Limits,
         on_event: impl Fn(Event) + Send + Sync + 'static,
     ) -> io::Result<Server> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        // A client's first line then arrives with its connection, which then needs no unproven slot.
-        // It is not an error if the system refuses: the table also works without.
-        let _ = defer_accept(&listener, UNAUTHENTICATED_TIMEOUT.as_secs() as u32);
+        let listener = listen(&tcp, address)?;
         let ports = DataPorts::new(limits.data_ports.clone());
         let rates = (0..limits.sessions).map(|_| Rate::new(limits.bytes_per_second)).collect();
         let free = Mutex::new((0..limits.sessions).collect());
-        let state = State { limits, clock: Clock::new(), ports, ends: AtomicBool::new(false) };
+        let state = State { tcp, limits, clock: Clock::new(), ports, ends: AtomicBool::new(false) };
         let shared = Shared { token, allowed, state, rates, free, on_event: Box::new(on_event) };
         Ok(Server { listener, shared: Arc::new(shared) })
     }
@@ -161,12 +160,7 @@ impl Server {
     }
 
     /// Starts a session with a client that has sent its first line.
-    fn admit(
-        &self,
-        stream: TcpStream,
-        address: IpAddr,
-        said: &[u8],
-    ) -> Result<(), (Option<TcpStream>, Refusal)> {
+    fn admit(&self, stream: Stream, address: IpAddr, said: &[u8]) -> Result<(), (Option<Stream>, Refusal)> {
         let shared = &self.shared;
         let refused = |stream, why| Err((Some(stream), why));
         let hello = match read_message::<Hello>(&mut { said }, HELLO_BYTES_MAX) {
@@ -188,8 +182,19 @@ impl Server {
     }
 }
 
+/// Opens the listener for control connections.
+fn listen(tcp: &TcpStack, address: SocketAddr) -> io::Result<Listener> {
+    let TcpStack::Host = tcp else { return tcp.listen(&Settings::default(), address) };
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    // A client's first line then arrives with its connection, which then needs no unproven slot.
+    // It is not an error if the system refuses: the table also works without.
+    let _ = defer_accept(&listener, UNAUTHENTICATED_TIMEOUT.as_secs() as u32);
+    Ok(Listener::Host(listener))
+}
+
 /// Sends the reason and closes, without waiting.
-fn refuse(mut stream: TcpStream, why: Refusal) {
+fn refuse(mut stream: Stream, why: Refusal) {
     // The client may have disconnected already.
     let _ = write_message(&mut stream, &Greeting::Refused(why.to_string()));
     let _ = stream.shutdown(Shutdown::Write);
@@ -199,7 +204,7 @@ fn refuse(mut stream: TcpStream, why: Refusal) {
 }
 
 impl SessionSlot {
-    fn meet(&self, stream: TcpStream, address: IpAddr) {
+    fn meet(&self, stream: Stream, address: IpAddr) {
         let rate = &self.shared.rates[self.number];
         let Ok(mut session) = Session::new(&self.shared.state, rate, stream, address) else { return };
         (self.shared.on_event)(Event::Began(address));
@@ -225,6 +230,11 @@ fn measure(session: &mut Session<'_>, trials: &mut u64) -> io::Result<()> {
         *trials += u64::from(match request {
             Request::Trial { nonce, settings, work, millis } => {
                 trial::serve(session, nonce, &settings, work, Duration::from_millis(millis.into()))?
+            }
+            Request::Mix { .. } if session.state.tcp.board().is_some() => {
+                let why = "a mix needs the host's UDP: start `kiban lab serve` without --board";
+                session.send(&Reply::Impossible(why.to_owned()))?;
+                false
             }
             Request::Mix { nonce, request } => mix::serve(session, nonce, &request)?,
             Request::Go | Request::Ended(_) => {

@@ -24,12 +24,13 @@ use crate::mix::real::wire::{self, COOKIE_OCTETS, DATAGRAM_OCTETS_MAX};
 use crate::mix::{MixRequest, MixTotal};
 use crate::remote::admission::hex;
 use crate::remote::protocol::{Nonce, Reply, Request};
+use crate::remote::tcp::Stream;
 use kiban_base::Instant;
 use kiban_measure::pause::readable;
 use kiban_measure::{Datagrams, Settings};
 use kiban_os::lock;
 use std::io;
-use std::net::{IpAddr, TcpStream};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -55,7 +56,9 @@ pub(super) fn serve(session: &mut Session<'_>, nonce: Nonce, request: &MixReques
         request.flows.iter().filter(|flow| flow.kind == Kind::Bulk).map(|flow| flow.window_kib << 10);
     let settings = Settings { receive_bytes: window.max(), ..Settings::default() };
     let sockets = session.open(|at| Datagrams::bind(at, BUFFER_BYTES)).and_then(|datagrams| {
-        let listener = (!bulk.is_empty()).then(|| session.open(|at| settings.listen(at))).transpose()?;
+        let listener = (!bulk.is_empty())
+            .then(|| session.open(|at| session.state.tcp.listen(&settings, at)))
+            .transpose()?;
         Ok((datagrams, listener))
     });
     let (datagrams, listener) = match sockets {
@@ -244,7 +247,7 @@ impl Mix<'_> {
         }
     }
 
-    fn connection(&self, stream: TcpStream, place: usize) {
+    fn connection(&self, stream: Stream, place: usize) {
         let clock = self.state.clock;
         let bucket = &self.rate.received;
         let stops = |_| self.stop.load(Ordering::Acquire) || self.state.check().is_err();

@@ -5,17 +5,19 @@ use super::budget::Rate;
 use super::data_ports::DataPorts;
 use super::limits::{LOOK, Limits};
 use crate::remote::protocol::*;
+use crate::remote::tcp::{Stream, TcpStack};
 use kiban_base::Instant;
-use kiban_measure::pause::{pace, readable};
+use kiban_measure::pause::pace;
 use kiban_os::Clock;
 use serde::Serialize;
 use std::io::{self, BufReader};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The state that all sessions of a server share.
 pub(super) struct State {
+    pub(super) tcp: TcpStack,
     pub(super) limits: Limits,
     pub(super) clock: Clock,
     pub(super) ports: DataPorts,
@@ -52,14 +54,14 @@ pub(super) struct Session<'a> {
     /// When the lines so far conform to the rate, so that the next one may be read.
     conforms_at: Instant,
     reader: Lines,
-    writer: TcpStream,
+    writer: Stream,
 }
 
 impl<'a> Session<'a> {
     pub(super) fn new(
         state: &'a State,
         rate: &'a Rate,
-        stream: TcpStream,
+        stream: Stream,
         address: IpAddr,
     ) -> io::Result<Session<'a>> {
         stream.set_nonblocking(false)?;
@@ -76,11 +78,16 @@ impl<'a> Session<'a> {
         let read = |name: &str| {
             std::fs::read_to_string(format!("/proc/sys/{name}")).unwrap_or_default().trim().to_owned()
         };
-        let congestion = read("net/ipv4/tcp_available_congestion_control");
+        let board = self.state.tcp.board().map(str::to_owned);
+        let congestion = match &board {
+            Some(_) => String::new(),
+            None => read("net/ipv4/tcp_available_congestion_control"),
+        };
         let limits = &self.state.limits;
         let welcome = Welcome {
             kiban: env!("CARGO_PKG_VERSION").into(),
             kernel: format!("{} {}", std::env::consts::OS, read("kernel/osrelease")),
+            board,
             congestion: congestion.split_whitespace().map(str::to_owned).collect(),
             trial_seconds_max: limits.trial_seconds,
             buffer_bytes_max: limits.buffer_bytes,
@@ -127,7 +134,7 @@ impl<'a> Session<'a> {
             pace(wait.min(timeout));
             return Ok(None);
         }
-        if self.reader.buffer().is_empty() && !readable(self.reader.get_ref(), timeout)? {
+        if self.reader.buffer().is_empty() && !self.reader.get_ref().readable(timeout)? {
             return Ok(None);
         }
         let request = read_message_until(&mut self.reader, LINE_BYTES_MAX, LINE_TIME);

@@ -12,11 +12,11 @@ use super::limits::{GRACE, LOOK, Limits, check_limits};
 use super::session::{Session, late, overlapping};
 use crate::remote::exchanges::{Asked, EXCHANGES_MIN, Exchanges, WARM_UP};
 use crate::remote::protocol::*;
+use crate::remote::tcp::Stream;
 use kiban_base::Instant;
-use kiban_measure::socket::given;
-use kiban_measure::{Counters, Settings, TcpInfo};
+use kiban_measure::{Counters, Settings};
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::Shutdown;
 use std::time::Duration;
 
 /// How long the data connection may take to arrive and send its greeting.
@@ -36,12 +36,12 @@ pub(super) fn serve(
     if let Err(why) = validate(&session.state.limits, settings, work, length) {
         return session.send(&Reply::Impossible(why)).map(|()| false);
     }
-    let listener = match session.open(|at| settings.listen(at)) {
+    let listener = match session.open(|at| session.state.tcp.listen(settings, at)) {
         Ok(listener) => listener,
         Err(reply) => return session.send(&reply).map(|()| false),
     };
     let streams = listener.local_addr()?.port();
-    let before = Counters::read().unwrap_or_default();
+    let before = session.state.tcp.counters();
     session.send(&Reply::Ready { streams, datagrams: 0 })?;
     let deadline = session.state.clock.now() + length + GRACE;
     let mut port = DataPort::new(listener, session.address, vec![nonce.greeting()]);
@@ -96,7 +96,7 @@ fn validate(limits: &Limits, settings: &Settings, work: Work, length: Duration) 
 }
 
 /// Waits for the data connection.
-fn accept(session: &Session<'_>, port: &mut DataPort) -> io::Result<TcpStream> {
+fn accept(session: &Session<'_>, port: &mut DataPort) -> io::Result<Stream> {
     let clock = session.state.clock;
     let deadline = clock.now() + DATA_TIMEOUT;
     while clock.now() < deadline && session.check().is_ok() {
@@ -109,7 +109,7 @@ fn accept(session: &Session<'_>, port: &mut DataPort) -> io::Result<TcpStream> {
 
 struct Trial<'a> {
     session: &'a Session<'a>,
-    stream: TcpStream,
+    stream: Stream,
     begin: Instant,
     /// When the last byte was read or written.
     last: Instant,
@@ -120,7 +120,7 @@ struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    fn new(session: &'a Session<'a>, stream: TcpStream, settings: &Settings) -> io::Result<Trial<'a>> {
+    fn new(session: &'a Session<'a>, stream: Stream, settings: &Settings) -> io::Result<Trial<'a>> {
         stream.set_nodelay(settings.no_delay)?;
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(LOOK))?;
@@ -138,9 +138,9 @@ impl<'a> Trial<'a> {
             bytes: self.bytes,
             seconds: self.last.since(self.begin).as_secs_f64(),
             rate_limited: self.rate_limited,
-            info: TcpInfo::of(&self.stream)?,
-            given: given(&self.stream)?,
-            counters: Counters::read().unwrap_or_default().since(before),
+            info: self.stream.info()?,
+            given: self.stream.given()?,
+            counters: self.session.state.tcp.counters().since(before),
             asked: self.asked.clone(),
         })
     }
@@ -208,7 +208,7 @@ impl<'a> Trial<'a> {
         while warm_up < WARM_UP.1 && self.now() < warm && self.exchange(&pieces, &mut reply, deadline)? {
             warm_up += 1;
         }
-        let (info_before, begin) = (TcpInfo::of(&self.stream)?, self.now());
+        let (info_before, begin) = (self.stream.info()?, self.now());
         let mut times_us = Vec::new();
         while self.now() < until || (times_us.len() as u64) < EXCHANGES_MIN {
             let before = self.now();

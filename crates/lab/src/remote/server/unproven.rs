@@ -16,12 +16,12 @@
 //!             other, as do hosts at many sites of one provider. A kernel whose queue of half-open
 //!             connections is full sends SYN cookies and defers no longer.
 
+use crate::remote::tcp::{Listener, Stream};
 use kiban_base::Instant;
-use kiban_measure::pause::{pace, readable_among};
+use kiban_measure::pause::pace;
 use kiban_os::origin::{most_crowded, origin_of};
 use std::io::{self, ErrorKind, Read};
-use std::net::{IpAddr, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// The maximum number of connections accepted before existing ones are read.
@@ -100,13 +100,13 @@ pub(crate) enum HandshakeError {
 /// The result of a connection's first message.
 pub(crate) enum Step {
     /// The message has been received completely.
-    Said(TcpStream, IpAddr, Vec<u8>),
+    Said(Stream, IpAddr, Vec<u8>),
     /// The connection failed.
-    Cut(TcpStream, IpAddr, HandshakeError),
+    Cut(Stream, IpAddr, HandshakeError),
 }
 
 struct Half {
-    stream: TcpStream,
+    stream: Stream,
     address: IpAddr,
     said: Vec<u8>,
 }
@@ -145,14 +145,12 @@ impl Handshakes {
     /// Returns the operating system's errors while waiting.
     pub(crate) fn turn(
         &mut self,
-        listener: &TcpListener,
+        listener: &Listener,
         now: impl Fn() -> Instant,
         timeout: Duration,
         mut admits: impl FnMut(IpAddr) -> bool,
     ) -> io::Result<Vec<Step>> {
-        let halves = self.table.entries.iter().map(|entry| entry.item.stream.as_fd());
-        let files: Vec<_> = halves.chain([listener.as_fd()]).collect();
-        let ready = readable_among(&files, timeout)?;
+        let ready = listener.ready(self.table.entries.iter().map(|entry| &entry.item.stream), timeout)?;
         let mut steps = Vec::new();
         let mut waiting = ready.iter();
         let heard = self.table.entries.extract_if(.., |entry| {
@@ -226,6 +224,7 @@ fn hear(half: &mut Half, length: Length) -> std::ops::ControlFlow<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{TcpListener, TcpStream};
 
     const BOUNDS: Bounds = Bounds { connections_max: 6, per_network_max: 3, time: Duration::from_secs(5) };
 
@@ -312,6 +311,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
             listener.set_nonblocking(true).expect("a socket");
             let mut caller = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+            let listener = Listener::Host(listener);
             let mut handshakes = Handshakes::new(BOUNDS, length);
             let mut turn =
                 || handshakes.turn(&listener, || at(0), Duration::from_secs(10), |_| true).expect("loopback");
