@@ -41,6 +41,7 @@ pub mod rdma;
 mod remote;
 pub mod report;
 pub mod reproduce;
+pub mod rtp;
 pub mod stats;
 pub mod table;
 pub mod tour;

@@ -1,6 +1,6 @@
 //! The arguments of `kiban lab`, and its subcommands.
 
-use super::{live, merge, mix, net, questions, report, run, script, summary};
+use super::{live, merge, mix, net, questions, report, rtp, run, script, summary};
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
@@ -8,7 +8,8 @@ use std::process::ExitCode;
 ///
 /// Networks: run 'serve' on one host, and 'sweep', 'delay' or 'trace' on the other.
 ///
-/// Traffic: 'mix' sends several kinds of flows at once over a network with policing.
+/// Traffic: 'mix' sends several kinds of flows at once over a network with policing; 'rtp' sends and receives
+/// streams with RTCP reports.
 ///
 /// Plans: a plan names a question and the values of its parameters. 'run' runs one trial for each combination
 /// and records it as a line of JSON; an interrupted run can be resumed. Shards of a plan can run on different
@@ -32,6 +33,7 @@ enum Verb {
     #[command(flatten)]
     Net(net::Net),
     Mix(mix::Mix),
+    Rtp(rtp::Rtp),
     Questions(questions::Questions),
     Run(run::Run),
     Live(live::Live),
@@ -46,6 +48,7 @@ impl Lab {
         match self.verb {
             Verb::Net(net) => net.run(),
             Verb::Mix(mix) => mix.run(),
+            Verb::Rtp(rtp) => rtp.run(),
             Verb::Questions(questions) => questions.run(),
             Verb::Run(run) => run.run(),
             Verb::Live(live) => live.run(),

@@ -10,6 +10,7 @@ mod output;
 mod plan;
 mod questions;
 mod report;
+mod rtp;
 mod run;
 mod script;
 mod summary;

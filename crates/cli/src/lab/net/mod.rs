@@ -10,3 +10,4 @@ mod sweep;
 mod trace;
 
 pub(super) use command::Net;
+pub(super) use output::put;

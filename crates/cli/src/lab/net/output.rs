@@ -1,7 +1,10 @@
 //! Output of measurements of networks.
 
 /// Prints one JSON object if `json` is true, otherwise the tables.
-pub(super) fn put(json: bool, made: &(impl serde::Serialize + std::fmt::Display)) -> Result<(), String> {
+pub(in crate::lab) fn put(
+    json: bool,
+    made: &(impl serde::Serialize + std::fmt::Display),
+) -> Result<(), String> {
     crate::output::print(&if json { crate::output::json(made)? } else { made.to_string() })
 }
 

@@ -15,7 +15,7 @@ const KEPT_MAX: usize = 1 << 16;
 
 /// Delays in nanoseconds, relative to an origin that the caller chooses.
 #[derive(Clone, Debug)]
-pub(super) struct Delays {
+pub(crate) struct Delays {
     kept: Vec<i64>,
     stride: u64,
     seen: u64,
@@ -31,7 +31,7 @@ impl Default for Delays {
 
 impl Delays {
     /// Adds a value.
-    pub(super) fn push(&mut self, delay: i64) {
+    pub(crate) fn push(&mut self, delay: i64) {
         (self.least, self.greatest) = (self.least.min(delay), self.greatest.max(delay));
         if self.seen.is_multiple_of(self.stride) {
             self.kept.push(delay);
@@ -48,17 +48,17 @@ impl Delays {
     }
 
     /// Returns the minimum.
-    pub(super) fn least(&self) -> Option<i64> {
+    pub(crate) fn least(&self) -> Option<i64> {
         (self.seen > 0).then_some(self.least)
     }
 
     /// Returns by how much the maximum exceeds an origin, in microseconds.
-    pub(super) fn greatest_us(&self, origin: i64) -> Option<f64> {
+    pub(crate) fn greatest_us(&self, origin: i64) -> Option<f64> {
         (self.seen > 0).then(|| (self.greatest - origin) as f64 * 1e-3)
     }
 
     /// Returns the median and the 99th percentile of the delays minus `origin`, in microseconds.
-    pub(super) fn above_us(&self, origin: i64) -> [Option<f64>; 2] {
+    pub(crate) fn above_us(&self, origin: i64) -> [Option<f64>; 2] {
         let above: Vec<f64> =
             self.kept.iter().map(|delay| delay.saturating_sub(origin) as f64 * 1e-3).collect();
         let above = sorted(&above);
@@ -66,7 +66,7 @@ impl Delays {
     }
 
     /// Returns by how much the median and the 99th percentile exceed the minimum, in microseconds.
-    pub(super) fn variation_us(&self) -> [Option<f64>; 2] {
+    pub(crate) fn variation_us(&self) -> [Option<f64>; 2] {
         self.least().map_or([None; 2], |least| self.above_us(least))
     }
 }

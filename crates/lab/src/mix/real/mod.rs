@@ -14,7 +14,7 @@
 //!           subtracted from delays.
 
 pub(crate) mod bulk;
-mod delays;
+pub(crate) mod delays;
 mod edge;
 pub(crate) mod messages;
 pub(crate) mod receive;
