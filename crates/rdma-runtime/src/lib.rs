@@ -36,6 +36,7 @@ mod board_nic;
 mod connect;
 mod control;
 mod device;
+mod efe;
 mod error;
 mod fast_mr;
 mod link;

@@ -4,7 +4,7 @@ use super::board::BoardLink;
 use super::file::File;
 use super::line::{EndState, ListenSocket, MpaListener};
 use super::state::{ASK_EVERY, LinkedNic, Timer};
-use crate::link::EfeLink;
+use crate::efe::EfeLink;
 use crate::roce::RoceLink;
 use crate::shared::SharedLink;
 use kiban_base::Instant;

@@ -1,0 +1,6 @@
+//! EFE below an RDMA NIC in real time: over UDP, and in Ethernet frames.
+
+mod link;
+mod peers;
+
+pub(crate) use link::EfeLink;
