@@ -80,7 +80,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "rdma(transport): the transport of the fixture rdma: ib, roce or iwarp")
+    config.addinivalue_line("markers", "rdma(transport): the transport of the fixture rdma: ib, roce, efe or iwarp")
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def rdma(request: pytest.FixtureRequest) -> Iterator[Rdma]:
     transport = (mark.kwargs.get("transport") if mark else None) or request.config.getoption("rdma_transport")
     transport = transport or request.config.getini("rdma_transport") or None
     if transport is not None and transport not in get_args(verbs.Transport):
-        raise pytest.UsageError(f"unknown RDMA transport {transport!r}: ib, roce or iwarp")
+        raise pytest.UsageError(f"unknown RDMA transport {transport!r}: ib, roce, efe or iwarp")
     devices = Rdma(transport)
     yield devices
     devices.close()

@@ -20,9 +20,10 @@ from . import program
 __all__ = ["Transport", "command", "environment", "popen", "run"]
 
 #: What the devices are, and speak on the wire. `ib`: an InfiniBand adapter on Ethernet, for programs whose both ends use
-#: kiban. `roce`: the same, with RoCEv2 on the wire, for peers with rdma_rxe or a RoCE card. `iwarp`: an iWARP device, for
-#: peers with siw or an iWARP card.
-Transport = Literal["ib", "roce", "iwarp"]
+#: kiban. `roce`: the same, with RoCEv2 on the wire, for peers with rdma_rxe or a RoCE card. `efe`: a device of unspecified
+#: transport, with iWARP's messages over the EFE-like transport. `iwarp`: an iWARP device, for peers with siw or an iWARP
+#: card.
+Transport = Literal["ib", "roce", "efe", "iwarp"]
 
 
 def command(arguments: Sequence[str | os.PathLike[str]], transport: Optional[Transport] = None) -> list[str]:

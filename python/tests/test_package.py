@@ -31,7 +31,7 @@ def test_the_program_and_its_manual_pages_are_in_the_environment() -> None:
 
 
 def test_programs_find_rdma_devices() -> None:
-    for transport, layer in ("ib", "Ethernet"), ("roce", "Ethernet"), ("iwarp", "Ethernet"):
+    for transport, layer in ("ib", "Ethernet"), ("roce", "Ethernet"), ("efe", "Ethernet"), ("iwarp", "Ethernet"):
         told = kiban.verbs.run(["ibv_devinfo"], transport=transport, capture_output=True, check=True, text=True)
         assert "hca_id:\tkiban" in told.stdout and layer in told.stdout, transport
     # The variables serve programs that are started by other means.

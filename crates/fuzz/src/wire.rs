@@ -677,6 +677,8 @@ fn rtcp_seeds() -> Vec<Vec<u8>> {
 }
 
 fn efe(bytes: &[u8], features: &mut Features<'_>) {
+    let quoted = efe_frame::Quoted::read(bytes);
+    assert!(quoted.is_ok() || efe_frame::Header::read(bytes).is_err(), "a whole frame can be quoted");
     match efe_frame::Header::read(bytes) {
         Err(rule) => broken(features, rule),
         Ok((header, used)) => {

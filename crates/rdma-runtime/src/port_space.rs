@@ -14,7 +14,7 @@
 //!           If an RDMA listener has a TCP port already, a TCP socket cannot bind it later. Without /proc,
 //!           there are no entries.
 
-use crate::same_user::SocketOwners;
+use crate::same_user::{SocketKind, SocketOwners};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -89,7 +89,7 @@ pub(crate) fn tcp_address(to: SocketAddr) -> SocketAddr {
     if found.is_empty() || found.contains(&to.port()) {
         return to;
     }
-    let Ok(owners) = SocketOwners::open() else { return to };
+    let Ok(owners) = SocketOwners::open(SocketKind::Tcp) else { return to };
     let mut trusted = found.into_iter().map(|port| SocketAddr::new(to.ip(), port));
     trusted.find(|&at| owners.is_own_listener(at)).unwrap_or(to)
 }

@@ -3,9 +3,9 @@
 //! Purpose     programs exchange their numbers in the clear, which does not keep out other users of the same
 //!             host. For connections within one host, the check therefore relies on information from the
 //!             operating system.
-//! Mechanism   the system reports the owner of every TCP socket to any process (`sock_diag(7)`). The peer's
-//!             socket is the one whose local address is our remote address and whose remote address is our
-//!             local one.
+//! Mechanism   the system reports the owner of every TCP and UDP socket to any process (`sock_diag(7)`). The
+//!             peer's TCP socket is the one whose local address is our remote address and whose remote
+//!             address is our local one; its UDP socket is the one that is bound to our remote address.
 //! Local       an address is local if the system routes it to itself, no matter which interface has it
 //!             (rtnetlink(7), RTN_LOCAL). A local peer whose connection was reset before the check no longer
 //!             has a socket; it is refused, and not mistaken for a peer on another host.
@@ -18,7 +18,7 @@
 use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, netlink};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 
 /// `SOCK_DIAG_BY_FAMILY`.
@@ -49,9 +49,10 @@ const INTERFACE: u16 = 4;
 /// cannot bypass the check by exhausting the program's file descriptors.
 #[derive(Debug)]
 pub struct SocketOwners {
+    kind: SocketKind,
     /// `None`: the system does not answer such queries.
     sockets: Option<OwnedFd>,
-    /// Whether the system reports TCP sockets. If it does not, it claims that no socket exists.
+    /// Whether the system reports such sockets. If it does not, it claims that no socket exists.
     tells: bool,
     /// The socket for route queries. If it is `None`, only loopback addresses are known to be local.
     routes: Option<OwnedFd>,
@@ -70,19 +71,30 @@ enum Owner {
     Unknown,
 }
 
+/// The sockets between which peers exchange packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SocketKind {
+    /// Connected TCP sockets.
+    Tcp,
+    /// UDP sockets that are bound but not connected.
+    Udp,
+}
+
 impl SocketOwners {
     /// Opens the netlink sockets.
     ///
     /// # Errors
     /// File descriptors or memory are exhausted.
-    pub fn open() -> io::Result<SocketOwners> {
+    pub fn open(kind: SocketKind) -> io::Result<SocketOwners> {
         let (sockets, routes) = (open(Some(netlink::SOCK_DIAG))?, open(None)?);
-        let mut owners = SocketOwners { sockets, tells: true, routes };
-        match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
-            Ok(listener) => {
-                let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-                owners.tells = owners.owner(listener.local_addr()?, nobody) != Owner::Elsewhere;
-            }
+        let mut owners = SocketOwners { kind, sockets, tells: true, routes };
+        let any = (Ipv4Addr::LOCALHOST, 0);
+        let probe = match kind {
+            SocketKind::Tcp => TcpListener::bind(any).map(|tcp| (tcp.local_addr(), OwnedFd::from(tcp))),
+            SocketKind::Udp => UdpSocket::bind(any).map(|udp| (udp.local_addr(), OwnedFd::from(udp))),
+        };
+        match probe {
+            Ok((at, _socket)) => owners.tells = owners.owner(at?, nobody(any.0.into())) != Owner::Elsewhere,
             Err(error) if is_short(&error) => return Err(error),
             // Without a loopback interface, this cannot be tested. Assume that sockets are reported, which
             // is the stricter choice.
@@ -119,9 +131,9 @@ impl SocketOwners {
 
     /// Returns the user that listens at an address of this host, if the system knows one.
     fn listener_user(&self, at: SocketAddr) -> Option<u32> {
-        let nobody = SocketAddr::new(at.ip(), 0);
-        match self.ask(self.sockets.as_ref()?, at, nobody)? {
+        match self.owner(at, nobody(at.ip())) {
             Owner::Listener(user) => Some(user),
+            Owner::User(user) if self.kind == SocketKind::Udp => Some(user),
             _ => None,
         }
     }
@@ -138,12 +150,20 @@ impl SocketOwners {
     /// Returns the owner of the socket bound to `local` and connected to `peer`.
     fn owner(&self, local: SocketAddr, peer: SocketAddr) -> Owner {
         let Some(socket) = &self.sockets else { return Owner::Unknown };
-        self.ask(socket, local, peer).unwrap_or(Owner::Unknown)
+        let ask = |from, to| self.ask(socket, from, to).unwrap_or(Owner::Unknown);
+        match self.kind {
+            SocketKind::Tcp => ask(local, peer),
+            // Before Linux 5.10, the two addresses of a request for a UDP socket were exchanged.
+            SocketKind::Udp => match ask(local, nobody(local.ip())) {
+                Owner::Elsewhere => ask(nobody(local.ip()), local),
+                owner => owner,
+            },
+        }
     }
 
     fn ask(&self, socket: &OwnedFd, local: SocketAddr, peer: SocketAddr) -> Option<Owner> {
         let mut room = [0; 1024];
-        let length = answered(socket, &request(local, peer), &mut room)?;
+        let length = answered(socket, &request(self.kind, local, peer), &mut room)?;
         let answer = room.get(..length)?;
         let word = |at: usize| Some(u32::from_ne_bytes(answer.get(at..at + 4)?.try_into().ok()?));
         let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
@@ -156,6 +176,15 @@ impl SocketOwners {
             _ => None,
         }
     }
+}
+
+/// Returns the unspecified address of the same family.
+fn nobody(of: IpAddr) -> SocketAddr {
+    let any: IpAddr = match of.to_canonical() {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(any, 0)
 }
 
 /// Returns whether a user is that of this process, or root.
@@ -228,9 +257,9 @@ fn route_request(local: SocketAddr, peer: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// Builds a query for one TCP socket, by addresses and ports: `struct nlmsghdr` and `struct
+/// Builds a query for one socket, by addresses and ports: `struct nlmsghdr` and `struct
 /// inet_diag_req_v2`.
-fn request(local: SocketAddr, peer: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
+fn request(kind: SocketKind, local: SocketAddr, peer: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_BYTES] {
     let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES];
     bytes[..4].copy_from_slice(&((HEADER_BYTES + REQUEST_BYTES) as u32).to_ne_bytes());
     bytes[4..6].copy_from_slice(&BY_FAMILY.to_ne_bytes());
@@ -238,7 +267,10 @@ fn request(local: SocketAddr, peer: SocketAddr) -> [u8; HEADER_BYTES + REQUEST_B
     let body = &mut bytes[HEADER_BYTES..];
     let canonical = |address: SocketAddr| address.ip().to_canonical();
     body[0] = if canonical(local).is_ipv4() { libc::AF_INET as u8 } else { libc::AF_INET6 as u8 };
-    body[1] = libc::IPPROTO_TCP as u8;
+    body[1] = match kind {
+        SocketKind::Tcp => libc::IPPROTO_TCP as u8,
+        SocketKind::Udp => libc::IPPROTO_UDP as u8,
+    };
     // All states, then the socket's ports and addresses in network byte order.
     body[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
     body[8..10].copy_from_slice(&local.port().to_be_bytes());
@@ -275,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_this_process_belongs_to_this_user() {
-        let owners = SocketOwners::open().expect("file descriptors are available");
+        let owners = SocketOwners::open(SocketKind::Tcp).expect("file descriptors are available");
         for at in ["127.0.0.1:0", "[::1]:0"] {
             let (_listener, caller, callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -286,8 +318,22 @@ mod tests {
     }
 
     #[test]
+    fn a_udp_socket_of_this_process_belongs_to_this_user() {
+        let owners = SocketOwners::open(SocketKind::Udp).expect("file descriptors are available");
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let [own, peer] = [(); 2].map(|()| UdpSocket::bind(at).expect("the loopback is there"));
+            let [here, there] = [&own, &peer].map(|socket| socket.local_addr().expect("it is bound"));
+            assert_eq!(owners.owner(there, here), Owner::User(rustix::process::geteuid().as_raw()), "{at}");
+            assert!(owners.is_allowed(here, there) && owners.is_own_listener(there));
+            drop(peer);
+            assert_eq!(owners.owner(there, here), Owner::Elsewhere, "{at}");
+            assert!(!owners.is_allowed(here, there), "it is on this host, and has no socket");
+        }
+    }
+
+    #[test]
     fn a_closed_socket_has_no_owner_and_is_not_roots() {
-        let owners = SocketOwners::open().expect("file descriptors are available");
+        let owners = SocketOwners::open(SocketKind::Tcp).expect("file descriptors are available");
         for (at, hears) in [("127.0.0.1:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)] {
             let (_listener, caller, mut callee) = pair(at);
             let from = caller.local_addr().expect("it is connected");
@@ -330,7 +376,7 @@ mod tests {
             assert_eq!(owners.owner(from, to), Owner::Elsewhere);
             assert!(!owners.is_allowed(to, from), "{from} {to}");
         };
-        let owners = SocketOwners::open().expect("file descriptors are available");
+        let owners = SocketOwners::open(SocketKind::Tcp).expect("file descriptors are available");
         assert!(owners.tells, "this system tells of sockets");
         let rows = [
             ("127.0.0.1", "127.0.0.1"),
@@ -351,7 +397,7 @@ mod tests {
                 let bits = if address.is_ipv4() { 32 } else { 128 };
                 interface::set_address(name, address, bits).expect("it is ours");
             }
-            let owners = SocketOwners::open().expect("file descriptors are available");
+            let owners = SocketOwners::open(SocketKind::Tcp).expect("file descriptors are available");
             let rows = [
                 ("192.0.2.1", "192.0.2.2"),
                 ("127.0.0.1", "192.0.2.1"),
@@ -373,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_socket_of_another_host_is_elsewhere() {
-        let owners = SocketOwners::open().expect("file descriptors are available");
+        let owners = SocketOwners::open(SocketKind::Tcp).expect("file descriptors are available");
         let local = SocketAddr::from(([192, 0, 2, 1], 1));
         assert_eq!(owners.owner(local, SocketAddr::from(([192, 0, 2, 2], 2))), Owner::Elsewhere);
     }

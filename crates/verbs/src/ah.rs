@@ -8,7 +8,7 @@
 use crate::abi::*;
 use crate::context::Context;
 use crate::device::query::gid_indices;
-use crate::device::{Device, Transport, transport};
+use crate::device::{Device, transport};
 use crate::engine::{Generation, Object, given, take_back};
 use crate::ffi::{errno_or_zero, pointer, value_or_minus_one};
 use crate::log::unsupported;
@@ -56,8 +56,8 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
         // SAFETY: the caller of `ibv_create_ah` guarantees that `pd` is null or a live protection domain
         // created by this library and `attr` is null or valid for reads.
         let (domain, attr) = unsafe { (given::<Pd>(pd)?, attr.as_ref().ok_or(libc::EINVAL)?) };
-        if transport() == Transport::Iwarp {
-            return Err(unsupported("ibv_create_ah over iWARP"));
+        if !transport().has_datagrams() {
+            return Err(unsupported("ibv_create_ah: datagrams with this transport"));
         }
         let gid = destination(domain.context.device, attr).filter(|_| attr.port_num == 1);
         let gid = gid.ok_or(libc::EINVAL)?;

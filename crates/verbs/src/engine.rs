@@ -12,13 +12,14 @@
 //!           the kernel cannot wipe memory (before Linux 4.14), only children of fork() are detected.
 
 use crate::atomic::{AtomicPtr, Ordering};
+use crate::device::{Transport, transport};
 use crate::sync::published::Published;
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
 use kiban_os::turn::with_signals_blocked;
-use kiban_rdma_runtime::verbs::{Engine, Features, RequestError};
+use kiban_rdma_runtime::verbs::{Engine, Features, RequestError, Wire};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 /// Points to the generation number of this process, which is 0 until its first call; the kernel sets it to 0
@@ -99,9 +100,13 @@ pub(crate) fn engine() -> Result<&'static Engine, c_int> {
 
 fn make() -> Result<(Generation, Engine), c_int> {
     let ways = Features {
-        extensions: crate::device::transport() != crate::device::Transport::Iwarp,
+        extensions: transport() != Transport::Iwarp,
         shared_memory: std::env::var_os("KIBAN_SHARED_MEMORY").is_none_or(|value| value != "0"),
-        roce: crate::device::transport() == crate::device::Transport::Roce,
+        wire: match transport() {
+            Transport::Ib | Transport::Iwarp => Wire::Tcp,
+            Transport::Roce => Wire::Roce,
+            Transport::Efe => Wire::Efe,
+        },
     };
     let made = with_signals_blocked(|| Engine::open(ways));
     let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;

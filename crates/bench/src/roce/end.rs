@@ -5,7 +5,7 @@ use kiban_base::{Region, SharedBytes, Wait};
 use kiban_os::Clock;
 use kiban_rdma_runtime::verbs::{
     Access, Channel, Completion, CqChannels, Engine, Features, Notify, Peer, QpAttributes, QueuePair,
-    Sending, Service, Sge, Sges, Status,
+    Sending, Service, Sge, Sges, Status, Wire,
 };
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) struct Queue {
 impl End {
     /// Opens an engine without shared memory, registers a ring of blocks, and creates completion queues.
     pub(super) fn open(address: IpAddr, waits: Wait) -> End {
-        let features = Features { extensions: true, shared_memory: false, roce: true };
+        let features = Features { extensions: true, shared_memory: false, wire: Wire::Roce };
         let engine = Engine::open(features).expect("sockets");
         let pd = engine.alloc_pd().expect("room");
         let ring = Region::new(BASE, RING_BYTES);

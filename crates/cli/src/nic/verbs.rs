@@ -40,12 +40,13 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  kiban verbs -- rping -s -a 127.0.0.1 &\
         \n  kiban verbs -- rping -c -a 127.0.0.1 -C 10\
         \n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\
+        \n  kiban verbs --transport efe -- ibv_devinfo -v        over the EFE-like transport\
         \n  eval \"$(kiban verbs --env)\"                          for all programs in this shell\
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
-        \n  KIBAN_TRANSPORT=ib|roce|iwarp  the same as --transport, which takes precedence\
-        \n  KIBAN_SHARED_MEMORY=0          use TCP (roce: UDP) even between processes on one host\
-        \n  KIBAN_VERBS_LIB=FOLDER         the directory of kiban's libraries, if they are not next to this program\
+        \n  KIBAN_TRANSPORT=ib|roce|efe|iwarp  the same as --transport, which takes precedence\
+        \n  KIBAN_SHARED_MEMORY=0              use TCP (roce, and always efe: UDP) even between processes on one host\
+        \n  KIBAN_VERBS_LIB=FOLDER             the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
 pub(crate) struct Verbs {
     /// Print the environment as shell commands instead of running a program.
@@ -68,6 +69,8 @@ enum Transport {
     Ib,
     /// The same adapter, but RoCEv2 on the wire: for peers with rdma_rxe or a RoCE card.
     Roce,
+    /// A NIC of unspecified transport: iWARP's messages over the EFE-like transport, for peers on kiban.
+    Efe,
 }
 
 impl Transport {
@@ -76,6 +79,7 @@ impl Transport {
             Transport::Iwarp => "iwarp",
             Transport::Ib => "ib",
             Transport::Roce => "roce",
+            Transport::Efe => "efe",
         }
     }
 }

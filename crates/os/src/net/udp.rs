@@ -30,6 +30,8 @@ pub const PACKET_BYTES_MAX: usize = 65_535;
 pub const TRAIN_MAX: usize = 64;
 /// The longest payload of one datagram, and of a train (IPv4).
 pub const TRAIN_BYTES_MAX: usize = 65_507;
+/// Maximum number of ICMP errors about earlier datagrams that keep one from being sent.
+const REFUSALS_MAX: usize = 3;
 /// Room, in words, for three control messages of one int each.
 const CONTROL_WORDS: usize = 9;
 /// The codepoints of the two ECN bits: ECN-capable transport, and congestion experienced (RFC 3168 §5).
@@ -417,6 +419,7 @@ impl UdpLink {
             message.msg_control = control.as_mut_ptr().cast();
             message.msg_controllen = control_bytes as _;
         }
+        let mut refusals = 0;
         loop {
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // SAFETY: the message points to buffers that outlive the call, with their lengths; the system
@@ -427,6 +430,8 @@ impl UdpLink {
             }
             match Errno::from_io_error(&io::Error::last_os_error()) {
                 Some(Errno::INTR) => {}
+                // An ICMP error about an earlier datagram is reported instead of sending.
+                Some(Errno::CONNREFUSED) if refusals < REFUSALS_MAX => refusals += 1,
                 error => return Err(error.unwrap_or(Errno::IO)),
             }
         }

@@ -1,16 +1,23 @@
-//! The EFE link: an EFE endpoint and its socket.
+//! The EFE link: an EFE endpoint, and its UDP ports or its interface.
+//!
+//! Services  a NIC with an address of its own has one UDP port, which is also that of its peers, and the port
+//!           in an address is the number of the service. With [`EfeLink::open_ports`], each service has the
+//!           UDP port of its number, so that several processes can share an address.
 
-use super::peers::Peers;
+use super::peers::port_of;
+use super::ports::{Port, Ports};
 use crate::link::{Address, EFE_UDP_PORT, Lower};
 use kiban_base::numbers::ether_type;
 use kiban_base::{Instant, RngKey};
+use kiban_os::icmp::next_refusal;
 use kiban_os::packet::PacketLink;
 use kiban_os::udp::{SendResult, TRAIN_BYTES_MAX, TRAIN_MAX, UdpLink};
-use kiban_rdma::efe::{self, Endpoint, Peer, Train, TrainLimits, ethernet};
+use kiban_rdma::efe::{self, Endpoint, FlowNumber, Padding, Peer, Train, TrainLimits, ethernet};
 use kiban_rdma::{iwarp::mpa, nic::Nic};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 /// Maximum number of frames received per call from an interface.
 const TURN_FRAMES: usize = 256;
@@ -19,30 +26,39 @@ const TURN_FRAMES: usize = 256;
 const TURN_BYTES: usize = 32 << 10;
 /// Number of frames for which a train waits.
 const TRAIN_FRAMES_MIN: usize = 32;
-/// Requested size of a UDP socket's receive buffer in bytes. Without privileges, the system grants less.
-const QUEUE_BYTES: usize = 8 << 20;
 /// Length in bytes of the longest train that a socket receives.
 const ROOM_BYTES: usize = 1 << 16;
+/// Maximum number of ICMP errors taken from a port at a time.
+const TURN_ERRORS: usize = 16;
+/// The trains that a socket takes. Between processes of a host, a kilobyte of padding costs less than a
+/// system call.
+const LIMITS: TrainLimits = TrainLimits {
+    frames: TRAIN_MAX,
+    bytes: TRAIN_BYTES_MAX,
+    waits_for: TRAIN_FRAMES_MIN,
+    padding: Padding::Local,
+};
 
 enum Socket {
-    Udp(UdpLink),
+    Udp(Ports),
     Raw(PacketLink),
 }
 
-/// An EFE endpoint and its socket.
+/// An EFE endpoint and its sockets.
 pub(crate) struct EfeLink {
     pub(crate) endpoint: Endpoint,
     socket: Socket,
-    peers: Peers,
+    /// Whether each service has the UDP port of its number.
+    has_port_per_service: bool,
     room: Box<[u8]>,
     config: mpa::Config,
-    limits: TrainLimits,
     /// A train, or the rest of one, that the socket had no room for.
     unsent: Option<Unsent>,
 }
 
 /// Frames that wait for a socket.
 struct Unsent {
+    udp: Arc<UdpLink>,
     bytes: Vec<u8>,
     each: usize,
     to: SocketAddr,
@@ -51,17 +67,15 @@ struct Unsent {
 impl EfeLink {
     /// Opens the EFE link for a lower layer. Returns `None` if the lower layer needs none.
     pub(crate) fn open(lower: &Lower, key: RngKey) -> io::Result<Option<EfeLink>> {
-        let is_loopback = matches!(lower, Lower::EfeUdp { at } if at.ip().is_loopback());
         let (socket, config) = match lower {
             Lower::Tcp { .. } | Lower::Board { .. } | Lower::Nic { .. } | Lower::Roce { .. } => {
                 return Ok(None);
             }
             Lower::EfeUdp { at } => {
                 let port = if at.port() == 0 { EFE_UDP_PORT } else { at.port() };
-                let socket = UdpLink::bind(SocketAddr::new(at.ip(), port))?;
-                socket.request_receive_buffer(QUEUE_BYTES);
-                socket.request_trains();
-                (Socket::Udp(socket), if is_loopback { efe::Config::loopback() } else { efe::Config::udp() })
+                let mut ports = Ports::default();
+                ports.bind(SocketAddr::new(at.ip(), port))?;
+                (Socket::Udp(ports), efe::Config::udp())
             }
             Lower::EfeRaw { interface } => {
                 let socket = PacketLink::open(interface, ether_type::EXPERIMENTAL)?;
@@ -74,29 +88,54 @@ impl EfeLink {
                 (Socket::Raw(socket), config)
             }
         };
-        let endpoint = Endpoint::new(config, key);
-        let room = vec![0; ROOM_BYTES].into();
-        // On the loopback, a kilobyte of padding costs less than a system call.
-        let limits = TrainLimits {
-            frames: TRAIN_MAX,
-            bytes: TRAIN_BYTES_MAX,
-            waits_for: TRAIN_FRAMES_MIN,
-            pads: is_loopback,
-        };
-        // Always announce the extensions, because all EFE peers are kiban NICs.
-        let config = mpa::Config { extensions: true, ..mpa::Config::default() };
-        Ok(Some(EfeLink { endpoint, socket, peers: Peers::default(), room, config, limits, unsent: None }))
+        Ok(Some(EfeLink::new(socket, config, key)))
     }
 
-    /// Returns the endpoint's peer for an address, and the service in that address.
-    pub(crate) fn place(&mut self, to: Address) -> io::Result<(Peer, u16)> {
-        match (to, &self.socket) {
-            (Address::Ip(to), Socket::Udp(udp)) => {
-                let port = udp.local().port();
-                let service = to.port();
-                let mut place = to;
-                place.set_port(port);
-                Ok((self.peer_of(place), service))
+    /// Creates an EFE link for a process that uses several addresses. It has no ports yet.
+    pub(crate) fn open_ports(key: RngKey) -> EfeLink {
+        let link = EfeLink::new(Socket::Udp(Ports::default()), efe::Config::udp(), key);
+        EfeLink { has_port_per_service: true, ..link }
+    }
+
+    fn new(socket: Socket, config: efe::Config, key: RngKey) -> EfeLink {
+        EfeLink {
+            endpoint: Endpoint::new(config, key),
+            socket,
+            has_port_per_service: false,
+            room: vec![0; ROOM_BYTES].into(),
+            // Always announce the extensions, because all EFE peers are kiban NICs.
+            config: mpa::Config { extensions: true, ..mpa::Config::default() },
+            unsent: None,
+        }
+    }
+
+    /// Returns whether each service has the UDP port of its number.
+    pub(crate) fn has_port_per_service(&self) -> bool {
+        self.has_port_per_service
+    }
+
+    /// Returns the sockets, each with its number.
+    pub(crate) fn files(&self) -> Vec<(u16, BorrowedFd<'_>)> {
+        match &self.socket {
+            Socket::Udp(ports) => ports.ports.iter().map(|port| (port.number, port.udp.as_fd())).collect(),
+            Socket::Raw(raw) => vec![(0, raw.as_fd())],
+        }
+    }
+
+    /// Returns the endpoint's peer for an address, and the service in that address. `from` is the local
+    /// address, if there are several.
+    pub(crate) fn place(&mut self, to: Address, from: Option<IpAddr>) -> io::Result<(Peer, u16)> {
+        match (to, &mut self.socket) {
+            (Address::Ip(to), Socket::Udp(ports)) => {
+                let Ports { ports, peers, .. } = ports;
+                let is_at = |port: &&Port| from.is_none_or(|from| port.udp.local().ip() == from);
+                let found = if self.has_port_per_service { ports.iter().find(is_at) } else { ports.first() };
+                let port = found.ok_or(io::ErrorKind::AddrNotAvailable)?;
+                let (own, mut place) = (port.udp.local(), to);
+                if !self.has_port_per_service {
+                    place.set_port(own.port());
+                }
+                Ok((peers.peer_of(port.number, own.ip(), place, &self.endpoint), to.port()))
             }
             (Address::Ethernet { mac, service }, Socket::Raw(_)) => Ok((mac.into(), service)),
             _ => Err(io::Error::new(
@@ -106,9 +145,81 @@ impl EfeLink {
         }
     }
 
-    fn peer_of(&mut self, from: SocketAddr) -> Peer {
-        self.peers.peer_of(from, &self.endpoint)
+    // ---- ports
+
+    fn ports(&mut self) -> io::Result<(&mut Ports, &mut Endpoint)> {
+        match &mut self.socket {
+            Socket::Udp(ports) => Ok((ports, &mut self.endpoint)),
+            Socket::Raw(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
+
+    /// Adds a port with an existing socket. Returns its number.
+    ///
+    /// # Errors
+    /// There are too many ports.
+    pub(crate) fn add_port(&mut self, udp: Arc<UdpLink>) -> io::Result<u16> {
+        self.ports()?.0.add(udp)
+    }
+
+    /// Opens a port. Returns its number, and its socket if it is new.
+    ///
+    /// # Errors
+    /// The address is not local, or the port is in use; there are too many ports.
+    pub(crate) fn bind_port(&mut self, at: SocketAddr) -> io::Result<(u16, Option<Arc<UdpLink>>)> {
+        let (port, is_new) = self.ports()?.0.bind(at)?;
+        Ok((port.number, is_new.then(|| port.udp.clone())))
+    }
+
+    /// Closes a port as soon as no flow uses it.
+    pub(crate) fn close_port(&mut self, at: SocketAddr) {
+        if let Ok((ports, endpoint)) = self.ports()
+            && let Some(number) = ports.number_at(at)
+        {
+            ports.close(number, endpoint);
+        }
+    }
+
+    /// Listens at a port that is open, for the service of its number.
+    ///
+    /// # Errors
+    /// There is no such port.
+    pub(crate) fn listen_at(&mut self, at: SocketAddr, listener: u32) -> io::Result<()> {
+        let (ports, endpoint) = self.ports()?;
+        let port = ports.ports.iter_mut().find(|port| port.udp.local() == at);
+        port.ok_or(io::ErrorKind::AddrNotAvailable)?.listener = Some(listener);
+        endpoint.listen(at.port());
+        Ok(())
+    }
+
+    /// Ends a listener, and closes its ports.
+    pub(crate) fn unlisten(&mut self, listener: u32) {
+        if !self.has_port_per_service {
+            return self.endpoint.unlisten(listener as u16);
+        }
+        let Ok((ports, endpoint)) = self.ports() else { return };
+        for at in ports.unlisten(listener, endpoint) {
+            if !ports.listens(at.port()) {
+                endpoint.unlisten(at.port());
+            }
+        }
+    }
+
+    /// Returns the listener for a request that came through a flow.
+    pub(crate) fn listener_of(&self, flow: FlowNumber) -> Option<u32> {
+        let Socket::Udp(ports) = &self.socket else { return None };
+        ports.get(port_of(self.endpoint.peer(flow)?))?.listener
+    }
+
+    /// Returns the addresses of both ends of a flow, ours first.
+    pub(crate) fn addresses(&self, flow: FlowNumber) -> Option<(SocketAddr, SocketAddr)> {
+        match &self.socket {
+            Socket::Udp(ports) => ports.addresses(self.endpoint.peer(flow)?),
+            Socket::Raw(_) => None,
+        }
+    }
+
+    // ---- services
 
     /// Stops listening for all services.
     pub(crate) fn stop_listening(&mut self) {
@@ -119,7 +230,10 @@ impl EfeLink {
     /// Service 0 selects a free one.
     pub(crate) fn listen(&mut self, at: Address) -> io::Result<(u32, Address)> {
         let (service, own) = match (at, &self.socket) {
-            (Address::Ip(at), Socket::Udp(udp)) => (at.port(), Ok(udp.local().ip())),
+            (Address::Ip(at), Socket::Udp(ports)) => {
+                let own = ports.ports.first().map(|port| port.udp.local().ip());
+                (at.port(), Ok(own.ok_or(io::ErrorKind::AddrNotAvailable)?))
+            }
             (Address::Ethernet { service, .. }, Socket::Raw(raw)) => (service, Err(raw.mac())),
             (Address::Ip(at), Socket::Raw(raw)) => (at.port(), Err(raw.mac())),
             _ => return Err(io::ErrorKind::InvalidInput.into()),
@@ -139,30 +253,57 @@ impl EfeLink {
         ))
     }
 
+    // ---- frames
+
     /// Receives frames. Returns whether there may be more.
     pub(crate) fn take(&mut self, nic: &mut Nic, now: Instant) -> bool {
-        let EfeLink { endpoint, socket, peers, room, .. } = self;
+        let EfeLink { endpoint, socket, room, .. } = self;
         match socket {
-            Socket::Udp(udp) => {
-                let mut taken_bytes = 0;
-                while taken_bytes < TURN_BYTES {
-                    // An error of the socket is reported again, or the frames are lost as on any network.
-                    let Ok(Some(train)) = udp.receive_train(room) else { return false };
-                    taken_bytes += train.bytes;
-                    let peer = peers.peer_of(train.from, endpoint);
-                    for frame in room[..train.bytes].chunks(train.each) {
-                        nic.take_frame(endpoint, peer, frame, now);
+            Socket::Udp(Ports { ports, peers, busy, .. }) => {
+                let mut has_more = false;
+                for port in ports {
+                    if !port.is_polled(*busy) {
+                        continue;
                     }
+                    let own = port.udp.local().ip();
+                    let mut taken_bytes = 0;
+                    // An error of the socket is reported again, or the frames are lost as on any network.
+                    while taken_bytes < TURN_BYTES
+                        && let Ok(Some(train)) = port.udp.receive_train(room)
+                    {
+                        (port.polls, *busy) = (0, port.number);
+                        taken_bytes += train.bytes;
+                        let peer = peers.peer_of(port.number, own, train.from, endpoint);
+                        for frame in room[..train.bytes].chunks(train.each) {
+                            nic.take_frame(endpoint, peer, frame, now);
+                        }
+                    }
+                    has_more |= taken_bytes >= TURN_BYTES;
                 }
+                has_more
             }
             Socket::Raw(raw) => {
                 for _ in 0..TURN_FRAMES {
                     let Some(length) = raw.receive(room) else { return false };
                     ethernet::arrive(endpoint, raw.mac(), &room[..length], now);
                 }
+                true
             }
         }
-        true
+    }
+
+    /// Handles an event of a socket: looks at it again, and if there is an error, takes the reports of hosts
+    /// that have no receiver at a port.
+    pub(crate) fn on_event(&mut self, number: u16, has_error: bool, now: Instant) {
+        let EfeLink { endpoint, socket, room, .. } = self;
+        let Socket::Udp(Ports { ports, peers, .. }) = socket else { return };
+        let Some(port) = ports.iter_mut().find(|port| port.number == number) else { return };
+        port.polls = 0;
+        for _ in 0..if has_error { TURN_ERRORS } else { 0 } {
+            let Some(refusal) = next_refusal(&*port.udp, room) else { return };
+            let peer = peers.peer_of(number, port.udp.local().ip(), refusal.to, endpoint);
+            endpoint.on_unreachable(peer, &room[..refusal.bytes], now);
+        }
     }
 
     /// Moves data and events between the NIC and the network.
@@ -175,20 +316,23 @@ impl EfeLink {
     /// opportunity to send.
     pub(crate) fn settle(&mut self, now: Instant) {
         self.endpoint.settle(now);
+        if let Socket::Udp(ports) = &mut self.socket {
+            ports.sweep(&self.endpoint);
+        }
     }
 
     fn send(&mut self, now: Instant) {
-        let EfeLink { endpoint, socket, peers, room, limits, unsent, .. } = self;
+        let EfeLink { endpoint, socket, room, unsent, .. } = self;
         match socket {
-            Socket::Udp(udp) => {
+            Socket::Udp(ports) => {
                 // What the socket has no room for is sent first when it has room again.
-                if let Some(Unsent { bytes, each, to }) = unsent.take() {
-                    *unsent = rest_of(udp, &bytes, each, to);
+                if let Some(Unsent { udp, bytes, each, to }) = unsent.take() {
+                    *unsent = rest_of(&udp, &bytes, each, to);
                 }
                 while unsent.is_none()
-                    && let Some(Train { peer, bytes, each }) = endpoint.fetch_train(room, limits, now)
+                    && let Some(Train { peer, bytes, each }) = endpoint.fetch_train(room, &LIMITS, now)
                 {
-                    if let Some(to) = peers.address_of(peer) {
+                    if let Some((udp, to)) = ports.route(peer) {
                         *unsent = rest_of(udp, bytes, each, to);
                     }
                 }
@@ -207,19 +351,12 @@ impl EfeLink {
 }
 
 /// Sends a train, and returns what the socket has no room for now.
-fn rest_of(udp: &UdpLink, bytes: &[u8], each: usize, to: SocketAddr) -> Option<Unsent> {
+fn rest_of(udp: &Arc<UdpLink>, bytes: &[u8], each: usize, to: SocketAddr) -> Option<Unsent> {
     match udp.send_train(bytes, each, to) {
         // Whatever the system rejects is lost, as on any network.
         SendResult::All | SendResult::None => None,
-        SendResult::Some(sent) => Some(Unsent { bytes: bytes[sent * each..].to_vec(), each, to }),
-    }
-}
-
-impl AsFd for EfeLink {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.socket {
-            Socket::Udp(udp) => udp.as_fd(),
-            Socket::Raw(raw) => raw.as_fd(),
+        SendResult::Some(sent) => {
+            Some(Unsent { udp: udp.clone(), bytes: bytes[sent * each..].to_vec(), each, to })
         }
     }
 }

@@ -2,5 +2,6 @@
 
 mod link;
 mod peers;
+mod ports;
 
 pub(crate) use link::EfeLink;

@@ -59,7 +59,7 @@ impl LinkedNic {
         while let Some(event) = self.nic.poll() {
             self.progress = true;
             match event {
-                CmEvent::ConnectRequest(request) => self.requests.push_back(request),
+                CmEvent::ConnectRequest(request) => self.on_request(request, now),
                 CmEvent::Connected { end, private_data } => {
                     if self.nic.peer_may_sleep(end) {
                         self.timers.push(Reverse((now + NUDGE, Timer::Nudge(end, 0))));
@@ -122,6 +122,12 @@ impl LinkedNic {
                 }
                 Timer::Offer(end) => self.withdraw_offer(end),
                 Timer::Parted(number) => drop(self.closing_streams.remove(&number)),
+                Timer::PartedFlow(flow) => {
+                    if let Some(efe) = &mut self.efe {
+                        // This fails if the flow has ended.
+                        let _ = efe.endpoint.abort(flow, now);
+                    }
+                }
                 Timer::Listener(number) => {
                     if let Some(MpaListener { entrance: ListenSocket::Socket(listener), .. }) =
                         self.listeners.get(&number)

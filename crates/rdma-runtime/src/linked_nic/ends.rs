@@ -30,7 +30,7 @@ impl LinkedNic {
         now: Instant,
     ) -> io::Result<Result<u32, OpenError>> {
         if let Some(efe) = &mut self.efe {
-            let place = efe.place(to)?;
+            let place = efe.place(to, from)?;
             let opened =
                 self.nic.connect_flow(&mut efe.endpoint, place, config, qp, depths, private_data, now);
             if let Ok(end) = opened {
@@ -148,7 +148,7 @@ impl LinkedNic {
 
     pub(crate) fn unlisten(&mut self, listener: u32, now: Instant) {
         match (&mut self.efe, &mut self.roce) {
-            (Some(efe), _) => efe.endpoint.unlisten(listener as u16),
+            (Some(efe), _) => efe.unlisten(listener),
             (None, Some(roce)) => roce.port.unlisten(listener as u16),
             (None, None) => drop(self.listeners.remove(&listener)),
         }
@@ -229,6 +229,9 @@ impl LinkedNic {
     /// pair that is destroyed after its work is complete. A partly sent frame cannot be completed, so in
     /// that case the stream is aborted.
     pub(crate) fn remove_after_flush(&mut self, end: u32, now: Instant) {
+        if self.part_flow(end, now) {
+            return self.forget(end, now);
+        }
         let is_whole = self.nic.is_established(end)
             && self.nic.stream(end).is_some_and(|(stream, _)| stream.unsent_bytes() == 0);
         if is_whole && let Some(mut line) = self.remove_line(end) {
@@ -266,11 +269,17 @@ impl LinkedNic {
         if let Some((own, peer)) = self.nic.roce_addresses(end) {
             return Some((SocketAddr::new(own, PORT), SocketAddr::new(peer, PORT)));
         }
+        if let Some(efe) = self.efe.as_ref().filter(|efe| efe.has_port_per_service()) {
+            return efe.addresses(self.nic.flow_of(end)?);
+        }
         self.connections.get(&end)?.transport.addresses()
     }
 
     /// Returns the local address of an end's stream, which may still be connecting.
     pub(crate) fn local_address(&self, end: u32) -> Option<SocketAddr> {
+        if self.has_efe_ports() {
+            return self.addresses(end).map(|(own, _)| own);
+        }
         self.connections.get(&end)?.transport.local_address()
     }
 

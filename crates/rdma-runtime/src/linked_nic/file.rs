@@ -10,7 +10,7 @@ pub(super) enum File {
     Farewell(u32),
     Offer(u32),
     Shared(u32),
-    Efe,
+    Efe(u16),
     Board,
     Roce,
 }
@@ -18,7 +18,7 @@ pub(super) enum File {
 impl File {
     pub(super) fn data(self) -> EventData {
         EventData::new_u64(match self {
-            File::Efe => 1 << 32,
+            File::Efe(port) => 1 << 32 | u64::from(port),
             File::Board => 7 << 32,
             File::Roce => 8 << 32,
             File::Listener(listener) => 2 << 32 | u64::from(listener),
@@ -31,7 +31,7 @@ impl File {
 
     pub(super) fn of(data: u64) -> Option<File> {
         match data >> 32 {
-            1 => Some(File::Efe),
+            1 => Some(File::Efe(data as u16)),
             2 => Some(File::Listener(data as u32)),
             3 => Some(File::Link(data as u32)),
             4 => Some(File::Farewell(data as u32)),

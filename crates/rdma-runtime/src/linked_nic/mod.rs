@@ -12,6 +12,7 @@ mod board;
 mod board_streams;
 mod carrier;
 mod drive;
+mod efe_ports;
 mod ends;
 mod file;
 mod line;

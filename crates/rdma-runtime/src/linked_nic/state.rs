@@ -25,6 +25,8 @@ pub(super) const ROOM_BYTES: usize = 256 << 10;
 pub(super) const ASK_EVERY: u32 = 32;
 /// How long to wait for the peer to close its direction after this side closed a stream gracefully.
 pub(super) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The events of a UDP socket. Edge-triggered, because it almost always has room.
+pub(super) const UDP_EVENTS: EventFlags = EventFlags::IN.union(EventFlags::OUT).union(EventFlags::ET);
 
 /// Timers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,6 +41,8 @@ pub(super) enum Timer {
     Farewell(u32),
     /// The time for a detached stream to close gracefully has expired.
     Parted(u32),
+    /// The time for an EFE flow without an end to deliver its last segments has expired.
+    PartedFlow(u32),
     /// An offer of shared memory was not answered.
     Offer(u32),
     /// Resumes a listener that was paused for lack of file descriptors.
@@ -95,9 +99,19 @@ pub(crate) struct LinkedNic {
 
 impl LinkedNic {
     pub(crate) fn open(lower: Lower, config: Config, outer: &OwnedFd) -> io::Result<LinkedNic> {
+        let efe = EfeLink::open(&lower, random::key()?)?;
+        LinkedNic::open_on(lower, efe, config, outer)
+    }
+
+    /// Opens a NIC whose connections use EFE over UDP ports, which are opened later.
+    pub(crate) fn open_on_efe_ports(config: Config, outer: &OwnedFd) -> io::Result<LinkedNic> {
+        let efe = EfeLink::open_ports(random::key()?);
+        LinkedNic::open_on(Lower::Tcp { from: None }, Some(efe), config, outer)
+    }
+
+    fn open_on(lower: Lower, efe: Option<EfeLink>, config: Config, outer: &OwnedFd) -> io::Result<LinkedNic> {
         let inner = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(outer, inner.as_fd(), false)?;
-        let efe = EfeLink::open(&lower, random::key()?)?;
         let roce = RoceLink::open(&lower, random::key()?)?;
         let board = BoardLink::attach(&lower)?;
         let core = LinkedNic {
@@ -132,13 +146,11 @@ impl LinkedNic {
             armed: false,
             orphans: Vec::new(),
         };
-        // Edge-triggered, because a UDP socket almost always has room.
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::ET;
-        if let Some(efe) = &core.efe {
-            core.watch(efe.as_fd(), File::Efe, flags)?;
+        for (number, file) in core.efe.iter().flat_map(EfeLink::files) {
+            core.watch(file, File::Efe(number), UDP_EVENTS)?;
         }
         if let Some(roce) = &core.roce {
-            core.watch(roce.as_fd(), File::Roce, flags)?;
+            core.watch(roce.as_fd(), File::Roce, UDP_EVENTS)?;
         }
         core.watch_board()?;
         Ok(core)

@@ -98,7 +98,14 @@ impl LinkedNic {
                     }
                 }
                 Some(File::Board) => self.hear_board(),
-                Some(File::Efe | File::Roce) | None => {}
+                Some(File::Efe(port)) => {
+                    if let Some(efe) = &mut self.efe {
+                        efe.on_event(port, { flags }.intersects(EventFlags::ERR), now);
+                        // The event is not repeated, and the ports were looked at before.
+                        self.more = true;
+                    }
+                }
+                Some(File::Roce) | None => {}
             }
         }
     }

@@ -34,14 +34,6 @@ fn manager_config(extensions: bool) -> mpa::Config {
     mpa::Config { extensions, ..mpa::Config::default() }
 }
 
-/// Returns the route for TCP to an RDMA listener. It may change until the listener exists.
-fn tcp_route(route: Route) -> Route {
-    match route.to {
-        Address::Ip(to) => Route { to: tcp_address(to).into(), ..route },
-        Address::Ethernet { .. } => route,
-    }
-}
-
 impl Engine {
     /// Accepts connections from a listening socket. Returns the listener's number. For RoCEv2, whose
     /// connections do not come through the socket, `space` is the port space, and `addresses` are those of
@@ -63,6 +55,9 @@ impl Engine {
                 return board.roce_listen(space, socket, addresses, listens);
             }
             let port = socket.address()?.port();
+            if board.core.has_efe_ports() {
+                return board.efe_listen(socket, port, &addresses, listens);
+            }
             let listener = board.core.listen_at(socket, manager_config(board.offers))?;
             board.listeners.of.insert(listener, (listens, port));
             Ok(listener)
@@ -93,6 +88,7 @@ impl Engine {
             }
             board.core.unlisten(listener, now);
             board.listeners.of.remove(&listener);
+            board.listeners.tcp.remove(&listener);
         });
     }
 
@@ -115,8 +111,11 @@ impl Engine {
                 return board.roce_connect(qp, (from, space, to), depths, private_data, listens, now);
             }
             let config = manager_config(board.offers);
-            let route = Route { to: to.into(), from };
-            let opened = board.core.connect(tcp_route(route), &config, qp, depths, private_data, now)?;
+            let route = match board.core.has_efe_ports() {
+                true => board.efe_route(qp, to)?,
+                false => Route { to: to.into(), from },
+            };
+            let opened = board.core.connect(board.found(route), &config, qp, depths, private_data, now)?;
             if let Ok(end) = opened {
                 let private_data = private_data.to_vec();
                 let again = Retry {
@@ -217,9 +216,28 @@ impl Engine {
 }
 
 impl EngineState {
-    fn refuse_request(&mut self, end: u32, private_data: &[u8], now: Instant) -> Result<(), OpenError> {
+    /// Returns the route to an RDMA listener: that of its socket. Over TCP, it may change until the listener
+    /// exists.
+    fn found(&self, route: Route) -> Route {
+        match route.to {
+            Address::Ip(to) if !self.core.has_efe_ports() => Route { to: tcp_address(to).into(), ..route },
+            _ => route,
+        }
+    }
+
+    pub(super) fn refuse_request(
+        &mut self,
+        end: u32,
+        private_data: &[u8],
+        now: Instant,
+    ) -> Result<(), OpenError> {
         self.core.reject(end, private_data, now)?;
-        self.ends.of.insert(end, EndUse::Refused);
+        if self.core.has_efe_ports() {
+            // The endpoint keeps the answer.
+            self.core.forget(end, now);
+        } else {
+            self.ends.of.insert(end, EndUse::Refused);
+        }
         Ok(())
     }
 
@@ -324,7 +342,7 @@ impl EngineState {
         self.core.forget(end, now);
         let config = manager_config(again.offers);
         match self.core.connect(
-            tcp_route(again.route),
+            self.found(again.route),
             &config,
             again.qp,
             again.depths,

@@ -52,7 +52,7 @@ impl Datagrams {
         let place = (port.address, port.udp.local().port());
         if !self.open.contains_key(&place) {
             port.udp.request_receive_buffer(QUEUE_BYTES);
-            watch(&self.epoll, &port.udp)?;
+            watch(&self.epoll, &*port.udp)?;
         }
         *self.open.entry(place).or_insert(0) += 1;
         Ok(())
@@ -75,7 +75,7 @@ impl Datagrams {
             && let Some(port) = ports.port(address, qpn)
         {
             // This fails only if the socket is not watched.
-            let _ = epoll::delete(&self.epoll, &port.udp);
+            let _ = epoll::delete(&self.epoll, &*port.udp);
         }
     }
 

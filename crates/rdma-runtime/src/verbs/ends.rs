@@ -1,6 +1,7 @@
 //! Ends of connections: what they are used for, and the owners of their events.
 
 use crate::linked_nic::Route;
+use crate::tcp::TcpListenSocket;
 use kiban_rdma::nic::ConnectError;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -127,4 +128,6 @@ pub(super) struct Ends {
 #[derive(Default)]
 pub(super) struct Listeners {
     pub(super) of: HashMap<u32, (Arc<dyn CmEventHandler>, u16)>,
+    /// Hold the ports of listeners over EFE for TCP, in which programs look for them.
+    pub(super) tcp: HashMap<u32, TcpListenSocket>,
 }

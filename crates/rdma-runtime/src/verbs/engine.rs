@@ -78,7 +78,9 @@ impl Engine {
         self.turn.read(|board| {
             let (queue_pairs, keys) = board.core.nic.core.in_use();
             let packets = board.roce.as_ref().map_or(0, |roce| roce.memory.count());
-            InUse { queue_pairs, keys, streams: board.core.lines(), shared: board.core.shared() + packets }
+            let flows = if board.core.has_efe_ports() { board.core.nic.ends() } else { 0 };
+            let streams = board.core.lines() + flows;
+            InUse { queue_pairs, keys, streams, shared: board.core.shared() + packets }
         })
     }
 

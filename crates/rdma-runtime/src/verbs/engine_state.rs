@@ -6,14 +6,14 @@
 use super::channel::Channel;
 use super::datagrams::Datagrams;
 use super::ends::{Ends, Listeners};
-use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
+use super::events::{AsyncEvent, AsyncEventKind, CqChannels, Features, Wire};
 use super::pairs::QueuePairs;
 use super::ports::Ports;
 use super::roce::RoceLinks;
 use super::xrc::Xrc;
 use crate::Lower;
 use crate::linked_nic::LinkedNic;
-use crate::same_user::SocketOwners;
+use crate::same_user::{SocketKind, SocketOwners};
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
 use kiban_rdma::rnic::{Config, Event};
@@ -50,11 +50,19 @@ pub(super) struct EngineState {
 
 impl EngineState {
     pub(super) fn open(config: Config, ways: Features, outer: &OwnedFd) -> io::Result<EngineState> {
-        let mut core = LinkedNic::open(Lower::Tcp { from: None }, config, outer)?;
+        let mut core = match ways.wire {
+            Wire::Efe => LinkedNic::open_on_efe_ports(config, outer)?,
+            Wire::Tcp | Wire::Roce => LinkedNic::open(Lower::Tcp { from: None }, config, outer)?,
+        };
         core.follow_all();
         if ways.shared_memory {
             core.share_memory();
         }
+        let roce = match ways.wire {
+            Wire::Roce => Some(RoceLinks::open(outer, ways.shared_memory)?),
+            Wire::Tcp | Wire::Efe => None,
+        };
+        let sockets = if ways.wire == Wire::Efe { SocketKind::Udp } else { SocketKind::Tcp };
         Ok(EngineState {
             core,
             cqs: HashMap::new(),
@@ -65,8 +73,8 @@ impl EngineState {
             ends: Ends::default(),
             listeners: Listeners::default(),
             datagrams: Datagrams::open(outer)?,
-            roce: if ways.roce { Some(RoceLinks::open(outer, ways.shared_memory)?) } else { None },
-            socket_owners: SocketOwners::open()?,
+            roce,
+            socket_owners: SocketOwners::open(sockets)?,
             offers: ways.extensions,
             has_events: false,
             posted_receives: false,
@@ -123,6 +131,17 @@ impl EngineState {
             Event::LastReceive { qp } => self.qps.tell(qp, AsyncEventKind::QpLastReceive),
         }
     }
+
+    /// Sends what queue pairs have that is no stream, and delivers events.
+    fn send_packets(&mut self, now: Instant) {
+        let posted_receives = std::mem::take(&mut self.posted_receives);
+        match &mut self.roce {
+            Some(_) if posted_receives => {}
+            Some(roce) => roce.send(&mut self.core, &self.qps, &mut self.ports, now),
+            None => self.datagrams.send(&mut self.core, &self.qps, &mut self.ports),
+        }
+        self.go_on(now);
+    }
 }
 
 impl Machine for EngineState {
@@ -137,18 +156,13 @@ impl Machine for EngineState {
     }
 
     fn settle(&mut self, now: Instant) {
-        self.flush(now);
+        self.core.settle(now);
+        self.send_packets(now);
     }
 
     fn flush(&mut self, now: Instant) {
         self.core.flush(now);
-        let posted_receives = std::mem::take(&mut self.posted_receives);
-        match &mut self.roce {
-            Some(_) if posted_receives => {}
-            Some(roce) => roce.send(&mut self.core, &self.qps, &mut self.ports, now),
-            None => self.datagrams.send(&mut self.core, &self.qps, &mut self.ports),
-        }
-        self.go_on(now);
+        self.send_packets(now);
     }
 
     fn take_progress(&mut self) -> bool {

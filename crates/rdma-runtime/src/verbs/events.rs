@@ -11,9 +11,20 @@ pub struct Features {
     pub extensions: bool,
     /// Whether streams to processes of the same user on the same host use shared memory.
     pub shared_memory: bool,
-    /// Whether queue pairs that are connected out of band, and datagram queue pairs, speak RoCEv2. If not,
-    /// they use kiban's own protocols over TCP and UDP.
-    pub roce: bool,
+    /// The protocols of queue pairs.
+    pub wire: Wire,
+}
+
+/// The protocols of queue pairs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wire {
+    /// iWARP over TCP. Queue pairs that are connected out of band, and datagram queue pairs, use kiban's own
+    /// protocols over TCP and UDP.
+    Tcp,
+    /// RoCEv2.
+    Roce,
+    /// RDMAP and DDP over EFE. It has no datagrams.
+    Efe,
 }
 
 /// An asynchronous event of one of the program's objects.

@@ -9,6 +9,7 @@
 //! Events           are reported through [`Channel`]s, whose files programs poll. Connection events are
 //!                  reported through [`CmEventHandler`]s, which are called while the NIC is locked: they must
 //!                  record the event and return.
+//! EFE              connections of both kinds can use EFE over UDP instead of TCP ([`Wire::Efe`], `efe.rs`).
 //! Progress         any thread that posts, polls or waits makes progress. If no thread does so, the helper
 //!                  thread makes progress within microseconds, because programs also wait on files and on
 //!                  memory that peers write to.
@@ -18,6 +19,7 @@
 mod channel;
 mod connections;
 mod datagrams;
+mod efe;
 mod ends;
 mod engine;
 mod engine_state;
@@ -39,7 +41,7 @@ mod xrc;
 pub use self::channel::Channel;
 pub use self::ends::{CmEvent, CmEventHandler, ConnectRequest, DatagramPeer};
 pub use self::engine::{Engine, InUse};
-pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features};
+pub use self::events::{AsyncEvent, AsyncEventKind, CqChannels, Features, Wire};
 pub use self::pairs::{Peer, QueuePair, Sending, Service, State};
 pub use self::roce_groups::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
 pub use self::xrc::{Creation, FileId};

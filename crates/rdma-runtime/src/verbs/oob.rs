@@ -157,8 +157,9 @@ impl EngineState {
             begins: None,
             refusal: Some(refusal),
         };
-        let _ = self.core.reject(held.end, &answer.bytes(), now);
-        self.ends.of.insert(held.end, EndUse::Refused);
+        self.ends.of.remove(&held.end);
+        // This fails if the peer has left.
+        let _ = self.refuse_request(held.end, &answer.bytes(), now);
     }
 
     /// Revalidates the incoming connections that wait for a queue pair.

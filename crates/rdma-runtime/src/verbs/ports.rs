@@ -6,15 +6,18 @@
 //!          address, for TCP and UDP; the low 8 bits are an index. QPNs of two processes therefore never
 //!          collide, and up to 256 queue pairs share a port.
 //! Opening  the TCP port is only reserved until the first of its queue pairs is ready to receive; then it
-//!          listens. The UDP port receives once there is a datagram queue pair.
+//!          listens. The UDP port receives once there is a datagram queue pair. Over EFE, connections use the
+//!          UDP port, and the TCP port stays reserved.
 //! Reuse    numbers are reused as late as possible: packets in flight to an old queue pair must not reach a
 //!          new one.
 
+use crate::linked_nic::LinkedNic;
 use crate::tcp::{ReservedPort, TcpListenSocket};
 use kiban_os::udp::UdpLink;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Number of queue pairs per port.
 const INDICES: u32 = 256;
@@ -35,7 +38,9 @@ pub(super) struct Port {
     reserved: Option<ReservedPort>,
     /// The listener's number, once it listens.
     pub(super) listener: Option<u32>,
-    pub(super) udp: UdpLink,
+    pub(super) udp: Arc<UdpLink>,
+    /// Whether EFE uses the UDP port.
+    is_open_for_efe: bool,
     used: [bool; INDICES as usize],
     next: u32,
     count: u32,
@@ -52,7 +57,8 @@ impl Port {
                         address,
                         reserved: Some(reserved),
                         listener: None,
-                        udp,
+                        udp: Arc::new(udp),
+                        is_open_for_efe: false,
                         used: [false; INDICES as usize],
                         next: 0,
                         count: 0,
@@ -63,6 +69,15 @@ impl Port {
             }
         }
         Err(refused.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+    }
+
+    /// Lets EFE use the UDP port.
+    pub(super) fn open_for_efe(&mut self, core: &mut LinkedNic) -> io::Result<()> {
+        if !self.is_open_for_efe {
+            core.add_efe_port(&self.udp)?;
+            self.is_open_for_efe = true;
+        }
+        Ok(())
     }
 
     /// Starts listening on the reserved TCP port. Returns the listening socket, on the first call only.

@@ -34,12 +34,13 @@ use super::engine::Engine;
 use super::engine_state::EngineState;
 use super::oob::{PAUSE, oob_config};
 use super::pairs::{Entry, OobConnection, Peer, QueuePair, Sending, Service, State, Timer};
+use super::ports::port_of;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
 use kiban_rdma::rnic::{Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits};
 use std::cmp::Reverse;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// How long the connecting side waits after it is ready to receive before it connects without being ready to
@@ -239,6 +240,7 @@ impl EngineState {
         let Some(port) = self.ports.port(address, qpn) else { return Ok(qpn) };
         let opened = match &mut self.roce {
             Some(roce) => roce.open_port(port),
+            None if self.core.has_efe_ports() => port.open_for_efe(&mut self.core),
             None if service == Service::Datagrams => self.datagrams.open_port(port),
             None => Ok(()),
         };
@@ -252,6 +254,9 @@ impl EngineState {
     fn give_number_back(&mut self, address: IpAddr, qpn: u32) {
         if let Some(listener) = self.ports.give_back(address, qpn) {
             self.core.unlisten(listener, Instant::ZERO);
+        }
+        if self.core.has_efe_ports() && self.ports.port(address, qpn).is_none() {
+            self.core.close_efe_port(SocketAddr::new(address, port_of(qpn)));
         }
     }
 
@@ -418,12 +423,14 @@ impl EngineState {
         if let Err(refusal) = set {
             return Ok(Err(refusal));
         }
-        if !calls
-            && let Some(port) = self.ports.port(address, qpn)
-            && let Some(listener) = port.listen()?
-        {
-            let listener = self.core.listen_at(listener, oob_config())?;
-            port.listener = Some(listener);
+        if !calls && let Some(port) = self.ports.port(address, qpn) {
+            if self.core.has_efe_ports() {
+                if port.listener.is_none() {
+                    port.listener = Some(self.core.listen_at_efe_port(port.udp.local())?);
+                }
+            } else if let Some(listener) = port.listen()? {
+                port.listener = Some(self.core.listen_at(listener, oob_config())?);
+            }
         }
         if let Some(entry) = self.qps.entries.get_mut(&qp) {
             entry.state = State::Rtr;

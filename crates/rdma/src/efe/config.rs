@@ -1,5 +1,6 @@
 //! Settings of an EFE-like endpoint.
 
+use super::host::Peer;
 use crate::wire::efe::{CHECK_BYTES, HEADER_BYTES, SEGMENT_BYTES_MAX, WINDOW_FRAMES_MAX};
 use core::time::Duration;
 
@@ -9,10 +10,10 @@ kiban_base::settings! {
     /// their operating system.
     pub struct Config {
         /// Maximum segment length in bytes, up to 1472; a flow uses the smaller of the values at its two
-        /// ends.
+        /// ends. To peers on this host ([`Peer::LOCAL`]) it is always 1472.
         segment_bytes: usize = 1472,
         /// Whether sent frames carry a CRC-32C and received frames without one are dropped. A CRC is not
-        /// needed where an Ethernet FCS covers the whole path.
+        /// needed where an Ethernet FCS covers the whole path, and not used with peers on this host.
         checked: bool = false,
         /// Maximum number of frames that a flow has in flight or queued, and maximum number of received
         /// segments that it holds until the host takes them. Must be a power of two, at most 128; a flow uses
@@ -108,10 +109,15 @@ impl Config {
         }
     }
 
-    /// Returns settings for UDP between loopback addresses: as for UDP, but without a CRC, because frames do
-    /// not leave the host's memory, and with segments of full length, because its MTU is longer.
-    pub fn loopback() -> Config {
-        Config { segment_bytes: SEGMENT_BYTES_MAX, checked: false, ..Config::udp() }
+    /// Returns the maximum segment length in bytes to a peer.
+    pub(super) fn segment_bytes_to(&self, peer: Peer) -> usize {
+        if peer.is_local() { SEGMENT_BYTES_MAX } else { self.segment_bytes }
+    }
+
+    /// Returns whether frames to and from a peer carry a CRC.
+    #[inline]
+    pub(super) fn checks(&self, peer: Peer) -> bool {
+        self.checked && !peer.is_local()
     }
 
     /// Clamps the settings to the limits of the frame format.

@@ -7,8 +7,8 @@ use super::flow::{Context, Emitted, Flow, Stage, control_frame, seal};
 use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
 use super::path::Paths;
 use crate::wire::efe::{
-    self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SETUP_FIXED_BYTES, Setup,
-    flag, reason,
+    self as wire, Quoted, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SEGMENT_BYTES_MAX,
+    SETUP_FIXED_BYTES, Setup, flag, reason,
 };
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -95,7 +95,7 @@ impl Endpoint {
     /// Returns the maximum frame length in bytes: the buffer that `fetch` needs.
     pub fn frame_bytes_max(&self) -> usize {
         let set_up = SETUP_FIXED_BYTES + GREETING_BYTES_MAX;
-        HEADER_BYTES + set_up.max(self.config.segment_bytes) + CHECK_BYTES
+        HEADER_BYTES + set_up.max(SEGMENT_BYTES_MAX) + CHECK_BYTES
     }
 
     // ---- life cycle of a flow
@@ -383,7 +383,7 @@ impl Endpoint {
             self.counters.malformed += 1;
             return;
         };
-        if (self.config.checked || header.has(flag::CHECKED)) && wire::verify(&header, frame).is_err() {
+        if (self.config.checks(peer) || header.has(flag::CHECKED)) && wire::verify(&header, frame).is_err() {
             self.counters.malformed += 1;
             return;
         }
@@ -458,6 +458,26 @@ impl Endpoint {
         self.set_alarm(number);
     }
 
+    /// Handles the report that no endpoint receives at the address of `peer` (ICMP port unreachable), which
+    /// quotes the beginning of a frame. Anyone can forge a report, so a flow ends only if the frame carries
+    /// the keys of that flow.
+    pub fn on_unreachable(&mut self, peer: Peer, frame: &[u8], now: Instant) {
+        let Ok(quoted) = Quoted::read(frame) else { return };
+        let is_meant = |flow: &Flow| {
+            flow.peer == peer
+                && match quoted {
+                    Quoted::Ask { key } => flow.key == key && matches!(flow.stage, Stage::Connecting { .. }),
+                    Quoted::Other { flow: number, key } => {
+                        (flow.peer_flow, flow.peer_key) == (number, key) && matches!(flow.stage, Stage::Open)
+                    }
+                }
+        };
+        let found = self.flows.iter().find(|(_, flow)| is_meant(flow)).map(|(number, _)| number);
+        if let Some(number) = found {
+            self.end(number, EndReason::Unreachable, now);
+        }
+    }
+
     /// Aborts a flow that the peer accepted after we had given it up; otherwise the peer would keep
     /// waiting.
     fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
@@ -483,7 +503,7 @@ impl Endpoint {
         if let Some((peer, letter)) = self.control_frames.pop_front() {
             room[..HEADER_BYTES].copy_from_slice(&letter);
             self.counters.frames_out += 1;
-            return Some((peer, seal(room, HEADER_BYTES, &self.config)));
+            return Some((peer, seal(room, HEADER_BYTES, self.config.checks(peer))));
         }
         let (number, emitted) = self.next_ready(|flow, cx| flow.emit(room, 0, cx, now))?;
         let flow = self.flows.get_mut(number).expect("it has just sent");
@@ -497,7 +517,7 @@ impl Endpoint {
             }
         };
         self.counters.frames_out += 1;
-        Some((flow.peer, seal(room, length, &self.config)))
+        Some((flow.peer, seal(room, length, self.config.checks(flow.peer))))
     }
 
     /// Returns the next frames for the link, all to one peer, in the endpoint's memory or in `room`. Frames
@@ -600,7 +620,11 @@ impl Endpoint {
     fn end(&mut self, number: u32, why: EndReason, now: Instant) {
         match why {
             EndReason::Rejected | EndReason::Forgotten => return self.forget(number),
-            EndReason::Finished | EndReason::PeerAborted | EndReason::PeerTimeout | EndReason::NoAnswer => {}
+            EndReason::Finished
+            | EndReason::PeerAborted
+            | EndReason::PeerTimeout
+            | EndReason::NoAnswer
+            | EndReason::Unreachable => {}
         }
         self.counters.peers_lost += u64::from(why == EndReason::PeerTimeout);
         self.events.push_back(Event::Ended { flow: number, why });

@@ -199,7 +199,7 @@ impl Flow {
     pub(super) fn learn(&mut self, header: &Header, setup: &Setup<'_>, config: &Config) {
         (self.peer_flow, self.peer_key) = (setup.flow, setup.key);
         (self.peer_initial, self.peer_credit) = (header.sequence, header.credit);
-        self.segment_bytes = config.segment_bytes.min(usize::from(setup.segment_bytes));
+        self.segment_bytes = config.segment_bytes_to(self.peer).min(usize::from(setup.segment_bytes));
         self.peer_drain_flag = header.has(flag::DRAIN);
     }
 
@@ -208,7 +208,7 @@ impl Flow {
         // At setup, the credit is the peer's window.
         let window = window_of(config.window_frames.min(self.peer_credit.into()));
         let flows = self.path_load.flows;
-        let mut sender = Sender::new(self.initial, window, self.segment_bytes, flows, config);
+        let mut sender = Sender::new(self.initial, window, self.segment_bytes, flows, config.checks(self.peer));
         sender.allow(self.peer_credit);
         self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, window) });
     }
@@ -558,9 +558,10 @@ impl Flow {
         cx: &mut Context<'_>,
         now: Instant,
     ) -> Option<TrainPlace> {
+        let (checks, pads) = (cx.config.checks(self.peer), limits.padding.applies_to(self.peer));
         let first = match self.emit(room, limits.waits_for, cx, now)? {
             Emitted::InRoom(length) => {
-                let bytes = seal(room, length, cx.config);
+                let bytes = seal(room, length, checks);
                 return Some(TrainPlace { first: None, frames: 1, bytes, each: bytes });
             }
             Emitted::InSlot(first) => first,
@@ -569,16 +570,16 @@ impl Flow {
         let stride = sender.stride();
         let header = Header::read(sender.frame(first).0).expect("it was just written").0;
         let (mut last, mut frames) = (first, 1);
-        let mut last_bytes = seal_slot(sender, last, cx.config);
+        let mut last_bytes = seal_slot(sender, last, checks);
         while frames < limits.frames
             && (frames + 1) * stride <= limits.bytes
-            && (last_bytes == stride || limits.pads)
+            && (last_bytes == stride || pads)
             && sender.is_followed(last)
             && sender.next_to_send(&self.path_load, now) == Next::Frame(last.wrapping_add(1))
         {
             last = last.wrapping_add(1);
             write_segment(sender, last, header, cx, now);
-            last_bytes = seal_slot(sender, last, cx.config);
+            last_bytes = seal_slot(sender, last, checks);
             frames += 1;
         }
         let each = if frames == 1 { last_bytes } else { stride };
@@ -619,7 +620,7 @@ impl Flow {
                 flow: self.number,
                 key: self.key,
                 service: self.service,
-                segment_bytes: cx.config.segment_bytes as u16,
+                segment_bytes: cx.config.segment_bytes_to(self.peer) as u16,
                 greeting,
             };
             setup.write(&mut room[HEADER_BYTES..])
@@ -718,15 +719,15 @@ fn write_segment(sender: &mut Sender, sequence: u32, mut header: Header, cx: &mu
     header.write(frame);
 }
 
-/// Adds the CRC to a frame if there is one on this link. Returns the frame's length.
+/// Adds the CRC to a frame if frames to this peer carry one. Returns the frame's length.
 #[inline]
-pub(super) fn seal(frame: &mut [u8], length: usize, config: &Config) -> usize {
-    if config.checked { wire::fill(frame, length) } else { length }
+pub(super) fn seal(frame: &mut [u8], length: usize, checks: bool) -> usize {
+    if checks { wire::fill(frame, length) } else { length }
 }
 
-fn seal_slot(sender: &mut Sender, sequence: u32, config: &Config) -> usize {
+fn seal_slot(sender: &mut Sender, sequence: u32, checks: bool) -> usize {
     let (frame, length) = sender.frame(sequence);
-    seal(frame, length, config)
+    seal(frame, length, checks)
 }
 
 /// Shortens a time by up to a half at random.

@@ -4,9 +4,21 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// A network address that a link can send to: a MAC address, or an index into a table of UDP addresses. Each
-/// link chooses the meaning.
+/// link chooses the meaning, except for the bit [`Peer::LOCAL`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer(pub u64);
+
+impl Peer {
+    /// The bit of a peer on this host. Frames to and from it do not leave the host's memory: they carry
+    /// segments of the greatest length that the format allows, and no CRC, whatever the settings are.
+    pub const LOCAL: u64 = 1 << 62;
+
+    /// Returns whether the peer is on this host.
+    #[inline]
+    pub const fn is_local(self) -> bool {
+        self.0 & Peer::LOCAL != 0
+    }
+}
 
 /// The number of a flow at an endpoint. It becomes invalid when the flow ends.
 pub type FlowNumber = u32;
@@ -22,6 +34,8 @@ pub enum EndReason {
     PeerTimeout,
     /// The peer never answered our request, or never confirmed our accept.
     NoAnswer,
+    /// No endpoint receives at the peer's address ([`super::Endpoint::on_unreachable`]).
+    Unreachable,
     /// Not reported: the host already knows that the flow has ended, or need not know.
     #[doc(hidden)]
     Rejected,
@@ -105,9 +119,26 @@ pub struct TrainLimits {
     /// flight and the host fills the whole send ring: otherwise each acknowledgement would release a short
     /// train. Zero disables this.
     pub waits_for: usize,
-    /// Whether a short frame may be padded, so that a train goes on after it. Worth it where bytes cost less
-    /// than system calls.
-    pub pads: bool,
+    /// To which peers a short frame may be padded, so that a train goes on after it.
+    pub padding: Padding,
+}
+
+/// When short frames are padded. Worth it where bytes cost less than system calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Padding {
+    /// Never.
+    Never,
+    /// To peers on this host.
+    Local,
+    /// To all peers.
+    Always,
+}
+
+impl Padding {
+    #[inline]
+    pub(super) fn applies_to(self, peer: Peer) -> bool {
+        self == Padding::Always || self == Padding::Local && peer.is_local()
+    }
 }
 
 /// The reason why an endpoint refused a request from the host. A refused request changes nothing.

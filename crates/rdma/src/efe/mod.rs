@@ -35,4 +35,4 @@ mod send;
 pub use config::Config;
 pub use counters::EfeCounters;
 pub use endpoint::Endpoint;
-pub use host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
+pub use host::{EndReason, Event, FlowNumber, Padding, Peer, RequestError, Train, TrainLimits};

@@ -104,13 +104,13 @@ const fn transmissions_between(a: u32, b: u32) -> i32 {
 
 impl Sender {
     /// Creates the sending half of one of `flows` flows on a path, with a window of `window_frames`, a power
-    /// of two, and segments of at most `segment_bytes`.
+    /// of two, and segments of at most `segment_bytes`. `checks` says whether its frames carry a CRC.
     pub(super) fn new(
         initial: u32,
         window_frames: u32,
         segment_bytes: usize,
         flows: u32,
-        config: &Config,
+        checks: bool,
     ) -> Sender {
         let slot = || Slot {
             bytes: 0,
@@ -123,7 +123,7 @@ impl Sender {
         Sender {
             slots: (0..window_frames).map(|_| slot()).collect(),
             frames: Vec::new(),
-            stride: HEADER_BYTES + segment_bytes + if config.checked { CHECK_BYTES } else { 0 },
+            stride: HEADER_BYTES + segment_bytes + if checks { CHECK_BYTES } else { 0 },
             snd_una: initial,
             snd_nxt: initial,
             tail: initial,
@@ -512,7 +512,7 @@ mod tests {
     }
 
     fn sender(initial: u32, config: &Config) -> Sender {
-        Sender::new(initial, 64, config.segment_bytes, 1, config)
+        Sender::new(initial, 64, config.segment_bytes, 1, config.checked)
     }
 
     /// Runs a sender and a receiver over a path that loses every `lose_every`-th frame.

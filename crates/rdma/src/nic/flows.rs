@@ -52,6 +52,10 @@ impl Nic {
     pub fn take_frame(&mut self, endpoint: &mut Endpoint, peer: Peer, frame: &[u8], now: Instant) {
         endpoint.arrive_with(peer, frame, now, |flow, segment| {
             let end = self.of_flow.get(&flow).and_then(|&end| self.ends.get(end));
+            // Nobody waits for what arrives on a flow that was parted from its end.
+            if end.is_none() {
+                return true;
+            }
             let Some(End {
                 below: Transport::Flow { phase: FlowPhase::Up { .. }, .. }, qp: Some(qp), ..
             }) = end
@@ -88,7 +92,8 @@ impl Nic {
         later.into_iter().for_each(|end| self.schedule(end));
     }
 
-    fn flow_of(&self, end: u32) -> Option<FlowNumber> {
+    /// Returns the flow of an end.
+    pub fn flow_of(&self, end: u32) -> Option<FlowNumber> {
         match self.ends.get(end)?.below {
             Transport::Flow { flow, .. } => Some(flow),
             _ => None,
@@ -150,11 +155,10 @@ impl Nic {
                 };
                 self.fail(number, error);
             }
-            efe::Event::Readable { flow } => {
-                if let Some(&end) = self.of_flow.get(&flow) {
-                    self.take_from_flow(endpoint, end, flow, now);
-                }
-            }
+            efe::Event::Readable { flow } => match self.of_flow.get(&flow) {
+                Some(&end) => self.take_from_flow(endpoint, end, flow, now),
+                None => while endpoint.skip(flow, now) {},
+            },
             efe::Event::Writable { flow } => {
                 if let Some(&end) = self.of_flow.get(&flow) {
                     self.schedule(end);
@@ -181,6 +185,7 @@ impl Nic {
                 } else {
                     let error = match why {
                         efe::EndReason::NoAnswer => ConnectError::Timeout,
+                        efe::EndReason::Unreachable => ConnectError::Unreachable,
                         _ => ConnectError::Lost,
                     };
                     self.fail(number, error);
@@ -287,6 +292,25 @@ impl Nic {
         {
             let _ = endpoint.finish(flow);
         }
+    }
+
+    /// Removes an end whose queue pair is gone, but lets its flow deliver the queued segments and then end.
+    /// The flow, which is returned, is to be aborted if that takes too long.
+    pub fn part_flow(&mut self, endpoint: &mut Endpoint, number: u32, now: Instant) -> Option<FlowNumber> {
+        let flow = self.flow_of(number).filter(|_| self.is_established(number))?;
+        self.finish_flow(endpoint, number, flow);
+        let end = self.ends.get_mut(number)?;
+        // A flow whose accept is not confirmed has nothing to deliver.
+        if !matches!(end.below, Transport::Flow { phase: FlowPhase::Up { finished: true }, .. }) {
+            return None;
+        }
+        end.below = Transport::Nothing;
+        if let Some(qp) = end.qp.filter(|qp| self.of_qp.get(qp) == Some(&number)) {
+            self.core.on_stream_closed(qp, false);
+        }
+        self.of_flow.remove(&flow);
+        while endpoint.skip(flow, now) {}
+        Some(flow)
     }
 
     /// Aborts a flow.

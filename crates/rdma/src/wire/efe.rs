@@ -342,6 +342,44 @@ impl<'a> Setup<'a> {
     }
 }
 
+/// The flow of a frame that another host has not delivered, from the beginning of the frame that its ICMP
+/// message quotes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quoted {
+    /// A request of the flow with this key.
+    Ask {
+        /// The key that frames to the flow's requester must carry.
+        key: u32,
+    },
+    /// Any other frame.
+    Other {
+        /// The receiver's number for the flow.
+        flow: u32,
+        /// The receiver's key.
+        key: u32,
+    },
+}
+
+impl Quoted {
+    /// Reads the beginning of a frame. The rest may be missing.
+    ///
+    /// # Errors
+    /// `Truncated`; `Version`; `Operation` for an unknown kind.
+    pub fn read(bytes: &[u8]) -> Result<Quoted, Malformed> {
+        const KEY_AT: usize = HEADER_BYTES + 4;
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(Malformed::Truncated) };
+        if header[0] >> 4 != VERSION {
+            return Err(Malformed::Version);
+        }
+        match Kind::ALL.get(usize::from(header[0] & 15)) {
+            Some(Kind::Ask) if bytes.len() >= KEY_AT + 4 => Ok(Quoted::Ask { key: word(bytes, KEY_AT) }),
+            Some(Kind::Ask) => Err(Malformed::Truncated),
+            Some(_) => Ok(Quoted::Other { flow: word(header, 4), key: word(header, 8) }),
+            None => Err(Malformed::Operation),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

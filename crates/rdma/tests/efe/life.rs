@@ -74,6 +74,33 @@ fn an_abort_is_sent_at_once_and_repeated_if_it_was_lost() {
 }
 
 #[test]
+fn a_report_that_nobody_receives_ends_the_flow_whose_keys_it_quotes() {
+    // Rows: whether the flow is connected, and the offset of a flipped byte in the quoted frame.
+    for (is_connected, flipped, ends) in [
+        (false, None, true),
+        (false, Some(35), false), // the asker's key
+        (true, None, true),
+        (true, Some(5), false),  // the receiver's flow number
+        (true, Some(11), false), // its key
+    ] {
+        let mut pair = Pair::strangers(&Config::default());
+        let flow = if is_connected { pair.connect()[0] } else { pair.ask() };
+        if is_connected {
+            pair.send(0, flow, b"is anybody there?");
+        }
+        let mut room = vec![0; pair.ends[0].frame_bytes_max()];
+        let (to, length) = pair.ends[0].fetch(&mut room, pair.now).expect("it has something to send");
+        if let Some(at) = flipped {
+            room[at] ^= 1;
+        }
+        // A host quotes only the beginning.
+        pair.ends[0].on_unreachable(to, &room[..length.min(36)], pair.now);
+        let ended = Event::Ended { flow, why: EndReason::Unreachable };
+        assert_eq!(pair.events(0), if ends { vec![ended] } else { vec![] }, "{is_connected} {flipped:?}");
+    }
+}
+
+#[test]
 fn a_vanished_peer_is_detected() {
     // Rows: `probe_after`, whether data is in flight, and the maximum time to detection.
     let second = Duration::from_secs(1);

@@ -2,11 +2,11 @@
 
 use crate::pair::{A_WHILE, DELAY, Pair, SERVICE, peer};
 use kiban_base::{Instant, RngKey};
-use kiban_rdma::efe::{Config, Endpoint, FlowNumber, TrainLimits};
+use kiban_rdma::efe::{Config, Endpoint, FlowNumber, Padding, TrainLimits};
 use kiban_rdma::wire::efe::{Header, Kind};
 use std::time::Duration;
 
-const LIMITS: TrainLimits = TrainLimits { frames: 32, bytes: 40_000, waits_for: 0, pads: false };
+const LIMITS: TrainLimits = TrainLimits { frames: 32, bytes: 40_000, waits_for: 0, padding: Padding::Local };
 
 /// Fixed windows of 128 frames, so that only credit and trains decide.
 fn wide() -> Config {
@@ -45,7 +45,7 @@ fn opened(config: &Config) -> (Pair, [FlowNumber; 2]) {
 #[test]
 fn full_frames_form_trains_and_arrive_without_a_copy() {
     for checked in [false, true] {
-        for pads in [false, true] {
+        for padding in [Padding::Local, Padding::Always] {
             let (mut pair, flows) = opened(&Config { checked, segment_bytes: 1000, ..wide() });
             // The ring has 128 slots, of which the next is number 2000 % 128 = 80 (from a random start).
             let lengths: Vec<usize> =
@@ -53,11 +53,11 @@ fn full_frames_form_trains_and_arrive_without_a_copy() {
             for (number, length) in lengths.iter().enumerate() {
                 pair.send(0, flows[0], &vec![number as u8; *length]);
             }
-            let sent = trains(&mut pair.ends[0], &TrainLimits { pads, ..LIMITS }, pair.now);
+            let sent = trains(&mut pair.ends[0], &TrainLimits { padding, ..LIMITS }, pair.now);
             let count: usize = sent.iter().map(Vec::len).sum();
             assert_eq!(count, 100);
             // A short frame ends a train unless it may be padded. The ring's end divides one more.
-            let fewest = if pads { 4 } else { 10 };
+            let fewest = if padding == Padding::Always { 4 } else { 10 };
             assert!((fewest..=fewest + 1).contains(&sent.len()), "{} trains", sent.len());
             let mut taken = Vec::new();
             for (_, frame) in sent.iter().flatten() {
@@ -69,7 +69,7 @@ fn full_frames_form_trains_and_arrive_without_a_copy() {
             }
             let expected: Vec<_> =
                 lengths.iter().enumerate().map(|(n, length)| vec![n as u8; *length]).collect();
-            assert_eq!(taken, expected, "{checked} {pads}");
+            assert_eq!(taken, expected, "{checked} {padding:?}");
             assert_eq!((pair.ends[1].readable(flows[1]), pair.events(1)), (0, Vec::new()));
             pair.run(A_WHILE);
             assert_eq!(pair.ends[0].unacknowledged(flows[0]), 0);
@@ -111,7 +111,7 @@ fn a_segment_is_offered_only_if_it_is_the_next_one_for_the_host() {
 
 #[test]
 fn a_train_waits_only_while_acknowledgements_are_due_and_the_ring_is_full() {
-    let limits = TrainLimits { waits_for: 32, pads: true, ..LIMITS };
+    let limits = TrainLimits { waits_for: 32, padding: Padding::Always, ..LIMITS };
     let (mut pair, flows) = opened(&wide());
     let fill = |pair: &mut Pair| {
         while pair.ends[0].room(flows[0]) > 0 {

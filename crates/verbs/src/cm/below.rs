@@ -35,7 +35,7 @@ pub(super) fn engine() -> Result<&'static Engine, c_int> {
     crate::engine::engine()
 }
 
-/// Returns whether devices present themselves as InfiniBand or RoCE devices.
+/// Returns whether connections behave as those of InfiniBand and RoCE devices, rather than those of iWARP.
 pub(super) fn is_ib() -> bool {
     transport() != Transport::Iwarp
 }

@@ -19,11 +19,20 @@ pub(crate) enum Transport {
     Ib,
     /// A channel adapter that speaks RoCEv2.
     Roce,
+    /// A device of no standard kind: iWARP's messages over EFE.
+    Efe,
     /// An RNIC.
     Iwarp,
 }
 
-/// Returns the transport that the environment selects: `roce`, `iwarp`, or else `ib`.
+impl Transport {
+    /// Returns whether it has datagrams between queue pairs (UD).
+    pub(crate) fn has_datagrams(self) -> bool {
+        matches!(self, Transport::Ib | Transport::Roce)
+    }
+}
+
+/// Returns the transport that the environment selects: `roce`, `efe`, `iwarp`, or else `ib`.
 pub(crate) fn transport() -> Transport {
     static TRANSPORT: OnceLock<Transport> = OnceLock::new();
     *TRANSPORT.get_or_init(|| {
@@ -34,7 +43,7 @@ pub(crate) fn transport() -> Transport {
             let value = value.display();
             let _ = writeln!(
                 stderr(),
-                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib, roce or iwarp; continuing with ib"
+                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib, roce, efe or iwarp; continuing with ib"
             );
             Transport::Ib
         })
@@ -46,6 +55,7 @@ fn named(word: &str) -> Option<Transport> {
     match word.to_ascii_lowercase().as_str() {
         "" | "ib" => Some(Transport::Ib),
         "roce" => Some(Transport::Roce),
+        "efe" => Some(Transport::Efe),
         "iwarp" => Some(Transport::Iwarp),
         _ => None,
     }
@@ -74,6 +84,7 @@ impl Device {
         (abi.node_type, abi.transport_type) = match transport() {
             Transport::Ib | Transport::Roce => (IBV_NODE_CA, IBV_TRANSPORT_IB),
             Transport::Iwarp => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
+            Transport::Efe => (IBV_NODE_UNSPECIFIED, IBV_TRANSPORT_UNSPECIFIED),
         };
         write(&mut abi.name, &format!("kiban{index}"));
         write(&mut abi.dev_name, &format!("uverbs{index}"));
@@ -309,10 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn transport_is_ib_roce_or_iwarp() {
+    fn transport_is_ib_roce_efe_or_iwarp() {
         assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
         assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
         assert_eq!(["roce", "RoCE"].map(named), [Some(Transport::Roce); 2]);
+        assert_eq!(["efe", "EFE"].map(named), [Some(Transport::Efe); 2]);
         assert_eq!(["rocev2", "iwarp ", "0"].map(named), [None; 3]);
     }
 

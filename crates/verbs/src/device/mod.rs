@@ -4,7 +4,8 @@
 //!            only grows and has no lock, so that a forked child can use it. A device whose address
 //!            disappears is no longer listed, but has the same name if the address returns.
 //! Transport  `KIBAN_TRANSPORT` selects how devices present themselves: `ib`, a channel adapter with RoCE v2
-//!            GIDs, which most programs expect; or `iwarp`, an RNIC.
+//!            GIDs, which most programs expect; `roce`, the same; `iwarp`, an RNIC; or `efe`, a device of a
+//!            kind that no standard names.
 
 pub(crate) mod ethernet;
 pub(crate) mod interfaces;

@@ -2,7 +2,8 @@
 //!
 //! Purpose         gives tools plausible values: the engine's limits, the interface's MTU, and the IP
 //!                 address as GID.
-//! Transport       reports either RoCE v2, or iWARP as the kernel's siw does ([`Transport`]).
+//! Transport       reports RoCE v2, or iWARP as the kernel's siw does, or no standard transport for EFE
+//!                 ([`Transport`]).
 //! Not implemented the actual link speed, which programs only print; port counters.
 
 use crate::abi::*;
@@ -70,7 +71,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr.max_res_rd_atom = attr.max_qp.saturating_mul(attr.max_qp_rd_atom);
     attr.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
     attr.max_mw = int(bounds.stags_max);
-    attr.max_ah = if is_ib { int(bounds.qps_max) } else { 0 };
+    attr.max_ah = if transport().has_datagrams() { int(bounds.qps_max) } else { 0 };
     if transport() == Transport::Roce {
         attr.max_mcast_grp = int(MULTICAST_GROUPS_MAX);
         attr.max_mcast_qp_attach = int(MULTICAST_QPS_MAX);
@@ -239,6 +240,11 @@ pub(crate) unsafe extern "C" fn ibv_query_gid(
     })
 }
 
+/// Returns whether devices present themselves as those of RoCE v2.
+fn speaks_roce() -> bool {
+    matches!(transport(), Transport::Ib | Transport::Roce)
+}
+
 fn gid_entry(context: &Context, index: u32) -> ibv_gid_entry {
     let interfaces = Interfaces::read().ok();
     let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
@@ -246,7 +252,7 @@ fn gid_entry(context: &Context, index: u32) -> ibv_gid_entry {
         gid: context.device.gid(),
         gid_index: index,
         port_num: 1,
-        gid_type: if transport() != Transport::Iwarp { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
+        gid_type: if speaks_roce() { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
         ndev_ifindex: interface.map_or(0, |one| one.index()),
     }
 }
@@ -334,7 +340,7 @@ unsafe extern "C" fn ibv_query_gid_type(
         if index >= gid_indices() {
             return Err(libc::EINVAL);
         }
-        *kind = c_uint::from(transport() != Transport::Iwarp);
+        *kind = c_uint::from(speaks_roce());
         Ok(0)
     })
 }

@@ -141,8 +141,8 @@ fn of_io(error: &io::Error) -> c_int {
 fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
     match (qp_type, transport()) {
         (IBV_QPT_RC, _) => Ok(Service::Connected),
-        (IBV_QPT_UC, Transport::Ib | Transport::Roce) => Ok(Service::Unreliable),
-        (IBV_QPT_UD, Transport::Ib | Transport::Roce) => Ok(Service::Datagrams),
+        (IBV_QPT_UC, Transport::Ib | Transport::Roce | Transport::Efe) => Ok(Service::Unreliable),
+        (IBV_QPT_UD, transport) if transport.has_datagrams() => Ok(Service::Datagrams),
         (IBV_QPT_XRC_SEND, Transport::Roce) => Ok(Service::XrcInitiator),
         (
             IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
@@ -550,7 +550,7 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp
         let to = if mask & IBV_QP_STATE != 0 { attr.qp_state } else { from };
         let is_current = mask & IBV_QP_CUR_STATE == 0 || [from, actual].contains(&attr.cur_qp_state);
         let is_known = match transport() {
-            Transport::Ib | Transport::Roce => is_change(from, to, qp.service, mask),
+            Transport::Ib | Transport::Roce | Transport::Efe => is_change(from, to, qp.service, mask),
             Transport::Iwarp => to <= IBV_QPS_ERR && (to != IBV_QPS_INIT || from <= IBV_QPS_INIT),
         };
         if !is_current || !is_known || !are_valid(qp, attr, mask) {

@@ -10,6 +10,7 @@ use std::time::Duration;
 pub(crate) enum Transport {
     Ib,
     Roce,
+    Efe,
     Iwarp,
 }
 
@@ -18,6 +19,7 @@ impl Transport {
         match self {
             Transport::Ib => "ib",
             Transport::Roce => "roce",
+            Transport::Efe => "efe",
             Transport::Iwarp => "iwarp",
         }
     }

@@ -9,6 +9,8 @@ const SECONDS: u64 = 30;
 /// Why a program runs over RoCEv2 only.
 const NEEDS_ROCE: &str = "only RoCE devices have datagrams with the connection manager (RDMA_PS_UDP), multicast, and \
                           extended reliable connections (XRC)";
+/// Why a program does not run over EFE.
+const NO_DATAGRAMS: &str = "EFE carries connections, no datagrams (UD)";
 /// The port of udaddy, which has no option for it.
 const UDADDY_PORT: u16 = 7174;
 
@@ -34,6 +36,20 @@ impl Case {
 
     fn both(self) -> [Case; 2] {
         [self.clone(), self.iwarp()]
+    }
+
+    /// Returns the case of the same program over EFE, if there is one. Programs of these groups use any
+    /// device whose connections behave like those of InfiniBand.
+    fn over_efe(&self) -> Option<Case> {
+        let groups = ["Connection manager", "rsockets", "perftest", "Pingpongs of rdma-core"];
+        if self.transport != Transport::Ib || !groups.contains(&self.group) || self.missing.is_some() {
+            return None;
+        }
+        // Without shared memory, a busy machine takes longer.
+        let efe = Case { transport: Transport::Efe, seconds: self.seconds * 2, ..self.clone() };
+        let title = self.title();
+        let is_datagrams = title.contains("-c UD") || title.starts_with("ibv_ud_pingpong");
+        Some(if is_datagrams { efe.missing(NO_DATAGRAMS) } else { efe })
     }
 
     fn within(self, seconds: u64) -> Case {
@@ -78,7 +94,8 @@ pub(crate) fn cases() -> Vec<Case> {
             let speaks_roce = case.transport == Transport::Ib && case.group != pyverbs::GROUP;
             let missing = case.missing.filter(|reason| *reason != NEEDS_ROCE);
             let roce = speaks_roce.then(|| Case { transport: Transport::Roce, missing, ..case.clone() });
-            [case].into_iter().chain(roce)
+            let efe = case.over_efe();
+            [case].into_iter().chain(roce).chain(efe)
         })
         .collect()
 }
@@ -101,6 +118,8 @@ fn devices(all: &mut Vec<Case>) {
         case("ibv_devinfo -v", Proof::Says(&["hca_id:\tkiban0", "iWARP (1)", "PORT_ACTIVE (4)", "Ethernet"]))
             .iwarp(),
     );
+    let proof = Proof::Says(&["hca_id:\tkiban0", "unspecified (4)", "PORT_ACTIVE (4)", "Ethernet"]);
+    all.push(Case { transport: Transport::Efe, ..case("ibv_devinfo -v", proof) });
 }
 
 fn manager(all: &mut Vec<Case>) {

@@ -2,7 +2,8 @@
 //!
 //! Purpose   every program in the list must work, or must fail if it is listed as not working with a reason.
 //! How       one test runs the whole list and produces one page. `KIBAN_PROGRAMS=WORDS` runs only the cases
-//!           whose command contains the words, and does not check the page; `KIBAN_WRITE=1` writes the page.
+//!           whose command, followed by the transport as in `(efe)`, contains the words, and does not check
+//!           the page; `KIBAN_WRITE=1` writes the page.
 //! Needs     the packages listed in the cases; the test fails if one is missing.
 
 mod case;
@@ -40,7 +41,8 @@ fn verdict(case: &Case, place: &Place) -> Result<String, String> {
 #[test]
 fn unmodified_programs_run() {
     let wanted = std::env::var("KIBAN_PROGRAMS").unwrap_or_default();
-    let cases: Vec<Case> = list::cases().into_iter().filter(|case| case.title().contains(&wanted)).collect();
+    let is_wanted = |case: &Case| format!("{} ({})", case.title(), case.transport.name()).contains(&wanted);
+    let cases: Vec<Case> = list::cases().into_iter().filter(is_wanted).collect();
     let mut packages: Vec<&str> = cases.iter().flat_map(Case::lacks).collect();
     packages.extend(pyverbs::missing());
     packages.sort_unstable();

@@ -20,7 +20,7 @@ the reason given. They are also started, and the test requires them to fail.
 
 Each row shows the client's command; the server is started with the same options. `{folder}` stands for a
 directory that the test creates, and `ADDRESS` for the IP address of the first device. *Transport* is
-what the devices report and speak (`KIBAN_TRANSPORT`): **ib**, **roce** or **iwarp**.
+what the devices report and speak (`KIBAN_TRANSPORT`): **ib**, **roce**, **efe** or **iwarp**.
 ";
 
 /// The page for these results.

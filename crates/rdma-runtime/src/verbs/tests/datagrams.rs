@@ -12,7 +12,7 @@ const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 77, 2, 1));
 const OTHER_GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(239, 77, 2, 2));
 
 fn open() -> Engine {
-    Engine::open(Features { extensions: true, shared_memory: false, roce: true }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory: false, wire: Wire::Roce }).expect("a NIC")
 }
 
 /// Returns a datagram queue pair that sends and receives.
@@ -94,6 +94,6 @@ fn only_datagram_queue_pairs_join_groups_of_their_family() {
     assert_eq!(kind(side.engine.detach(datagrams, gid(GROUP))), invalid);
     side.engine.destroy_qp(datagrams).expect("it is in no group");
     let without =
-        Engine::open(Features { extensions: true, shared_memory: false, roce: false }).expect("a NIC");
+        Engine::open(Features { extensions: true, shared_memory: false, wire: Wire::Tcp }).expect("a NIC");
     assert_eq!(kind(without.attach(0, gid(GROUP))), Err(io::ErrorKind::Unsupported));
 }

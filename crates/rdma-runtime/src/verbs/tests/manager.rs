@@ -12,7 +12,7 @@ use std::sync::Weak;
 
 /// An address that no other file of tests uses: port 4791 of an address is shared. Both sides have it, as a
 /// loopback address stands for the device's own.
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 80));
+pub(super) const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 80));
 /// IBTA volume 1 §12.11.2.
 const NOT_SUPPORTED: u8 = 1;
 const REJECTED: u8 = 2;
@@ -33,14 +33,18 @@ impl CmEventHandler for Owner {
 }
 
 /// An engine with its queues, and the owner of its connections.
-struct Node {
-    side: Side,
+pub(super) struct Node {
+    pub(super) side: Side,
     owner: Arc<Owner>,
 }
 
 impl Node {
     fn new() -> Node {
-        let engine = Engine::open(Features { extensions: true, shared_memory: false, roce: true });
+        Node::over(Wire::Roce)
+    }
+
+    pub(super) fn over(wire: Wire) -> Node {
+        let engine = Engine::open(Features { extensions: true, shared_memory: false, wire });
         let owner = Arc::new_cyclic(|me| Owner {
             me: me.clone(),
             events: Channel::new().expect("file descriptors are available"),
@@ -48,16 +52,24 @@ impl Node {
         Node { side: Side::new(&engine.expect("a NIC")), owner }
     }
 
-    fn next(&self) -> CmEvent {
+    pub(super) fn next(&self) -> CmEvent {
         self.side.engine.next_event(&self.owner.events, SOON).expect("in time")
     }
 
     /// Listens at a free port.
-    fn listen(&self, is_datagrams: bool) -> SocketAddr {
-        let port = ReservedPort::open(SocketAddr::new(HERE, 0)).expect("a port is free");
+    pub(super) fn listen(&self, is_datagrams: bool) -> SocketAddr {
+        self.listen_in(if is_datagrams { PortSpace::Udp } else { PortSpace::Tcp }, SocketAddr::new(HERE, 0))
+    }
+
+    /// Listens at an address.
+    pub(super) fn listen_at(&self, at: SocketAddr) {
+        self.listen_in(PortSpace::Tcp, at);
+    }
+
+    fn listen_in(&self, space: PortSpace, at: SocketAddr) -> SocketAddr {
+        let port = ReservedPort::open(at).expect("a port is free");
         let at = port.address().expect("it is bound");
         let (socket, owner) = (port.listen(1).expect("it is bound"), self.owner.clone());
-        let space = if is_datagrams { PortSpace::Udp } else { PortSpace::Tcp };
         self.side.engine.listen(space, socket, vec![HERE], owner).expect("the port is free for UDP");
         at
     }
@@ -68,14 +80,14 @@ impl Node {
         begun.expect("a socket").expect("room")
     }
 
-    fn connect(&self, qp: u32, to: SocketAddr) -> u32 {
+    pub(super) fn connect(&self, qp: u32, to: SocketAddr) -> u32 {
         let engine = &self.side.engine;
         let begun =
             engine.connect(qp, Some(HERE), (PortSpace::Tcp, to), (1, 1), b"hello", self.owner.clone());
         begun.expect("a socket").expect("room")
     }
 
-    fn request(&self) -> ConnectRequest {
+    pub(super) fn request(&self) -> ConnectRequest {
         match self.next() {
             CmEvent::ConnectRequest(request) => request,
             other => panic!("{other:?}"),
@@ -95,7 +107,7 @@ impl Node {
     }
 }
 
-fn error(event: CmEvent) -> ConnectError {
+pub(super) fn error(event: CmEvent) -> ConnectError {
     match event {
         CmEvent::Failed { error, .. } => error,
         other => panic!("{other:?}"),
@@ -184,7 +196,7 @@ fn a_listener_serves_only_its_own_addresses() {
 }
 
 /// Returns a port at which nothing listens.
-fn free_port() -> SocketAddr {
+pub(super) fn free_port() -> SocketAddr {
     ReservedPort::open(SocketAddr::new(HERE, 0)).expect("a port is free").address().expect("it is bound")
 }
 

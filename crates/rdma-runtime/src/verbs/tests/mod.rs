@@ -1,6 +1,7 @@
 //! Out-of-band connections between queue pairs of one process: matching pairs connect, others do not.
 
 mod datagrams;
+mod efe;
 mod hostile;
 mod manager;
 mod roce;
@@ -20,8 +21,15 @@ const QKEY: u32 = 0x1111;
 const SOON: Duration = Duration::from_secs(10);
 
 fn open(shared_memory: bool) -> Engine {
-    Engine::open(Features { extensions: true, shared_memory, roce: false }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory, wire: Wire::Tcp }).expect("a NIC")
 }
+
+fn open_over(wire: Wire) -> Engine {
+    Engine::open(Features { extensions: true, shared_memory: false, wire }).expect("a NIC")
+}
+
+/// The ways to open a NIC whose queue pairs share the semantics of this file: over shared memory, TCP, EFE.
+const WAYS: [fn() -> Engine; 3] = [|| open(true), || open(false), || open_over(Wire::Efe)];
 
 struct Side {
     engine: Engine,
@@ -203,48 +211,52 @@ fn queue_pairs_connect_out_of_band() {
 
 #[test]
 fn a_queue_pair_can_connect_to_itself() {
-    let engine = open(true);
-    let side = Side::new(&engine);
-    side.memory[..5].copy_from_slice(b"hello");
-    let (qp, qpn) = side.qp();
-    side.receive(qp, 100);
-    side.receive(qp, 101);
-    engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
-    engine.modify_to_rts(qp, sending(11, 16, PATIENCE)).expect("it is ready to receive");
-    side.send(qp, 1, Operation::SEND, 5);
-    let mut completions = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
-    completions.sort_unstable_by_key(|one| one.0);
-    assert_eq!(completions, [(1, Status::Success, qpn), (100, Status::Success, qpn)]);
-    assert_eq!(&side.memory[4096..4101], b"hello");
-    let remote = TaggedAddress { stag: side.key, offset: side.memory.as_ptr() as u64 + 9000 };
-    side.send(qp, 2, Operation::write(remote), 5);
-    assert_eq!((side.next().id, engine.state(qp)), (2, Ok(State::Rts)));
-    engine.modify_to_error(qp).expect("it is there");
-    // A receive and a send are flushed.
-    side.send(qp, 3, Operation::SEND, 5);
-    let mut flushed = [side.next(), side.next()].map(|one| (one.id, one.status));
-    flushed.sort_unstable_by_key(|one| one.0);
-    assert_eq!(flushed, [(3, Status::Flushed), (101, Status::Flushed)]);
-    engine.destroy_qp(qp).expect("it is there");
-    assert_eq!(engine.in_use().queue_pairs, 0);
+    for open in WAYS {
+        let engine = open();
+        let side = Side::new(&engine);
+        side.memory[..5].copy_from_slice(b"hello");
+        let (qp, qpn) = side.qp();
+        side.receive(qp, 100);
+        side.receive(qp, 101);
+        engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
+        engine.modify_to_rts(qp, sending(11, 16, PATIENCE)).expect("it is ready to receive");
+        side.send(qp, 1, Operation::SEND, 5);
+        let mut completions = [side.next(), side.next()].map(|one| (one.id, one.status, one.qp));
+        completions.sort_unstable_by_key(|one| one.0);
+        assert_eq!(completions, [(1, Status::Success, qpn), (100, Status::Success, qpn)]);
+        assert_eq!(&side.memory[4096..4101], b"hello");
+        let remote = TaggedAddress { stag: side.key, offset: side.memory.as_ptr() as u64 + 9000 };
+        side.send(qp, 2, Operation::write(remote), 5);
+        assert_eq!((side.next().id, engine.state(qp)), (2, Ok(State::Rts)));
+        engine.modify_to_error(qp).expect("it is there");
+        // A receive and a send are flushed.
+        side.send(qp, 3, Operation::SEND, 5);
+        let mut flushed = [side.next(), side.next()].map(|one| (one.id, one.status));
+        flushed.sort_unstable_by_key(|one| one.0);
+        assert_eq!(flushed, [(3, Status::Flushed), (101, Status::Flushed)]);
+        engine.destroy_qp(qp).expect("it is there");
+        assert_eq!(engine.in_use().queue_pairs, 0);
+    }
 }
 
 #[test]
 fn a_wrong_number_ends_in_an_error() {
-    let engine = open(true);
-    let (a, b) = (Side::new(&engine), Side::new(&engine));
-    let (ours, _) = meet(&a, &b, 12);
-    a.send(ours.0, 1, Operation::SEND, 5);
-    let lost = a.next();
-    assert_eq!((lost.id, lost.status), (1, Status::Lost));
-    assert_eq!(a.next().status, Status::Flushed);
-    assert_eq!(engine.state(ours.0), Ok(State::Error));
+    for open in WAYS {
+        let engine = open();
+        let (a, b) = (Side::new(&engine), Side::new(&engine));
+        let (ours, _) = meet(&a, &b, 12);
+        a.send(ours.0, 1, Operation::SEND, 5);
+        let lost = a.next();
+        assert_eq!((lost.id, lost.status), (1, Status::Lost));
+        assert_eq!(a.next().status, Status::Flushed);
+        assert_eq!(engine.state(ours.0), Ok(State::Error));
+    }
 }
 
 #[test]
 fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
-    for shared_memory in [true, false] {
-        let engine = open(shared_memory);
+    for open in WAYS {
+        let engine = open();
         let (a, b) = (Side::new(&engine), Side::new(&engine));
         a.memory[..5].copy_from_slice(b"hello");
         let (ours, theirs) = meet(&a, &b, 11);
@@ -268,8 +280,8 @@ fn a_message_arrives_even_if_its_queue_pair_is_destroyed_at_once() {
 
 #[test]
 fn work_for_a_vanished_peer_fails_after_other_completions() {
-    for shared_memory in [true, false] {
-        let (engine, other) = (open(shared_memory), open(shared_memory));
+    for open in WAYS {
+        let (engine, other) = (open(), open());
         let (a, b) = (Side::new(&engine), Side::new(&other));
         let [(gone, left), (goes_on, receiver)] = [(); 2].map(|()| meet(&a, &b, 11));
         // The peer accepts four messages, and leaves before it posts a receive for the fifth.
@@ -291,8 +303,8 @@ fn work_for_a_vanished_peer_fails_after_other_completions() {
 
 #[test]
 fn a_waiting_receiver_learns_that_its_peer_was_killed() {
-    for shared_memory in [true, false] {
-        let (engine, other) = (open(shared_memory), open(shared_memory));
+    for open in WAYS {
+        let (engine, other) = (open(), open());
         let (a, b) = (Side::new(&engine), Side::new(&other));
         let (ours, _) = meet(&a, &b, 11);
         a.send(ours.0, 1, Operation::SEND, 5);
@@ -342,38 +354,42 @@ fn meet_as(a: &Side, b: &Side, service: Service) -> (u32, u32) {
 
 #[test]
 fn a_completed_write_is_visible_in_the_targets_memory() {
-    let other = open(true);
-    let (a, b) = (Side::new(&open(true)), Side::new(&other));
-    let (ours, _) = meet_as(&a, &b, Service::Connected);
-    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 1000 };
-    for round in 1..=100 {
-        a.memory[..4096].fill(round);
-        a.send(ours, round.into(), Operation::write(remote), 4096);
-        let done = a.next();
-        assert_eq!((done.id, done.status), (round.into(), Status::Success));
-        assert!(b.memory[1000..5096].iter().all(|byte| *byte == round), "round {round}");
+    for open in WAYS {
+        let other = open();
+        let (a, b) = (Side::new(&open()), Side::new(&other));
+        let (ours, _) = meet_as(&a, &b, Service::Connected);
+        let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 1000 };
+        for round in 1..=100 {
+            a.memory[..4096].fill(round);
+            a.send(ours, round.into(), Operation::write(remote), 4096);
+            let done = a.next();
+            assert_eq!((done.id, done.status), (round.into(), Status::Success));
+            assert!(b.memory[1000..5096].iter().all(|byte| *byte == round), "round {round}");
+        }
     }
 }
 
 #[test]
 fn a_send_completes_when_a_receive_has_consumed_it() {
-    let engine = open(true);
-    let (a, b) = (Side::new(&engine), Side::new(&engine));
-    let (ours, theirs) = meet_as(&a, &b, Service::Connected);
-    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 };
-    a.send(ours, 1, Operation::write(remote), 8);
-    a.send(ours, 2, Operation::SEND, 8);
-    assert_eq!(a.next().id, 1);
-    let none = |side: &Side| side.engine.poll_cq(side.cq, 1, |_| ()).expect("it is there") == 0;
-    assert!(none(&a) && none(&b), "no receive is posted");
-    b.receive(theirs, 3);
-    assert_eq!((a.next().id, b.next().id), (2, 3));
+    for open in WAYS {
+        let engine = open();
+        let (a, b) = (Side::new(&engine), Side::new(&engine));
+        let (ours, theirs) = meet_as(&a, &b, Service::Connected);
+        let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 };
+        a.send(ours, 1, Operation::write(remote), 8);
+        a.send(ours, 2, Operation::SEND, 8);
+        assert_eq!(a.next().id, 1);
+        let none = |side: &Side| side.engine.poll_cq(side.cq, 1, |_| ()).expect("it is there") == 0;
+        assert!(none(&a) && none(&b), "no receive is posted");
+        b.receive(theirs, 3);
+        assert_eq!((a.next().id, b.next().id), (2, 3));
+    }
 }
 
 #[test]
 fn a_request_the_peer_denies_completes_with_a_remote_error() {
-    let allowed = |access: Access| {
-        let engine = open(true);
+    let allowed = |open: fn() -> Engine, access: Access| {
+        let engine = open();
         let (a, b) = (Side::new(&engine), Side::new(&engine));
         let (ours, theirs) = meet_as(&a, &b, Service::Connected);
         b.engine.set_remote_access(theirs, access).expect("it is there");
@@ -386,8 +402,10 @@ fn a_request_the_peer_denies_completes_with_a_remote_error() {
         assert_eq!(engine.poll_cq(a.cq, 1, |_| ()), Ok(0));
         done.status
     };
-    assert_eq!(allowed(Access { remote_write: true, ..Access::default() }), Status::Success);
-    assert_eq!(allowed(Access { remote_read: true, ..Access::default() }), Status::RemoteAccess);
+    for open in WAYS {
+        assert_eq!(allowed(open, Access { remote_write: true, ..Access::default() }), Status::Success);
+        assert_eq!(allowed(open, Access { remote_read: true, ..Access::default() }), Status::RemoteAccess);
+    }
 }
 
 #[test]
@@ -415,18 +433,20 @@ fn destroying_a_queue_pair_discards_its_completions() {
 
 #[test]
 fn unreliable_queue_pairs_send_and_write() {
-    let engine = open(true);
-    let (a, b) = (Side::new(&engine), Side::new(&engine));
-    let (ours, theirs) = meet_as(&a, &b, Service::Unreliable);
-    a.memory[..2].copy_from_slice(b"uc");
-    let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 9000 };
-    a.send(ours, 1, Operation::write(remote), 2);
-    // An unreliable send completes when it has been sent, whether or not a receive is posted.
-    a.send(ours, 2, Operation::SEND, 2);
-    assert_eq!((a.next().id, a.next().id), (1, 2));
-    b.receive(theirs, 3);
-    assert_eq!(b.next().id, 3);
-    assert_eq!((&b.memory[4096..4098], &b.memory[9000..9002]), (&b"uc"[..], &b"uc"[..]));
+    for open in WAYS {
+        let engine = open();
+        let (a, b) = (Side::new(&engine), Side::new(&engine));
+        let (ours, theirs) = meet_as(&a, &b, Service::Unreliable);
+        a.memory[..2].copy_from_slice(b"uc");
+        let remote = TaggedAddress { stag: b.key, offset: b.memory.as_ptr() as u64 + 9000 };
+        a.send(ours, 1, Operation::write(remote), 2);
+        // An unreliable send completes when it has been sent, whether or not a receive is posted.
+        a.send(ours, 2, Operation::SEND, 2);
+        assert_eq!((a.next().id, a.next().id), (1, 2));
+        b.receive(theirs, 3);
+        assert_eq!(b.next().id, 3);
+        assert_eq!((&b.memory[4096..4098], &b.memory[9000..9002]), (&b"uc"[..], &b"uc"[..]));
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ const GRH_BYTES: u32 = 40;
 const PSN: u32 = 22;
 
 fn open() -> Engine {
-    Engine::open(Features { extensions: true, shared_memory: false, roce: true }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory: false, wire: crate::verbs::Wire::Roce })
+        .expect("a NIC")
 }
 
 fn socket() -> UdpSocket {

@@ -8,7 +8,7 @@ const ACK_TIMEOUT: Duration = Duration::from_millis(20);
 const RETRIES: u8 = 2;
 
 fn open(shared_memory: bool) -> Engine {
-    Engine::open(Features { extensions: true, shared_memory, roce: true }).expect("a NIC")
+    Engine::open(Features { extensions: true, shared_memory, wire: Wire::Roce }).expect("a NIC")
 }
 
 /// Connects a queue pair of each side.
