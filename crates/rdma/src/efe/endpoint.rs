@@ -3,9 +3,10 @@
 use super::config::Config;
 use super::counters::EfeCounters;
 use super::drain_epochs::DrainEpochs;
-use super::flow::{Context, Emitted, Flow, Stage, control_frame, seal};
+use super::flow::{Context, Flow, Stage};
 use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
 use super::path::Paths;
+use super::transmit::{Emitted, control_frame, seal};
 use crate::wire::efe::{
     self as wire, Quoted, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SEGMENT_BYTES_MAX,
     SETUP_FIXED_BYTES, Setup, flag, reason,

@@ -31,6 +31,7 @@ mod host;
 mod path;
 mod receive;
 mod send;
+mod transmit;
 
 pub use config::Config;
 pub use counters::EfeCounters;
