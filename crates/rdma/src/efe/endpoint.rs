@@ -6,17 +6,14 @@ use super::drain_epochs::DrainEpochs;
 use super::flow::{Context, Flow, Stage};
 use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
 use super::path::Paths;
-use super::transmit::{Emitted, control_frame, seal};
+use super::transmit::{Emitted, seal};
 use crate::wire::efe::{
-    self as wire, Quoted, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SEGMENT_BYTES_MAX,
-    SETUP_FIXED_BYTES, Setup, flag, reason,
+    self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SEGMENT_BYTES_MAX,
+    SETUP_FIXED_BYTES, flag,
 };
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use kiban_base::{Instant, RngKey, SecureRng, Slab, TimerWheel};
-
-/// Maximum number of queued replies to peers without a flow; more are dropped.
-const LETTERS_MAX: usize = 64;
 
 /// Identifies a request: the peer, and its flow number and key.
 type Asker = (Peer, u32, u32);
@@ -24,22 +21,22 @@ type Asker = (Peer, u32, u32);
 /// One end of the transport: many flows to many peers.
 #[derive(Debug)]
 pub struct Endpoint {
-    config: Config,
-    flows: Slab<Flow>,
-    flow_of_request: BTreeMap<Asker, u32>,
-    paths: Paths,
-    half_open: usize,
-    services: Vec<u16>,
-    events: VecDeque<Event>,
-    control_frames: VecDeque<(Peer, [u8; HEADER_BYTES])>,
+    pub(super) config: Config,
+    pub(super) flows: Slab<Flow>,
+    pub(super) flow_of_request: BTreeMap<Asker, u32>,
+    pub(super) paths: Paths,
+    pub(super) half_open: usize,
+    pub(super) services: Vec<u16>,
+    pub(super) events: VecDeque<Event>,
+    pub(super) control_frames: VecDeque<(Peer, [u8; HEADER_BYTES])>,
     /// The TX queue, which lists the flows that may have something to send, each at most once; and the
     /// flows whose acknowledgement is pending.
     ready: VecDeque<u32>,
     pending_acks: Vec<u32>,
     timers: TimerWheel,
     drain_epochs: DrainEpochs,
-    counters: EfeCounters,
-    rng: SecureRng,
+    pub(super) counters: EfeCounters,
+    pub(super) rng: SecureRng,
 }
 
 /// Borrows what all flows of an endpoint share, for one call.
@@ -126,73 +123,6 @@ impl Endpoint {
     /// Stops listening: requests for `service` are rejected.
     pub fn unlisten(&mut self, service: u16) {
         self.services.retain(|known| *known != service);
-    }
-
-    /// Requests a service from `peer`. Returns the number of the new flow.
-    ///
-    /// # Errors
-    /// `Greeting`, `TooMany`.
-    pub fn connect(
-        &mut self,
-        peer: Peer,
-        service: u16,
-        greeting: &[u8],
-        now: Instant,
-    ) -> Result<FlowNumber, RequestError> {
-        if greeting.len() > GREETING_BYTES_MAX {
-            return Err(RequestError::Greeting);
-        }
-        let (key, initial) = self.draw_key();
-        let stage = Stage::Connecting { greeting: greeting.to_vec() };
-        let mut flow = Flow::new(peer, stage, service, key, initial);
-        flow.start_control_frames(&self.config, &mut self.rng, now);
-        let number = self.insert(flow).ok_or(RequestError::TooMany)?;
-        self.schedule(number);
-        Ok(number)
-    }
-
-    /// Accepts a peer's request.
-    ///
-    /// # Errors
-    /// `UnknownFlow`, `NotRequested`, `Greeting`.
-    pub fn accept(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
-        let until = now + self.config.asked_for;
-        let requested_flow = Self::requested_flow(&mut self.flows, flow, greeting)?;
-        requested_flow.path_load = self.paths.load(requested_flow.path);
-        requested_flow.make_halves(&self.config);
-        requested_flow.stage = Stage::Accepted { greeting: greeting.to_vec(), until };
-        requested_flow.start_control_frames(&self.config, &mut self.rng, now);
-        self.schedule(flow);
-        Ok(())
-    }
-
-    /// Rejects a peer's request.
-    ///
-    /// # Errors
-    /// `UnknownFlow`, `NotRequested`, `Greeting`.
-    pub fn reject(&mut self, flow: FlowNumber, greeting: &[u8], now: Instant) -> Result<(), RequestError> {
-        let until = now + self.config.linger;
-        let requested_flow = Self::requested_flow(&mut self.flows, flow, greeting)?;
-        requested_flow.stage = Stage::Refused { greeting: greeting.to_vec(), until };
-        requested_flow.control_frame_due = true;
-        self.schedule(flow);
-        Ok(())
-    }
-
-    fn requested_flow<'a>(
-        flows: &'a mut Slab<Flow>,
-        flow: FlowNumber,
-        greeting: &[u8],
-    ) -> Result<&'a mut Flow, RequestError> {
-        if greeting.len() > GREETING_BYTES_MAX {
-            return Err(RequestError::Greeting);
-        }
-        let flow = flows.get_mut(flow).ok_or(RequestError::UnknownFlow)?;
-        if matches!(flow.stage, Stage::RequestReceived { .. }) {
-            Ok(flow)
-        } else {
-            Err(RequestError::NotRequested)
-        }
     }
 
     /// Finishes sending: after all queued segments, the peer is notified that no more will follow. The peer
@@ -419,80 +349,6 @@ impl Endpoint {
         }
     }
 
-    fn on_request(&mut self, peer: Peer, header: &Header, payload: &[u8], now: Instant) {
-        let Ok((setup, _)) = Setup::read(payload) else {
-            self.counters.malformed += 1;
-            return;
-        };
-        let request = (peer, setup.flow, setup.key);
-        if let Some(&number) = self.flow_of_request.get(&request) {
-            // The peer has repeated its request because our answer was lost or the host has not decided
-            // yet.
-            let flow = self.flows.get_mut(number).expect("askers are those of flows");
-            if matches!(flow.stage, Stage::Accepted { .. } | Stage::Refused { .. }) {
-                flow.control_frame_due = true;
-                self.schedule(number);
-            }
-            return;
-        }
-        if !self.services.contains(&setup.service) || setup.segment_bytes == 0 {
-            let refusal = control_frame(Kind::Reject, setup.flow, setup.key, reason::NO_SERVICE);
-            return self.post(peer, refusal);
-        }
-        // Do not let events accumulate for a host that does not poll them.
-        if self.half_open >= self.config.asked_max || self.events.len() >= self.config.flows_max {
-            self.counters.requests_dropped += 1;
-            return;
-        }
-        let (key, initial) = self.draw_key();
-        let stage = Stage::RequestReceived { until: now + self.config.asked_for };
-        let mut flow = Flow::new(peer, stage, setup.service, key, initial);
-        flow.learn(header, &setup, &self.config);
-        let Some(number) = self.insert(flow) else {
-            self.counters.requests_dropped += 1;
-            return;
-        };
-        self.half_open += 1;
-        self.flow_of_request.insert(request, number);
-        let (service, greeting) = (setup.service, setup.greeting.to_vec());
-        self.events.push_back(Event::ConnectRequest { flow: number, peer, service, greeting });
-        self.set_alarm(number);
-    }
-
-    /// Handles the report that no endpoint receives at the address of `peer` (ICMP port unreachable), which
-    /// quotes the beginning of a frame. Anyone can forge a report, so a flow ends only if the frame carries
-    /// the keys of that flow.
-    pub fn on_unreachable(&mut self, peer: Peer, frame: &[u8], now: Instant) {
-        let Ok(quoted) = Quoted::read(frame) else { return };
-        let is_meant = |flow: &Flow| {
-            flow.peer == peer
-                && match quoted {
-                    Quoted::Ask { key } => flow.key == key && matches!(flow.stage, Stage::Connecting { .. }),
-                    Quoted::Other { flow: number, key } => {
-                        (flow.peer_flow, flow.peer_key) == (number, key) && matches!(flow.stage, Stage::Open)
-                    }
-                }
-        };
-        let found = self.flows.iter().find(|(_, flow)| is_meant(flow)).map(|(number, _)| number);
-        if let Some(number) = found {
-            self.end(number, EndReason::Unreachable, now);
-        }
-    }
-
-    /// Aborts a flow that the peer accepted after we had given it up; otherwise the peer would keep
-    /// waiting.
-    fn refuse_answer(&mut self, peer: Peer, payload: &[u8]) {
-        if let Ok((setup, _)) = Setup::read(payload) {
-            self.post(peer, control_frame(Kind::Abort, setup.flow, setup.key, reason::NO_FLOW));
-        }
-    }
-
-    fn post(&mut self, peer: Peer, letter: [u8; HEADER_BYTES]) {
-        if self.control_frames.len() < LETTERS_MAX {
-            self.control_frames.push_back((peer, letter));
-        }
-    }
-
     /// Writes the next frame for the link into `room`. Returns the peer to send it to, and its length.
     /// Control frames that belong to no flow are sent first; after them, flows take turns.
     ///
@@ -618,7 +474,7 @@ impl Endpoint {
     // ---- closing flows
 
     /// Ends a flow and reports it to the host, unless the host already knows.
-    fn end(&mut self, number: u32, why: EndReason, now: Instant) {
+    pub(super) fn end(&mut self, number: u32, why: EndReason, now: Instant) {
         match why {
             EndReason::Rejected | EndReason::Forgotten => return self.forget(number),
             EndReason::Finished
@@ -637,14 +493,14 @@ impl Endpoint {
     }
 
     /// Keeps an ended flow for a while, to answer a peer that missed the end.
-    fn linger(&mut self, number: u32, aborts: bool, now: Instant) {
+    pub(super) fn linger(&mut self, number: u32, aborts: bool, now: Instant) {
         let flow = self.flows.get_mut(number).expect("the caller has looked");
         self.half_open -= usize::from(flow.is_half_open());
         flow.linger(aborts, &self.config, now);
         self.schedule(number);
     }
 
-    fn forget(&mut self, number: u32) {
+    pub(super) fn forget(&mut self, number: u32) {
         let Some(flow) = self.flows.remove(number) else { return };
         self.paths.update(flow.path, flow.counted, (0, 0.0));
         self.unblock(flow.path);
@@ -671,7 +527,7 @@ impl Endpoint {
 
     /// Appends a flow to the TX queue, unless it is already there.
     #[inline]
-    fn schedule(&mut self, number: u32) {
+    pub(super) fn schedule(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
         if !flow.is_queued {
             flow.is_queued = true;
@@ -682,7 +538,7 @@ impl Endpoint {
 
     /// Sets a flow's timer, and brings the load of its path up to date.
     #[inline]
-    fn set_alarm(&mut self, number: u32) {
+    pub(super) fn set_alarm(&mut self, number: u32) {
         let Some(flow) = self.flows.get_mut(number) else { return };
         let deadline = flow.deadline();
         if deadline != Instant::NEVER {
@@ -711,7 +567,7 @@ impl Endpoint {
     }
 
     /// Inserts a flow, and adds it to its path.
-    fn insert(&mut self, flow: Flow) -> Option<u32> {
+    pub(super) fn insert(&mut self, flow: Flow) -> Option<u32> {
         let peer = flow.peer;
         let number = self.flows.insert(flow)?;
         let flow = self.flows.get_mut(number).expect("just inserted");
@@ -721,7 +577,7 @@ impl Endpoint {
     }
 
     /// Draws a random key and a random initial sequence number.
-    fn draw_key(&mut self) -> (u32, u32) {
+    pub(super) fn draw_key(&mut self) -> (u32, u32) {
         (self.rng.draw_u32(), self.rng.draw_u32())
     }
 }

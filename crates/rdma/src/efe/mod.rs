@@ -30,6 +30,7 @@ mod flow;
 mod host;
 mod path;
 mod receive;
+mod requests;
 mod send;
 mod transmit;
 
