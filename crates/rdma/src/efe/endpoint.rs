@@ -4,9 +4,9 @@ use super::config::Config;
 use super::counters::EfeCounters;
 use super::drain_epochs::DrainEpochs;
 use super::flow::{Context, Flow, Stage};
-use super::host::{EndReason, Event, FlowNumber, Peer, RequestError, Train, TrainLimits};
+use super::host::{EndReason, Event, FlowNumber, Padding, Peer, RequestError, Train, TrainLimits};
 use super::path::Paths;
-use super::transmit::{Emitted, seal};
+use super::transmit::{TrainPlace, seal};
 use crate::wire::efe::{
     self as wire, CHECK_BYTES, GREETING_BYTES_MAX, HEADER_BYTES, Header, Kind, SEGMENT_BYTES_MAX,
     SETUP_FIXED_BYTES, flag,
@@ -14,6 +14,10 @@ use crate::wire::efe::{
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use kiban_base::{Instant, RngKey, SecureRng, Slab, TimerWheel};
+
+/// Limits of a link that sends frames one by one.
+const ONE_FRAME: TrainLimits =
+    TrainLimits { frames: 1, bytes: usize::MAX, waits_for: 0, padding: Padding::Never };
 
 /// Identifies a request: the peer, and its flow number and key.
 type Asker = (Peer, u32, u32);
@@ -356,25 +360,11 @@ impl Endpoint {
     /// If `room` is shorter than [`Endpoint::frame_bytes_max`].
     #[inline]
     pub fn fetch(&mut self, room: &mut [u8], now: Instant) -> Option<(Peer, usize)> {
-        assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
-        if let Some((peer, letter)) = self.control_frames.pop_front() {
-            room[..HEADER_BYTES].copy_from_slice(&letter);
-            self.counters.frames_out += 1;
-            return Some((peer, seal(room, HEADER_BYTES, self.config.checks(peer))));
+        let (peer, number, place) = self.next_frames(room, &ONE_FRAME, now)?;
+        if let Some(frame) = self.in_slots(number, &place) {
+            room[..place.bytes].copy_from_slice(frame);
         }
-        let (number, emitted) = self.next_ready(|flow, cx| flow.emit(room, 0, cx, now))?;
-        let flow = self.flows.get_mut(number).expect("it has just sent");
-        let length = match emitted {
-            Emitted::InRoom(length) => length,
-            Emitted::InSlot(sequence) => {
-                let halves = flow.halves.as_mut().expect("an open flow has both halves");
-                let (frame, length) = halves.sender.frame(sequence);
-                room[..length].copy_from_slice(&frame[..length]);
-                length
-            }
-        };
-        self.counters.frames_out += 1;
-        Some((flow.peer, seal(room, length, self.config.checks(flow.peer))))
+        Some((peer, place.bytes))
     }
 
     /// Returns the next frames for the link, all to one peer, in the endpoint's memory or in `room`. Frames
@@ -388,19 +378,35 @@ impl Endpoint {
         limits: &TrainLimits,
         now: Instant,
     ) -> Option<Train<'a>> {
-        if !self.control_frames.is_empty() {
-            let (peer, length) = self.fetch(room, now)?;
-            return Some(Train { peer, bytes: &room[..length], each: length });
-        }
+        let (peer, number, place) = self.next_frames(room, limits, now)?;
+        let bytes = self.in_slots(number, &place).unwrap_or(&room[..place.bytes]);
+        Some(Train { peer, bytes, each: place.each })
+    }
+
+    /// Makes the next frames, all to one peer. Returns the peer, the flow, and the place of the frames.
+    #[inline]
+    fn next_frames(
+        &mut self,
+        room: &mut [u8],
+        limits: &TrainLimits,
+        now: Instant,
+    ) -> Option<(Peer, u32, TrainPlace)> {
         assert!(room.len() >= self.frame_bytes_max(), "the link lends room for the longest frame");
+        if let Some((peer, letter)) = self.control_frames.pop_front() {
+            room[..HEADER_BYTES].copy_from_slice(&letter);
+            self.counters.frames_out += 1;
+            return Some((peer, 0, TrainPlace::single(seal(room, HEADER_BYTES, self.config.checks(peer)))));
+        }
         let (number, place) = self.next_ready(|flow, cx| flow.emit_train(room, limits, cx, now))?;
         self.counters.frames_out += place.frames as u64;
-        let flow = self.flows.get(number).expect("it has just sent");
-        let bytes = match (place.first, &flow.halves) {
-            (Some(first), Some(halves)) => halves.sender.train(first, place.frames),
-            _ => &room[..],
-        };
-        Some(Train { peer: flow.peer, bytes: &bytes[..place.bytes], each: place.each })
+        Some((self.flows.get(number).expect("it has just sent").peer, number, place))
+    }
+
+    /// Returns the frames of a flow that are in its slots.
+    #[inline]
+    fn in_slots(&self, number: u32, place: &TrainPlace) -> Option<&[u8]> {
+        let halves = self.flows.get(number)?.halves.as_ref()?;
+        Some(&halves.sender.train(place.first?, place.frames)[..place.bytes])
     }
 
     /// Calls `emit` on the flows of the TX queue until one has something to send.

@@ -10,7 +10,7 @@ use crate::wire::efe::{self as wire, HEADER_BYTES, Header, Kind, Setup, flag, re
 use kiban_base::Instant;
 
 /// A frame to be sent.
-pub(super) enum Emitted {
+enum Emitted {
     /// It was written into the link's room, and has this length without the CRC.
     InRoom(usize),
     /// It is in the slot of this sequence number.
@@ -26,6 +26,13 @@ pub(super) struct TrainPlace {
     pub(super) bytes: usize,
     /// The length of each but the last.
     pub(super) each: usize,
+}
+
+impl TrainPlace {
+    /// Returns the place of a frame of this length in the link's room.
+    pub(super) fn single(bytes: usize) -> TrainPlace {
+        TrainPlace { first: None, frames: 1, bytes, each: bytes }
+    }
 }
 
 impl Flow {
@@ -48,7 +55,7 @@ impl Flow {
     /// Makes the next frame: a segment or an end in its slot, any other in `room`. Returns `None` if no frame
     /// may be sent now, or if the flow waits for a train of `waits_for` frames.
     #[inline]
-    pub(super) fn emit(
+    fn emit(
         &mut self,
         room: &mut [u8],
         waits_for: usize,
@@ -113,8 +120,7 @@ impl Flow {
         let (checks, pads) = (cx.config.checks(self.peer), limits.padding.applies_to(self.peer));
         let first = match self.emit(room, limits.waits_for, cx, now)? {
             Emitted::InRoom(length) => {
-                let bytes = seal(room, length, checks);
-                return Some(TrainPlace { first: None, frames: 1, bytes, each: bytes });
+                return Some(TrainPlace::single(seal(room, length, checks)));
             }
             Emitted::InSlot(first) => first,
         };
