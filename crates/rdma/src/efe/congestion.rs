@@ -25,6 +25,10 @@
 //! Loss       while queues are short, a loss is attributed to the wire and the window is not reduced. With
 //!            queueing delay q, the window is reduced by the fraction q/2Q, at most once per RTT. After a
 //!            timeout, the window restarts at two frames.
+//! Local      between processes of a host there is no queue but the peer's socket, and a round trip lasts
+//!            as long as the peer waits for a processor. The delay is therefore ignored: a window doubles
+//!            every RTT until a frame is lost, is halved by a loss, at most once per RTT, and then grows by
+//!            one frame.
 //! Fractions  a window of 2.3 frames allows two frames in flight, plus a third once r/2.3 has passed since
 //!            the last frame was sent. A window of 0.2 allows one frame every five RTTs. Windows above
 //!            `WHOLE` are rounded up to whole frames. Flows to one peer with windows below one frame take
@@ -71,6 +75,8 @@ pub(super) struct Congestion {
     window_max: f64,
     /// Whether the flow began as one of several on its path.
     is_one_of_several: bool,
+    /// Whether the peer is on this host.
+    is_local: bool,
     /// The window at which slow start ends; `None` once it has ended.
     starting: Option<f64>,
     /// Minimum RTT in nanoseconds in this period and in the previous one.
@@ -102,6 +108,7 @@ impl Congestion {
             window: (WINDOW_INITIAL / f64::from(flows.max(1))).max(WINDOW_MIN),
             window_max: f64::from(window_frames),
             is_one_of_several: flows > 1,
+            is_local: false,
             starting: Some(f64::INFINITY),
             base: [u64::MAX; 2],
             base_since: Instant::ZERO,
@@ -116,6 +123,11 @@ impl Congestion {
             silent_until: Instant::ZERO,
             shallow_until: Instant::ZERO,
         }
+    }
+
+    /// Creates the state of a flow to a peer on this host.
+    pub(super) fn local(window_frames: u32) -> Congestion {
+        Congestion { is_local: true, ..Congestion::new(window_frames, 1) }
     }
 
     /// Returns the congestion window in frames.
@@ -164,6 +176,14 @@ impl Congestion {
     pub(super) fn on_round(&mut self, config: &Config, now: Instant) {
         let (was_full, was_cut) = (self.was_full, self.was_cut);
         (self.was_full, self.was_cut) = (false, false);
+        if self.is_local {
+            (self.sum, self.samples) = (0, 0);
+            let step = if self.starting.is_some_and(|most| self.window < most) { self.window } else { 1.0 };
+            if was_full && !was_cut {
+                self.set(self.window + step);
+            }
+            return;
+        }
         if now >= self.predicted_until {
             self.predicted = u64::MAX;
         }
@@ -208,6 +228,12 @@ impl Congestion {
     /// Handles the loss of a frame, detected by later arrivals.
     pub(super) fn on_loss(&mut self, config: &Config) {
         self.starting = None;
+        if self.is_local {
+            if !core::mem::replace(&mut self.was_cut, true) {
+                self.set((self.window / 2.0).max(WINDOW_INITIAL));
+            }
+            return;
+        }
         let Some(base) = self.base() else { return };
         let trip = self.mean().unwrap_or(self.round_trip);
         let level = trip.saturating_sub(base) as f64 / config.queue_delay_max.as_nanos() as f64;
@@ -227,6 +253,9 @@ impl Congestion {
     /// Handles the receiver's request to pause. `spread`, a number below one, determines where within one
     /// round trip the first frame after the pause is sent.
     pub(super) fn on_drain_epoch(&mut self, spread: f64, config: &Config, now: Instant) {
+        if self.is_local {
+            return;
+        }
         let spread = (self.round_trip as f64 * spread) as u64;
         self.predicted = u64::MAX;
         self.silent_until = now + config.queue_delay_max + Duration::from_nanos(spread);
@@ -300,6 +329,37 @@ mod tests {
         // 18 frames at 20 us: 9 are queued, and the target backlog is 3·(1 − 10/50) = 2.4. The window
         // shrinks by half the difference.
         assert_eq!(after(&[BASE, BASE, BASE, 2 * BASE]).window(), 18.0 - 3.3);
+    }
+
+    #[test]
+    fn a_window_to_a_peer_on_this_host_depends_on_losses_only() {
+        let (config, mut flow) = (Config::default(), Congestion::local(64));
+        let round = |flow: &mut Congestion, trip: u64| {
+            flow.was_full = true;
+            flow.on_sample(trip, 1500, &config, Instant::ZERO);
+            flow.on_round(&config, Instant::ZERO);
+            flow.window()
+        };
+        // The peer has a processor only now and then.
+        let slow = 1000 * config.queue_delay_max.as_nanos() as u64;
+        let windows = [BASE, slow, slow, BASE, slow, slow].map(|trip| round(&mut flow, trip));
+        assert_eq!(windows, [4.0, 8.0, 16.0, 32.0, 64.0, 64.0]);
+        flow.on_drain_epoch(0.5, &config, Instant::ZERO);
+        assert_eq!(flow.gate(63, Instant::ZERO, &PathLoad::default(), Instant::ZERO), Gate::Open);
+        flow.on_loss(&config);
+        flow.on_loss(&config);
+        assert_eq!(flow.window(), 32.0, "once per round trip");
+        assert_eq!([slow, slow].map(|trip| round(&mut flow, trip)), [32.0, 33.0]);
+        flow.on_timeout();
+        assert_eq!(
+            (0..5).map(|_| round(&mut flow, slow)).collect::<alloc::vec::Vec<_>>(),
+            [4.0, 8.0, 16.0, 32.0, 33.0]
+        );
+        (0..20).for_each(|_| {
+            flow.on_loss(&config);
+            round(&mut flow, slow);
+        });
+        assert_eq!(flow.window(), WINDOW_INITIAL, "it does not stop");
     }
 
     #[test]

@@ -189,7 +189,8 @@ impl Flow {
         // At setup, the credit is the peer's window.
         let window = window_of(config.window_frames.min(self.peer_credit.into()));
         let flows = self.path_load.flows;
-        let mut sender = Sender::new(self.initial, window, self.segment_bytes, flows, config.checks(self.peer));
+        let (checks, is_local) = (config.checks(self.peer), self.peer.is_local());
+        let mut sender = Sender::new(self.initial, window, self.segment_bytes, flows, checks, is_local);
         sender.allow(self.peer_credit);
         self.halves = Some(Halves { sender, receiver: Receiver::new(self.peer_initial, window) });
     }
@@ -533,4 +534,3 @@ impl Flow {
 fn shortened(time: Duration, rng: &mut SecureRng) -> Duration {
     time.mul_f64(1.0 - rng.unit() / 2.0)
 }
-

@@ -104,13 +104,15 @@ const fn transmissions_between(a: u32, b: u32) -> i32 {
 
 impl Sender {
     /// Creates the sending half of one of `flows` flows on a path, with a window of `window_frames`, a power
-    /// of two, and segments of at most `segment_bytes`. `checks` says whether its frames carry a CRC.
+    /// of two, and segments of at most `segment_bytes`. `checks` says whether its frames carry
+    /// a CRC, `is_local` whether the peer is on this host.
     pub(super) fn new(
         initial: u32,
         window_frames: u32,
         segment_bytes: usize,
         flows: u32,
         checks: bool,
+        is_local: bool,
     ) -> Sender {
         let slot = || Slot {
             bytes: 0,
@@ -138,7 +140,10 @@ impl Sender {
             timeouts: 0,
             srtt: Duration::ZERO,
             rttvar: Duration::ZERO,
-            congestion: Congestion::new(window_frames, flows),
+            congestion: match is_local {
+                true => Congestion::local(window_frames),
+                false => Congestion::new(window_frames, flows),
+            },
         }
     }
 
@@ -512,7 +517,7 @@ mod tests {
     }
 
     fn sender(initial: u32, config: &Config) -> Sender {
-        Sender::new(initial, 64, config.segment_bytes, 1, config.checked)
+        Sender::new(initial, 64, config.segment_bytes, 1, config.checked, false)
     }
 
     /// Runs a sender and a receiver over a path that loses every `lose_every`-th frame.
