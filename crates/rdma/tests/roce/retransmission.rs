@@ -2,7 +2,7 @@
 
 use crate::pair::{ACK_TIMEOUT, DELAY, Pair, RoceTraits, arrives, is_lost, pattern, traits};
 use kiban_base::Instant;
-use kiban_rdma::rnic::{Operation, Status};
+use kiban_rdma::rnic::{Operation, QpState, Status};
 use kiban_rdma::wire::rdmap::Atomic;
 use kiban_rdma::wire::roce::{Opcode, Operation as Op, PSN_MASK, Packet, Syndrome, rnr_timer};
 
@@ -263,4 +263,28 @@ fn a_duplicate_is_not_acknowledged_with_the_psn_of_a_later_read() {
     pair.send(&mut |_, _| is_lost());
     let [(1, answer, _)] = &pair.sent[sent..] else { panic!("one answer") };
     assert_eq!((operation(answer), answer.bth.psn), (Op::Acknowledge, packet.bth.psn));
+}
+
+#[test]
+fn a_late_duplicate_of_a_read_does_no_harm_after_its_memory_was_withdrawn() {
+    for reorder_max in [[0; 2], [64; 2]] {
+        let mut pair = Pair::new(RoceTraits { reorder_max, ..traits() });
+        let (remote, sge) = (pair.at(1, 0), pair.hosts[0].element(0, 3000));
+        pair.hosts[0].post(1, Operation::read(remote), sge);
+        pair.run_cleanly();
+        assert_eq!(pair.hosts[0].results(), [(1, Status::Success)]);
+        // The request comes again. The read is complete, so its program may deregister the memory before the
+        // duplicate is answered.
+        let (_, packet, _) = pair.sent[0].clone();
+        pair.deliver(1, &packet, &[]);
+        let stag = pair.hosts[1].stag;
+        pair.hosts[1].nic.deregister(stag).expect("it is registered");
+        let sent = pair.sent.len();
+        pair.run_cleanly();
+        assert_eq!(pair.sent.len(), sent, "nothing is answered");
+        for host in &mut pair.hosts {
+            assert!(matches!(host.nic.query_qp(host.qp), Ok((_, QpState::Rts, _))), "{reorder_max:?}");
+            assert_eq!((host.events(), host.results()), (vec![], vec![]));
+        }
+    }
 }

@@ -9,8 +9,8 @@
 //!
 //! Selective     if the peer retransmits selectively, later requests are kept until the missing ones arrive.
 //!               Reports say which have arrived (`control/reorder.rs`).
-//! Duplicates    Sends and Writes are only acknowledged. Reads are executed again. The result of an atomic
-//!               operation is kept, and repeated.
+//! Duplicates    Sends and Writes are only acknowledged. Reads are executed again, unless their memory has
+//!               been withdrawn since. The result of an atomic operation is kept, and repeated.
 //! Order         responses leave in the order of their PSNs. A NAK, or an acknowledgement of everything
 //!               before the expected PSN, follows them; one acknowledgement stands for many.
 //! No receive    the request is refused with an RNR NAK and stays the expected one. On an unreliable queue
@@ -589,7 +589,7 @@ pub(in super::super::super) fn next_packet(
     };
     let positive = |msn| Some(Aeth { syndrome: Syndrome::Ack(credit_code(free)), msn });
     match responder.responses.front().copied() {
-        Some(Response::Read { psn, pd, rkey, address, length, sent, msn, .. }) => {
+        Some(Response::Read { psn, pd, rkey, address, length, sent, msn, is_repeat }) => {
             let bytes = ((length - sent) as usize).min(traits.path_mtu);
             let is_last = sent + bytes as u32 == length;
             let operation = match (sent == 0, is_last) {
@@ -605,6 +605,12 @@ pub(in super::super::super) fn next_packet(
             if dmac::copy_place(smt, (pd, number), rkey, from, bytes, room).is_err() {
                 // The memory was valid when the peer asked for it, but no longer is.
                 room.truncate(start);
+                if is_repeat {
+                    // The peer may have had the data from an earlier response when its program withdrew the
+                    // memory. If not, it asks again.
+                    responder.responses.pop_front();
+                    return next_packet(qp, smt, outputs, now, room);
+                }
                 outputs.counters.reads_withdrawn += 1;
                 responder.responses.clear();
                 let syndrome = Syndrome::Nak(NakCode::RemoteAccess);
