@@ -4,7 +4,18 @@ use super::nic::RdmaWiring;
 use crate::edge::{Completion, StreamId};
 use crate::stack::Stack;
 use kiban_rdma::iwarp::stream::Chunk;
+use kiban_rdma::nic::ConnectError;
 use kiban_rdma::rnic::StreamAction;
+use kiban_tcpip::tcp::Reason;
+
+/// Returns why a stream could not be opened, if its end says so.
+const fn why(reason: Reason) -> Option<ConnectError> {
+    match reason {
+        Reason::Refused | Reason::Unreachable => Some(ConnectError::Unreachable),
+        Reason::TimedOut => Some(ConnectError::Timeout),
+        Reason::Closed | Reason::Reset | Reason::Aborted => None,
+    }
+}
 
 impl RdmaWiring {
     /// Handles the events of the NIC's streams, then reads and writes. Returns whether the NIC has events for
@@ -47,7 +58,10 @@ impl RdmaWiring {
             }
             Completion::Ended { reason, .. } => {
                 self.read(end, stream, stack);
-                self.gone(end, stream, stack, reason == kiban_tcpip::tcp::Reason::Closed);
+                if let (Some(error), false) = (why(reason), self.nic.is_established(end)) {
+                    self.nic.fail(end, error);
+                }
+                self.gone(end, stream, stack, reason == Reason::Closed);
             }
             _ => self.read(end, stream, stack),
         }
