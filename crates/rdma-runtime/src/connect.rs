@@ -154,7 +154,7 @@ impl Qp {
                 let (depths, private_data) = (options.depths(), options.private_data.clone());
                 match context.ask(&Request::Connect { transport, remote, qp, depths, private_data })? {
                     Answer::Number(end) => end,
-                    Answer::Qp { .. } | Answer::Listening { .. } => return Err(OpenError::Gone.into()),
+                    _ => return Err(OpenError::Gone.into()),
                 }
             }
         };

@@ -41,7 +41,7 @@ impl Context {
         }
         let number = match self.ask(&request())? {
             Answer::Number(number) => number,
-            Answer::Qp { .. } | Answer::Listening { .. } => 0,
+            _ => 0,
         };
         self.with_board(|nic| taken(nic, number));
         Ok(number)

@@ -4,7 +4,7 @@ use super::board_nic::Door;
 use super::linked_nic::LinkedNic;
 use super::{Access, Context, Error, RequestError};
 use kiban_base::{Region, SharedBytes};
-use kiban_rdma::hif::{MEMORY_AT, Request};
+use kiban_rdma::hif::{MEMORY_AT, Piece, Request};
 use kiban_rdma::rnic::{Binding, Sge};
 use std::fmt;
 use std::io;
@@ -65,10 +65,13 @@ impl Pd {
         let (memory, shared) = door.share(all)?;
         let address = shared.address() + MEMORY_AT as u64;
         let region = shared.part(address, bytes).expect("the memory is as long as requested");
-        let (pd, length) = (self.inner.number, bytes as u64);
-        let request = Request::Register { pd, memory, length, address, access };
+        let pieces = vec![Piece { memory, offset: 0, length: bytes as u64 }];
+        let request = Request::Register { pd: self.inner.number, pieces, address, access };
         let no_board = |_: &mut LinkedNic, _| Err(RequestError::OtherKind);
-        let stag = self.context().control(no_board, || request, |nic, key| nic.add_key(key))?;
+        let registered = self.context().control(no_board, || request, |nic, key| nic.add_key(key));
+        // The board keeps the memory until it is deregistered.
+        self.context().with_board(|nic| nic.tell(&Request::Unshare { memory }));
+        let stag = registered?;
         Ok(Mr { pd: self.clone(), region, stag })
     }
 

@@ -502,7 +502,7 @@ impl Qp {
         if self.context().door().is_some() {
             return match self.context().ask(&Request::QueryQp { qp })? {
                 Answer::Qp { state, ird, ord, extensions } => Ok((state, (ird, ord, extensions))),
-                Answer::Number(_) | Answer::Listening { .. } => Err(RequestError::OtherKind.into()),
+                _ => Err(RequestError::OtherKind.into()),
             };
         }
         let (_, state, traits) = self.context().turn.read(|device| match device {

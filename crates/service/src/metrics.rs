@@ -1,7 +1,7 @@
 //! A board's metrics in the Prometheus text format (version 0.0.4).
 //!
 //! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
-//! Labels           `board`; also `port`, `service`, `state`, `pool` and `cause`, if there may be several.
+//! Labels           `board`; also `port`, `service`, `state`, `pool`, `pid` and `cause`, if there may be several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;
@@ -134,6 +134,18 @@ pub fn text(status: &Status) -> String {
             service.sessions_max as f64,
         );
         metrics.counters("service", "service", &labels, &service.counters);
+        for program in &service.programs {
+            let pid = program.pid.to_string();
+            let labels = [board, ("service", service.name.as_str()), ("pid", pid.as_str())];
+            let mut gauge = |name: &str, help: &str, value: u64| {
+                metrics.gauge(&format!("kiban_rdma_program_{name}"), help, &labels, value as f64);
+            };
+            gauge("queue_pairs", "queue pairs of a program that uses the RDMA NIC", program.queue_pairs);
+            gauge("shared_bytes", "memory shared with the program", program.shared_bytes);
+            gauge("notices", "notices that wait until the program reads others", program.notices);
+            let of = "program that uses the RDMA NIC";
+            metrics.counters("rdma_program", of, &labels, &program.counters);
+        }
     }
     let mut text = String::new();
     for (name, Metric { help, kind, values }) in metrics.0 {

@@ -160,6 +160,28 @@ pub struct Service {
     pub sessions_max: u64,
     /// Its counters.
     pub counters: Counters,
+    /// The programs that use the board's RDMA NIC through it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub programs: Vec<Program>,
+}
+
+/// A program that uses the board's RDMA NIC.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Program {
+    /// Its process ID; 0 if it is in another PID namespace.
+    pub pid: u32,
+    /// Its queue pairs.
+    pub queue_pairs: u64,
+    /// Its completion queues.
+    pub completion_queues: u64,
+    /// Its regions and windows.
+    pub keys: u64,
+    /// Bytes of memory shared with it.
+    pub shared_bytes: u64,
+    /// Notices that wait until it reads others.
+    pub notices: u64,
+    /// Its counters.
+    pub counters: Counters,
 }
 
 /// Rounds a value to three decimals, because further digits would be meaningless.

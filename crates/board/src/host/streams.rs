@@ -97,6 +97,11 @@ impl Host<'_> {
         self.board.stack.ip.ip.is_ours(address)
     }
 
+    /// Returns the board's addresses.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.board.stack.ip.ip.addresses()
+    }
+
     /// Listens on `local`; an unspecified address means every address of the board. Returns the listener's
     /// number.
     ///

@@ -281,6 +281,9 @@ pub(crate) fn status_text(status: &Status) -> String {
     if !status.services.is_empty() {
         text += &format!("\n{}", services(status));
     }
+    if status.services.iter().any(|service| !service.programs.is_empty()) {
+        text += &format!("\n{}", programs(status));
+    }
     text
 }
 
@@ -361,6 +364,35 @@ pub(crate) fn services(status: &Status) -> Table {
             counter("aborted"),
             counter("bytes_in"),
             counter("bytes_out"),
+        ]);
+    }
+    table
+}
+
+/// Returns the table of programs that use the board's RDMA NIC.
+fn programs(status: &Status) -> Table {
+    let mut table = Table::new("programs on the RDMA NIC")
+        .text_column("process")
+        .number_column("queue pairs")
+        .number_column("keys")
+        .number_column("shared bytes")
+        .number_column("notices")
+        .number_column("sends")
+        .number_column("receives")
+        .number_column("completions")
+        .number_column("refused");
+    for program in status.services.iter().flat_map(|service| &service.programs) {
+        let counter = |name: &str| program.counters.get(name).copied().unwrap_or(0).to_string();
+        table.row([
+            program.pid.to_string(),
+            program.queue_pairs.to_string(),
+            program.keys.to_string(),
+            program.shared_bytes.to_string(),
+            program.notices.to_string(),
+            counter("sends"),
+            counter("receives"),
+            counter("completions"),
+            counter("refused"),
         ]);
     }
     table

@@ -49,7 +49,11 @@ pub(crate) struct BoardNic {
     srqs: BTreeMap<u32, (usize, usize)>,
     pub(crate) end_states: HashMap<u32, EndState>,
     addresses: HashMap<u32, Addresses>,
+    /// IRD and ORD of connections.
+    depths: HashMap<u32, (u16, u16)>,
     requests: VecDeque<nic::Request>,
+    /// Ends whose state has changed, if they are followed ([`BoardNic::follow_all`]).
+    changed: Option<VecDeque<u32>>,
     pub(crate) events: VecDeque<Event>,
     pub(crate) cq_events: VecDeque<u32>,
     pub(crate) has_gone: bool,
@@ -87,7 +91,9 @@ impl BoardNic {
             srqs: BTreeMap::new(),
             end_states: HashMap::new(),
             addresses: HashMap::new(),
+            depths: HashMap::new(),
             requests: VecDeque::new(),
+            changed: None,
             events: VecDeque::new(),
             cq_events: VecDeque::new(),
             has_gone: false,
@@ -203,6 +209,23 @@ impl BoardNic {
         (self.qps.len(), self.keys.len(), self.end_states.len())
     }
 
+    /// Returns the capacity of a shared receive queue.
+    pub(crate) fn srq_capacity(&self, srq: u32) -> Option<usize> {
+        self.srqs.get(&srq).map(|&(capacity, _)| capacity)
+    }
+
+    /// Returns how many more sends may be posted.
+    pub(crate) fn room_for_sends(&self, qp: u32) -> usize {
+        self.qps
+            .get(&qp)
+            .map_or(0, |posted| posted.attributes.send_work_max.saturating_sub(posted.sends.len()))
+    }
+
+    /// Returns whether a queue pair has sends that are not known to be complete.
+    pub(crate) fn has_sends(&self, qp: u32) -> bool {
+        self.qps.get(&qp).is_some_and(|posted| !posted.sends.is_empty())
+    }
+
     /// Forgets the work of a queue pair that has been reset.
     pub(crate) fn reset_qp(&mut self, qp: u32) {
         if let Some(work) = self.qps.get_mut(&qp) {
@@ -314,6 +337,38 @@ impl BoardNic {
         Some((request, from))
     }
 
+    /// Makes [`BoardNic::changed`] report every end whose state changes.
+    pub(crate) fn follow_all(&mut self) {
+        self.changed = Some(VecDeque::new());
+    }
+
+    /// Returns the next end whose state has changed.
+    pub(crate) fn changed(&mut self) -> Option<u32> {
+        self.changed.as_mut()?.pop_front()
+    }
+
+    /// Reports the state of an end again, which may have changed before it had an owner.
+    pub(crate) fn report(&mut self, end: u32) {
+        self.note_change(end);
+    }
+
+    fn note_change(&mut self, end: u32) {
+        if let Some(changed) = &mut self.changed {
+            changed.push_back(end);
+            self.progress = true;
+        }
+    }
+
+    /// Returns the next request at any listener.
+    pub(crate) fn next_request(&mut self) -> Option<nic::Request> {
+        self.requests.pop_front()
+    }
+
+    /// Returns IRD and ORD of a connected end.
+    pub(crate) fn depths(&self, end: u32) -> (u16, u16) {
+        self.depths.get(&end).copied().unwrap_or_default()
+    }
+
     pub(crate) fn unlisten(&mut self, listener: u32) {
         self.tell(&Request::Unlisten { transport: self.transport, listener });
         let (theirs, others) = self.requests.drain(..).partition(|request| request.listener == listener);
@@ -325,6 +380,7 @@ impl BoardNic {
     pub(crate) fn release(&mut self, end: u32) {
         self.end_states.remove(&end);
         self.addresses.remove(&end);
+        self.depths.remove(&end);
         self.tell(&Request::Release { end });
     }
 
@@ -373,15 +429,18 @@ impl BoardNic {
                 let request = nic::Request { end, listener, private_data, depths, extensions };
                 self.requests.push_back(request);
             }
-            Notice::Connected { end, addresses, private_data } => {
+            Notice::Connected { end, depths, addresses, private_data } => {
                 if let Some(state) = self.end_states.get_mut(&end) {
                     state.connected = Some(private_data);
                     self.addresses.insert(end, addresses);
+                    self.depths.insert(end, depths);
+                    self.note_change(end);
                 }
             }
             Notice::Failed { end, error } => {
                 if let Some(state) = self.end_states.get_mut(&end) {
                     state.failed = Some(error);
+                    self.note_change(end);
                 }
             }
             Notice::Withdrawn { end } => {
@@ -391,11 +450,13 @@ impl BoardNic {
                     self.release(end);
                 } else if let Some(state) = self.end_states.get_mut(&end) {
                     state.gone = true;
+                    self.note_change(end);
                 }
             }
             Notice::Gone { end } => {
                 if let Some(state) = self.end_states.get_mut(&end) {
                     state.gone = true;
+                    self.note_change(end);
                 }
             }
             Notice::Event(event) => self.events.push_back(event),
@@ -413,6 +474,9 @@ impl BoardNic {
         for state in self.end_states.values_mut() {
             state.gone = true;
             state.failed.get_or_insert(ConnectError::Lost);
+        }
+        if let Some(changed) = &mut self.changed {
+            changed.extend(self.end_states.keys());
         }
         for (&qp, posted) in &mut self.qps {
             let completion = |id, kind, status| Completion {

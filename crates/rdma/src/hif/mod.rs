@@ -38,7 +38,7 @@ pub use codec::SGES_MAX;
 pub use completion::{COMPLETION_BYTES, CompletionRing, completion_from_bytes, completion_to_bytes};
 pub use greeting::Greeting;
 pub use notice::{Answer, Notice, Refusal};
-pub use request::{Request, Transport};
+pub use request::{PIECES_MAX, Piece, Request, Transport};
 
 use kiban_base::ring::Shape;
 

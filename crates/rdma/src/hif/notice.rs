@@ -7,7 +7,7 @@ use crate::rnic::{Event, QpState, RequestError};
 use crate::wire::rdmap::Reason;
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// Maximum length of a message in a notice, in bytes.
 const TEXT_BYTES_MAX: usize = 256;
@@ -28,6 +28,8 @@ pub enum Answer {
         /// Whether both ends support RFC 7306.
         extensions: bool,
     },
+    /// An address of the board.
+    Address(IpAddr),
     /// A listener.
     Listening {
         /// Its number.
@@ -75,6 +77,8 @@ pub enum Notice {
     Connected {
         /// The end.
         end: u32,
+        /// IRD and ORD.
+        depths: (u16, u16),
         /// Our address and the peer's.
         addresses: (Option<SocketAddr>, Option<SocketAddr>),
         /// The peer's private data.
@@ -178,6 +182,7 @@ impl Notice {
                     Ok(Answer::Listening { listener, local }) => {
                         out.u8(3).u32(*listener).address(Some(*local))
                     }
+                    Ok(Answer::Address(address)) => out.u8(7).address(Some(SocketAddr::new(*address, 0))),
                     Err(Refusal::Request(RequestError::BadState(state))) => out.u8(4).u8(state_code(*state)),
                     Err(Refusal::Request(error)) => {
                         let code = ERRORS.iter().position(|one| one == error).unwrap_or(ERRORS.len());
@@ -192,8 +197,9 @@ impl Notice {
                 out.u8(2).u32(*end).u32(*listener).u16(depths.0).u16(depths.1).u8((*extensions).into());
                 out.address(addresses.0).address(addresses.1).bytes(private_data);
             }
-            Notice::Connected { end, addresses, private_data } => {
-                out.u8(3).u32(*end).address(addresses.0).address(addresses.1).bytes(private_data);
+            Notice::Connected { end, depths, addresses, private_data } => {
+                out.u8(3).u32(*end).u16(depths.0).u16(depths.1);
+                out.address(addresses.0).address(addresses.1).bytes(private_data);
             }
             Notice::Failed { end, error } => {
                 out.u8(4).u32(*end);
@@ -235,6 +241,7 @@ impl Notice {
                     4 => Err(Refusal::Request(RequestError::BadState(state_from(entry)?))),
                     5 => Err(Refusal::Request(*ERRORS.get(usize::from(entry.u8()?))?)),
                     6 => Err(Refusal::Other(String::from_utf8_lossy(entry.bytes()?).into_owned())),
+                    7 => Ok(Answer::Address(entry.address()??.ip())),
                     _ => return None,
                 };
                 Notice::Reply { number, result }
@@ -249,6 +256,7 @@ impl Notice {
             },
             3 => Notice::Connected {
                 end: entry.u32()?,
+                depths: (entry.u16()?, entry.u16()?),
                 addresses: (entry.address()?, entry.address()?),
                 private_data: entry.bytes()?.to_vec(),
             },

@@ -15,7 +15,21 @@ pub enum Transport {
     Roce,
 }
 
-/// A request of a program. The NIC replies to each ([`super::Notice::Reply`]), except to the last four.
+/// Maximum number of pieces of a registration.
+pub const PIECES_MAX: usize = 40;
+
+/// A piece of shared memory that is registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// The program's number for the shared memory.
+    pub memory: u32,
+    /// Its first byte, counted from [`super::MEMORY_AT`].
+    pub offset: u64,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+/// A request of a program. The NIC replies to each ([`super::Notice::Reply`]), except to the last five.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Creates a protection domain.
@@ -25,15 +39,13 @@ pub enum Request {
         /// The domain.
         pd: u32,
     },
-    /// Registers shared memory.
+    /// Registers pieces of shared memory as one range.
     Register {
         /// The protection domain.
         pd: u32,
-        /// The program's number for the memory.
-        memory: u32,
-        /// Its length in bytes.
-        length: u64,
-        /// The address of its first byte.
+        /// The pieces, at most [`PIECES_MAX`].
+        pieces: Vec<Piece>,
+        /// The address of the first byte.
         address: u64,
         /// The access rights.
         access: Access,
@@ -170,6 +182,33 @@ pub enum Request {
         /// The end.
         end: u32,
     },
+    /// Queries an address of the board, counted from zero. The answer is a number if there is none.
+    QueryAddress {
+        /// The number of the address.
+        index: u32,
+    },
+    /// Makes a queue pair ready for a connection that programs agree on out of band: its messages complete
+    /// when the peer, a kiban NIC, has acknowledged them, and it outlives an orderly close by the peer.
+    Prepare {
+        /// The queue pair.
+        qp: u32,
+        /// Whether messages are acknowledged.
+        acknowledges: bool,
+        /// If sends may be posted before the connection is established: IRD and ORD.
+        depths: Option<(u16, u16)>,
+    },
+    /// Gives up a queue pair whose expected connection will not be established: its work ends as lost.
+    GiveUp {
+        /// The queue pair.
+        qp: u32,
+    },
+    /// Restricts peers' access to memory through a queue pair.
+    SetRemoteAccess {
+        /// The queue pair.
+        qp: u32,
+        /// The access that peers have.
+        access: Access,
+    },
     /// Posts a work request on a send queue.
     PostSend {
         /// The queue pair.
@@ -196,6 +235,11 @@ pub enum Request {
         /// The queue.
         cq: u32,
     },
+    /// Ends the use of shared memory for new registrations. It stays shared until its last registration ends.
+    Unshare {
+        /// The program's number for the memory.
+        memory: u32,
+    },
 }
 
 impl Transport {
@@ -217,8 +261,15 @@ impl Request {
         match self {
             Request::CreatePd => out.u8(1),
             Request::DestroyPd { pd } => out.u8(2).u32(*pd),
-            Request::Register { pd, memory, length, address, access } => {
-                out.u8(3).u32(*pd).u32(*memory).u64(*length).u64(*address).access(*access)
+            Request::Register { pd, pieces, address, access } => {
+                if pieces.len() > PIECES_MAX {
+                    return None;
+                }
+                out.u8(3).u32(*pd).u64(*address).access(*access).u8(pieces.len() as u8);
+                for Piece { memory, offset, length } in pieces {
+                    out.u32(*memory).u64(*offset).u64(*length);
+                }
+                &mut out
             }
             Request::Deregister { stag, unbinds } => out.u8(4).u32(*stag).u8((*unbinds).into()),
             Request::AllocateWindow { pd, type_2 } => out.u8(5).u32(*pd).u8((*type_2).into()),
@@ -273,6 +324,14 @@ impl Request {
             Request::PostReceive { qp, work } => out.u8(25).u32(*qp).u64(work.id).sges(&work.sges),
             Request::PostSrqReceive { srq, work } => out.u8(26).u32(*srq).u64(work.id).sges(&work.sges),
             Request::Room { cq } => out.u8(27).u32(*cq),
+            Request::Unshare { memory } => out.u8(28).u32(*memory),
+            Request::QueryAddress { index } => out.u8(29).u32(*index),
+            Request::Prepare { qp, acknowledges, depths } => {
+                let (ird, ord) = depths.unwrap_or_default();
+                out.u8(30).u32(*qp).flags(&[*acknowledges, depths.is_some()]).u16(ird).u16(ord)
+            }
+            Request::GiveUp { qp } => out.u8(31).u32(*qp),
+            Request::SetRemoteAccess { qp, access } => out.u8(32).u32(*qp).access(*access),
         };
         (out.0.len() <= ENTRY_BYTES).then_some(out.0)
     }
@@ -286,10 +345,9 @@ impl Request {
             2 => Request::DestroyPd { pd: entry.u32()? },
             3 => Request::Register {
                 pd: entry.u32()?,
-                memory: entry.u32()?,
-                length: entry.u64()?,
                 address: entry.u64()?,
                 access: entry.access()?,
+                pieces: pieces(entry)?,
             },
             4 => Request::Deregister { stag: entry.u32()?, unbinds: entry.flag()? },
             5 => Request::AllocateWindow { pd: entry.u32()?, type_2: entry.flag()? },
@@ -326,10 +384,28 @@ impl Request {
             25 => Request::PostReceive { qp: entry.u32()?, work: receive(entry)? },
             26 => Request::PostSrqReceive { srq: entry.u32()?, work: receive(entry)? },
             27 => Request::Room { cq: entry.u32()? },
+            28 => Request::Unshare { memory: entry.u32()? },
+            29 => Request::QueryAddress { index: entry.u32()? },
+            30 => {
+                let (qp, [acknowledges, expects]) = (entry.u32()?, entry.flags()?);
+                let depths = (entry.u16()?, entry.u16()?);
+                Request::Prepare { qp, acknowledges, depths: expects.then_some(depths) }
+            }
+            31 => Request::GiveUp { qp: entry.u32()? },
+            32 => Request::SetRemoteAccess { qp: entry.u32()?, access: entry.access()? },
             _ => return None,
         };
         Some((number, request))
     }
+}
+
+fn pieces(entry: &mut Reader<'_>) -> Option<Vec<Piece>> {
+    let count = usize::from(entry.u8()?);
+    if count > PIECES_MAX {
+        return None;
+    }
+    let piece = |_| Some(Piece { memory: entry.u32()?, offset: entry.u64()?, length: entry.u64()? });
+    (0..count).map(piece).collect()
 }
 
 fn receive(entry: &mut Reader<'_>) -> Option<ReceiveWork> {

@@ -62,7 +62,12 @@ fn every_request_is_read_as_it_was_written() {
     let mut requests = vec![
         Request::CreatePd,
         Request::DestroyPd { pd: 1 },
-        Request::Register { pd: 1, memory: 2, length: 3, address: 4, access: Access::LOCAL },
+        Request::Register {
+            pd: 1,
+            pieces: vec![Piece { memory: 2, offset: 3, length: 4 }; PIECES_MAX],
+            address: 5,
+            access: Access::LOCAL,
+        },
         Request::Deregister { stag: 1, unbinds: true },
         Request::AllocateWindow { pd: 1, type_2: true },
         Request::CreateCq { memory: 1, entries: 2 },
@@ -92,6 +97,12 @@ fn every_request_is_read_as_it_was_written() {
         Request::PostReceive { qp: 1, work: receive.clone() },
         Request::PostSrqReceive { srq: 1, work: receive },
         Request::Room { cq: 1 },
+        Request::Unshare { memory: 1 },
+        Request::QueryAddress { index: 1 },
+        Request::Prepare { qp: 1, acknowledges: true, depths: Some((2, 3)) },
+        Request::Prepare { qp: 1, acknowledges: false, depths: None },
+        Request::GiveUp { qp: 1 },
+        Request::SetRemoteAccess { qp: 1, access: Access::NONE },
     ];
     requests.extend(works().into_iter().map(|work| Request::PostSend { qp: 6, work }));
     for (number, request) in (0u32..).zip(requests) {
@@ -120,7 +131,7 @@ fn work_that_the_interface_does_not_have_is_not_written() {
 
 #[test]
 fn every_notice_is_read_as_it_was_written() {
-    let local = "10.0.0.1:7471".parse().expect("an address");
+    let local: core::net::SocketAddr = "10.0.0.1:7471".parse().expect("an address");
     let addresses = (Some(local), None);
     let reason = Reason::REMOTE_ACCESS;
     let private_data = vec![1; 508];
@@ -128,6 +139,7 @@ fn every_notice_is_read_as_it_was_written() {
         Ok(Answer::Number(7)),
         Ok(Answer::Qp { state: QpState::Closing, ird: 1, ord: 2, extensions: true }),
         Ok(Answer::Listening { listener: 1, local }),
+        Ok(Answer::Address(local.ip())),
         Err(Refusal::Request(RequestError::BadState(QpState::Error))),
         Err(Refusal::Request(RequestError::Full)),
         Err(Refusal::Request(RequestError::BadNumber)),
@@ -162,7 +174,7 @@ fn every_notice_is_read_as_it_was_written() {
             addresses,
             private_data: private_data.clone(),
         },
-        Notice::Connected { end: 1, addresses, private_data },
+        Notice::Connected { end: 1, depths: (5, 6), addresses, private_data },
         Notice::Withdrawn { end: 1 },
         Notice::Gone { end: 1 },
     ]);
@@ -198,7 +210,7 @@ proptest! {
     #[test]
     fn arbitrary_bytes_are_read_or_refused(
         mut bytes in proptest::collection::vec(any::<u8>(), 5..200),
-        kind in 0u8..30,
+        kind in 0u8..34,
     ) {
         let _ = Notice::from_bytes(&bytes);
         let _ = completion_from_bytes(&bytes);

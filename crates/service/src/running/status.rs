@@ -3,11 +3,24 @@
 use super::board::Running;
 use crate::config::Carries;
 use crate::losses;
+use crate::services::ProgramView;
 use crate::status::{self, Counters, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
 use kiban_tcpip::tcp::State;
 use std::collections::BTreeMap;
+
+fn program(view: &ProgramView) -> status::Program {
+    status::Program {
+        pid: view.pid,
+        queue_pairs: view.queue_pairs as u64,
+        completion_queues: view.completion_queues as u64,
+        keys: view.keys as u64,
+        shared_bytes: view.shared_bytes as u64,
+        notices: view.notices as u64,
+        counters: named(|see| view.counters.each(see)),
+    }
+}
 
 impl Running {
     pub(super) fn status(&mut self, now: Instant) -> Status {
@@ -20,6 +33,7 @@ impl Running {
             sessions: view.sessions as u64,
             sessions_max: view.plan.sessions_max as u64,
             counters: named(|see| view.counters.each(see)),
+            programs: view.programs.iter().map(program).collect(),
         });
         let services = services.collect();
         let ports = (0..self.links.len()).map(|number| self.port_status(number)).collect();

@@ -1,4 +1,4 @@
-//! Counters of a service.
+//! Counters of a service, and of the programs that use a NIC.
 
 kiban_base::counters! {
     /// Counters of a service.
@@ -24,4 +24,41 @@ kiban_base::counters! {
         /// Requests answered with an error.
         errors,
     }
+}
+
+kiban_base::counters! {
+    /// Counters of a program that uses the board's RDMA NIC.
+    pub struct ProgramCounters {
+        /// Requests executed: objects created, changed or destroyed, connections.
+        requests,
+        /// Requests refused.
+        refused,
+        /// Work requests posted to send queues.
+        sends,
+        /// Receives posted.
+        receives,
+        /// Completions delivered.
+        completions,
+        /// Times that a completion waited because the program's ring was full.
+        full_rings,
+    }
+}
+
+/// A program that uses the board's RDMA NIC.
+#[derive(Clone, Debug)]
+pub struct ProgramView {
+    /// Its process ID; 0 if it is in another PID namespace.
+    pub pid: u32,
+    /// Its queue pairs.
+    pub queue_pairs: usize,
+    /// Its completion queues.
+    pub completion_queues: usize,
+    /// Its regions and windows.
+    pub keys: usize,
+    /// Bytes of memory shared with it.
+    pub shared_bytes: usize,
+    /// Notices that wait until it reads others.
+    pub notices: usize,
+    /// Its counters.
+    pub counters: ProgramCounters,
 }

@@ -1,6 +1,6 @@
 //! What every service implements.
 
-use super::counters::ServiceCounters;
+use super::counters::{ProgramView, ServiceCounters};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
 use std::os::fd::BorrowedFd;
@@ -38,6 +38,10 @@ pub trait Service {
     fn sessions(&self) -> usize;
     /// Returns the service's counters.
     fn counters(&self) -> ServiceCounters;
+    /// Returns the programs that use a NIC through the service.
+    fn programs(&self) -> Vec<ProgramView> {
+        Vec::new()
+    }
     /// Returns a file that becomes readable when the service has work from outside the board; `None` if it
     /// has no such file.
     fn file(&self) -> Option<BorrowedFd<'_>> {

@@ -1,7 +1,7 @@
 //! All services of a board, run as one program.
 
 use super::attach::ClientBells;
-use super::counters::ServiceCounters;
+use super::counters::{ProgramView, ServiceCounters};
 use super::service::Service;
 use crate::config::ServicePlan;
 use kiban_base::Instant;
@@ -51,6 +51,8 @@ pub struct View {
     pub sessions: usize,
     /// Its counters.
     pub counters: ServiceCounters,
+    /// The programs that use a NIC through it.
+    pub programs: Vec<ProgramView>,
 }
 
 impl Services {
@@ -132,6 +134,7 @@ impl Services {
             closed: entry.closed,
             sessions: entry.service.sessions(),
             counters: entry.service.counters(),
+            programs: entry.service.programs(),
         })
     }
 

@@ -210,6 +210,23 @@ impl RdmaHost<'_> {
         nic.reject(efe.as_mut().map(|(_, endpoint)| endpoint), end, private_data, now)
     }
 
+    /// Destroys a queue pair. What its completed sends have transferred still arrives: the stream of its
+    /// connection is closed in order, after an announcement to a peer that waits for acknowledgements.
+    pub fn destroy_qp(&mut self, qp: u32) {
+        if let Some(end) = self.rdma.nic.end_of(qp) {
+            if let Some(&stream) = self.rdma.streams.get(&end)
+                && self.rdma.nic.is_established(end)
+            {
+                // This fails if the queue pair has ended.
+                let _ = self.rdma.nic.core.announce_leave(qp);
+                self.rdma.close(end, stream, self.stack);
+            }
+            self.forget(end);
+        }
+        // This fails if there is no such queue pair.
+        let _ = self.rdma.nic.core.destroy_qp(qp);
+    }
+
     /// Removes an endpoint; aborts its connection if it still has one.
     pub fn forget(&mut self, end: u32) {
         let now = self.stack.now;

@@ -130,6 +130,19 @@ impl RdmaWiring {
         self.release_stream(stream, stack, in_order);
     }
 
+    /// Sends what an established end has to send, as far as its stream has room, and closes the stream. If a
+    /// frame was sent only partly, the stream stays, and is aborted with its end.
+    pub(super) fn close(&mut self, end: u32, stream: StreamId, stack: &mut Stack) {
+        self.write(end, stream, stack);
+        let is_whole = self.nic.stream(end).is_some_and(|(mpa, _)| mpa.unsent_bytes() == 0);
+        if is_whole && self.streams.contains_key(&end) {
+            // With unread data, closing would reset the connection (RFC 9293 §3.6.1, SHLD-3).
+            while let Ok(Some(_)) = stack.take(stream) {}
+            self.forget_stream(end, stream);
+            self.release_stream(stream, stack, true);
+        }
+    }
+
     fn release_stream(&mut self, stream: StreamId, stack: &mut Stack, in_order: bool) {
         // This also frees a stream that has ended already.
         let _ = match in_order {

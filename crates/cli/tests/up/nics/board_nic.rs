@@ -6,7 +6,7 @@ use kiban_base::SharedBytes;
 use kiban_base::ring::{Consumer, Producer};
 use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
 use kiban_os::clock::machine_nanos;
-use kiban_rdma::hif::{Answer, ENTRY_BYTES, Greeting, Layout, Notice, Refusal, Request, Transport};
+use kiban_rdma::hif::{Answer, ENTRY_BYTES, Greeting, Layout, Notice, Piece, Refusal, Request, Transport};
 use kiban_rdma::rnic::{ReceiveWork, Sges};
 use kiban_rdma_runtime::{
     Access, Connect, ConnectError, Error, Kind, Lower, QpOptions, QpState, Remote, RequestError, Status, Wr,
@@ -14,7 +14,7 @@ use kiban_rdma_runtime::{
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
 
-const RDMA: &str = "[[service]]\nkind = \"rdma\"\n";
+pub(super) const RDMA: &str = "[[service]]\nkind = \"rdma\"\n";
 
 /// Opens the NIC of a board through its socket.
 fn on(dir: &TestDir, transport: Transport) -> Side {
@@ -413,18 +413,27 @@ fn a_hostile_program_reaches_no_other_program_and_is_disconnected() {
         // Sizes: memory that is shorter than the region, the ring, or the limit.
         let share = |memory, bytes| Rude::call(&dir, &Greeting::Memory { key: [1; 16], memory }, bytes);
         let short = share(1, 8192).expect("it is shared");
-        let register = |memory, length| Request::Register {
+        let register = |memory, offset, length| Request::Register {
             pd: own,
-            memory,
-            length,
+            pieces: vec![Piece { memory, offset, length }],
             address: u64::MAX - 8191,
             access: Access::ALL,
         };
-        assert_eq!(rude.ask(&register(1, 4097)), unknown(RequestError::BadAddress));
-        let _again = share(1, 8192).expect("the number is free again");
+        for (memory, offset, length) in [
+            (1, 0, 4097),
+            (1, 4096, 1),
+            (1, u64::MAX, 1),
+            (1, u64::MAX - 4095, 4096),
+            (1, 0, u64::MAX),
+            (7, 0, 1),
+        ] {
+            let refused = rude.ask(&register(memory, offset, length));
+            assert_eq!(refused, unknown(RequestError::BadAddress), "{memory} {offset} {length}");
+        }
         assert!(share(1, 8192).is_err(), "the number is in use");
-        let region = rude.number(&register(1, 4096));
-        assert!(matches!(rude.ask(&register(1, 4096)), Err(Refusal::Other(_))), "it is registered already");
+        let region = rude.number(&register(1, 0, 4096));
+        let ring = Request::CreateCq { memory: 1, entries: 2 };
+        assert!(matches!(rude.ask(&ring), Err(Refusal::Other(_))), "it is registered");
         let _ring = share(2, 4096).expect("it is shared");
         let small = rude.ask(&Request::CreateCq { memory: 2, entries: 1 << 20 });
         assert!(matches!(small, Err(Refusal::Other(_))), "{small:?}");

@@ -1,10 +1,13 @@
 //! A program that uses the NIC: its rings, its shared memory, and the objects that it has created.
 
+use crate::services::counters::{ProgramCounters, ProgramView};
 use kiban_base::Region;
 use kiban_base::ring::{Consumer, Poisoned, Producer};
 use kiban_board::Host;
 use kiban_os::channel::{Channel, FRONT_BYTES};
-use kiban_rdma::hif::{CompletionRing, Layout, MEMORY_AT, Notice, Request, Transport, completion_to_bytes};
+use kiban_rdma::hif::{
+    CompletionRing, Layout, MEMORY_AT, Notice, Piece, Request, Transport, completion_to_bytes,
+};
 use kiban_rdma::rnic::Notify;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -33,6 +36,15 @@ pub(super) struct CqRing {
     memory: Region,
 }
 
+/// Shared memory for registrations.
+struct SharedMemory {
+    region: Region,
+    /// Number of registered pieces.
+    users: usize,
+    /// Whether the program registers no more of it.
+    is_unshared: bool,
+}
+
 /// A program.
 pub(super) struct Client {
     pub(super) channel: Arc<Channel>,
@@ -42,18 +54,19 @@ pub(super) struct Client {
     waiting: VecDeque<Vec<u8>>,
     /// Whether something new is in a ring.
     pub(super) ring_pending: bool,
-    /// Shared memory that has no use yet.
-    memories: BTreeMap<u32, Region>,
+    /// Shared memory, except that of completion queues.
+    memories: BTreeMap<u32, SharedMemory>,
     mappings: usize,
     mapped_bytes: usize,
     pub(super) pds: BTreeSet<u32>,
-    /// The steering tags of regions and windows, with the bytes of shared memory of each region.
-    pub(super) keys: BTreeMap<u32, usize>,
+    /// The steering tags of regions and windows, with the shared memories of each region.
+    pub(super) keys: BTreeMap<u32, Vec<u32>>,
     pub(super) cqs: BTreeMap<u32, CqRing>,
     pub(super) srqs: BTreeSet<u32>,
     pub(super) qps: BTreeSet<u32>,
     pub(super) ends: BTreeSet<u32>,
     pub(super) listeners: BTreeSet<(Transport, u32)>,
+    pub(super) counters: ProgramCounters,
 }
 
 impl Client {
@@ -76,6 +89,7 @@ impl Client {
             qps: BTreeSet::new(),
             ends: BTreeSet::new(),
             listeners: BTreeSet::new(),
+            counters: ProgramCounters::default(),
         }
     }
 
@@ -92,6 +106,19 @@ impl Client {
         let length = bytes.copy_to(0, &mut entry);
         self.work.release();
         Request::from_bytes(&entry[..length]).map(Some).ok_or(Fault)
+    }
+
+    /// Returns what `kiban status` shows of the program.
+    pub(super) fn view(&self) -> ProgramView {
+        ProgramView {
+            pid: pid_of(&self.channel),
+            queue_pairs: self.qps.len(),
+            completion_queues: self.cqs.len(),
+            keys: self.keys.len(),
+            shared_bytes: self.mapped_bytes,
+            notices: self.waiting.len(),
+            counters: self.counters,
+        }
     }
 
     /// Queues a notice; [`Client::flush`] sends it.
@@ -129,18 +156,62 @@ impl Client {
     pub(super) fn add_memory(&mut self, number: u32, memory: Region) {
         self.mappings += 1;
         self.mapped_bytes += memory.len();
-        self.memories.insert(number, memory);
+        let region = memory.with_address(0);
+        self.memories.insert(number, SharedMemory { region, users: 0, is_unshared: false });
     }
 
-    /// Takes shared memory that has no use yet.
+    /// Takes shared memory, for a completion queue. Returns `None` if there is none with this number, or it
+    /// is registered.
     pub(super) fn take_memory(&mut self, number: u32) -> Option<Region> {
-        self.memories.remove(&number).map(|memory| memory.with_address(0))
+        self.memories.get(&number).filter(|memory| memory.users == 0)?;
+        self.memories.remove(&number).map(|memory| memory.region)
     }
 
-    /// Returns the part of shared memory that is registered.
-    pub(super) fn registered_part(memory: &Region, length: u64, address: u64) -> Option<Region> {
-        let part = memory.part(MEMORY_AT as u64, usize::try_from(length).ok()?)?;
-        Some(part.with_address(address))
+    /// Returns the parts of shared memory that are to be registered, or `None` if one does not exist.
+    pub(super) fn registered_parts(&self, pieces: &[Piece]) -> Option<Vec<Region>> {
+        let part = |piece: &Piece| {
+            let memory = self.memories.get(&piece.memory).filter(|memory| !memory.is_unshared)?;
+            let at = (MEMORY_AT as u64).checked_add(piece.offset)?;
+            memory.region.part(at, usize::try_from(piece.length).ok()?)
+        };
+        pieces.iter().map(part).collect()
+    }
+
+    /// Records the steering tag of registered pieces.
+    pub(super) fn add_key(&mut self, key: u32, pieces: &[Piece]) {
+        let memories: Vec<u32> = pieces.iter().map(|piece| piece.memory).collect();
+        for number in &memories {
+            if let Some(memory) = self.memories.get_mut(number) {
+                memory.users += 1;
+            }
+        }
+        self.keys.insert(key, memories);
+    }
+
+    /// Removes a steering tag, and releases memory that has no other use.
+    pub(super) fn remove_key(&mut self, key: u32) {
+        for number in self.keys.remove(&key).unwrap_or_default() {
+            if let Some(memory) = self.memories.get_mut(&number) {
+                memory.users -= 1;
+                self.release_unused(number);
+            }
+        }
+    }
+
+    /// Ends the use of shared memory for new registrations.
+    pub(super) fn unshare(&mut self, number: u32) -> Result<(), Fault> {
+        self.memories.get_mut(&number).ok_or(Fault)?.is_unshared = true;
+        self.release_unused(number);
+        Ok(())
+    }
+
+    fn release_unused(&mut self, number: u32) {
+        let is_unused = |memory: &SharedMemory| memory.is_unshared && memory.users == 0;
+        if self.memories.get(&number).is_some_and(is_unused)
+            && let Some(memory) = self.memories.remove(&number)
+        {
+            self.release_memory(memory.region.len());
+        }
     }
 
     /// Records that shared memory of this many bytes is no longer used.
@@ -180,6 +251,7 @@ impl Client {
                 let bell = memory.bell(0).expect("the memory begins with a bell");
                 bell.arm();
                 if ring.free()? == 0 {
+                    self.counters.full_rings += 1;
                     return Ok(());
                 }
                 bell.disarm();
@@ -187,6 +259,7 @@ impl Client {
             match core.poll(cq) {
                 Ok(Some(completion)) => {
                     ring.push(&completion_to_bytes(&completion))?;
+                    self.counters.completions += 1;
                     self.ring_pending = true;
                 }
                 Ok(None) | Err(_) => break,
@@ -223,6 +296,12 @@ impl Client {
             let _ = nic.core.destroy_pd(pd);
         }
     }
+}
+
+/// Returns the process ID of a program; 0 if it is in another PID namespace.
+fn pid_of(channel: &Channel) -> u32 {
+    let peer = rustix::net::sockopt::socket_peercred(channel.socket());
+    peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().cast_unsigned())
 }
 
 /// Destroys a queue pair, and aborts its connection.

@@ -31,7 +31,7 @@ mod tables;
 use self::client::{Client, Fault, MEMORY_BYTES_MAX};
 use self::tables::Tables;
 use super::attach::ClientBells;
-use super::counters::ServiceCounters;
+use super::counters::{ProgramView, ServiceCounters};
 use super::service::{Service, SessionLimits};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host};
@@ -300,7 +300,11 @@ impl Rdma {
                 (end, notice)
             }
             CmEvent::Connected { end, private_data } => {
-                (end, Notice::Connected { end, addresses: rdma.addresses(end).unzip(), private_data })
+                let addresses = rdma.addresses(end).unzip();
+                let nic = rdma.nic();
+                let traits = nic.qp_of(end).and_then(|qp| nic.core.query_qp(qp).ok());
+                let depths = traits.map_or((0, 0), |(.., traits)| (traits.ird, traits.ord));
+                (end, Notice::Connected { end, depths, addresses, private_data })
             }
             CmEvent::Failed { end, error } => (end, Notice::Failed { end, error }),
             CmEvent::Withdrawn { end } => (end, Notice::Withdrawn { end }),
@@ -374,6 +378,10 @@ impl Service for Rdma {
 
     fn counters(&self) -> ServiceCounters {
         self.tables.counters
+    }
+
+    fn programs(&self) -> Vec<ProgramView> {
+        self.clients.values().map(Client::view).collect()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

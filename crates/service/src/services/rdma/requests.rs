@@ -1,11 +1,11 @@
 //! Executes the requests of a program. Every number in a request is first looked up among the program's own
 //! objects; sizes are checked by the NIC.
 
-use super::client::{Client, Fault, destroy_qp};
+use super::client::{Client, Fault};
 use super::tables::Tables;
 use kiban_board::Host;
 use kiban_rdma::hif::{Answer, Notice, Refusal, Request, Transport};
-use kiban_rdma::rnic::{Data, Notify, QpAttributes, RequestError, SendWork};
+use kiban_rdma::rnic::{Data, Notify, QpAttributes, RequestError, SendWork, StreamTraits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of requests of a program before other work has a turn.
@@ -53,13 +53,19 @@ pub(super) fn work(
             Request::PostSend { .. }
             | Request::PostReceive { .. }
             | Request::PostSrqReceive { .. }
-            | Request::Room { .. } => post(client, request, host)?,
+            | Request::Room { .. }
+            | Request::Unshare { .. } => post(client, request, host)?,
             request => {
                 let sessions: usize = clients.values().map(|client| client.qps.len()).sum();
                 let Some(client) = clients.get_mut(&number) else { return Ok(()) };
                 let result = execute(client, tables, number, sessions < qps_max, request, host);
                 let counters = &mut tables.counters;
-                *(if result.is_ok() { &mut counters.requests } else { &mut counters.errors }) += 1;
+                let of = &mut client.counters;
+                let (all, own) = match result.is_ok() {
+                    true => (&mut counters.requests, &mut of.requests),
+                    false => (&mut counters.errors, &mut of.refused),
+                };
+                (*all, *own) = (*all + 1, *own + 1);
                 client.notify(&Notice::Reply { number: id, result });
                 client.flush()?;
             }
@@ -72,6 +78,11 @@ pub(super) fn work(
 fn post(client: &mut Client, request: Request, host: &mut Host<'_>) -> Result<(), Fault> {
     let Some(mut rdma) = host.rdma() else { return Err(Fault) };
     let core = &mut rdma.nic().core;
+    match request {
+        Request::PostSend { .. } => client.counters.sends += 1,
+        Request::PostReceive { .. } | Request::PostSrqReceive { .. } => client.counters.receives += 1,
+        _ => {}
+    }
     match request {
         Request::PostSend { qp, work } if client.qps.contains(&qp) => {
             // The NIC consumes the request, so keep what its completion needs.
@@ -90,6 +101,7 @@ fn post(client: &mut Client, request: Request, host: &mut Host<'_>) -> Result<()
         Request::PostSrqReceive { srq, work } if client.srqs.contains(&srq) => {
             return core.post_srq_receive(srq, work).map_err(|_| Fault);
         }
+        Request::Unshare { memory } => return client.unshare(memory),
         Request::Room { cq } if client.cqs.contains_key(&cq) => return client.pass_completions(cq, host),
         _ => return Err(Fault),
     }
@@ -111,6 +123,10 @@ fn execute(
         listeners.insert((transport, listener), number);
         return Ok(Answer::Listening { listener, local });
     }
+    if let Request::QueryAddress { index } = request {
+        let address = host.addresses().nth(index as usize);
+        return Ok(address.map_or(NONE, Answer::Address));
+    }
     let mut rdma = host.rdma().ok_or_else(|| other("the board has no RDMA NIC"))?;
     let refused = Refusal::Request;
     match request {
@@ -125,22 +141,18 @@ fn execute(
             client.pds.remove(&pd);
             Ok(NONE)
         }
-        Request::Register { pd, memory, length, address, access } => {
-            let memory = client.take_memory(memory).ok_or_else(|| other("no such shared memory"))?;
-            let bytes = memory.len();
-            let registered = own(&client.pds, pd, RequestError::UnknownPd).and_then(|()| {
-                let part = Client::registered_part(&memory, length, address)
-                    .ok_or(Refusal::Request(RequestError::BadAddress))?;
-                rdma.nic().core.register(pd, part, access).map_err(refused)
-            });
-            let key = registered.inspect_err(|_| client.release_memory(bytes))?;
-            client.keys.insert(key, bytes);
+        Request::Register { pd, pieces, address, access } => {
+            own(&client.pds, pd, RequestError::UnknownPd)?;
+            let parts = client.registered_parts(&pieces).filter(|parts| !parts.is_empty());
+            let parts = parts.ok_or(Refusal::Request(RequestError::BadAddress))?;
+            let key = rdma.nic().core.register_blocks(pd, address, parts, access).map_err(refused)?;
+            client.add_key(key, &pieces);
             Ok(Answer::Number(key))
         }
         Request::Deregister { stag, unbinds } => {
             // A work request may have changed the key, which is the tag's low byte.
             let known = client.keys.range(stag & !0xff..=stag | 0xff).next();
-            let (&known, &bytes) = known.ok_or(Refusal::Request(RequestError::UnknownStag))?;
+            let (&known, _) = known.ok_or(Refusal::Request(RequestError::UnknownStag))?;
             let nic = rdma.nic();
             let current = nic.core.current_stag(stag).unwrap_or(stag);
             let deregistered = match unbinds {
@@ -148,16 +160,13 @@ fn execute(
                 false => nic.deregister(current),
             };
             deregistered.map_err(refused)?;
-            client.keys.remove(&known);
-            if bytes > 0 {
-                client.release_memory(bytes);
-            }
+            client.remove_key(known);
             Ok(NONE)
         }
         Request::AllocateWindow { pd, type_2 } => {
             own(&client.pds, pd, RequestError::UnknownPd)?;
             let key = rdma.nic().core.allocate_window(pd, type_2).map_err(refused)?;
-            client.keys.insert(key, 0);
+            client.add_key(key, &[]);
             Ok(Answer::Number(key))
         }
         Request::CreateCq { memory, entries } => {
@@ -232,7 +241,7 @@ fn execute(
                 client.ends.remove(&end);
                 ends.remove(&end);
             }
-            destroy_qp(&mut rdma, qp);
+            rdma.destroy_qp(qp);
             client.qps.remove(&qp);
             counters.ended += 1;
             Ok(NONE)
@@ -245,6 +254,29 @@ fn execute(
         Request::ResetQp { qp } => {
             client.own_qp(qp)?;
             rdma.nic().reset(qp).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::Prepare { qp, acknowledges, depths } => {
+            client.own_qp(qp)?;
+            let core = &mut rdma.nic().core;
+            core.outlive_peer_close(qp).map_err(refused)?;
+            if acknowledges {
+                core.acknowledge(qp).map_err(refused)?;
+            }
+            if let Some((ird, ord)) = depths {
+                let traits = StreamTraits { ird, ord, extensions: true, kiban: true, may_send: false };
+                core.expect_stream(qp, traits).map_err(refused)?;
+            }
+            Ok(NONE)
+        }
+        Request::GiveUp { qp } => {
+            client.own_qp(qp)?;
+            rdma.nic().core.give_up(qp).map_err(refused)?;
+            Ok(NONE)
+        }
+        Request::SetRemoteAccess { qp, access } => {
+            client.own_qp(qp)?;
+            rdma.nic().core.set_remote_access(qp, access).map_err(refused)?;
             Ok(NONE)
         }
         Request::Disconnect { end } => {
@@ -294,6 +326,8 @@ fn execute(
         | Request::PostSend { .. }
         | Request::PostReceive { .. }
         | Request::PostSrqReceive { .. }
-        | Request::Room { .. } => Err(other("not a request with a reply")),
+        | Request::Room { .. }
+        | Request::Unshare { .. }
+        | Request::QueryAddress { .. } => Err(other("not a request with a reply")),
     }
 }
