@@ -19,7 +19,8 @@ use core::ffi::c_int;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
 use kiban_os::turn::with_signals_blocked;
-use kiban_rdma_runtime::verbs::{Engine, Features, RequestError, Wire};
+use kiban_rdma_runtime::verbs::{BoardTransport, Engine, Features, RequestError, Wire};
+use std::io::{self, Write, stderr};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 /// Points to the generation number of this process, which is 0 until its first call; the kernel sets it to 0
@@ -108,7 +109,16 @@ fn make() -> Result<(Generation, Engine), c_int> {
             Transport::Efe => Wire::Efe,
         },
     };
-    let made = with_signals_blocked(|| Engine::open(ways));
+    let made = with_signals_blocked(|| match crate::device::board() {
+        Some(name) => {
+            let made = board_transport().and_then(|wire| Engine::open_on_board(Some(name), wire));
+            made.inspect_err(|error| {
+                // Programs only say that they found no device. If the line cannot be written, they still do.
+                let _ = writeln!(stderr(), "kiban: cannot use the NIC of the board {name}: {error}");
+            })
+        }
+        None => Engine::open(ways),
+    });
     let made = made.map_err(|error| error.raw_os_error().unwrap_or(libc::ENOMEM))?;
     // SAFETY: `at_exit` may run at any time. If memory is short, peers find out by their own timeouts.
     unsafe { libc::atexit(at_exit) };
@@ -122,6 +132,18 @@ extern "C" fn at_exit() {
         && born.is_now()
     {
         engine.end_connections();
+    }
+}
+
+/// Returns what connections of the connection manager use on a board.
+fn board_transport() -> io::Result<BoardTransport> {
+    match transport() {
+        Transport::Ib | Transport::Iwarp => Ok(BoardTransport::Tcp),
+        Transport::Roce => Ok(BoardTransport::Roce),
+        Transport::Efe => {
+            let why = "it does not offer efe: use ib, roce or iwarp";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        }
     }
 }
 

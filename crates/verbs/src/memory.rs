@@ -223,6 +223,9 @@ fn register(
     let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
         None => engine.reg_mr(pd.number, region, address, access),
+        Some(_) if engine.is_on_board() => {
+            return Err(unsupported("ibv_rereg_mr on the NIC of a board"));
+        }
         Some(key) => engine.rereg_mr(key, pd.number, region, address, access).map(|()| key),
     };
     let key = key.map_err(refused)?;

@@ -25,6 +25,7 @@ pub(crate) const FOLDER: &str = "KIBAN_VERBS_LIB";
 const PATH: &str = "LD_LIBRARY_PATH";
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 const TRANSPORT: &str = "KIBAN_TRANSPORT";
+const BOARD: &str = "KIBAN_BOARD";
 
 /// Run an RDMA program without RDMA hardware.
 ///
@@ -42,9 +43,11 @@ const TRANSPORT: &str = "KIBAN_TRANSPORT";
         \n  kiban verbs --transport iwarp -- fi_info -p verbs    as an iWARP NIC\
         \n  kiban verbs --transport efe -- ibv_devinfo -v        over the EFE-like transport\
         \n  eval \"$(kiban verbs --env)\"                          for all programs in this shell\
+        \n  kiban verbs --board lab -- ib_write_bw -R             the NIC of the board `lab` (`kiban up`)\
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|roce|efe|iwarp  the same as --transport, which takes precedence\
+        \n  KIBAN_BOARD=NAME                   the same as --board, which takes precedence\
         \n  KIBAN_SHARED_MEMORY=0              use TCP (roce, and always efe: UDP) even between processes on one host\
         \n  KIBAN_VERBS_LIB=FOLDER             the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
@@ -55,6 +58,10 @@ pub(crate) struct Verbs {
     /// Transport of the NIC [default: KIBAN_TRANSPORT, else ib].
     #[arg(long, value_enum)]
     transport: Option<Transport>,
+    /// Use the NIC of the running board NAME, whose configuration has a service of kind `rdma`, instead of one
+    /// in the program's process [default: KIBAN_BOARD].
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// The program and its arguments.
     #[arg(required_unless_present = "env", trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
@@ -88,13 +95,17 @@ impl Verbs {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
         let folder = library_dir(&LIBRARIES)?;
         let Some((program, arguments)) = self.program.split_first() else {
-            return crate::output::print(&commands(&folder, self.transport)?).map(|()| ExitCode::SUCCESS);
+            return crate::output::print(&commands(&folder, self.transport, self.board.as_deref())?)
+                .map(|()| ExitCode::SUCCESS);
         };
         let mut command = Command::new(program);
         command.args(arguments).env(PATH, prepend(folder.as_os_str(), var_os(PATH)));
         command.env(PRELOAD, prepend(PATHS.as_ref(), var_os(PRELOAD)));
         if let Some(transport) = self.transport {
             command.env(TRANSPORT, transport.name());
+        }
+        if let Some(board) = &self.board {
+            command.env(BOARD, board);
         }
         Ok(become_program(command))
     }
@@ -161,12 +172,15 @@ pub(crate) fn prepend(ours: &OsStr, before: Option<OsString>) -> OsString {
     all
 }
 
-fn commands(folder: &Path, transport: Option<Transport>) -> Result<String, String> {
+fn commands(folder: &Path, transport: Option<Transport>, board: Option<&str>) -> Result<String, String> {
     let folder = quoted(folder.as_os_str())?;
     let mut text = format!("export {PATH}={folder}\"${{{PATH}:+:${PATH}}}\"\n");
     text += &format!("export {PRELOAD}={PATHS}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
     if let Some(transport) = transport {
         text += &format!("export {TRANSPORT}={}\n", transport.name());
+    }
+    if let Some(board) = board {
+        text += &format!("export {BOARD}={}\n", quoted(board.as_ref())?);
     }
     Ok(text)
 }

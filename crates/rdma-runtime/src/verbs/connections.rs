@@ -13,6 +13,7 @@ use crate::linked_nic::Route;
 use crate::port_space::tcp_address;
 use crate::tcp::TcpListenSocket;
 use kiban_base::Instant;
+use kiban_rdma::hif::Request;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::{ConnectError, OpenError};
 use kiban_rdma::wire::roce::cm::PortSpace;
@@ -50,6 +51,10 @@ impl Engine {
         addresses: Vec<IpAddr>,
         listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<u32> {
+        if self.board.is_some() {
+            // `listen_on_board` listens without a socket of this host.
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         self.turn.work(|board, _| {
             if board.roce.is_some() || space == PortSpace::Udp {
                 return board.roce_listen(space, socket, addresses, listens);
@@ -82,6 +87,9 @@ impl Engine {
 
     /// Stops listening. Unanswered requests are refused.
     pub fn unlisten(&self, listener: u32) {
+        if self.board.is_some() {
+            return self.unlisten_on_board(listener);
+        }
         self.turn.work(|board, now| {
             if board.roce.is_some() {
                 return board.roce_unlisten(listener);
@@ -106,6 +114,9 @@ impl Engine {
         private_data: &[u8],
         listens: Arc<dyn CmEventHandler>,
     ) -> io::Result<Result<u32, OpenError>> {
+        if self.board.is_some() {
+            return self.connect_on_board(qp, to, depths, private_data, listens);
+        }
         self.turn.work(|board, now| {
             if board.roce.is_some() {
                 return board.roce_connect(qp, (from, space, to), depths, private_data, listens, now);
@@ -126,6 +137,7 @@ impl Engine {
                     route,
                     depths,
                     private_data,
+                    before: None,
                 };
                 board.ends.of.insert(end, EndUse::Manager(listens, Some(Box::new(again))));
             }
@@ -146,6 +158,9 @@ impl Engine {
         depths: (u16, u16),
         private_data: &[u8],
     ) -> Result<(), OpenError> {
+        if self.board.is_some() {
+            return self.accept_on_board(end, qp, depths, private_data);
+        }
         self.turn.work(|board, now| match board.roce {
             Some(_) => board.roce_accept(end, qp, depths, private_data, now),
             None => board.core.accept(end, qp, depths, private_data, now),
@@ -165,6 +180,9 @@ impl Engine {
 
     /// Begins an orderly close: posted work is still sent, then the connection ends.
     pub fn disconnect(&self, end: u32) {
+        if self.board.is_some() {
+            return self.tell_board(&Request::Disconnect { end });
+        }
         self.turn.work(|board, now| {
             if board.roce.is_some() {
                 return board.roce_disconnect(end, now);
@@ -193,7 +211,10 @@ impl Engine {
             }
             if matches!(board.ends.of.get(&end), Some(EndUse::Manager(..))) {
                 board.ends.of.remove(&end);
-                board.core.release(end, now);
+                match &mut board.board {
+                    Some(board) => board.nic.release(end),
+                    None => board.core.release(end, now),
+                }
             }
         });
     }
@@ -202,6 +223,7 @@ impl Engine {
     pub fn local_address(&self, end: u32) -> Option<SocketAddr> {
         self.turn.read(|board| match board.roce {
             Some(_) => board.roce_addresses(end).map(|(local, _)| local),
+            None if board.board.is_some() => board.end_addresses(end).map(|(local, _)| local),
             None => board.core.local_address(end),
         })
     }
@@ -210,7 +232,7 @@ impl Engine {
     pub fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {
         self.turn.read(|board| match board.roce {
             Some(_) => board.roce_addresses(end),
-            None => board.core.addresses(end),
+            None => board.end_addresses(end),
         })
     }
 }
@@ -231,7 +253,7 @@ impl EngineState {
         private_data: &[u8],
         now: Instant,
     ) -> Result<(), OpenError> {
-        self.core.reject(end, private_data, now)?;
+        self.reject_end(end, private_data, now)?;
         if self.core.has_efe_ports() {
             // The endpoint keeps the answer.
             self.core.forget(end, now);
@@ -243,8 +265,8 @@ impl EngineState {
 
     /// Delivers connection events. Returns whether there were any.
     pub(super) fn hear_connections(&mut self, now: Instant) -> bool {
-        let mut progressed = self.hear_roce_connections(now);
-        while let Some(request) = self.core.next_request() {
+        let mut progressed = self.hear_roce_connections(now) | self.hear_board(now);
+        while let Some(request) = self.next_request() {
             self.has_events = true;
             progressed = true;
             let end = request.end;
@@ -252,8 +274,8 @@ impl EngineState {
                 self.on_oob_request(end, request.listener, &request.private_data, now);
                 continue;
             };
-            let Some((mut local, peer)) = self.core.addresses(end) else {
-                self.core.forget(end, now);
+            let Some((mut local, peer)) = self.end_addresses(end) else {
+                self.forget_end(end, now);
                 continue;
             };
             local.set_port(port);
@@ -271,12 +293,14 @@ impl EngineState {
                 None => drop(self.refuse_request(end, &[], now)),
             }
         }
-        while let Some(end) = self.core.changed() {
+        while let Some(end) = self.next_changed() {
             self.has_events = true;
             progressed = true;
-            let Some(state) = self.core.end_states.get_mut(&end) else { continue };
+            let is_owned = self.board.is_none() || self.ends.of.contains_key(&end);
+            let Some(state) = self.end_state(end).filter(|_| is_owned) else { continue };
             let (gone, left) = (state.gone, mem::take(&mut state.left));
             let (connected, failed) = (state.connected.take(), state.failed.take());
+            self.note_board_end(end, connected.is_some(), gone);
             match self.ends.of.get_mut(&end) {
                 Some(EndUse::Manager(listens, again)) => {
                     let listens = listens.clone();
@@ -314,11 +338,11 @@ impl EngineState {
                 Some(EndUse::Held) if gone => {
                     self.ends.of.remove(&end);
                     self.forget_held(end);
-                    self.core.forget(end, now);
+                    self.forget_end(end, now);
                 }
                 Some(EndUse::Refused) | None if gone => {
                     self.ends.of.remove(&end);
-                    self.core.forget(end, now);
+                    self.forget_end(end, now);
                 }
                 _ => {}
             }
@@ -339,7 +363,10 @@ impl EngineState {
 
     fn ask_again(&mut self, end: u32, listens: Arc<dyn CmEventHandler>, again: Retry, now: Instant) {
         self.ends.of.remove(&end);
-        self.core.forget(end, now);
+        self.forget_end(end, now);
+        if self.board.is_some() {
+            return self.connect_again_on_board(end, EndUse::Manager(listens, Some(Box::new(again))));
+        }
         let config = manager_config(again.offers);
         match self.core.connect(
             self.found(again.route),
@@ -367,9 +394,7 @@ impl EngineState {
         gone: bool,
     ) {
         if let Some(private_data) = connected {
-            let qp = self.core.nic.qp_of(end);
-            let traits = qp.and_then(|qp| self.core.nic.core.query_qp(qp).ok()).map(|(.., traits)| traits);
-            let depths = traits.map_or((0, 0), |traits| (traits.ird, traits.ord));
+            let depths = self.end_depths(end);
             listens.on_event(CmEvent::Connected { end, private_data, depths });
         }
         if let Some(error) = failed {

@@ -116,6 +116,8 @@ pub(super) struct Retry {
     pub(super) route: Route,
     pub(super) depths: (u16, u16),
     pub(super) private_data: Vec<u8>,
+    /// The end before this retry, while the board has not reported the new one.
+    pub(super) before: Option<u32>,
 }
 
 /// The ends in use.

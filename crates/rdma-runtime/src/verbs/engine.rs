@@ -1,5 +1,6 @@
 //! The NIC of a process: memory, completion queues, event channels, and shared receive queues.
 
+use super::board::BoardAccess;
 use super::channel::Channel;
 use super::engine_state::EngineState;
 use super::events::{AsyncEvent, CqChannels, Features};
@@ -7,6 +8,7 @@ use super::pairs::Service;
 use super::xrc::{Creation, FileId};
 use kiban_base::Region;
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
+use kiban_rdma::hif::{Request, SGES_MAX};
 use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError, Rnic};
 use std::fmt;
 use std::io;
@@ -48,6 +50,8 @@ pub struct InUse {
 #[derive(Clone)]
 pub struct Engine {
     pub(super) turn: Turn<EngineState, Queue>,
+    /// The way to the board, if the NIC is that of a board.
+    pub(super) board: Option<Arc<BoardAccess>>,
 }
 
 impl fmt::Debug for Engine {
@@ -63,19 +67,28 @@ impl Engine {
     /// The system is out of file descriptors or threads.
     pub fn open(ways: Features) -> io::Result<Engine> {
         let turn = Turn::new("kiban-verbs", HelperPolicy::ALERT, |epoll| {
-            EngineState::open(config(files_max()), ways, epoll)
+            EngineState::open(config(files_max()), ways, None, epoll)
         })?;
-        Ok(Engine { turn })
+        Ok(Engine { turn, board: None })
     }
 
     /// Returns the NIC's settings.
     pub fn bounds(&self) -> Config {
-        self.turn.read(|board| board.core.nic.core.config().clone())
+        let bounds = self.turn.read(|board| board.core.nic.core.config().clone());
+        match self.board {
+            // An entry of the work ring has room for so many elements.
+            Some(_) => Config { sges_max: bounds.sges_max.min(SGES_MAX), ..bounds },
+            None => bounds,
+        }
     }
 
     /// Returns the numbers of objects in use.
     pub fn in_use(&self) -> InUse {
         self.turn.read(|board| {
+            if let Some(board) = &board.board {
+                let (queue_pairs, keys, streams) = board.nic.in_use();
+                return InUse { queue_pairs, keys, streams, shared: 0 };
+            }
             let (queue_pairs, keys) = board.core.nic.core.in_use();
             let packets = board.roce.as_ref().map_or(0, |roce| roce.memory.count());
             let flows = if board.core.has_efe_ports() { board.core.nic.ends() } else { 0 };
@@ -91,6 +104,9 @@ impl Engine {
     /// # Errors
     /// There are too many.
     pub fn alloc_pd(&self) -> Result<u32, RequestError> {
+        if self.board.is_some() {
+            return self.ask(&Request::CreatePd);
+        }
         self.turn.work(|board, _| board.core.nic.core.create_pd())
     }
 
@@ -99,6 +115,9 @@ impl Engine {
     /// # Errors
     /// The domain is unknown, or objects still belong to it.
     pub fn dealloc_pd(&self, pd: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.ask(&Request::DestroyPd { pd }).map(drop);
+        }
         self.turn.work(|board, _| board.core.nic.core.destroy_pd(pd))
     }
 
@@ -108,6 +127,9 @@ impl Engine {
     /// # Errors
     /// There are too many regions; the access rights are inconsistent; the addresses wrap around.
     pub fn reg_mr(&self, pd: u32, memory: Region, address: u64, access: Access) -> Result<u32, RequestError> {
+        if let Some(board) = &self.board {
+            return self.reg_mr_on_board(board, pd, &memory, address, access);
+        }
         self.turn.work(|board, _| board.core.nic.core.register_blocks(pd, address, vec![memory], access))
     }
 
@@ -123,6 +145,9 @@ impl Engine {
         address: u64,
         access: Access,
     ) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return Err(RequestError::OtherKind);
+        }
         self.turn.work(|board, _| {
             let nic = &mut board.core.nic;
             let other = nic.core.register_blocks(pd, address, vec![memory], access)?;
@@ -138,6 +163,9 @@ impl Engine {
     /// # Errors
     /// The key is unknown, or windows are bound to the memory.
     pub fn dereg_mr(&self, key: u32) -> Result<(), RequestError> {
+        if let Some(board) = &self.board {
+            return self.dereg_mr_on_board(board, key);
+        }
         self.turn.work(|board, _| board.core.nic.deregister(key).map(drop))
     }
 
@@ -146,6 +174,9 @@ impl Engine {
     /// # Errors
     /// There are too many.
     pub fn alloc_mw(&self, pd: u32, type_2: bool) -> Result<u32, RequestError> {
+        if self.board.is_some() {
+            return self.ask(&Request::AllocateWindow { pd, type_2 });
+        }
         self.turn.work(|board, _| board.core.nic.core.allocate_window(pd, type_2))
     }
 
@@ -154,6 +185,9 @@ impl Engine {
     /// # Errors
     /// The key is unknown.
     pub fn dealloc_mw(&self, key: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.ask(&Request::Deregister { stag: key, unbinds: false }).map(drop);
+        }
         self.turn.work(|board, _| {
             // Binding has changed the key.
             let key = board.core.nic.core.current_stag(key).unwrap_or(key);
@@ -168,6 +202,9 @@ impl Engine {
     /// # Errors
     /// There are too many queues, or `entries` is too large.
     pub fn create_cq(&self, entries: usize, tells: CqChannels) -> Result<u32, RequestError> {
+        if let Some(board) = &self.board {
+            return self.create_cq_on_board(board, entries, tells);
+        }
         self.turn.work(|board, _| {
             let cq = board.core.nic.core.create_cq(entries)?;
             board.cqs.insert(cq, tells);
@@ -180,6 +217,10 @@ impl Engine {
     /// # Errors
     /// The queue is unknown, it already holds more completions, or `entries` is too large.
     pub fn resize_cq(&self, cq: u32, entries: usize) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            let entries = entries.try_into().unwrap_or(u32::MAX);
+            return self.ask(&Request::ResizeCq { cq, entries }).map(drop);
+        }
         self.turn.work(|board, _| board.core.nic.core.resize_cq(cq, entries))
     }
 
@@ -188,6 +229,9 @@ impl Engine {
     /// # Errors
     /// The queue is unknown, or a queue pair uses it.
     pub fn destroy_cq(&self, cq: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.destroy_cq_on_board(cq);
+        }
         self.turn.work(|board, _| {
             board.core.nic.core.destroy_cq(cq)?;
             board.cqs.remove(&cq);
@@ -209,7 +253,7 @@ impl Engine {
     ) -> Result<usize, RequestError> {
         let found = self.turn.look(|board| {
             for taken in 0..most {
-                match board.core.nic.core.poll(cq) {
+                match board.poll(cq) {
                     Ok(Some(completion)) => take(completion),
                     Ok(None) if taken == 0 => return None,
                     Ok(None) => return Some(Ok(taken)),
@@ -227,7 +271,13 @@ impl Engine {
     /// The queue is unknown.
     #[inline]
     pub fn arm_cq(&self, cq: u32, notify: Notify) -> Result<(), RequestError> {
-        self.turn.work(|board, _| board.core.nic.core.arm(cq, notify))
+        self.turn.work(|board, _| match &mut board.board {
+            Some(board) => {
+                board.nic.arm_cq(cq);
+                Ok(())
+            }
+            None => board.core.nic.core.arm(cq, notify),
+        })
     }
 
     /// Waits for the next event of a channel and takes it.
@@ -298,6 +348,12 @@ impl Engine {
         events: Arc<Channel<AsyncEvent>>,
         cookie: u64,
     ) -> Result<u32, RequestError> {
+        if self.board.is_some() {
+            return match xrc {
+                Some(_) => Err(RequestError::OtherKind),
+                None => self.create_srq_on_board(pd, entries, events, cookie),
+            };
+        }
         self.turn.work(|board, _| {
             let core = &mut board.core.nic.core;
             let srq = match xrc {
@@ -314,6 +370,9 @@ impl Engine {
     /// # Errors
     /// The queue is unknown.
     pub fn set_srq_limit(&self, srq: u32, limit: usize) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.set_srq_limit_on_board(srq, limit);
+        }
         self.turn.work(|board, _| board.core.nic.core.set_srq_limit(srq, limit))
     }
 
@@ -322,7 +381,10 @@ impl Engine {
     /// # Errors
     /// The queue is unknown.
     pub fn query_srq(&self, srq: u32) -> Result<(usize, usize), RequestError> {
-        self.turn.read(|board| board.core.nic.core.query_srq(srq))
+        self.turn.read(|board| match &board.board {
+            Some(board) => board.query_srq(srq),
+            None => board.core.nic.core.query_srq(srq),
+        })
     }
 
     /// Destroys a shared receive queue.
@@ -330,6 +392,9 @@ impl Engine {
     /// # Errors
     /// The queue is unknown, or a queue pair uses it.
     pub fn destroy_srq(&self, srq: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.destroy_srq_on_board(srq);
+        }
         self.turn.work(|board, _| {
             board.core.nic.core.destroy_srq(srq)?;
             board.srqs.remove(&srq);
@@ -346,6 +411,9 @@ impl Engine {
         srq: u32,
         works: impl IntoIterator<Item = ReceiveWork>,
     ) -> Result<(), (usize, RequestError)> {
+        if self.board.is_some() {
+            return self.post_receives_on_board((0, Some(srq)), works);
+        }
         self.turn.work(|board, _| {
             board.posted_receives = true;
             for (taken, work) in works.into_iter().enumerate() {
@@ -363,6 +431,9 @@ impl Engine {
     /// [`RequestError::UnknownXrcDomain`] if there is none and none may be created;
     /// [`RequestError::InUse`] if there must not be one; [`RequestError::TooMany`].
     pub fn open_xrc_domain(&self, file: Option<FileId>, creation: Creation) -> Result<u32, RequestError> {
+        if self.board.is_some() {
+            return Err(RequestError::OtherKind);
+        }
         self.turn.work(|board, _| board.xrc.open(&mut board.core.nic.core, file, creation))
     }
 

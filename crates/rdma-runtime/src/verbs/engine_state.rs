@@ -3,6 +3,7 @@
 //! Purpose  delivers every event of the NIC to the channel, queue pair or connection that it concerns before
 //!          a caller can look for it.
 
+use super::board::BoardVerbs;
 use super::channel::Channel;
 use super::datagrams::Datagrams;
 use super::ends::{Ends, Listeners};
@@ -12,6 +13,7 @@ use super::ports::Ports;
 use super::roce::RoceLinks;
 use super::xrc::Xrc;
 use crate::Lower;
+use crate::board_nic::BoardNic;
 use crate::linked_nic::LinkedNic;
 use crate::same_user::{SocketKind, SocketOwners};
 use kiban_base::Instant;
@@ -25,7 +27,9 @@ use std::sync::Arc;
 
 /// The NIC and the program's names for its objects.
 pub(super) struct EngineState {
+    /// The NIC of this process. It is idle if the engine uses that of a board.
     pub(super) core: LinkedNic,
+    pub(super) board: Option<BoardVerbs>,
     pub(super) cqs: HashMap<u32, CqChannels>,
     pub(super) srqs: HashMap<u32, (Arc<Channel<AsyncEvent>>, u64)>,
     pub(super) xrc: Xrc,
@@ -49,7 +53,12 @@ pub(super) struct EngineState {
 }
 
 impl EngineState {
-    pub(super) fn open(config: Config, ways: Features, outer: &OwnedFd) -> io::Result<EngineState> {
+    pub(super) fn open(
+        config: Config,
+        ways: Features,
+        board: Option<BoardNic>,
+        outer: &OwnedFd,
+    ) -> io::Result<EngineState> {
         let mut core = match ways.wire {
             Wire::Efe => LinkedNic::open_on_efe_ports(config, outer)?,
             Wire::Tcp | Wire::Roce => LinkedNic::open(Lower::Tcp { from: None }, config, outer)?,
@@ -65,6 +74,7 @@ impl EngineState {
         let sockets = if ways.wire == Wire::Efe { SocketKind::Udp } else { SocketKind::Tcp };
         Ok(EngineState {
             core,
+            board: board.map(BoardVerbs::new),
             cqs: HashMap::new(),
             srqs: HashMap::new(),
             xrc: Xrc::default(),
@@ -84,28 +94,48 @@ impl EngineState {
     /// Delivers pending events. Returns whether they caused something to be sent.
     fn dispatch_events(&mut self, now: Instant) -> bool {
         // Notifications caused by datagrams have not passed through `core`.
-        while let Some(cq) = self.core.cq_events.pop_front().or_else(|| self.core.nic.core.cq_event()) {
+        while let Some(cq) = self.next_cq_event() {
             if let Some(CqChannels { completions: Some(channel), cookie, .. }) = self.cqs.get(&cq) {
                 channel.tell(*cookie);
                 self.has_events = true;
             }
         }
-        while let Some(event) = self.core.events.pop_front().or_else(|| self.core.nic.core.event()) {
+        while let Some(event) = self.next_event() {
             self.tell(event, now);
         }
         self.hear_connections(now)
+    }
+
+    fn next_cq_event(&mut self) -> Option<u32> {
+        match &mut self.board {
+            Some(board) => board.nic.cq_events.pop_front(),
+            None => self.core.cq_events.pop_front().or_else(|| self.core.nic.core.cq_event()),
+        }
+    }
+
+    fn next_event(&mut self) -> Option<Event> {
+        match &mut self.board {
+            Some(board) => board.nic.events.pop_front(),
+            None => self.core.events.pop_front().or_else(|| self.core.nic.core.event()),
+        }
     }
 
     /// Delivers events and sends the messages that they cause, which would otherwise wait until the next
     /// `drive` call.
     fn go_on(&mut self, now: Instant) {
         while self.dispatch_events(now) {
-            self.core.flush(now);
+            match &mut self.board {
+                Some(board) => board.nic.flush(now),
+                None => self.core.flush(now),
+            }
         }
     }
 
     fn tell(&mut self, event: Event, now: Instant) {
         self.has_events = true;
+        if let Event::QpFailed { qp, .. } | Event::PeerTerminated { qp, .. } = event {
+            self.board_qp_failed(qp);
+        }
         match event {
             Event::CqOverrun { cq } => {
                 if let Some(CqChannels { async_events: events, cookie, .. }) = self.cqs.get(&cq) {
@@ -146,6 +176,11 @@ impl EngineState {
 
 impl Machine for EngineState {
     fn drive(&mut self, now: Instant) {
+        if let Some(board) = &mut self.board {
+            board.nic.drive(now);
+            self.fire_timers(now);
+            return self.go_on(now);
+        }
         self.core.drive(now);
         match &mut self.roce {
             Some(roce) => roce.take(&mut self.core, &self.qps, &mut self.ports, now),
@@ -161,12 +196,17 @@ impl Machine for EngineState {
     }
 
     fn flush(&mut self, now: Instant) {
+        if let Some(board) = &mut self.board {
+            board.nic.flush(now);
+            return self.go_on(now);
+        }
         self.core.flush(now);
         self.send_packets(now);
     }
 
     fn take_progress(&mut self) -> bool {
-        self.core.take_progress() | std::mem::take(&mut self.has_events)
+        let board = self.board.as_mut().is_some_and(|board| board.nic.take_progress());
+        board | self.core.take_progress() | std::mem::take(&mut self.has_events)
     }
 
     fn deadline(&self) -> Instant {
@@ -176,11 +216,15 @@ impl Machine for EngineState {
 
     fn has_more(&self) -> bool {
         let roce_has_more = self.roce.as_ref().is_some_and(RoceLinks::has_more);
-        self.core.has_more() || self.datagrams.has_more() || roce_has_more
+        let board_has_more = self.board.as_ref().is_some_and(|board| board.nic.has_more());
+        board_has_more || self.core.has_more() || self.datagrams.has_more() || roce_has_more
     }
 
     fn arm(&mut self) {
         self.core.arm();
+        if let Some(board) = &mut self.board {
+            board.nic.arm();
+        }
         if let Some(roce) = &mut self.roce {
             roce.memory.arm();
         }
@@ -188,11 +232,15 @@ impl Machine for EngineState {
 
     fn disarm(&mut self) -> Option<u64> {
         let roce = self.roce.as_mut().and_then(|roce| roce.memory.disarm());
-        self.core.disarm().into_iter().chain(roce).min()
+        let board = self.board.as_mut().and_then(|board| board.nic.disarm());
+        self.core.disarm().into_iter().chain(roce).chain(board).min()
     }
 
     fn after_sleep(&mut self) {
         self.core.after_sleep();
+        if let Some(board) = &mut self.board {
+            board.nic.after_sleep();
+        }
         if let Some(roce) = &mut self.roce {
             roce.after_sleep();
         }

@@ -6,6 +6,7 @@
 //! Connections      through the connection manager ([`Engine::listen`], [`Engine::connect`]), or out of band:
 //!                  programs exchange GID, queue pair number and PSN themselves and pass them in
 //!                  ([`Engine::modify_to_rtr`]); docs/out-of-band.md.
+//! Board            instead of a NIC of this process, that of a running board ([`Engine::open_on_board`]).
 //! Events           are reported through [`Channel`]s, whose files programs poll. Connection events are
 //!                  reported through [`CmEventHandler`]s, which are called while the NIC is locked: they must
 //!                  record the event and return.
@@ -16,6 +17,7 @@
 //! Limits           one lock for all objects of a process.
 //! Not implemented  fork: a child's first call creates an engine of its own.
 
+mod board;
 mod channel;
 mod connections;
 mod datagrams;
@@ -46,6 +48,7 @@ pub use self::pairs::{Peer, QueuePair, Sending, Service, State};
 pub use self::roce_groups::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX};
 pub use self::xrc::{Creation, FileId};
 pub use kiban_os::turn::ends_this_call;
+pub use kiban_rdma::hif::Transport as BoardTransport;
 pub use kiban_rdma::nic::{ConnectError, OpenError};
 pub use kiban_rdma::rnic::{
     Access, Binding, Completion, Data, Kind, Notify, Operation, QpAttributes, ReceiveWork, RequestError,

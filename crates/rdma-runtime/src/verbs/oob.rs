@@ -54,7 +54,12 @@ impl EngineState {
         }
         let Peer { address: theirs, qpn: destination, initial_psn: expects, reads, .. } = seat.peer;
         let begins = seat.ours.map(|(begins, _)| begins);
+        let depths = (reads, seat.ours.map_or(0, |(_, ours)| ours));
         let to = SocketAddr::new(theirs, super::ports::port_of(destination));
+        if self.board.is_some() {
+            let setup = OobSetup { destination, source: qpn, expects, begins, refusal: None };
+            return self.call_from_board(qp, to, &setup);
+        }
         // The peer may accept what this process refuses, as everybody accepts root. Only a request that says
         // so lets it name the reason, too.
         let refusal = self.socket_owners.is_other_listener(to).then_some(SetupRefusal::User);
@@ -62,7 +67,6 @@ impl EngineState {
             warn_of_other_user(to);
         }
         let setup = OobSetup { destination, source: qpn, expects, begins, refusal };
-        let depths = (reads, seat.ours.map_or(0, |(_, ours)| ours));
         let called = self.core.connect(
             Route { to: to.into(), from: Some(address) },
             &oob_config(),
@@ -80,7 +84,7 @@ impl EngineState {
         }
     }
 
-    fn call_again(&mut self, qp: u32, now: Instant) {
+    pub(super) fn call_again(&mut self, qp: u32, now: Instant) {
         let Some(seat) = self.qps.entries.get_mut(&qp).and_then(|entry| entry.oob.as_mut()) else { return };
         self.qps.timers.push(Reverse((now + seat.pause, Timer::ConnectRetry(qp))));
         seat.pause = (seat.pause * 2).min(PAUSE.1);
@@ -116,11 +120,16 @@ impl EngineState {
 
     /// Handles the failure or end of an out-of-band connection.
     pub(super) fn on_oob_closed(&mut self, qp: u32, end: u32, now: Instant) {
-        self.core.forget(end, now);
+        self.forget_end(end, now);
         let Some(entry) = self.qps.entries.get_mut(&qp).filter(|entry| entry.end == Some(end)) else {
             return;
         };
         entry.end = None;
+        let was_connected = entry.oob.as_ref().is_some_and(|seat| seat.theirs.is_some());
+        if was_connected && let Some(board) = &mut self.board {
+            board.on_oob_end(qp);
+        }
+        let Some(entry) = self.qps.entries.get(&qp) else { return };
         if entry.oob.as_ref().is_some_and(|seat| seat.calls && seat.theirs.is_none()) {
             self.call_again(qp, now);
         }
@@ -128,11 +137,11 @@ impl EngineState {
 
     /// Handles an incoming connection at a queue pair port.
     pub(super) fn on_oob_request(&mut self, end: u32, listener: u32, private_data: &[u8], now: Instant) {
-        let place = self.ports.of_listener(listener);
+        let place = self.oob_port_of(listener);
         let (Some((address, port)), Some((local, from)), Ok(setup)) =
-            (place, self.core.addresses(end), OobSetup::read(private_data))
+            (place, self.end_addresses(end), OobSetup::read(private_data))
         else {
-            return self.core.forget(end, now);
+            return self.forget_end(end, now);
         };
         let held = PendingIncoming { end, address, from, local, setup };
         if super::ports::port_of(setup.destination) != port {
@@ -210,7 +219,9 @@ impl EngineState {
             && begins.is_none_or(|begins| begins == seat.peer.initial_psn)
             && seat.ours.is_none_or(|(ours, _)| ours == expects);
         let is_other = held.setup.refusal.is_some();
-        if !fits || is_other || !self.socket_owners.is_allowed(held.local, held.from) {
+        // The kernel does not know the owners of a board's connections.
+        let is_allowed = self.board.is_some() || self.socket_owners.is_allowed(held.local, held.from);
+        if !fits || is_other || !is_allowed {
             let is_other = is_other || self.socket_owners.is_other_user(held.local, held.from);
             let refusal = if fits && is_other { SetupRefusal::User } else { SetupRefusal::Other };
             if refusal == SetupRefusal::User {
@@ -227,7 +238,7 @@ impl EngineState {
             refusal: None,
         };
         let depths = (seat.peer.reads, seat.ours.map_or(u16::MAX, |(_, reads)| reads));
-        if self.core.accept(held.end, qp, depths, &answer.bytes(), now).is_ok() {
+        if self.accept_end(held.end, qp, depths, &answer.bytes(), now).is_ok() {
             self.ends.of.insert(held.end, EndUse::Meeting(qp));
             if let Some(entry) = self.qps.entries.get_mut(&qp) {
                 entry.end = Some(held.end);
@@ -240,7 +251,11 @@ impl EngineState {
     }
 
     fn is_same_user(&self, end: u32) -> bool {
-        self.core.addresses(end).is_some_and(|(local, peer)| self.socket_owners.is_allowed(local, peer))
+        self.board.is_some()
+            || self
+                .core
+                .addresses(end)
+                .is_some_and(|(local, peer)| self.socket_owners.is_allowed(local, peer))
     }
 
     // ---- time
@@ -280,27 +295,31 @@ impl EngineState {
 
     fn lose(&mut self, qp: u32) {
         // The queue pair may have been destroyed or reset in the meantime.
-        if self.core.nic.core.has_sends(qp) && self.core.nic.core.has_outlived_peer(qp) {
-            let _ = self.core.nic.core.give_up(qp);
+        let has_left = self.board.is_some() || self.core.nic.core.has_outlived_peer(qp);
+        if self.has_sends(qp) && has_left {
+            self.give_up(qp);
             self.has_events = true;
         }
     }
 
     fn lose_patience(&mut self, qp: u32, now: Instant) {
+        let has_sends = self.has_sends(qp);
         let Some(entry) = self.qps.entries.get_mut(&qp) else { return };
         let Some(seat) = entry.oob.as_ref().filter(|seat| seat.theirs.is_none()) else { return };
         let Some(patience) = seat.connect_timeout else { return };
-        if !self.core.nic.core.has_sends(qp) {
+        if !has_sends {
             return self.qps.timers.push(Reverse((now + patience, Timer::ConnectTimeout(qp))));
         }
         entry.state = State::Error;
         entry.oob = None;
         let end = entry.end.take();
-        // This cannot fail: the queue pair still expects its stream.
-        let _ = self.core.nic.core.give_up(qp);
+        self.give_up(qp);
         if let Some(end) = end {
             self.ends.of.remove(&end);
-            self.core.remove_after_flush(end, now);
+            match self.board {
+                Some(_) => self.forget_end(end, now),
+                None => self.core.remove_after_flush(end, now),
+            }
         }
         self.has_events = true;
     }

@@ -37,6 +37,7 @@ use super::pairs::{Entry, OobConnection, Peer, QueuePair, Sending, Service, Stat
 use super::ports::port_of;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
+use kiban_rdma::hif::Request;
 use kiban_rdma::rnic::{Access, QpAttributes, QpState, ReceiveWork, RequestError, SendWork, StreamTraits};
 use std::cmp::Reverse;
 use std::io;
@@ -45,7 +46,7 @@ use std::time::Duration;
 
 /// How long the connecting side waits after it is ready to receive before it connects without being ready to
 /// send.
-const ONLY_RECEIVES: Duration = Duration::from_millis(100);
+pub(super) const ONLY_RECEIVES: Duration = Duration::from_millis(100);
 
 fn traits(reads: u16, ours: u16) -> StreamTraits {
     StreamTraits { ird: reads, ord: ours, extensions: true, kiban: true, may_send: false }
@@ -58,6 +59,9 @@ impl Engine {
     /// # Errors
     /// The NIC refuses, or the address is not local.
     pub fn create_qp(&self, made: QueuePair) -> io::Result<Result<(u32, u32), RequestError>> {
+        if self.board.is_some() {
+            return self.create_qp_on_board(made);
+        }
         self.turn.work(|board, _| board.create_qp(made))
     }
 
@@ -67,6 +71,9 @@ impl Engine {
     /// # Errors
     /// The queue pair is unknown, or attached to a multicast group.
     pub fn destroy_qp(&self, qp: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.destroy_qp_on_board(qp);
+        }
         self.turn.work(|board, now| {
             if board.is_attached(qp) {
                 return Err(RequestError::InUse);
@@ -111,6 +118,10 @@ impl Engine {
     /// # Errors
     /// The queue pair is unknown.
     pub fn set_remote_access(&self, qp: u32, access: Access) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            self.tell_board(&Request::SetRemoteAccess { qp, access });
+            return Ok(());
+        }
         self.turn.work(|board, _| board.core.nic.core.set_remote_access(qp, access))
     }
 
@@ -120,6 +131,9 @@ impl Engine {
     /// # Errors
     /// The queue pair is unknown or in another state, or its port cannot listen.
     pub fn modify_to_rtr(&self, qp: u32, peer: Option<Peer>) -> io::Result<Result<(), RequestError>> {
+        if self.board.is_some() {
+            return Ok(self.modify_to_rtr_on_board(qp, peer));
+        }
         self.turn.work(|board, now| board.ready_to_receive(qp, peer, now))
     }
 
@@ -128,6 +142,9 @@ impl Engine {
     /// # Errors
     /// The queue pair is unknown, or in another state.
     pub fn modify_to_rts(&self, qp: u32, sending: Sending) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.modify_to_rts_on_board(qp, sending);
+        }
         self.turn.work(|board, now| board.ready_to_send(qp, sending, now))
     }
 
@@ -144,6 +161,9 @@ impl Engine {
     /// # Errors
     /// The queue pair is unknown.
     pub fn reset(&self, qp: u32) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.reset_qp_on_board(qp);
+        }
         self.turn.work(|board, now| board.reset(qp, now))
     }
 
@@ -157,6 +177,9 @@ impl Engine {
         qp: u32,
         works: impl IntoIterator<Item = SendWork>,
     ) -> Result<(), (usize, RequestError)> {
+        if self.board.is_some() {
+            return self.post_sends_on_board(qp, works);
+        }
         self.turn.work(|board, _| {
             let qp = board.qps.sender(qp);
             for (taken, work) in works.into_iter().enumerate() {
@@ -176,6 +199,9 @@ impl Engine {
         qp: u32,
         works: impl ExactSizeIterator<Item = SendWork>,
     ) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.post_sends_together_on_board(qp, works);
+        }
         self.turn.work(|board, _| {
             let qp = board.qps.sender(qp);
             let core = &mut board.core.nic.core;
@@ -196,6 +222,9 @@ impl Engine {
         qp: u32,
         works: impl IntoIterator<Item = ReceiveWork>,
     ) -> Result<(), (usize, RequestError)> {
+        if self.board.is_some() {
+            return self.post_receives_on_board((qp, None), works);
+        }
         self.turn.work(|board, _| {
             board.posted_receives = true;
             for (taken, work) in works.into_iter().enumerate() {
@@ -336,6 +365,9 @@ impl EngineState {
     }
 
     pub(super) fn state(&self, qp: u32) -> Result<State, RequestError> {
+        if self.board.is_some() {
+            return self.board_state(qp);
+        }
         let entry = self.qps.entries.get(&qp).ok_or(RequestError::UnknownQp)?;
         if entry.service == Service::Datagrams {
             return Ok(entry.state);
@@ -354,7 +386,7 @@ impl EngineState {
         })
     }
 
-    fn entry(&mut self, qp: u32, state: State) -> Result<&mut Entry, RequestError> {
+    pub(super) fn entry(&mut self, qp: u32, state: State) -> Result<&mut Entry, RequestError> {
         let found = self.state(qp)?;
         let entry = self.qps.entries.get_mut(&qp).ok_or(RequestError::UnknownQp)?;
         if found == state { Ok(entry) } else { Err(RequestError::BadState(QpState::Idle)) }
@@ -499,6 +531,9 @@ impl EngineState {
     }
 
     pub(super) fn set_error(&mut self, qp: u32, now: Instant) -> Result<(), RequestError> {
+        if self.board.is_some() {
+            return self.set_error_on_board(qp);
+        }
         if let Some(&half) = self.qps.halves.get(&qp) {
             self.set_error(half, now)?;
         }

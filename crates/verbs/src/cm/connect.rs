@@ -20,7 +20,7 @@ use super::channel::{self, ConnParam, DatagramParam, QueuedEvent, complete};
 use super::id::{Id, Phase, State, end_request, with};
 use super::{address, below, queues, resolve};
 use crate::abi::*;
-use crate::device::{Transport, transport};
+use crate::device::{Transport, board, transport};
 use crate::ffi::errno_of;
 use crate::log::unsupported;
 use core::ffi::{c_int, c_void};
@@ -187,7 +187,7 @@ fn space(id: &Arc<Id>) -> PortSpace {
 /// exchange of queue pair numbers (SIDR).
 fn is_for_datagrams(id: &Arc<Id>) -> Result<bool, c_int> {
     match space(id) {
-        PortSpace::Udp if transport() != Transport::Roce => {
+        PortSpace::Udp if transport() != Transport::Roce || board().is_some() => {
             Err(unsupported("rdma_cm: datagrams (RDMA_PS_UDP) with this transport"))
         }
         space => Ok(space == PortSpace::Udp),

@@ -19,8 +19,8 @@ use super::id::{Id, Phase, with};
 use super::world::{Taken, world};
 use super::{address, below, device};
 use crate::abi::*;
-use crate::device::Device;
 use crate::device::query::active_mtu_of;
+use crate::device::{Device, board};
 use crate::ffi::{catch_panics, errno_of, errno_of_told};
 use core::ffi::{c_int, c_void};
 use kiban_os::lock;
@@ -59,7 +59,9 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     };
     // Start the engine now: programs such as qperf announce the port to their peers before they listen, so
     // listening must not take long.
-    below::engine()?;
+    if below::engine()?.is_on_board() {
+        return bind_on_board(id, at);
+    }
     let reserved = ReservedPort::for_rdma(at, family_only).map_err(|error| errno_of(&error))?;
     let bound = reserved.address().map_err(|error| errno_of(&error))?;
     take(id, bound, shares, family_only)?;
@@ -77,6 +79,21 @@ pub(super) fn bind(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
     Ok(())
 }
 
+/// Binds an identifier to an address of the board. The board reserves the port when the identifier listens.
+fn bind_on_board(id: &Arc<Id>, at: SocketAddr) -> Result<(), c_int> {
+    let at = address::plain(at);
+    let is_any = at.ip().is_unspecified();
+    if !is_any && (at.ip().is_loopback() || !device::bind_device(id, at.ip())) {
+        return Err(libc::EADDRNOTAVAIL);
+    }
+    let mut state = id.state();
+    state.phase = Phase::Bound;
+    state.local = Some(at);
+    // SAFETY: the struct lives as long as the identifier.
+    unsafe { (*id.abi()).route.addr.src = address::written(at) };
+    Ok(())
+}
+
 /// # Safety
 /// `id` is a live identifier, and `at` is null or a socket address of the length that its family requires.
 #[unsafe(export_name = "kiban_rdma_bind_addr")]
@@ -90,8 +107,16 @@ pub(super) unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, at: *mut soc
     })
 }
 
-/// Returns the address of this host from which a destination is reached.
+/// Returns the address of this host, or of the board, from which a destination is reached.
 fn source(from: Option<IpAddr>, to: SocketAddr) -> io::Result<IpAddr> {
+    if board().is_some() {
+        // The board chooses the route; this names the device.
+        let from = from.filter(|from| !from.is_unspecified());
+        let all = Device::all().map_err(io::Error::from_raw_os_error)?;
+        let same = |device: &&Device| device.address.is_ipv4() == to.is_ipv4();
+        let found = from.or_else(|| all.into_iter().find(same).map(|device| device.address));
+        return found.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into());
+    }
     let any = match to {
         SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -344,12 +369,48 @@ pub(super) unsafe extern "C" fn rdma_set_option(
     })
 }
 
+/// The kernel's maximum, also for values out of range.
+const BACKLOG_MAX: u32 = 1024;
+
+fn backlog_of(backlog: c_int) -> u32 {
+    u32::try_from(backlog).ok().filter(|most| (1..BACKLOG_MAX).contains(most)).unwrap_or(BACKLOG_MAX)
+}
+
+/// Listens on the board at the address to which an identifier is bound.
+fn listen_on_board(id: &Arc<Id>, backlog: c_int) -> Result<(), c_int> {
+    let local = {
+        let mut state = id.state();
+        if state.phase != Phase::Bound {
+            return Err(libc::EINVAL);
+        }
+        (state.phase, state.backlog) = (Phase::Listening, backlog_of(backlog));
+        state.local.ok_or(libc::EINVAL)?
+    };
+    let listening = below::engine()?.listen_on_board(local, id.listens());
+    let mut state = id.state();
+    match listening {
+        Ok((listener, local)) => {
+            (state.listener, state.local) = (Some(listener), Some(local));
+            // SAFETY: the struct lives as long as the identifier.
+            unsafe { (*id.abi()).route.addr.src = address::written(local) };
+            Ok(())
+        }
+        Err(error) => {
+            state.phase = Phase::Bound;
+            drop(state);
+            let _ = errno_of_told(&io::Error::new(io::ErrorKind::AddrInUse, error));
+            Err(libc::EADDRINUSE)
+        }
+    }
+}
+
 /// Listens at the address to which an identifier is bound, in its port space.
 pub(super) fn listen(id: &Arc<Id>, backlog: c_int, space: PortSpace) -> Result<(), c_int> {
-    /// Use the kernel's maximum, also for values out of range.
-    const BACKLOG_MAX: u32 = 1024;
     if id.state().phase == Phase::Idle {
         bind(id, (Ipv4Addr::UNSPECIFIED, 0).into())?;
+    }
+    if below::engine()?.is_on_board() {
+        return listen_on_board(id, backlog);
     }
     let socket = {
         let mut state = id.state();
@@ -359,8 +420,7 @@ pub(super) fn listen(id: &Arc<Id>, backlog: c_int, space: PortSpace) -> Result<(
         let reserved = state.reserved.as_ref().ok_or(libc::EINVAL)?;
         let socket = reserved.listen(BACKLOG_MAX).map_err(|error| errno_of(&error))?;
         state.phase = Phase::Listening;
-        state.backlog =
-            u32::try_from(backlog).ok().filter(|most| (1..BACKLOG_MAX).contains(most)).unwrap_or(BACKLOG_MAX);
+        state.backlog = backlog_of(backlog);
         socket
     };
     let listening = below::engine().and_then(|engine| {

@@ -2,7 +2,7 @@
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
-use crate::device::interfaces::{Interface, Interfaces};
+use crate::device::interfaces::{Interface, Interfaces, Mac};
 use crate::ffi::{catch_panics, set_errno};
 use crate::sync::published::Published;
 use core::ffi::{c_char, c_int, c_void};
@@ -50,6 +50,13 @@ pub(crate) fn transport() -> Transport {
     })
 }
 
+/// Returns the name of the running board whose NIC the programs use, if the environment selects one.
+pub(crate) fn board() -> Option<&'static str> {
+    static BOARD: OnceLock<Option<String>> = OnceLock::new();
+    let name = BOARD.get_or_init(|| std::env::var("KIBAN_BOARD").ok().filter(|name| !name.is_empty()));
+    name.as_deref()
+}
+
 /// Parses the transport; an empty string means `ib`.
 fn named(word: &str) -> Option<Transport> {
     match word.to_ascii_lowercase().as_str() {
@@ -79,7 +86,7 @@ unsafe impl Sync for Device {}
 static DEVICES: Published<Device> = Published(AtomicPtr::new(null_mut()));
 
 impl Device {
-    fn new(interface: &Interface, index: u32, next: Option<&'static Device>) -> Device {
+    fn new(address: IpAddr, mac: Mac, index: u32, next: Option<&'static Device>) -> Device {
         let mut abi = ibv_device::ZERO;
         (abi.node_type, abi.transport_type) = match transport() {
             Transport::Ib | Transport::Roce => (IBV_NODE_CA, IBV_TRANSPORT_IB),
@@ -90,8 +97,7 @@ impl Device {
         write(&mut abi.dev_name, &format!("uverbs{index}"));
         write(&mut abi.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
         write(&mut abi.ibdev_path, &format!("/sys/class/infiniband/kiban{index}"));
-        let address = interface.address;
-        Device { abi, address, guid: guid(interface), index, next }
+        Device { abi, address, guid: guid(address, mac), index, next }
     }
 
     /// Returns the C struct.
@@ -112,24 +118,41 @@ impl Device {
     }
 
     fn of(interface: &Interface) -> &'static Device {
+        Device::at(interface.address, || interface.mac())
+    }
+
+    fn at(address: IpAddr, mac: impl Fn() -> Mac) -> &'static Device {
         loop {
             let newest = DEVICES.get();
-            if let Some(known) = Device::known(interface.address) {
+            if let Some(known) = Device::known(address) {
                 return known;
             }
             let index = newest.map_or(0, |newest| newest.index + 1);
-            DEVICES.publish(newest, Device::new(interface, index, newest));
+            DEVICES.publish(newest, Device::new(address, mac(), index, newest));
         }
+    }
+
+    /// Returns the devices of the board, one for each of its addresses.
+    fn of_board() -> Result<Vec<&'static Device>, c_int> {
+        let addresses = crate::engine::engine()?.board_addresses();
+        let addresses = addresses.map_err(|error| error.raw_os_error().unwrap_or(libc::ENODEV))?;
+        Ok(addresses.into_iter().map(|address| Device::at(address, Mac::default)).collect())
     }
 
     /// Returns the devices whose addresses can be used now. The connection manager and rsockets use all of
     /// them.
     pub(crate) fn all() -> Result<Vec<&'static Device>, c_int> {
+        if board().is_some() {
+            return Device::of_board();
+        }
         Ok(Interfaces::read()?.usable().into_iter().map(Device::of).collect())
     }
 
     /// Returns the devices that programs see.
     pub(crate) fn listed() -> Result<Vec<&'static Device>, c_int> {
+        if board().is_some() {
+            return Device::of_board();
+        }
         Ok(Interfaces::read()?.listed().into_iter().map(Device::of).collect())
     }
 
@@ -200,12 +223,12 @@ fn write(text: &mut [c_char], what: &str) {
 }
 
 /// Returns a stable EUI-64: the FNV-1a hash of MAC and IP address, with the local bit set.
-fn guid(interface: &Interface) -> [u8; 8] {
-    let address = match interface.address {
+fn guid(address: IpAddr, mac: Mac) -> [u8; 8] {
+    let address = match address {
         IpAddr::V4(address) => address.octets().to_vec(),
         IpAddr::V6(address) => address.octets().to_vec(),
     };
-    let hash = interface.mac().iter().chain(&address).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+    let hash = mac.iter().chain(&address).fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let mut guid = hash.to_be_bytes();

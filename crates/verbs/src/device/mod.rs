@@ -6,6 +6,8 @@
 //! Transport  `KIBAN_TRANSPORT` selects how devices present themselves: `ib`, a channel adapter with RoCE v2
 //!            GIDs, which most programs expect; `roce`, the same; `iwarp`, an RNIC; or `efe`, a device of a
 //!            kind that no standard names.
+//! Board      `KIBAN_BOARD` selects the NIC of a running board: then there is one device for each address of
+//!            the board, and none for those of the host.
 
 pub(crate) mod ethernet;
 pub(crate) mod interfaces;
@@ -17,4 +19,4 @@ pub(crate) mod rates;
 pub(crate) mod sysfs;
 pub(crate) mod table;
 
-pub(crate) use self::list::{Device, Transport, transport};
+pub(crate) use self::list::{Device, Transport, board, transport};

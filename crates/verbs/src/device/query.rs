@@ -9,7 +9,7 @@
 use crate::abi::*;
 use crate::context::Context;
 use crate::device::interfaces::{Interface, Interfaces};
-use crate::device::{Transport, transport};
+use crate::device::{Transport, board, transport};
 use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
 use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX, mtu_code};
@@ -59,7 +59,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
         | IBV_DEVICE_MEM_WINDOW_TYPE_2B
         | IBV_DEVICE_MEM_MGT_EXTENSIONS
         | if is_ib { IBV_DEVICE_RC_RNR_NAK_GEN } else { 0 }
-        | if transport() == Transport::Roce { IBV_DEVICE_XRC } else { 0 };
+        | if transport() == Transport::Roce && board().is_none() { IBV_DEVICE_XRC } else { 0 };
     attr.max_sge = int(bounds.sges_max);
     attr.max_sge_rd = int(bounds.sges_max);
     attr.max_cq = int(bounds.cqs_max);
@@ -72,7 +72,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     attr.atomic_cap = if is_ib { IBV_ATOMIC_HCA } else { IBV_ATOMIC_NONE };
     attr.max_mw = int(bounds.stags_max);
     attr.max_ah = if transport().has_datagrams() { int(bounds.qps_max) } else { 0 };
-    if transport() == Transport::Roce {
+    if transport() == Transport::Roce && board().is_none() {
         attr.max_mcast_grp = int(MULTICAST_GROUPS_MAX);
         attr.max_mcast_qp_attach = int(MULTICAST_QPS_MAX);
         attr.max_total_mcast_qp_attach = int(MULTICAST_GROUPS_MAX * MULTICAST_QPS_MAX);
@@ -111,6 +111,8 @@ fn port(context: &Context) -> ibv_port_attr {
     let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_port_attr::ZERO;
     (attr.state, attr.phys_state) = match interface {
+        // A board's ports are not interfaces of this host.
+        None if board().is_some() => (IBV_PORT_ACTIVE, LINK_UP),
         Some(_) => (IBV_PORT_ACTIVE, LINK_UP),
         None => (IBV_PORT_DOWN, DISABLED),
     };

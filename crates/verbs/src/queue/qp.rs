@@ -21,7 +21,7 @@
 use crate::abi::*;
 use crate::ah::destination;
 use crate::context::{self, Context};
-use crate::device::{Transport, transport};
+use crate::device::{Transport, board, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{errno_of, errno_of_told, errno_or_zero, pointer, value_or_minus_one};
 use crate::log::unsupported;
@@ -140,6 +140,9 @@ fn of_io(error: &io::Error) -> c_int {
 /// Returns the service of a queue pair that is not a target of extended reliable connections.
 fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
     match (qp_type, transport()) {
+        (IBV_QPT_UD | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV, _) if board().is_some() => {
+            Err(unsupported("ibv_create_qp: this type of queue pair on the NIC of a board"))
+        }
         (IBV_QPT_RC, _) => Ok(Service::Connected),
         (IBV_QPT_UC, Transport::Ib | Transport::Roce | Transport::Efe) => Ok(Service::Unreliable),
         (IBV_QPT_UD, transport) if transport.has_datagrams() => Ok(Service::Datagrams),
@@ -361,7 +364,8 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         if attr.comp_mask & !known != 0 || (has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && attr.create_flags != 0) {
             return Err(unsupported("ibv_create_qp_ex: some of these attributes"));
         }
-        let is_target = attr.qp_type == IBV_QPT_XRC_RECV && transport() == Transport::Roce;
+        let is_target =
+            attr.qp_type == IBV_QPT_XRC_RECV && transport() == Transport::Roce && board().is_none();
         if !has(if is_target { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD }) {
             return Err(libc::EINVAL);
         }
@@ -500,6 +504,9 @@ fn change(qp: &Qp, from: ibv_qp_state, to: ibv_qp_state, with: &ibv_qp_attr) -> 
         // iWARP has no out-of-band connections.
         IBV_QPS_RTR if transport() == Transport::Iwarp && with.dest_qp_num != 0 => {
             Err(unsupported("ibv_modify_qp: connections without rdma_cm over iWARP"))
+        }
+        IBV_QPS_RTR if !is_managed && transport() == Transport::Roce && board().is_some() => {
+            Err(unsupported("ibv_modify_qp: RoCEv2 connections without rdma_cm on the NIC of a board"))
         }
         IBV_QPS_RTR if !is_managed => {
             if !is_ud {

@@ -5,7 +5,7 @@
 
 use crate::abi::*;
 use crate::context::Context;
-use crate::device::{Transport, transport};
+use crate::device::{Transport, board, transport};
 use crate::engine::{Generation, Object, given, refused, take_back};
 use crate::ffi::{errno_of, errno_or_zero, pointer};
 use crate::log::unsupported;
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
         // SAFETY: the caller of `ibv_open_xrcd` guarantees that `context` is null or an open context created
         // by this library and `attr` is null or valid for reads.
         let (context, attr) = unsafe { (Context::given(context)?, attr.as_ref().ok_or(libc::EINVAL)?) };
-        if transport() != Transport::Roce {
+        if transport() != Transport::Roce || board().is_some() {
             return Err(unsupported("ibv_open_xrcd: extended reliable connections with this transport"));
         }
         if attr.comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {

@@ -7,6 +7,7 @@ use super::service::{self, Job};
 use super::socket::Socket;
 use crate::atomic::AtomicPtr;
 use crate::engine::{Generation, engine};
+use crate::log::unsupported;
 use crate::sync::published::Published;
 use core::ffi::c_int;
 use core::ptr::null_mut;
@@ -43,6 +44,9 @@ fn current() -> Option<&'static Registry> {
 pub(super) fn world() -> Result<&'static Registry, c_int> {
     // Start the engine first, because it installs the fork handler.
     let engine = engine()?;
+    if engine.is_on_board() {
+        return Err(unsupported("rsockets on the NIC of a board"));
+    }
     let number = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EMFILE);
     let make = || {
         Ok(Registry {
