@@ -365,6 +365,7 @@ fn hostile_server(replies: Vec<Value>) -> (SocketAddr, JoinHandle<Value>) {
         let welcome = Welcome {
             kiban: String::new(),
             kernel: String::new(),
+            board: None,
             congestion: Vec::new(),
             trial_seconds_max: 60,
             buffer_bytes_max: 1 << 20,

@@ -54,7 +54,7 @@ pub trait Provider {
     fn unlisten(&mut self, listener: u32);
     /// Returns the local address of an open stream.
     fn local(&mut self, stream: StreamId) -> Option<SocketAddr>;
-    /// Returns the statistics of a stream in Linux's layout ([`tcp_info`](super::tcp_info)); `None` if it has
+    /// Returns the statistics of a stream in Linux's layout ([`tcp_info`]); `None` if it has
     /// ended, or if the protocol has none.
     fn statistics(&mut self, _stream: StreamId) -> Option<[u8; TCP_INFO_BYTES]> {
         None

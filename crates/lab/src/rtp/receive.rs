@@ -1,7 +1,7 @@
 //! An RTP receiver on the host's UDP.
 //!
 //! Arrival   the kernel's timestamps, so that this program's own delay is no jitter.
-//! Reports   go to the addresses from which RTCP has come, at most [`REPORTS_MAX`], at RTCP's low rate: a
+//! Reports   go to the addresses from which RTCP has come, at most 64 of them, at RTCP's low rate: a
 //!           forged address receives a report every few seconds, shorter than what was sent to cause it.
 //! End       after the given time, or when all sources have said goodbye.
 

@@ -1,7 +1,6 @@
 //! Trials of exchanges: one end sends a message, in one write or in two, and waits for the reply.
 //!
-//! Trial     starts with a warm-up, which is not measured; then measures for the requested time
-//!           ([`exchanges`](crate::remote::exchanges)).
+//! Trial     starts with a warm-up, which is not measured; then measures for the requested time.
 //! Slow      a case is slow if more than half of its time passed in exchanges that stalled.
 //! Capture   after a slow case, some exchanges are repeated with a capture, if captures are permitted.
 //! Back      the server sends the messages and times the exchanges; this host replies. Only a trace is
