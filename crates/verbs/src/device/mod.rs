@@ -16,7 +16,9 @@ mod list;
 pub(crate) mod names;
 pub(crate) mod query;
 pub(crate) mod rates;
+mod selection;
 pub(crate) mod sysfs;
 pub(crate) mod table;
 
-pub(crate) use self::list::{Device, Transport, board, transport};
+pub(crate) use self::list::Device;
+pub(crate) use self::selection::{Transport, board, transport};

@@ -1,0 +1,75 @@
+//! What the environment selects: how devices present themselves (`KIBAN_TRANSPORT`), and whose NIC they use
+//! (`KIBAN_BOARD`).
+
+use std::io::{Write, stderr};
+use std::sync::OnceLock;
+
+/// How devices present themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Transport {
+    /// A channel adapter, over kiban's own protocols.
+    Ib,
+    /// A channel adapter that speaks RoCEv2.
+    Roce,
+    /// A device of no standard kind: iWARP's messages over EFE.
+    Efe,
+    /// An RNIC.
+    Iwarp,
+}
+
+impl Transport {
+    /// Returns whether it has datagrams between queue pairs (UD).
+    pub(crate) fn has_datagrams(self) -> bool {
+        matches!(self, Transport::Ib | Transport::Roce)
+    }
+}
+
+/// Returns the transport that the environment selects: `roce`, `efe`, `iwarp`, or else `ib`.
+pub(crate) fn transport() -> Transport {
+    static TRANSPORT: OnceLock<Transport> = OnceLock::new();
+    *TRANSPORT.get_or_init(|| {
+        let value = std::env::var_os("KIBAN_TRANSPORT").unwrap_or_default();
+        named(&value.to_string_lossy()).unwrap_or_else(|| {
+            // Warn, because a typing error would otherwise be hard to notice. If the warning cannot be
+            // written, continue.
+            let value = value.display();
+            let _ = writeln!(
+                stderr(),
+                "kiban: invalid KIBAN_TRANSPORT '{value}': use ib, roce, efe or iwarp; continuing with ib"
+            );
+            Transport::Ib
+        })
+    })
+}
+
+/// Returns the name of the running board whose NIC the programs use, if the environment selects one.
+pub(crate) fn board() -> Option<&'static str> {
+    static BOARD: OnceLock<Option<String>> = OnceLock::new();
+    let name = BOARD.get_or_init(|| std::env::var("KIBAN_BOARD").ok().filter(|name| !name.is_empty()));
+    name.as_deref()
+}
+
+/// Parses the transport; an empty string means `ib`.
+fn named(word: &str) -> Option<Transport> {
+    match word.to_ascii_lowercase().as_str() {
+        "" | "ib" => Some(Transport::Ib),
+        "roce" => Some(Transport::Roce),
+        "efe" => Some(Transport::Efe),
+        "iwarp" => Some(Transport::Iwarp),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transport_is_ib_roce_efe_or_iwarp() {
+        assert_eq!(["", "ib", "IB"].map(named), [Some(Transport::Ib); 3]);
+        assert_eq!(["iwarp", "iWARP"].map(named), [Some(Transport::Iwarp); 2]);
+        assert_eq!(["roce", "RoCE"].map(named), [Some(Transport::Roce); 2]);
+        assert_eq!(["efe", "EFE"].map(named), [Some(Transport::Efe); 2]);
+        assert_eq!(["rocev2", "iwarp ", "0"].map(named), [None; 3]);
+    }
+}
