@@ -378,10 +378,15 @@ impl BoardNic {
     }
 
     pub(crate) fn release(&mut self, end: u32) {
+        self.forget_end(end);
+        self.tell(&Request::Release { end });
+    }
+
+    /// Forgets an end, which the board releases with its queue pair.
+    pub(crate) fn forget_end(&mut self, end: u32) {
         self.end_states.remove(&end);
         self.addresses.remove(&end);
         self.depths.remove(&end);
-        self.tell(&Request::Release { end });
     }
 
     pub(crate) fn addresses(&self, end: u32) -> Option<(SocketAddr, SocketAddr)> {

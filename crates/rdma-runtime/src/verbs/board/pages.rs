@@ -11,8 +11,9 @@
 //! fork           shared pages are not inherited (MADV_DONTFORK), as after ibv_fork_init(3) with hardware.
 //! Refused        the stack, shared mappings (shmget(2), files), huge pages of hugetlbfs, and memory that is
 //!                not readable and writable. The error names the mapping.
-//! Limits         another thread must not write to the pages during the call: the write may be lost. Programs
-//!                with several threads should register memory that is aligned to pages.
+//! Limits         another thread must not write to the pages during the call: the write may be lost. The caller
+//!                keeps the engine's own threads from it ([`Exclusive`]), which free memory of the program's
+//!                heap. Programs with several threads should register memory that is aligned to pages.
 
 use crate::board_nic::Door;
 use kiban_rdma::hif::{MEMORY_AT, PIECES_MAX, Piece};
@@ -22,6 +23,9 @@ use std::ffi::c_void;
 use std::io;
 use std::ops::Range;
 use std::ptr::with_exposed_provenance_mut;
+
+/// Runs work while no thread of the engine does.
+pub(super) type Exclusive<'a> = &'a dyn Fn(&mut dyn FnMut());
 
 /// What identifies the memory behind a mapping: device and inode.
 type Identity = (String, u64);
@@ -100,7 +104,12 @@ impl Pages {
     ///
     /// # Errors
     /// The memory cannot be shared, or the board has ended or refuses.
-    pub(super) fn share(&mut self, door: &Door, range: &Range<usize>) -> io::Result<Vec<Piece>> {
+    pub(super) fn share(
+        &mut self,
+        door: &Door,
+        range: &Range<usize>,
+        exclusive: Exclusive<'_>,
+    ) -> io::Result<Vec<Piece>> {
         let page = page_bytes();
         let (mut at, end) = (range.start & !(page - 1), range.end.next_multiple_of(page));
         let mappings = Mapping::read_all()?;
@@ -132,7 +141,7 @@ impl Pages {
             return Err(io::Error::from_raw_os_error(libc::EFAULT));
         }
         for run in &runs {
-            self.replace(door, run)?;
+            self.replace(door, run, exclusive)?;
         }
         let mappings = if runs.is_empty() { mappings } else { Mapping::read_all()? };
         self.pieces(&mappings, range)
@@ -145,20 +154,22 @@ impl Pages {
     }
 
     /// Replaces pages by shared memory with the same contents.
-    fn replace(&mut self, door: &Door, run: &Range<usize>) -> io::Result<()> {
+    fn replace(&mut self, door: &Door, run: &Range<usize>, exclusive: Exclusive<'_>) -> io::Result<()> {
         let (bytes, target) = (run.len(), at(run.start));
         let (memory, region) = door.share(bytes + MEMORY_AT)?;
         let (base, _) = region.raw();
+        let mut replaced = Ok(());
         // SAFETY: the shared memory has `bytes` bytes after the first page, and nothing else in this process
         // uses it yet. The run is mapped and readable. mremap(2) with an old size of 0 maps the same shared
         // pages a second time, at the addresses of the run, which the program has registered.
-        unsafe {
+        exclusive(&mut || unsafe {
             let source = base.as_ptr().add(MEMORY_AT);
             std::ptr::copy_nonoverlapping(target.cast::<u8>().cast_const(), source, bytes);
-            mremap_fixed(source.cast(), 0, bytes, MremapFlags::MAYMOVE, target)?;
-            // If this fails, a child inherits the pages, as it does without this call.
-            let _ = madvise(target, bytes, Advice::LinuxDontFork);
-        }
+            replaced = mremap_fixed(source.cast(), 0, bytes, MremapFlags::MAYMOVE, target).map(drop);
+        });
+        replaced?;
+        // SAFETY: this changes no byte. If it fails, a child inherits the pages, as it does without it.
+        let _ = unsafe { madvise(target, bytes, Advice::LinuxDontFork) };
         let mapping = Mapping::read_all()?.into_iter().find(|mapping| mapping.range.contains(&run.start));
         let mapping = mapping.ok_or_else(|| io::Error::from_raw_os_error(libc::EFAULT))?;
         self.shared.insert(memory, Shared { identity: mapping.identity, users: 0 });
@@ -199,17 +210,17 @@ impl Pages {
     }
 
     /// Removes a region. Returns the memories that no region uses any more; their pages are private again.
-    pub(super) fn remove_region(&mut self, key: u32) -> Vec<u32> {
+    pub(super) fn remove_region(&mut self, key: u32, exclusive: Exclusive<'_>) -> Vec<u32> {
         for memory in self.regions.remove(&key).unwrap_or_default() {
             if let Some(shared) = self.shared.get_mut(&memory) {
                 shared.users -= 1;
             }
         }
-        self.take_unused()
+        self.take_unused(exclusive)
     }
 
     /// Makes pages private again that no region uses. Returns their memories.
-    pub(super) fn take_unused(&mut self) -> Vec<u32> {
+    pub(super) fn take_unused(&mut self, exclusive: Exclusive<'_>) -> Vec<u32> {
         let unused: Vec<(u32, Shared)> = self.shared.extract_if(|_, shared| shared.users == 0).collect();
         if !unused.is_empty()
             && let Ok(mappings) = Mapping::read_all()
@@ -218,7 +229,7 @@ impl Pages {
                 |mapping: &&Mapping| unused.iter().any(|(_, shared)| shared.identity == mapping.identity);
             for mapping in mappings.iter().filter(is_unused) {
                 // If the system is out of memory, the pages stay shared with nobody.
-                let _ = make_private(&mapping.range);
+                let _ = make_private(&mapping.range, exclusive);
             }
         }
         unused.into_iter().map(|(memory, _)| memory).collect()
@@ -226,19 +237,21 @@ impl Pages {
 }
 
 /// Replaces shared pages by private ones with the same contents.
-fn make_private(range: &Range<usize>) -> io::Result<()> {
+fn make_private(range: &Range<usize>, exclusive: Exclusive<'_>) -> io::Result<()> {
     let (bytes, target) = (range.len(), at(range.start));
     let rights = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: this creates a new mapping at an address that the system chooses, copies mapped memory to it,
-    // and moves it to the addresses of the memory that was copied.
-    unsafe {
-        let private = mmap_anonymous(std::ptr::null_mut(), bytes, rights, MapFlags::PRIVATE)?;
+    // SAFETY: this creates a new mapping at an address that the system chooses.
+    let private = unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, rights, MapFlags::PRIVATE)? };
+    let mut replaced = Ok(());
+    // SAFETY: both ranges are mapped and have this length; the new one moves to the addresses of the other.
+    exclusive(&mut || unsafe {
         std::ptr::copy_nonoverlapping(target.cast::<u8>().cast_const(), private.cast::<u8>(), bytes);
-        if let Err(error) = mremap_fixed(private, bytes, bytes, MremapFlags::MAYMOVE, target) {
-            // This cannot fail: the mapping was made above.
-            let _ = rustix::mm::munmap(private, bytes);
-            return Err(error.into());
-        }
+        replaced = mremap_fixed(private, bytes, bytes, MremapFlags::MAYMOVE, target).map(drop);
+    });
+    if let Err(error) = replaced {
+        // SAFETY: nothing else uses the new mapping.
+        let _ = unsafe { rustix::mm::munmap(private, bytes) };
+        return Err(error.into());
     }
     Ok(())
 }
@@ -284,7 +297,7 @@ mod tests {
             kiban_os::channel::map(std::os::fd::AsFd::as_fd(&memory), bytes..=bytes).expect("memory");
         region.write(region.address() + 5000, kiban_base::SharedBytes::from(&b"kept"[..])).expect("within");
         let start = region.raw().0.as_ptr().addr();
-        make_private(&(start..start + bytes)).expect("memory");
+        make_private(&(start..start + bytes), &|work| work()).expect("memory");
         assert_eq!(region.read(region.address() + 5000, 4).as_deref(), Some(&b"kept"[..]));
         let mapping = Mapping::read_all().expect("/proc").into_iter().find(|its| its.range.contains(&start));
         assert_eq!(mapping.expect("it is mapped").rights, "rw-p");

@@ -4,7 +4,7 @@ use super::super::ends::{CmEvent, EndUse};
 use super::super::engine_state::EngineState;
 use super::super::pairs::{Entry, OobConnection, Peer, QueuePair, Sending, Service, State, Timer};
 use super::super::queue_pairs::ONLY_RECEIVES;
-use super::{INDICES, OobPort};
+use super::state::{INDICES, OobPort};
 use kiban_base::Instant;
 use kiban_rdma::hif::{Request, Transport};
 use kiban_rdma::rnic::RequestError;
@@ -69,12 +69,14 @@ impl EngineState {
             board.qp_of_end.iter().filter(|(_, of)| **of == qp).map(|(&end, _)| end).collect();
         for end in ends {
             board.qp_of_end.remove(&end);
+            board.nic.forget_end(end);
             if let Some(EndUse::Manager(listens, _)) = self.ends.of.remove(&end) {
                 listens.on_event(CmEvent::Disconnected { end });
                 self.has_events = true;
             }
         }
         if let Some(end) = entry.end {
+            board.nic.forget_end(end);
             self.ends.of.remove(&end);
         }
         Ok(())

@@ -6,9 +6,8 @@ use super::super::engine_state::EngineState;
 use super::super::events::{AsyncEvent, CqChannels};
 use super::super::pairs::{Peer, QueuePair, Sending};
 use super::super::{Channel, Features, Wire};
-use super::BoardVerbs;
-use super::pages::Pages;
-use crate::board_nic::{BoardNic, Door};
+use super::state::{BoardAccess, BoardVerbs};
+use crate::board_nic::BoardNic;
 use crate::error::Error;
 use crate::linked_nic::Route;
 use kiban_base::Region;
@@ -20,7 +19,7 @@ use kiban_rdma::rnic::{Access, ReceiveWork, RequestError, SendWork};
 use std::io::{self, Write, stderr};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a board may take to reply. It replies at its next turn unless it has stopped.
@@ -29,12 +28,6 @@ const REPLY: Duration = Duration::from_secs(10);
 const REPLIES: RawFd = -1;
 /// Maximum number of a board's addresses that become devices.
 const ADDRESSES_MAX: u32 = 64;
-
-/// The way to a board, and the memory that is shared with it.
-pub(in super::super) struct BoardAccess {
-    door: Door,
-    pages: Mutex<Pages>,
-}
 
 /// Writes why the board refuses a call, because verbs have only an error number for it.
 fn say(error: &dyn std::fmt::Display) {
@@ -75,7 +68,7 @@ impl Engine {
         let mut access = None;
         let turn = Turn::new("kiban-verbs", HelperPolicy::ALERT, |epoll| {
             let (nic, door) = BoardNic::attach(name, transport, epoll)?;
-            access = Some(BoardAccess { door, pages: Mutex::default() });
+            access = Some(BoardAccess::new(door));
             EngineState::open(super::super::engine::config(usize::MAX), features, Some(nic), epoll)
         })?;
         Ok(Engine { turn, board: access.map(Arc::new) })
@@ -134,7 +127,8 @@ impl Engine {
         let (base, bytes) = memory.raw();
         let start = base.as_ptr().addr();
         let mut pages = lock(&access.pages);
-        let pieces = pages.share(&access.door, &(start..start + bytes));
+        let exclusive = |work: &mut dyn FnMut()| self.turn.work(|_, _| work());
+        let pieces = pages.share(&access.door, &(start..start + bytes), &exclusive);
         let registered = match pieces {
             Ok(pieces) => {
                 debug_assert!(pieces.len() <= PIECES_MAX, "the pages count them");
@@ -146,7 +140,7 @@ impl Engine {
                 Err(RequestError::BadAddress)
             }
         };
-        self.unshare(pages.take_unused());
+        self.unshare(pages.take_unused(&exclusive));
         registered
     }
 
@@ -157,7 +151,8 @@ impl Engine {
     ) -> Result<(), RequestError> {
         let mut pages = lock(&access.pages);
         self.ask(&Request::Deregister { stag: key, unbinds: false })?;
-        self.unshare(pages.remove_region(key));
+        let exclusive = |work: &mut dyn FnMut()| self.turn.work(|_, _| work());
+        self.unshare(pages.remove_region(key, &exclusive));
         Ok(())
     }
 
