@@ -40,7 +40,8 @@ fn streams_over_the_loopback_are_received_and_reported() {
     let mut said = String::new();
     BufReader::new(receiver.stderr.take().expect("piped")).read_line(&mut said).expect("it says where");
     assert!(said.contains(&at), "{said}");
-    // A receiver's first report comes within 2.5 s * 1.5 / 1.218, so its goodbye at the end has a report, too.
+    // A receiver's first report comes within 2.5 s * 1.5 / 1.218, so its goodbye at the end has a report,
+    // too.
     let send =
         ["send", &at, "--streams", "2", "--interval", "10ms", "--time", "5s", "--json", "--name", "here"];
     let sent = json(&kiban(&send).output().expect("the program was built"));

@@ -61,8 +61,8 @@ fn jitter_is_the_mean_difference_of_transit_times() {
         let mean = figures.mean_difference_ms[&stream.ssrc];
         assert!((mean - 3.0).abs() < 0.2, "{figures}");
         // RFC 3550 weighs the last sixteen packets or so, hence the tolerance: the standard deviation of one
-        // difference is 2.1 ms, and that of the weighted mean a fifth of it or, as neighbours share a packet, a
-        // little more.
+        // difference is 2.1 ms, and that of the weighted mean a fifth of it or, as neighbours share a packet,
+        // a little more.
         assert!((stream.jitter_ms - mean).abs() < 1.8, "{figures}");
         assert_eq!((stream.lost, stream.reordered), (0, 0), "packets 20 ms apart do not overtake: {figures}");
         let [p50, p99, max] = stream.variation_ms.expect("packets have arrived");

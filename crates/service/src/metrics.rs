@@ -1,7 +1,8 @@
 //! A board's metrics in the Prometheus text format (version 0.0.4).
 //!
 //! Names            `kiban_FAMILY_NAME_total` for counters, `kiban_…` with a unit for gauges.
-//! Labels           `board`; also `port`, `service`, `state`, `pool`, `pid` and `cause`, if there may be several.
+//! Labels           `board`; also `port`, `service`, `state`, `pool`, `pid` and `cause`, if there may be
+//!                  several.
 
 use crate::status::{Counters, Status, Use};
 use std::collections::BTreeMap;

@@ -19,8 +19,8 @@ const PORT: u16 = 5004;
 
 /// Send and receive RTP streams, and report losses, reordering and jitter of each stream.
 ///
-/// 'receive' runs on one host and 'send' on another; both exchange RTCP reports (RFC 3550). 'boards' runs both
-/// on two simulated boards, over a cable whose losses and delays are known.
+/// 'receive' runs on one host and 'send' on another; both exchange RTCP reports (RFC 3550). 'boards' runs
+/// both on two simulated boards, over a cable whose losses and delays are known.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab rtp receive                            on one host\
@@ -181,8 +181,8 @@ impl Receive {
 
 /// Send RTP streams from one simulated board to another, over a cable with known impairments.
 ///
-/// Everything happens in virtual time: the same arguments always give the same figures. The receiver's figures
-/// can be compared with what the cable did.
+/// Everything happens in virtual time: the same arguments always give the same figures. The receiver's
+/// figures can be compared with what the cable did.
 #[derive(Args)]
 #[command(after_help = "Examples:\
         \n  kiban lab rtp boards --loss 0.01 --jitter 5ms\

@@ -58,8 +58,8 @@ pub(crate) struct Verbs {
     /// Transport of the NIC [default: KIBAN_TRANSPORT, else ib].
     #[arg(long, value_enum)]
     transport: Option<Transport>,
-    /// Use the NIC of the running board NAME, whose configuration has a service of kind `rdma`, instead of one
-    /// in the program's process [default: KIBAN_BOARD].
+    /// Use the NIC of the running board NAME, whose configuration has a service of kind `rdma`, instead of
+    /// one in the program's process [default: KIBAN_BOARD].
     #[arg(long, value_name = "NAME")]
     board: Option<String>,
     /// The program and its arguments.

@@ -1,7 +1,7 @@
 //! RTP between two simulated boards, over a cable with known impairments.
 //!
-//! Purpose   a receiver's figures can be compared with what the cable did: which packets it lost, and how long
-//!           it held each one back.
+//! Purpose   a receiver's figures can be compared with what the cable did: which packets it lost, and how
+//!           long it held each one back.
 //! Path      the sender's UDP and IP, a cable, the receiver's IP and UDP: the boards that `kiban up` runs.
 //! Jitter    the cable holds each packet back for a time that is uniform between zero and `hold_back`. The
 //!           difference of two such times is a third of `hold_back` on average, to which the jitter of RFC

@@ -1,6 +1,6 @@
 //! `kiban lab sweep --board` and `serve --board`: measurements over the TCP of two running boards, which
-//! exchange cells. The host's network has no route to the boards' addresses, so only the boards' TCP can carry
-//! the measurement.
+//! exchange cells. The host's network has no route to the boards' addresses, so only the boards' TCP can
+//! carry the measurement.
 
 use crate::common::{TestDir, enter, text};
 use serde_json::Value;

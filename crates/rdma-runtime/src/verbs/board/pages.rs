@@ -11,9 +11,10 @@
 //! fork           shared pages are not inherited (MADV_DONTFORK), as after ibv_fork_init(3) with hardware.
 //! Refused        the stack, shared mappings (shmget(2), files), huge pages of hugetlbfs, and memory that is
 //!                not readable and writable. The error names the mapping.
-//! Limits         another thread must not write to the pages during the call: the write may be lost. The caller
-//!                keeps the engine's own threads from it ([`Exclusive`]), which free memory of the program's
-//!                heap. Programs with several threads should register memory that is aligned to pages.
+//! Limits         another thread must not write to the pages during the call: the write may be lost. The
+//!                caller keeps the engine's own threads from it ([`Exclusive`]), which free memory of the
+//!                program's heap. Programs with several threads should register memory that is aligned to
+//!                pages.
 
 use crate::board_nic::Door;
 use kiban_rdma::hif::{MEMORY_AT, PIECES_MAX, Piece};

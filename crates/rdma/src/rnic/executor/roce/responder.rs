@@ -607,7 +607,7 @@ pub(in super::super::super) fn next_packet(
                 room.truncate(start);
                 if is_repeat {
                     // The peer may have had the data from an earlier response when its program withdrew the
-                    // memory. If not, it asks again.
+                    // memory. If not, it repeats the request.
                     responder.responses.pop_front();
                     return next_packet(qp, smt, outputs, now, room);
                 }
