@@ -109,6 +109,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
             Transport::Efe => Wire::Efe,
         },
     };
+    crate::log::info(format_args!("transport {}", transport().name()));
     let made = with_signals_blocked(|| match crate::device::board() {
         Some(name) => {
             let made = board_transport().and_then(|wire| Engine::open_on_board(Some(name), wire));

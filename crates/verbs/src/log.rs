@@ -1,10 +1,11 @@
 //! Log lines on standard error, for programs that `KIBAN_LOG` makes talkative.
 //!
-//! Purpose   names what a program asked for and this library does not have: the program itself often only
-//!           says that something failed.
+//! Purpose   names the transport, and what a program asked for and this library does not have: the program
+//!           itself often only says that something failed.
 //! Limits    without `KIBAN_LOG`, or with a level below `info`, nothing is written.
 
 use core::ffi::c_int;
+use core::fmt;
 use std::io::{Write, stderr};
 use std::sync::OnceLock;
 
@@ -13,14 +14,19 @@ fn includes_info(level: &str) -> bool {
     ["info", "debug", "trace"].iter().any(|wanted| level.eq_ignore_ascii_case(wanted))
 }
 
-/// Logs a call that is not supported, and returns EOPNOTSUPP.
-pub(crate) fn unsupported(what: &str) -> c_int {
+/// Logs a line.
+pub(crate) fn info(line: fmt::Arguments<'_>) {
     static IS_WANTED: OnceLock<bool> = OnceLock::new();
     let level = || std::env::var_os("KIBAN_LOG").unwrap_or_default();
     if *IS_WANTED.get_or_init(|| includes_info(&level().to_string_lossy())) {
-        // If the line cannot be written, the program still gets the error.
-        let _ = writeln!(stderr(), "kiban: not supported: {what}");
+        // If the line cannot be written, the program goes on.
+        let _ = writeln!(stderr(), "kiban: {line}");
     }
+}
+
+/// Logs a call that is not supported, and returns EOPNOTSUPP.
+pub(crate) fn unsupported(what: &str) -> c_int {
+    info(format_args!("not supported: {what}"));
     libc::EOPNOTSUPP
 }
 

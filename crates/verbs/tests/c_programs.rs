@@ -110,3 +110,23 @@ fn extended_reliable_connections_work_over_roce() {
 fn a_process_that_exits_ends_its_connections_over_roce() {
     run_tests_over_roce("left_open");
 }
+
+/// The end with the default transport says what is wrong. The other one only waits.
+#[test]
+fn a_peer_with_another_transport_is_reported() {
+    const SCRIPT: &str = "ip link set lo up && ip address add 192.0.2.1/32 dev lo || exit 1
+        export KIBAN_LOG=info
+        KIBAN_TRANSPORT=roce timeout 60 ibv_rc_pingpong -g 0 &
+        for attempt in $(seq 200); do                # the client does not wait for its server
+            timeout 60 ibv_rc_pingpong -g 0 192.0.2.1 > said 2>&1
+            grep -q 'connect to' said || break
+        done
+        kill $!
+        cat said";
+    let mut run = Command::new("unshare");
+    run.args(["--user", "--map-root-user", "--net", "sh", "-c", SCRIPT]).current_dir(&*LIBRARIES);
+    let said = stdout_of(run.env_remove("KIBAN_TRANSPORT").env("LD_LIBRARY_PATH", &*LIBRARIES));
+    assert!(said.contains("kiban: transport ib\n"), "{said}");
+    assert!(said.contains("peer at 192.0.2.1 does not answer"), "{said}");
+    assert!(said.contains("kiban verbs --transport roce"), "{said}");
+}

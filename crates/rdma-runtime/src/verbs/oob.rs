@@ -10,7 +10,7 @@ use kiban_rdma::iwarp::mpa;
 use kiban_rdma::wire::oob_setup::{OobSetup, SetupRefusal};
 use std::cmp::Reverse;
 use std::io::{Write, stderr};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 use std::time::Duration;
 
@@ -37,6 +37,19 @@ fn warn_of_other_user(peer: SocketAddr) {
             stderr(),
             "kiban: the queue pair's peer at {peer} belongs to another user of this host: run both programs \
              as the same user, or connect them through rdma_cm"
+        );
+    });
+}
+
+/// Likewise, for a peer that does not speak this protocol, or is not there.
+fn warn_of_silence(peer: IpAddr) {
+    static WRITTEN: Once = Once::new();
+    WRITTEN.call_once(|| {
+        // If the line cannot be written, the program still gets the error.
+        let _ = writeln!(
+            stderr(),
+            "kiban: the queue pair's peer at {peer} does not answer: if it is rdma_rxe or a RoCE card, use \
+             kiban verbs --transport roce; otherwise, use the same transport at both ends"
         );
     });
 }
@@ -310,6 +323,7 @@ impl EngineState {
         if !has_sends {
             return self.qps.timers.push(Reverse((now + patience, Timer::ConnectTimeout(qp))));
         }
+        warn_of_silence(seat.peer.address);
         entry.state = State::Error;
         entry.oob = None;
         let end = entry.end.take();

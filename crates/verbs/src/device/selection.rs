@@ -18,6 +18,16 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
+    /// Returns its name in `KIBAN_TRANSPORT`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Transport::Ib => "ib",
+            Transport::Roce => "roce",
+            Transport::Efe => "efe",
+            Transport::Iwarp => "iwarp",
+        }
+    }
+
     /// Returns whether it has datagrams between queue pairs (UD).
     pub(crate) fn has_datagrams(self) -> bool {
         matches!(self, Transport::Ib | Transport::Roce)
@@ -51,13 +61,9 @@ pub(crate) fn board() -> Option<&'static str> {
 
 /// Parses the transport; an empty string means `ib`.
 fn named(word: &str) -> Option<Transport> {
-    match word.to_ascii_lowercase().as_str() {
-        "" | "ib" => Some(Transport::Ib),
-        "roce" => Some(Transport::Roce),
-        "efe" => Some(Transport::Efe),
-        "iwarp" => Some(Transport::Iwarp),
-        _ => None,
-    }
+    use Transport::{Efe, Ib, Iwarp, Roce};
+    let is = |transport: &Transport| word.eq_ignore_ascii_case(transport.name());
+    if word.is_empty() { Some(Ib) } else { [Ib, Roce, Efe, Iwarp].into_iter().find(is) }
 }
 
 #[cfg(test)]
