@@ -31,7 +31,7 @@ pub use tcpip::streams;
 
 use atm::{aal1, atm_board};
 use osi::{circuits, ftam, hif, lower, upper, x25};
-use rdma::{efe_endpoint, iwarp, rnic, roce, roce_cm, roce_endpoint};
+use rdma::{efe_endpoint, iwarp, nic_hif, rnic, roce, roce_cm, roce_endpoint};
 use tcpip::{ethernet_board, ip_board, oracle, session};
 
 /// Returns every target.
@@ -54,6 +54,7 @@ pub fn targets() -> Vec<Target> {
         Target { name: "roce", run: roce::packet, seeds: roce::seeds },
         Target { name: "roce_cm", run: roce_cm::decoder, seeds: roce_cm::decoder_seeds },
         Target { name: "roce_cm_machine", run: roce_cm::machine, seeds: roce_cm::machine_seeds },
+        Target { name: "nic_hif", run: nic_hif::run, seeds: nic_hif::seeds },
         Target { name: "rnic", run: rnic::run, seeds: rnic::seeds },
         Target { name: "roce_endpoint", run: roce_endpoint::run, seeds: roce_endpoint::seeds },
         Target { name: "efe_endpoint", run: efe_endpoint::run, seeds: efe_endpoint::seeds },
