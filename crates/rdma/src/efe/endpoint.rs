@@ -379,7 +379,10 @@ impl Endpoint {
         now: Instant,
     ) -> Option<Train<'a>> {
         let (peer, number, place) = self.next_frames(room, limits, now)?;
-        let bytes = self.in_slots(number, &place).unwrap_or(&room[..place.bytes]);
+        let bytes = match self.in_slots(number, &place) {
+            Some(frames) => frames,
+            None => &room[..place.bytes],
+        };
         Some(Train { peer, bytes, each: place.each })
     }
 
