@@ -1,4 +1,5 @@
-//! The interface between a board's NIC and programs: entries, greetings, and a ring that a program overwrites.
+//! The interface between a board's NIC and programs: entries, greetings, and a ring that a program
+//! overwrites.
 //!
 //! Input     bytes of an entry; and the contents of a work ring.
 //! Checks    what is decoded can be written, and is then decoded to the same value. From any contents of a

@@ -119,7 +119,7 @@ pub fn measure(session: &Session, ask: &DelayRequest, progress: &dyn Fn()) -> Re
         }
     };
     let address = session.with(|client, _| Ok(client.peer().ip().to_string()))?;
-    Ok(sum_up(session.host(), address, welcome.kernel, ask, rate_mbps, &times))
+    Ok(sum_up(session.label(), address, welcome.kernel, ask, rate_mbps, &times))
 }
 
 /// Makes round trips with `bytes` in each direction, and returns their times in us, sorted.

@@ -57,7 +57,7 @@ impl Session {
 
     /// Returns the host's name as the caller gave it and, if there is one, the board over which it is
     /// reached.
-    pub fn host(&self) -> &str {
+    pub fn label(&self) -> &str {
         &self.label
     }
 

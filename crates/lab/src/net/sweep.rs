@@ -95,7 +95,7 @@ impl Sweep {
     /// See [`SweepError`].
     pub fn run(&self, grid: &Grid, hear: Hear<'_>) -> Result<Report, SweepError> {
         self.session.path()?;
-        let run = self.open(self.dir.clone(), grid.plan(self.session.host()))?;
+        let run = self.open(self.dir.clone(), grid.plan(self.session.label()))?;
         self.streams_slow_below.write(&self.dir)?;
         let broken =
             run.found().broken.iter().map(|broken| format!("line {}: {}", broken.line, broken.why)).collect();
@@ -140,7 +140,7 @@ impl Sweep {
     fn prove(&self, report: &mut Report, hear: Hear<'_>) -> Result<(), SweepError> {
         let mut notes = Vec::new();
         for (advice, setup) in report.findings.open.clone() {
-            let (dir, plan) = proof(&self.dir, self.session.host(), &setup);
+            let (dir, plan) = proof(&self.dir, self.session.label(), &setup);
             let outcome = self.measure(&self.open(dir, plan)?, hear, "proving: ")?;
             notes.extend(outcome.failures.into_iter().map(|why| (advice.clone(), why)));
             if outcome.ended_early.is_some() {

@@ -200,7 +200,7 @@ impl Trace {
             let setup = Setup { pattern: *pattern, ..setup.clone() };
             cases.extend(Trace::in_one_direction(session, &setup, slow_below)?);
         }
-        Ok(Trace { host: session.host().to_owned(), cases })
+        Ok(Trace { host: session.label().to_owned(), cases })
     }
 
     /// Traces a case. If it is slow, also traces it with the remedy; if it is fast, also traces the slow

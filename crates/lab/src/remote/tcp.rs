@@ -100,7 +100,7 @@ impl TcpStack {
         }
     }
 
-    /// Listens with these settings; port 0 means any free port. [`Listener::accept`] does not block.
+    /// Listens with these settings; port 0 means any free port. `accept` does not block.
     ///
     /// # Errors
     /// The address is not available, or a setting is not.

@@ -86,6 +86,7 @@ mod tests {
     use kiban_rdma::efe::Config;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the endpoint sends nothing")]
     fn a_peer_has_an_address_a_port_of_ours_and_a_locality() {
         let endpoint = Endpoint::new(Config::default(), RngKey::for_simulation(1));
         let mut peers = Peers::default();

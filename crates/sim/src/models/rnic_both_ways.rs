@@ -88,10 +88,7 @@ impl Clocks {
     pub fn both_ways(&self, sending: &[Step], receiving: &[Step], dmac: Dmac) -> BothWays {
         let mut directions = [sending, receiving].map(|steps| Direction { steps, next: 0, now: 0, bytes: 0 });
         let mut free = [0; Shared::DmaData as usize + 1];
-        loop {
-            let [Some(send), Some(receive)] = [0, 1].map(|at: usize| directions[at].wish(self)) else {
-                break;
-            };
+        while let [Some(send), Some(receive)] = [0, 1].map(|at: usize| directions[at].wish(self)) {
             // The earlier wish is served first. At the same clock the receiver is, because its FIFO fills up.
             let (at, (step, wish)) = if send.1 < receive.1 { (0, send) } else { (1, receive) };
             let start = match Shared::of(step, dmac) {

@@ -9,7 +9,8 @@
 //!           while the payload of the current one is transferred.
 //! Units     the paper's MB are MiB: only with MiB do 881 and 795 match the percentages of 953.6 that it
 //!           gives.
-//! Beyond    both directions at once, and physical buffers that end within a message ([`shared_blocks`]).
+//! Beyond    both directions at once ([`Contention`]), and physical buffers that end within a message
+//!           ([`Cuts`]).
 //! Not implemented  the delay of PCI Express: data are available immediately, as in the paper.
 
 mod reproduction;
