@@ -52,11 +52,13 @@ fn the_wheel_works_in_a_clean_environment() {
 fn the_action_installs(wheel: &str, root: &Path, built: &Path) {
     let action = fs::read_to_string(root.join("action.yml")).expect("action.yml can be read");
     assert!(action.contains(r#""$GITHUB_ACTION_PATH/scripts/action" "$WHEEL""#), "{action}");
-    let [paths, outputs] = ["paths", "outputs"].map(|name| built.join(name));
+    let temporary = built.join("runner");
+    fs::create_dir(&temporary).expect("it is new");
+    let [paths, outputs] = ["paths", "outputs"].map(|name| temporary.join(name));
     stdout_of(
         Command::new(root.join("scripts/action"))
             .arg(wheel)
-            .env("RUNNER_TEMP", built)
+            .env("RUNNER_TEMP", &temporary)
             .env("GITHUB_PATH", &paths)
             .env("GITHUB_OUTPUT", &outputs),
     );

@@ -426,7 +426,8 @@ impl Driver {
         if let Err(error) = sent {
             self.lose(port, error);
         }
-        if self.board.next_room(port) <= now {
+        // If this turn is late, everything that was queued has left: then no frame's end announces the room.
+        if self.board.next_room(port) <= now || self.board.next_cell_end(port) == Instant::NEVER {
             self.board.handle(Input::Room, now);
             self.drain(now);
         }

@@ -185,5 +185,8 @@ fn what_a_boards_nic_does_not_have_is_refused_and_named() {
     absent.args(["verbs", "--", "ibv_devinfo"]).env("KIBAN_BOARD", "moon");
     absent.env("XDG_RUNTIME_DIR", &dir.0).env("KIBAN_VERBS_LIB", &folder);
     let text = words(&absent.output().expect("it is installed"));
-    assert!(text.contains("cannot use the NIC of the board moon: no board moon is running"), "{text}");
+    assert!(
+        text.contains("cannot use the NIC of the board moon: no board moon accepts users of its RDMA NIC"),
+        "{text}"
+    );
 }
