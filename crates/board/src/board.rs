@@ -191,15 +191,30 @@ impl Board {
         }
     }
 
-    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments wait for that room or
-    /// writers wait for the memory that it frees; otherwise never.
+    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments or datagrams wait for that
+    /// room, or writers for the memory that it frees; otherwise never.
     pub fn next_room(&self, port: usize) -> Instant {
-        let Some(place @ Port::Atm(atm)) = self.stack.ports.get(port) else { return Instant::NEVER };
+        match self.stack.ports.get(port) {
+            Some(Port::Atm(atm)) if self.waits_for_room(port) => atm.segmentation.next_end(),
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// Returns whether the cells that [`Board::cells`] has committed until `now` have made the room that
+    /// something waits for. If that call was late, it has emptied the port: then no end of a frame is left
+    /// that [`Board::next_room`] could announce.
+    pub fn has_made_room(&self, port: usize, now: Instant) -> bool {
+        let Some(Port::Atm(atm)) = self.stack.ports.get(port) else { return false };
+        let end = atm.segmentation.next_end();
+        (end <= now || end == Instant::NEVER) && self.waits_for_room(port)
+    }
+
+    fn waits_for_room(&self, port: usize) -> bool {
+        let Some(place @ Port::Atm(_)) = self.stack.ports.get(port) else { return false };
         let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();
-        let waits = tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
+        tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
             || self.stack.roce_waits
-            || !self.stack.edge.page_line.is_empty();
-        if waits { atm.segmentation.next_end() } else { Instant::NEVER }
+            || !self.stack.edge.page_line.is_empty()
     }
 }
 

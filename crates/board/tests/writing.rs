@@ -3,8 +3,10 @@
 
 mod common;
 
+use common::lines::{self, Lines};
 use common::{Pair, config, socket};
-use kiban_board::{Completion, Output, StreamId};
+use kiban_base::Instant;
+use kiban_board::{Completion, Input, Output, StreamId};
 use kiban_tcpip::tcp::{Config, PROFILES};
 use std::time::Duration;
 
@@ -99,5 +101,36 @@ fn every_profile_carries_the_stream_with_small_and_large_buffers() {
             pair.run_until(later);
             assert!(pair.boards.iter_mut().all(|board| board.memory_mut().is_all_free()), "{name} {buffer}");
         }
+    }
+}
+
+/// A turn that is late commits all cells that were queued, so no end of a frame announces room any more.
+#[test]
+fn a_late_turn_that_empties_an_atm_port_makes_room_for_what_waits() {
+    let mut lines = Lines::of([0, 1].map(|side| {
+        let mut config = lines::config(side);
+        lines::port_of(&mut config).circuits[0].frames_max = 2;
+        config
+    }));
+    let (near, _) = lines.open(0, 80);
+    let is_idle = |lines: &Lines| lines.boards[0].next_cell_end(0) == Instant::NEVER;
+    while !is_idle(&lines) {
+        lines.step(Duration::from_millis(1));
+    }
+    let mut late = lines.now;
+    assert!(!lines.boards[0].has_made_room(0, late), "nothing waits");
+    // Two segments: the port has room for one.
+    assert_eq!(lines.boards[0].host().write(near, &[7; 16_384]), Ok(16_384));
+    lines.drain(0);
+    for (waits, bytes_min) in [(true, 8192), (false, 8192)] {
+        assert!(!lines.boards[0].has_made_room(0, late), "the frame has not left");
+        late += Duration::from_secs(1);
+        let mut cells = Vec::new();
+        lines.boards[0].cells(0, late, &mut cells);
+        assert!(cells.len() * 48 > bytes_min && is_idle(&lines));
+        assert_eq!(lines.boards[0].next_room(0), Instant::NEVER);
+        assert_eq!(lines.boards[0].has_made_room(0, late), waits);
+        lines.boards[0].handle(Input::Room, late);
+        lines.drain(0);
     }
 }

@@ -426,8 +426,7 @@ impl Driver {
         if let Err(error) = sent {
             self.lose(port, error);
         }
-        // If this turn is late, everything that was queued has left: then no frame's end announces the room.
-        if self.board.next_room(port) <= now || self.board.next_cell_end(port) == Instant::NEVER {
+        if self.board.has_made_room(port, now) {
             self.board.handle(Input::Room, now);
             self.drain(now);
         }
