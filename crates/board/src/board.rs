@@ -191,8 +191,8 @@ impl Board {
         }
     }
 
-    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments or datagrams wait for that
-    /// room, or writers for the memory that it frees; otherwise never.
+    /// Returns when an ATM port will have room again ([`Input::Room`]), if segments or datagrams wait for
+    /// that room, or writers for the memory that it frees; otherwise never.
     pub fn next_room(&self, port: usize) -> Instant {
         match self.stack.ports.get(port) {
             Some(Port::Atm(atm)) if self.waits_for_room(port) => atm.segmentation.next_end(),

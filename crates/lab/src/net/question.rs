@@ -11,6 +11,7 @@ use crate::net::diagnosis::findings::Findings;
 use crate::net::trial::evidence::Evidence;
 use crate::net::trial::run::run;
 use crate::net::trial::setup::{PARAMETERS, QUESTION, Setup};
+use crate::net::trial::task::Task;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,7 +70,8 @@ impl Question for Network {
             )));
         };
         let clock = session.clock();
-        let (evidence, _) = session.with(|client, path| run(client, path, &setup, clock, false))?;
+        let (evidence, _) =
+            session.with(|client, path| run(Task { client, path, setup: &setup, clock, captured: false }))?;
         Ok(metrics(&evidence))
     }
 

@@ -9,7 +9,7 @@ use crate::engine::Failure;
 use crate::net::trial::evidence::Pattern;
 pub use crate::net::trial::path::Path;
 use crate::net::trial::setup::Setup;
-use crate::net::trial::transactions;
+use crate::net::trial::{task, transactions};
 use crate::remote::admission::Token;
 use crate::remote::client::Client;
 use crate::remote::protocol::{Welcome, Work};
@@ -115,7 +115,7 @@ fn look(client: &mut Client, clock: Clock) -> Result<Path, Failure> {
     for _ in 0..ROUND_TRIPS {
         times.push(line.exchange(clock)?.as_secs_f64() * 1e6);
     }
-    let info = transactions::info(&data.stream)?;
+    let info = task::info(&data)?;
     drop(data);
     client.end()?;
     // The first two round trips include wake-ups, so they are not counted.
@@ -145,7 +145,7 @@ fn burst(client: &mut Client, setup: &Setup, clock: Clock) -> Result<Vec<f64>, F
         writer.join().expect("writing does not panic")?;
         Ok(replies)
     });
-    let replies = replies.map_err(|error| transactions::broken(&error))?;
+    let replies = replies.map_err(|error| task::broken(&error))?;
     drop(data);
     client.end()?;
     Ok(replies)

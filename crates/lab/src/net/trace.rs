@@ -14,6 +14,7 @@ use crate::net::trial::digest::{Digest, Segment};
 use crate::net::trial::evidence::{Evidence, Pattern};
 use crate::net::trial::run::run;
 use crate::net::trial::setup::Setup;
+use crate::net::trial::task::Task;
 use crate::report::picture::{Ladder, Rung};
 use kiban_measure::Frame;
 use kiban_measure::capture::file;
@@ -63,7 +64,8 @@ impl Case {
         slow_below: SlowBelow,
     ) -> Result<(Case, Evidence), Failure> {
         let clock = session.clock();
-        let (mut evidence, frames) = session.with(|client, path| run(client, path, setup, clock, true))?;
+        let (mut evidence, frames) =
+            session.with(|client, path| run(Task { client, path, setup, clock, captured: true }))?;
         if frames.is_empty() {
             return Err(Failure::Impossible(
                 "no packets could be captured: a trace needs CAP_NET_RAW (run it as root, or grant it with \

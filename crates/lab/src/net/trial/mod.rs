@@ -6,4 +6,5 @@ pub(in crate::net) mod path;
 pub(in crate::net) mod run;
 pub mod setup;
 pub mod stream;
+pub(in crate::net) mod task;
 pub mod transactions;

@@ -8,35 +8,23 @@
 
 use super::digest::{Digest, Segment};
 use super::evidence::Evidence;
-use super::path::Path;
-use super::setup::Setup;
-use super::transactions::{broken, info};
-use crate::engine::Failure;
-use crate::remote::client::Client;
+use super::task::{Done, Sending, Task, broken, frames, given, info};
 use crate::remote::protocol::{Outcome, Work};
-use kiban_measure::{Frame, TcpInfo};
-use kiban_os::Clock;
+use kiban_measure::TcpInfo;
 use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 256 << 10;
 
 /// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
-///
-/// # Errors
-/// Returns [`Failure`] with the cause.
-pub fn run(
-    client: &mut Client,
-    path: &Path,
-    setup: &Setup,
-    clock: Clock,
-    captured: bool,
-) -> Result<(Evidence, Vec<Frame>), Failure> {
-    let mut data = client.begin(&setup.settings(), Work::Read, setup.length())?;
+pub(super) fn run(task: Task<'_>) -> Done {
+    let (setup, clock) = (task.setup, task.clock);
+    let mut data = task.client.begin(&setup.settings(), Work::Read, setup.length())?;
     let message = vec![0x5a; setup.message_bytes as usize];
-    let mut whole = if captured { data.stream.capture() } else { None };
-    let info_before = info(&data.stream)?;
+    let mut whole = task.capture(&data);
+    let info_before = info(&data)?;
     let begin = clock.now();
     let mut messages = 0u64;
     while clock.now().since(begin) < setup.length() {
@@ -47,49 +35,25 @@ pub fn run(
         }
     }
     let seconds = clock.now().since(begin).as_secs_f64();
-    let info = info(&data.stream)?;
-    let given = data.stream.given().map_err(|error| broken(&error))?;
-    let counters = client.tcp().counters().since(&data.before);
+    let info = info(&data)?;
+    let given = given(&data)?;
+    let counters = task.counters(&data);
     data.stream.shutdown(Shutdown::Write).map_err(|error| broken(&error))?;
-    let server = client.end()?;
-    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
+    let server = task.client.end()?;
+    let frames = frames(&mut whole);
     let stepped = whole.as_ref().is_some_and(|capture| capture.clock_stepped());
-    let digest = (captured && !stepped).then(|| Digest::of(&Segment::read_all(&frames), info.snd_mss));
-    let evidence = Evidence {
-        pattern: setup.pattern,
-        message_bytes: setup.message_bytes,
-        last_write_bytes: setup.message_bytes,
-        settings: setup.settings(),
-        seconds,
-        path: *path,
-        board: client.tcp().board().map(str::to_owned),
-        peer: client.welcome().clone(),
-        given,
-        info_before,
-        info,
-        counters,
-        receiver: server,
-        exchanges: None,
-        capture: digest,
-    };
-    Ok((evidence, frames))
+    let digest = (task.captured && !stepped).then(|| Digest::of(&Segment::read_all(&frames), info.snd_mss));
+    let evidence = task.evidence(Sending { seconds, given, info_before, info, counters }, server);
+    Ok((Evidence { capture: digest, ..evidence }, frames))
 }
 
 /// Runs one trial from the server to the client. A capture on this host shows the packets as the receiver
 /// sees them.
-///
-/// # Errors
-/// Returns [`Failure`] with the cause.
-pub fn run_back(
-    client: &mut Client,
-    path: &Path,
-    setup: &Setup,
-    clock: Clock,
-    captured: bool,
-) -> Result<(Evidence, Vec<Frame>), Failure> {
+pub(super) fn run_back(task: Task<'_>) -> Done {
+    let (setup, clock) = (task.setup, task.clock);
     let work = Work::Write { message_bytes: setup.message_bytes };
-    let mut data = client.begin(&setup.settings(), work, setup.length())?;
-    let mut whole = if captured { data.stream.capture() } else { None };
+    let mut data = task.client.begin(&setup.settings(), work, setup.length())?;
+    let mut whole = task.capture(&data);
     let mut room = vec![0; READ_BYTES];
     let mut bytes = 0;
     let mut ends = None;
@@ -105,29 +69,15 @@ pub fn run_back(
         bytes += length as u64;
         ends = Some((ends.map_or(now, |(first, _)| first), now));
     }
-    let receiver = Outcome {
-        bytes,
-        seconds: ends.map_or(0.0, |(first, last)| last.since(first).as_secs_f64()),
-        rate_limited: false,
-        info: info(&data.stream)?,
-        given: data.stream.given().map_err(|error| broken(&error))?,
-        counters: client.tcp().counters().since(&data.before),
-        asked: None,
-    };
+    let time = ends.map_or(Duration::ZERO, |(first, last)| last.since(first));
+    let receiver = task.received(&data, bytes, time)?;
     drop(data);
-    let sender = client.end()?;
+    let sender = task.client.end()?;
     let info = sender.info;
-    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
+    let frames = frames(&mut whole);
     let none = |count: Option<u64>| count.map(|_| 0);
-    let evidence = Evidence {
-        pattern: setup.pattern,
-        message_bytes: setup.message_bytes,
-        last_write_bytes: setup.message_bytes,
-        settings: setup.settings(),
+    let sending = Sending {
         seconds: sender.seconds,
-        path: *path,
-        board: client.tcp().board().map(str::to_owned),
-        peer: client.welcome().clone(),
         given: sender.given,
         // The connection began with the trial, so its sender's counters started at zero.
         info_before: TcpInfo {
@@ -139,9 +89,7 @@ pub fn run_back(
         },
         info,
         counters: sender.counters,
-        receiver: Outcome { rate_limited: sender.rate_limited, ..receiver },
-        exchanges: None,
-        capture: None,
     };
-    Ok((evidence, frames))
+    let receiver = Outcome { rate_limited: sender.rate_limited, ..receiver };
+    Ok((task.evidence(sending, receiver), frames))
 }

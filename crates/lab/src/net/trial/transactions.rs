@@ -8,14 +8,12 @@
 
 use super::digest::{Digest, Segment};
 use super::evidence::{Evidence, Exchanges};
-use super::path::Path;
 use super::setup::Setup;
+use super::task::{Done, Sending, Task, broken, frames, given, info};
 use crate::engine::Failure;
-use crate::remote::client::{Client, SILENCE};
 use crate::remote::exchanges::{EXCHANGES_MIN, WARM_UP};
 use crate::remote::protocol::{Outcome, Work};
 use crate::remote::tcp::Stream;
-use kiban_measure::{Frame, TcpInfo};
 use kiban_os::Clock;
 use std::io::{self, Read, Write};
 use std::time::Duration;
@@ -53,36 +51,12 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns [`Failure::Lost`] with a description of an error on the data connection.
-pub(in crate::net) fn broken(error: &io::Error) -> Failure {
-    Failure::Lost(match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            format!("no data moved on the data connection for {} s", SILENCE.as_secs())
-        }
-        io::ErrorKind::UnexpectedEof => "the server closed the data connection".into(),
-        _ => format!("the data connection broke: {error}"),
-    })
-}
-
-/// Returns the kernel's state of a connection.
-pub(in crate::net) fn info(stream: &Stream) -> Result<TcpInfo, Failure> {
-    stream.info().map_err(|error| broken(&error))
-}
-
 /// Runs one trial. If `captured`, the whole trial is captured, and the packets are returned.
-///
-/// # Errors
-/// Returns [`Failure`] with the cause.
-pub fn run(
-    client: &mut Client,
-    path: &Path,
-    setup: &Setup,
-    clock: Clock,
-    captured: bool,
-) -> Result<(Evidence, Vec<Frame>), Failure> {
+pub(super) fn run(task: Task<'_>) -> Done {
+    let (setup, clock) = (task.setup, task.clock);
     let work = Work::Reply { message_bytes: setup.message_bytes, reply_bytes: 1 };
     let most = WARM_UP.0 + setup.length() + CAPTURED.1;
-    let data = client.begin(&setup.settings(), work, most)?;
+    let data = task.client.begin(&setup.settings(), work, most)?;
     let mut line = Line::new(&data.stream, setup, 1);
 
     let begin = clock.now();
@@ -91,8 +65,8 @@ pub fn run(
         line.exchange(clock)?;
         warm_up += 1;
     }
-    let mut whole = if captured { data.stream.capture() } else { None };
-    let info_before = info(&data.stream)?;
+    let mut whole = task.capture(&data);
+    let info_before = info(&data)?;
     let begin = clock.now();
     let mut times = Vec::new();
     while (clock.now().since(begin) < setup.length()) || (times.len() as u64) < EXCHANGES_MIN {
@@ -102,8 +76,8 @@ pub fn run(
         }
     }
     let seconds = clock.now().since(begin).as_secs_f64();
-    let info = info(&data.stream)?;
-    let exchanges = Exchanges::of(&times, warm_up, path.exchange_us(setup.message_bytes));
+    let info = info(&data)?;
+    let exchanges = Exchanges::of(&times, warm_up, task.path.exchange_us(setup.message_bytes));
 
     let mut digest = None;
     let mut more = 0;
@@ -118,52 +92,29 @@ pub fn run(
         // If the wall clock was adjusted during the capture, the gaps between timestamps are meaningless.
         digest = (!capture.clock_stepped()).then(|| Digest::of(&segments, info.snd_mss));
     }
-    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
-    let given = data.stream.given().map_err(|error| broken(&error))?;
-    let counters = client.tcp().counters().since(&data.before);
+    let frames = frames(&mut whole);
+    let given = given(&data)?;
+    let counters = task.counters(&data);
     drop(data);
-    let server = client.end()?;
-    let evidence = Evidence {
-        pattern: setup.pattern,
-        message_bytes: setup.message_bytes,
-        last_write_bytes: setup.writes().last().copied().unwrap_or(0),
-        settings: setup.settings(),
-        seconds,
-        path: *path,
-        board: client.tcp().board().map(str::to_owned),
-        peer: client.welcome().clone(),
-        given,
-        info_before,
-        info,
-        counters,
-        receiver: server,
-        exchanges: Some(Exchanges { warm_up: warm_up + more, ..exchanges }),
-        capture: digest,
-    };
-    Ok((evidence, frames))
+    let server = task.client.end()?;
+    let evidence = task.evidence(Sending { seconds, given, info_before, info, counters }, server);
+    let exchanges = Exchanges { warm_up: warm_up + more, ..exchanges };
+    Ok((Evidence { exchanges: Some(exchanges), capture: digest, ..evidence }, frames))
 }
 
 /// Runs one trial in which the server sends the messages and this host replies. The server times the
 /// exchanges. A capture on this host shows the packets as the receiver sees them.
-///
-/// # Errors
-/// Returns [`Failure`] with the cause.
-pub fn run_back(
-    client: &mut Client,
-    path: &Path,
-    setup: &Setup,
-    clock: Clock,
-    captured: bool,
-) -> Result<(Evidence, Vec<Frame>), Failure> {
+pub(super) fn run_back(task: Task<'_>) -> Done {
+    let (setup, clock) = (task.setup, task.clock);
     let writes = setup.writes();
     let work = Work::Ask {
         first_bytes: writes[0],
         rest_bytes: writes.get(1).copied().unwrap_or(0),
         reply_bytes: 1,
-        needed_us: path.exchange_us(setup.message_bytes).min(1e9) as u64,
+        needed_us: task.path.exchange_us(setup.message_bytes).min(1e9) as u64,
     };
-    let mut data = client.begin(&setup.settings(), work, WARM_UP.0 + setup.length())?;
-    let mut whole = if captured { data.stream.capture() } else { None };
+    let mut data = task.client.begin(&setup.settings(), work, WARM_UP.0 + setup.length())?;
+    let mut whole = task.capture(&data);
     let mut message = vec![0; setup.message_bytes as usize];
     let begin = clock.now();
     let (mut messages, mut last) = (0u64, begin);
@@ -180,38 +131,22 @@ pub fn run_back(
             capture.drain();
         }
     }
-    let receiver = Outcome {
-        bytes: messages * u64::from(setup.message_bytes),
-        seconds: last.since(begin).as_secs_f64(),
-        rate_limited: false,
-        info: info(&data.stream)?,
-        given: data.stream.given().map_err(|error| broken(&error))?,
-        counters: client.tcp().counters().since(&data.before),
-        asked: None,
-    };
+    let bytes = messages * u64::from(setup.message_bytes);
+    let receiver = task.received(&data, bytes, last.since(begin))?;
     drop(data);
-    let sender = client.end()?;
+    let sender = task.client.end()?;
     let asked =
         sender.asked.ok_or_else(|| Failure::Lost("the server did not report its exchanges".to_owned()))?;
-    let frames = whole.as_mut().map(|capture| capture.frames().to_vec()).unwrap_or_default();
-    let evidence = Evidence {
-        pattern: setup.pattern,
-        message_bytes: setup.message_bytes,
-        last_write_bytes: writes.last().copied().unwrap_or(0),
-        settings: setup.settings(),
+    let frames = frames(&mut whole);
+    let sending = Sending {
         seconds: asked.seconds,
-        path: *path,
-        board: client.tcp().board().map(str::to_owned),
-        peer: client.welcome().clone(),
         given: sender.given,
         info_before: asked.info_before,
         info: sender.info,
         counters: sender.counters,
-        receiver: Outcome { rate_limited: sender.rate_limited, ..receiver },
-        exchanges: Some(asked.exchanges),
-        capture: None,
     };
-    Ok((evidence, frames))
+    let evidence = task.evidence(sending, Outcome { rate_limited: sender.rate_limited, ..receiver });
+    Ok((Evidence { exchanges: Some(asked.exchanges), ..evidence }, frames))
 }
 
 /// Reads a whole message; returns false if the server has ended the trial.
