@@ -16,6 +16,7 @@
 //! Limits           `CLIENTS_MAX` clients, and `sessions` streams for all clients together. A client reserves
 //!                  its streams when it attaches. Further clients are counted, and refused with the reason.
 
+use super::clients::{Entrance, LISTENER, admit};
 use super::counters::ServiceCounters;
 use super::pace::Pace;
 use super::service::{Service, SessionLimits};
@@ -45,8 +46,6 @@ const CLIENTS_MAX: usize = 256;
 const GREETING: Duration = Duration::from_secs(10);
 /// Limit on the memory shared with one client, in bytes.
 const MEMORY_BYTES_MAX: usize = 8 << 30;
-/// The listening socket's number among the watched files.
-const LISTENER: u64 = u64::MAX;
 
 /// The bells of all clients; armed before the board's thread sleeps.
 #[derive(Default)]
@@ -162,9 +161,7 @@ pub struct Attach<E: Edge = Tcp> {
     bounds: SessionLimits,
     chime: Arc<ClientBells>,
     files: EpollSet,
-    listener: Option<ChannelListener>,
-    /// Whether watching of the listening socket is paused because the process has run out of descriptors.
-    rests: bool,
+    entrance: Entrance<ChannelListener>,
     clients: BTreeMap<u64, Client<E::Chunk>>,
     next: u32,
     /// The summed counters of clients that have disconnected.
@@ -192,8 +189,7 @@ impl<E: Edge> Attach<E> {
             bounds,
             chime,
             files,
-            listener: None,
-            rests: false,
+            entrance: Entrance::default(),
             clients,
             next: 0,
             past,
@@ -203,16 +199,7 @@ impl<E: Edge> Attach<E> {
     }
 
     fn on_callers(&mut self, now: Instant) {
-        while let Some(listener) = &self.listener {
-            let half = match listener.accept() {
-                Ok(Some(half)) => half,
-                Ok(None) => return,
-                // The process has run out of descriptors: retry later instead of spinning.
-                Err(_) => {
-                    self.rests = self.files.forget(listener).is_ok();
-                    return;
-                }
-            };
+        while let Some(half) = self.entrance.next(&self.files, ChannelListener::accept) {
             while self.clients.contains_key(&u64::from(self.next)) {
                 self.next = self.next.wrapping_add(1);
             }
@@ -220,7 +207,7 @@ impl<E: Edge> Attach<E> {
             self.next = self.next.wrapping_add(1);
             let here = self.clients.values().filter(|client| !matches!(client, Client::Gone(..))).count();
             let watch = || self.files.watch(&half, number, Interest::READ);
-            match super::clients::admit("clients", here, CLIENTS_MAX, watch) {
+            match admit("clients", here, CLIENTS_MAX, watch) {
                 Ok(()) => drop(self.clients.insert(number, Client::Caller(half, now + GREETING))),
                 Err(why) => {
                     half.refuse(&why);
@@ -447,12 +434,7 @@ fn add<C: Chunk>(counters: &mut ServiceCounters, streams: &ClientStreams<C>) {
 
 impl<E: Edge> Service for Attach<E> {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
-        let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::clients::make_folder(&self.path)?;
-        let listener = ChannelListener::open_at(&self.path).map_err(say)?;
-        self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
-        self.listener = Some(listener);
-        Ok(())
+        self.entrance.open_at(&self.path, &self.files, ChannelListener::open_at)
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
@@ -463,9 +445,7 @@ impl<E: Edge> Service for Attach<E> {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        if let (true, Some(listener)) = (self.rests, &self.listener) {
-            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
-        }
+        self.entrance.look(&self.files);
         for (number, client) in &mut self.clients {
             let Client::Gone(streams, pace) = client else { continue };
             if pace.is_slow(streams.counters().bytes_out, LINGER, now) {
@@ -480,7 +460,7 @@ impl<E: Edge> Service for Attach<E> {
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
-        self.listener = None;
+        self.entrance.close();
         self.remove_callers(None);
     }
 

@@ -1,8 +1,77 @@
-//! Unix sockets on which services accept clients.
+//! Sockets on which services accept clients.
 
+use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::names;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+
+/// The number of a service's listening socket among its watched files.
+pub(super) const LISTENER: u64 = u64::MAX;
+
+/// The listening socket of a service. While the process has no descriptors for another client, the socket is
+/// not watched, so that the service does not spin.
+pub(super) struct Entrance<L> {
+    listener: Option<L>,
+    is_paused: bool,
+}
+
+impl<L> Default for Entrance<L> {
+    fn default() -> Entrance<L> {
+        Entrance { listener: None, is_paused: false }
+    }
+}
+
+impl<L: AsFd> Entrance<L> {
+    /// Starts to watch a listening socket.
+    ///
+    /// # Errors
+    /// The socket cannot be watched.
+    pub(super) fn open(&mut self, listener: L, files: &EpollSet) -> io::Result<()> {
+        files.watch(&listener, LISTENER, Interest::READ)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Creates a Unix socket with `listen`, after its directory, and starts to watch it.
+    ///
+    /// # Errors
+    /// The reason, with the path.
+    pub(super) fn open_at(
+        &mut self,
+        path: &Path,
+        files: &EpollSet,
+        listen: impl FnOnce(&Path) -> io::Result<L>,
+    ) -> Result<(), String> {
+        make_folder(path)?;
+        let opened = listen(path).and_then(|listener| self.open(listener, files));
+        opened.map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Returns the next client, if there is one.
+    pub(super) fn next<T>(
+        &mut self,
+        files: &EpollSet,
+        accept: impl FnOnce(&L) -> io::Result<Option<T>>,
+    ) -> Option<T> {
+        let listener = self.listener.as_ref()?;
+        accept(listener).unwrap_or_else(|_| {
+            self.is_paused = files.forget(listener).is_ok();
+            None
+        })
+    }
+
+    /// Watches the socket again after a pause, if the process has descriptors again.
+    pub(super) fn look(&mut self, files: &EpollSet) {
+        if let (true, Some(listener)) = (self.is_paused, &self.listener) {
+            self.is_paused = files.watch(listener, LISTENER, Interest::READ).is_err();
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.listener = None;
+    }
+}
 
 /// Watches the socket of a new client. Refuses the client if `here`, the current number of clients, has
 /// reached `most`.
@@ -21,9 +90,15 @@ pub(super) fn admit(
     watch().map_err(|error| format!("the board cannot watch the socket: {error}"))
 }
 
+/// Returns the process ID of a client; 0 if it is in another PID namespace.
+pub(super) fn process_of(client: impl AsFd) -> u32 {
+    let peer = rustix::net::sockopt::socket_peercred(client);
+    peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
+}
+
 /// Creates and checks the directory for a Unix socket if it is the default directory. Any other directory is
 /// its owner's responsibility.
-pub(super) fn make_folder(path: &Path) -> Result<(), String> {
+fn make_folder(path: &Path) -> Result<(), String> {
     if path.parent() == Some(&names::own_path()) {
         names::own_folder().map_err(|error| error.to_string())?;
     }

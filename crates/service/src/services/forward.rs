@@ -4,6 +4,7 @@
 //! Limits           the number of sessions is limited; further connections are reset and counted.
 //! Errors           if the kernel cannot connect, the peer's connection is reset.
 
+use super::clients::{Entrance, LISTENER};
 use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, reset};
@@ -12,15 +13,12 @@ use super::slots::SessionSlot;
 use crate::config::Endpoint;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, StreamId};
-use kiban_link::{EpollSet, Interest};
+use kiban_link::EpollSet;
 use kiban_os::interface::bind_remedy;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
-
-/// The number of the kernel's listening socket among the watched files.
-const LISTENER: u64 = u64::MAX;
 /// The maximum number of connections accepted in one call.
 const CALLERS_MAX: usize = 16;
 
@@ -31,10 +29,8 @@ pub struct Forward {
     bounds: SessionLimits,
     files: EpollSet,
     on_board: Option<u32>,
-    on_kernel: Option<TcpListener>,
+    on_kernel: Entrance<TcpListener>,
     relays: Relays,
-    /// Whether watching of the kernel's listener is paused because the process has run out of descriptors.
-    rests: bool,
     counters: ServiceCounters,
     ready: Vec<u64>,
 }
@@ -51,9 +47,8 @@ impl Forward {
             bounds,
             files: EpollSet::new()?,
             on_board: None,
-            on_kernel: None,
+            on_kernel: Entrance::default(),
             relays: Relays::new(0, bounds.sessions_max),
-            rests: false,
             counters: ServiceCounters::default(),
             ready: Vec::new(),
         })
@@ -91,16 +86,12 @@ impl Forward {
     fn on_callers(&mut self, host: &mut Host<'_>, now: Instant) {
         let Endpoint::Board(to) = self.to else { return };
         for _ in 0..CALLERS_MAX {
-            let Some(listener) = &self.on_kernel else { return };
-            let (socket, peer) = match listener.accept() {
-                Ok((socket, peer)) => (Socket::from(socket), peer.ip()),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // The process has run out of descriptors: retry later instead of spinning.
-                Err(_) => {
-                    self.rests = self.files.forget(listener).is_ok();
-                    return;
-                }
+            let accept = |listener: &TcpListener| match listener.accept() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+                accepted => accepted.map(Some),
             };
+            let Some((socket, peer)) = self.on_kernel.next(&self.files, accept) else { return };
+            let (socket, peer) = (Socket::from(socket), peer.ip());
             let slot = self.relays.take_slot(Some(peer), host, &mut self.counters, now);
             let Some(slot) = slot.filter(|_| socket.set_nonblocking(true).is_ok()) else {
                 reset(&socket);
@@ -142,15 +133,11 @@ impl Service for Forward {
                 self.on_board = Some(listener);
             }
             Endpoint::Kernel(local) => {
-                let listener = TcpListener::bind(local).and_then(|listener| {
+                let opened = TcpListener::bind(local).and_then(|listener| {
                     listener.set_nonblocking(true)?;
-                    self.files.watch(&listener, LISTENER, Interest::READ)?;
-                    Ok(listener)
+                    self.on_kernel.open(listener, &self.files)
                 });
-                self.on_kernel = Some(
-                    listener
-                        .map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?,
-                );
+                opened.map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?;
             }
             Endpoint::UnixSocket(_) => return Err("a forward service cannot listen on a Unix socket".into()),
         }
@@ -170,9 +157,7 @@ impl Service for Forward {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        if let (true, Some(listener)) = (self.rests, &self.on_kernel) {
-            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
-        }
+        self.on_kernel.look(&self.files);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
@@ -180,7 +165,7 @@ impl Service for Forward {
         if let Some(listener) = self.on_board.take() {
             let _ = host.unlisten(listener);
         }
-        self.on_kernel = None;
+        self.on_kernel.close();
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {

@@ -15,6 +15,7 @@
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
+use super::clients::{Entrance, LISTENER, admit, process_of};
 use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
@@ -34,12 +35,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The listening socket's number among the watched files. Requests, listeners and relays are numbered from
-/// other bases.
-const LISTENER: u64 = u64::MAX;
 const RELAYS: u64 = 1 << 62;
 /// The maximum number of concurrent requests, and the timeout of each.
 const ASKERS_MAX: usize = 256;
@@ -63,9 +61,7 @@ pub struct Sockets {
     path: PathBuf,
     bounds: SessionLimits,
     files: EpollSet,
-    listener: Option<UnixListener>,
-    /// Whether watching of the listening socket is paused because the process has run out of descriptors.
-    rests: bool,
+    entrance: Entrance<UnixListener>,
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, ProgramListener>,
     relays: Relays,
@@ -89,8 +85,7 @@ impl Sockets {
             path,
             bounds,
             files: EpollSet::new()?,
-            listener: None,
-            rests: false,
+            entrance: Entrance::default(),
             askers: BTreeMap::new(),
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS, bounds.sessions_max),
@@ -103,22 +98,12 @@ impl Sockets {
 
     fn on_door(&mut self, now: Instant) {
         for _ in 0..CALLERS_MAX {
-            let Some(listener) = &self.listener else { return };
-            let socket = match listener.accept() {
-                Ok(Some(socket)) => socket,
-                Ok(None) => return,
-                // The process has run out of descriptors: retry later instead of spinning.
-                Err(_) => {
-                    self.rests = self.files.forget(listener).is_ok();
-                    return;
-                }
-            };
-            let peer = rustix::net::sockopt::socket_peercred(&socket);
-            let process = peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs());
+            let Some(socket) = self.entrance.next(&self.files, UnixListener::accept) else { return };
+            let process = process_of(&socket);
             let number = self.next;
             self.next += 1;
             let watch = || self.files.watch(&socket, number, Interest::READ);
-            match super::clients::admit("requests", self.askers.len(), ASKERS_MAX, watch) {
+            match admit("requests", self.askers.len(), ASKERS_MAX, watch) {
                 Ok(()) => {
                     self.askers.insert(number, (socket, Owner::process(process), now + PATIENCE));
                 }
@@ -383,12 +368,8 @@ fn send_indication(socket: BorrowedFd<'_>, indication: Indication, file: Option<
 
 impl Service for Sockets {
     fn start(&mut self, _: &mut Host<'_>, _: Instant) -> Result<(), String> {
-        let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::clients::make_folder(&self.path)?;
-        let listener = UnixListener::open(&self.path, SocketType::SEQPACKET).map_err(say)?;
-        self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
-        self.listener = Some(listener);
-        Ok(())
+        let listen = |path: &Path| UnixListener::open(path, SocketType::SEQPACKET);
+        self.entrance.open_at(&self.path, &self.files, listen)
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
@@ -406,15 +387,13 @@ impl Service for Sockets {
     }
 
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
-        if let (true, Some(listener)) = (self.rests, &self.listener) {
-            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
-        }
+        self.entrance.look(&self.files);
         self.remove_askers(Some(now));
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {
-        self.listener = None;
+        self.entrance.close();
         self.remove_askers(None);
         for listener in std::mem::take(&mut self.listeners).into_values() {
             let _ = self.files.forget(&listener.socket);

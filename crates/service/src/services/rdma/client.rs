@@ -1,5 +1,6 @@
 //! A program that uses the NIC: its rings, its shared memory, and the objects that it has created.
 
+use crate::services::clients::process_of;
 use crate::services::counters::{ProgramCounters, ProgramView};
 use kiban_base::Region;
 use kiban_base::ring::{Consumer, Poisoned, Producer};
@@ -111,7 +112,7 @@ impl Client {
     /// Returns what `kiban status` shows of the program.
     pub(super) fn view(&self) -> ProgramView {
         ProgramView {
-            pid: pid_of(&self.channel),
+            pid: process_of(self.channel.socket()),
             queue_pairs: self.qps.len(),
             completion_queues: self.cqs.len(),
             keys: self.keys.len(),
@@ -296,12 +297,6 @@ impl Client {
             let _ = nic.core.destroy_pd(pd);
         }
     }
-}
-
-/// Returns the process ID of a program; 0 if it is in another PID namespace.
-fn pid_of(channel: &Channel) -> u32 {
-    let peer = rustix::net::sockopt::socket_peercred(channel.socket());
-    peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().cast_unsigned())
 }
 
 /// Destroys a queue pair, and aborts its connection.

@@ -31,6 +31,7 @@ mod tables;
 use self::client::{Client, Fault, MEMORY_BYTES_MAX};
 use self::tables::Tables;
 use super::attach::ClientBells;
+use super::clients::{Entrance, LISTENER, admit};
 use super::counters::{ProgramView, ServiceCounters};
 use super::service::{Service, SessionLimits};
 use kiban_base::Instant;
@@ -54,8 +55,6 @@ const CLIENTS_MAX: usize = 256;
 const CALLERS_MAX: usize = 256;
 /// Timeout of a greeting.
 const GREETING: Duration = Duration::from_secs(10);
-/// The listening socket's number among the watched files.
-const LISTENER: u64 = u64::MAX;
 
 /// The service.
 pub struct Rdma {
@@ -63,9 +62,7 @@ pub struct Rdma {
     bounds: SessionLimits,
     chime: Arc<ClientBells>,
     files: EpollSet,
-    listener: Option<ChannelListener>,
-    /// Whether watching of the listening socket is paused because the process has run out of descriptors.
-    rests: bool,
+    entrance: Entrance<ChannelListener>,
     /// Connections whose greeting has not arrived, and its deadline.
     callers: BTreeMap<u64, (PendingChannel, Instant)>,
     clients: BTreeMap<u64, Client>,
@@ -86,8 +83,7 @@ impl Rdma {
             bounds,
             chime,
             files: EpollSet::new()?,
-            listener: None,
-            rests: false,
+            entrance: Entrance::default(),
             callers: BTreeMap::new(),
             clients: BTreeMap::new(),
             next: 0,
@@ -98,20 +94,11 @@ impl Rdma {
     }
 
     fn on_callers(&mut self, now: Instant) {
-        while let Some(listener) = &self.listener {
-            let half = match listener.accept() {
-                Ok(Some(half)) => half,
-                Ok(None) => return,
-                // The process has run out of descriptors: retry later instead of spinning.
-                Err(_) => {
-                    self.rests = self.files.forget(listener).is_ok();
-                    return;
-                }
-            };
+        while let Some(half) = self.entrance.next(&self.files, ChannelListener::accept) {
             let number = self.next;
             self.next += 1;
             let watch = || self.files.watch(&half, number, Interest::READ);
-            match super::clients::admit("connections", self.callers.len(), CALLERS_MAX, watch) {
+            match admit("connections", self.callers.len(), CALLERS_MAX, watch) {
                 Ok(()) => drop(self.callers.insert(number, (half, now + GREETING))),
                 Err(why) => {
                     half.refuse(&why);
@@ -340,12 +327,7 @@ impl Service for Rdma {
         if host.rdma().is_none() {
             return Err("the board has no RDMA NIC".into());
         }
-        let say = |error: io::Error| format!("{}: {error}", self.path.display());
-        super::clients::make_folder(&self.path)?;
-        let listener = ChannelListener::open_at(&self.path).map_err(say)?;
-        self.files.watch(&listener, LISTENER, Interest::READ).map_err(say)?;
-        self.listener = Some(listener);
-        Ok(())
+        self.entrance.open_at(&self.path, &self.files, ChannelListener::open_at)
     }
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, _: Instant) {
@@ -355,14 +337,12 @@ impl Service for Rdma {
     }
 
     fn look(&mut self, _: &mut Host<'_>, now: Instant) {
-        if let (true, Some(listener)) = (self.rests, &self.listener) {
-            self.rests = self.files.watch(listener, LISTENER, Interest::READ).is_err();
-        }
+        self.entrance.look(&self.files);
         self.remove_callers(Some(now));
     }
 
     fn close(&mut self, _: &mut Host<'_>) {
-        self.listener = None;
+        self.entrance.close();
         self.remove_callers(None);
     }
 
