@@ -9,6 +9,7 @@ use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::wire::oob_setup::{OobSetup, SetupRefusal};
 use std::cmp::Reverse;
+use std::fmt;
 use std::io::{Write, stderr};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
@@ -28,30 +29,27 @@ pub(super) fn oob_config() -> mpa::Config {
 }
 
 /// Names on standard error the reason why a queue pair fails. Its work only completes with "transport retry
-/// counter exceeded", as if the peer did not answer. One line is enough for a process.
-fn warn_of_other_user(peer: SocketAddr) {
-    static WRITTEN: Once = Once::new();
-    WRITTEN.call_once(|| {
+/// counter exceeded", as if the peer did not answer. One line for each reason is enough for a process.
+fn warn(written: &Once, peer: impl fmt::Display, why: &str) {
+    written.call_once(|| {
         // If the line cannot be written, the program still gets the error.
-        let _ = writeln!(
-            stderr(),
-            "kiban: the queue pair's peer at {peer} belongs to another user of this host: run both programs \
-             as the same user, or connect them through rdma_cm"
-        );
+        let _ = writeln!(stderr(), "kiban: the queue pair's peer at {peer} {why}");
     });
 }
 
-/// Likewise, for a peer that does not speak this protocol, or is not there.
+fn warn_of_other_user(peer: SocketAddr) {
+    static WRITTEN: Once = Once::new();
+    let why = "belongs to another user of this host: run both programs as the same user, or connect them \
+               through rdma_cm";
+    warn(&WRITTEN, peer, why);
+}
+
+/// The peer does not speak this protocol, or is not there.
 fn warn_of_silence(peer: IpAddr) {
     static WRITTEN: Once = Once::new();
-    WRITTEN.call_once(|| {
-        // If the line cannot be written, the program still gets the error.
-        let _ = writeln!(
-            stderr(),
-            "kiban: the queue pair's peer at {peer} does not answer: if it is rdma_rxe or a RoCE card, use \
-             kiban verbs --transport roce; otherwise, use the same transport at both ends"
-        );
-    });
+    let why = "does not answer: if it is rdma_rxe or a RoCE card, use kiban verbs --transport roce; otherwise, \
+               use the same transport at both ends";
+    warn(&WRITTEN, peer, why);
 }
 
 impl EngineState {
