@@ -151,6 +151,12 @@ fn is_readable(core: &mut Core, slot: u32) -> bool {
     core.client.has_bytes(slot) || core.slots[slot as usize].ended.is_some()
 }
 
+/// Has a waker called when a read would return something.
+fn await_bytes(core: &mut Core, slot: u32, waker: &Waker) {
+    core.client.arm(slot);
+    core.slots[slot as usize].reader = Some(waker.clone());
+}
+
 /// Gives up the lead when a thread has slept on the file.
 struct Lead<'a>(&'a Attached);
 
@@ -363,10 +369,7 @@ impl Stream {
                 (false, true) => Some(Err(board_gone_error())),
                 (false, false) => None,
             },
-            |core, waker| {
-                core.client.arm(slot);
-                core.slots[slot as usize].reader = Some(waker.clone());
-            },
+            |core, waker| await_bytes(core, slot, waker),
         );
         match readable {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
@@ -388,10 +391,7 @@ impl Stream {
                     room = rest;
                 })
             },
-            |core, waker| {
-                core.client.arm(slot);
-                core.slots[slot as usize].reader = Some(waker.clone());
-            },
+            |core, waker| await_bytes(core, slot, waker),
         )
     }
 
@@ -492,8 +492,7 @@ impl Listener {
         };
         let register = |core: &mut Core, waker: &Waker| {
             for stream in streams {
-                core.client.arm(stream.0.at.slot);
-                core.slots[stream.0.at.slot as usize].reader = Some(waker.clone());
+                await_bytes(core, stream.0.at.slot, waker);
             }
             if let Some(state) = core.listeners.get_mut(&self.number) {
                 state.waker = Some(waker.clone());
