@@ -9,7 +9,6 @@
 use super::Error;
 use super::memory::{Pd, Remote, Slice, deregister};
 use kiban_rdma::rnic::Sge;
-use std::io;
 
 /// A key without memory. [`super::Wr::register`] attaches memory; [`super::Wr::local_invalidate`], or the
 /// peer's [`super::Wr::send_with_invalidate`], detaches it.
@@ -26,10 +25,9 @@ impl Pd {
     /// There are too many keys, or `blocks_max` exceeds the NIC's limit; or the NIC is that of a
     /// running board, which accesses only memory that it shares ([`Pd::reg_mr`]).
     pub fn alloc_mr(&self, blocks_max: usize) -> Result<FastMr, Error> {
-        if self.context().door().is_some() {
-            let message = "the NIC of a board registers no memory by work requests: allocate it with reg_mr";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
-        }
+        self.needs_own_nic(
+            "the NIC of a board registers no memory by work requests: allocate it with reg_mr",
+        )?;
         let number = self.inner.number;
         let key = self.context().own(|core, _| core.nic.core.allocate(number, blocks_max))?;
         Ok(FastMr { pd: self.clone(), key })

@@ -82,13 +82,20 @@ impl Pd {
     /// As for [`Pd::reg_mr`]; also if the NIC is that of a running board, which accesses only memory that it
     /// shares ([`Pd::reg_mr`]).
     pub fn reg_region(&self, region: Region, access: Access) -> Result<Mr, Error> {
-        if self.context().door().is_some() {
-            let message = "the NIC of a board accesses only memory that it shares: allocate it with reg_mr";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, message).into());
-        }
+        self.needs_own_nic(
+            "the NIC of a board accesses only memory that it shares: allocate it with reg_mr",
+        )?;
         let number = self.inner.number;
         let stag = self.context().own(|core, _| core.nic.core.register(number, region.clone(), access))?;
         Ok(Mr { pd: self.clone(), region, stag })
+    }
+
+    /// Returns an error, with the reason, if the NIC is that of a running board.
+    pub(super) fn needs_own_nic(&self, why: &'static str) -> Result<(), Error> {
+        match self.context().door() {
+            Some(_) => Err(io::Error::new(io::ErrorKind::Unsupported, why).into()),
+            None => Ok(()),
+        }
     }
 
     /// Allocates an unbound memory window. A type 2 window belongs to the queue pair that binds it.
