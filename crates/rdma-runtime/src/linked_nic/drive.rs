@@ -9,11 +9,15 @@ use crate::roce::RoceLink;
 use crate::shared::SharedLink;
 use kiban_base::Instant;
 use kiban_os::turn::Machine;
-use kiban_rdma::nic::{CmEvent, HOLD, NUDGE, NUDGES_MAX};
+use kiban_rdma::nic::{CmEvent, NUDGE, NUDGES_MAX};
 use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
 use std::mem;
 use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// How long after a responder's reply it is checked again whether it has arrived. The time doubles with each check.
+const RECHECK: Duration = Duration::from_millis(1);
 
 impl LinkedNic {
     /// Serves ends in the order of the TX queue.
@@ -150,7 +154,7 @@ impl LinkedNic {
         if line.transport.is_acknowledged() {
             self.nic.core.may_send(qp);
         } else {
-            let later = HOLD * 2u32.pow(times.min(10));
+            let later = RECHECK * 2u32.pow(times.min(10));
             self.timers.push(Reverse((now + later, Timer::Hold(end, times + 1))));
         }
     }
@@ -247,6 +251,37 @@ mod tests {
     use std::time::Duration;
 
     const LONG: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn a_responder_holds_its_first_message_back_for_siw() {
+        for (extensions, expected) in [(true, Duration::from_millis(1)), (false, Duration::from_millis(100))]
+        {
+            let [one, two] = [(); 2].map(|()| Context::open(&Lower::Tcp { from: None }).expect("sockets"));
+            let options = Connect { extensions, ..Connect::default() };
+            let sides = [&one, &two].map(|context| {
+                let cq = context.create_cq(16).expect("room");
+                let pd = context.alloc_pd().expect("room");
+                let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
+                (pd, cq, qp)
+            });
+            let [(_, _, from), (_, _, to)] = &sides;
+            let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
+            let listener = two.listen(at.into(), &options).expect("an address");
+            let _ends = std::thread::scope(|scope| {
+                let accepted = scope.spawn(|| listener.request(LONG)?.accept(to, &options));
+                let connected = from.connect(listener.address(), &options, LONG);
+                (
+                    connected.expect("there is a listener"),
+                    accepted.join().expect("no panic").expect("connected"),
+                )
+            });
+            let hold = two.own(|core, _| {
+                let end = *core.connections.keys().next().expect("a connection");
+                Ok::<_, crate::Error>(core.nic.hold(end))
+            });
+            assert_eq!(hold.expect("it is this context's NIC"), Some(expected), "{extensions}");
+        }
+    }
 
     #[test]
     fn a_timer_of_an_earlier_end_with_the_same_number_does_nothing() {

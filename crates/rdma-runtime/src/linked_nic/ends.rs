@@ -9,7 +9,7 @@ use crate::shared;
 use crate::tcp::{TcpLink, TcpListenSocket};
 use kiban_base::Instant;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::nic::{ConnectError, HOLD, OpenError, Request};
+use kiban_rdma::nic::{ConnectError, OpenError, Request};
 use kiban_rdma::wire::roce::PORT;
 use rustix::event::epoll::{self, EventFlags};
 use std::cmp::Reverse;
@@ -182,8 +182,8 @@ impl LinkedNic {
         }
         let endpoint = self.efe.as_mut().map(|efe| &mut efe.endpoint);
         self.nic.accept(endpoint, end, qp, depths, private_data, now)?;
-        if self.nic.may_responder_send_first(end) {
-            self.timers.push(Reverse((now + HOLD, Timer::Hold(end, 0))));
+        if let Some(hold) = self.nic.hold(end) {
+            self.timers.push(Reverse((now + hold, Timer::Hold(end, 0))));
         }
         Ok(())
     }

@@ -10,10 +10,13 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use kiban_base::Instant;
 
-/// How long a responder waits for the initiator to send first, once its reply has arrived. After that, the
-/// responder may send. The wait is needed because siw may read the reply and any data after it in one call,
-/// so data must not follow the reply too closely.
-pub const HOLD: Duration = Duration::from_millis(1);
+/// How long a responder waits for the initiator to send first. After that, and once its reply has arrived,
+/// the responder may send, although RFC 5044 §7.1.2 forbids it: some programs expect it, because their own
+/// RDMA NICs allow it.
+const HOLD: Duration = Duration::from_millis(1);
+/// The same for an initiator that may be siw, which fails the connection if data follows the reply before its
+/// kernel thread has read the reply. On a busy host, this thread may have to wait for a processor.
+const HOLD_FOR_SIW: Duration = Duration::from_millis(100);
 
 /// How long an initiator that has sent data and received nothing waits before it nudges its peer.
 pub const NUDGE: Duration = Duration::from_millis(5);
@@ -147,10 +150,14 @@ impl Nic {
         })
     }
 
-    /// Returns whether a responder may send once its reply has arrived, even if the initiator has sent
-    /// nothing. It may, unless both ends agreed on a ready-to-receive message (RFC 6581 §9).
-    pub fn may_responder_send_first(&mut self, end: u32) -> bool {
-        self.stream(end).is_some_and(|(stream, _)| !stream.waits_for_rtr())
+    /// Returns how long a responder waits for the initiator to send first. After that, and once its reply has
+    /// arrived, it may send. `None`: it must wait, because both ends agreed on a ready-to-receive message (RFC
+    /// 6581 §9). Peers that agreed on RFC 7306 are kiban NICs, which take data in one segment with the reply.
+    pub fn hold(&mut self, end: u32) -> Option<Duration> {
+        self.stream(end).filter(|(stream, _)| !stream.waits_for_rtr())?;
+        let qp = self.ends.get(end)?.qp?;
+        let (.., traits) = self.core.query_qp(qp).ok()?;
+        Some(if traits.extensions { HOLD } else { HOLD_FOR_SIW })
     }
 
     /// Returns whether the peer of an outgoing connection over a byte stream may be an implementation that

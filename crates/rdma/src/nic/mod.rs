@@ -24,7 +24,7 @@ mod flows;
 mod roce;
 mod streams;
 
-pub use answers::{HOLD, NUDGE, NUDGES_MAX};
+pub use answers::{NUDGE, NUDGES_MAX};
 pub use connection::{CmEvent, ConnectError, OpenError, Request};
 pub use device::Nic;
 pub use roce::{RoceConfig, RocePort};

@@ -191,7 +191,7 @@ impl RdmaHost<'_> {
         nic.accept(efe.as_mut().map(|(_, endpoint)| endpoint), end, qp, depths, private_data, now)?;
         // Boards accept the reply and the first FPDU in one segment. So the responder need not wait for the
         // initiator to send first, unless both agreed on a ready-to-receive message (RFC 6581 §9).
-        if nic.may_responder_send_first(end) {
+        if nic.hold(end).is_some() {
             nic.core.may_send(qp);
         }
         Ok(())

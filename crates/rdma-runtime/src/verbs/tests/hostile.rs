@@ -319,3 +319,40 @@ fn forged_datagrams_are_not_delivered() {
     assert_eq!((got.status, got.id, got.bytes), (Status::Success, 100, 4096), "the last alone is good");
     assert!(side.memory[..4096].iter().chain(&side.memory[8192..]).all(|byte| *byte == 0));
 }
+
+/// RFC 5040 §4.8: the Terminate is the last message of a stream.
+#[test]
+fn a_terminate_names_the_error_although_more_segments_follow_it() {
+    let engine = open(true);
+    let side = Side::new(&engine);
+    let base = side.memory.as_ptr() as u64;
+    let wrong = Placing::Tagged { stag: side.key ^ 0x100, offset: base };
+    for following in [0, 1, 5, 200] {
+        let (qp, qpn) = victim(&side);
+        side.receive(qp, 9);
+        let mut socket = come(right(qpn)).expect("the place is free");
+        let mut bytes = ready_to_receive();
+        for _ in 0..=following {
+            bytes.extend(frame(Opcode::Write, true, wrong, &[0xbb; 1000]));
+        }
+        socket.write_all(&bytes).expect("it reads everything");
+        let ended = side.next();
+        assert_eq!(ended.status, Status::Flushed);
+        engine.destroy_qp(qp).expect("it is there");
+        let mut heard = Vec::new();
+        socket.read_to_end(&mut heard).expect("an orderly end");
+        assert_eq!(last_opcode(&heard), Some(Opcode::Terminate as u8), "{following} segments follow");
+    }
+}
+
+/// Returns the opcode of the last FPDU.
+fn last_opcode(mut stream: &[u8]) -> Option<u8> {
+    let mut opcode = None;
+    while let Some((length, rest)) = stream.split_first_chunk::<2>() {
+        let segment_bytes = usize::from(u16::from_be_bytes(*length));
+        let (header, _) = Header::read(rest.get(..segment_bytes)?).ok()?;
+        opcode = Some(header.ulp & 0xf);
+        stream = stream.get(mpa::fpdu_bytes(segment_bytes)..)?;
+    }
+    opcode
+}
