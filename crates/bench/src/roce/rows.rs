@@ -1,7 +1,7 @@
 //! The rows of the benchmark: streams over three links, round trips, CPU time and memory.
 
 use super::streams::{self, Setup};
-use super::{idle, udp};
+use super::{idle, minimum, udp};
 use crate::link::{Wire, in_a_namespace, over_wire};
 use crate::rdma::{BLOCKING, Over, POLLING, Peer, Stream, is_installed, nic_stream, raw_stream, size};
 use crate::rows::wanted;
@@ -62,11 +62,14 @@ fn open(options: &Options) -> Bench {
 }
 
 fn loopback(options: &Options, peer: &mut Peer) {
-    if !["loopback", "efe", "send", "cost", "idle"].into_iter().any(wanted) {
+    if !["loopback", "minimum", "efe", "send", "cost", "idle"].into_iter().any(wanted) {
         return;
     }
     let mut bench = open(options);
     let setup = |wait| Setup { here: LOOPBACK, there: LOOPBACK, path_mtu: 4096, wait };
+    if wanted("minimum") {
+        least(&mut bench, peer, "loopback", &setup(POLLING));
+    }
     if wanted("loopback") {
         writes(&mut bench, peer, "loopback", &setup(POLLING));
     }
@@ -106,6 +109,9 @@ fn veth(options: &Options, mtu_bytes: usize, path_mtu: usize, [one, other]: [usi
         let mut peer: Peer = offered.recv().map_err(|error| error.to_string())?;
         let mut bench = open(options);
         let setup = Setup { here, there, path_mtu, wait: POLLING };
+        if wanted("minimum") {
+            least(&mut bench, &mut peer, &format!("veth with MTU {mtu_bytes}"), &setup);
+        }
         writes(&mut bench, &mut peer, &format!("veth with MTU {mtu_bytes}"), &setup);
         bench.finish();
         drop(peer);
@@ -118,6 +124,20 @@ fn veth(options: &Options, mtu_bytes: usize, path_mtu: usize, [one, other]: [usi
         ends.recv().map_err(|error| error.to_string())
     };
     over_wire(Wire { mtu_bytes, near_has_address: true }, near, far);
+}
+
+/// Compares the least work that Writes need with bare UDP.
+fn least(bench: &mut Bench, peer: &mut Peer, link: &str, setup: &Setup) {
+    let peer = RefCell::new(peer);
+    bench.compare(
+        &format!("the least work for Writes of 64 KiB, {link}, {}", setup.wait.0),
+        Unit::GbytePerSecond,
+        ("minimum", |trial: &mut Trial| minimum::stream(trial, &mut peer.borrow_mut(), setup) / 1e9),
+        ("bare UDP", |trial: &mut Trial| {
+            udp::stream(trial, &mut peer.borrow_mut(), setup.path_mtu + HEADER_BYTES, setup) / 1e9
+        }),
+        Target::None,
+    );
 }
 
 /// Compares Writes with bare UDP, and below them iWARP with raw TCP.

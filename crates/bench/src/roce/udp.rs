@@ -13,11 +13,11 @@ use std::time::Duration;
 /// Requested size of the receive buffer in bytes, as for the sockets of RoCEv2.
 const QUEUE_BYTES: usize = 8 << 20;
 /// A stream has ended if nothing has arrived for this long.
-const SILENCE: Duration = Duration::from_millis(60);
+pub(super) const SILENCE: Duration = Duration::from_millis(60);
 /// Number of polls between two looks at the clock.
 const POLLS: usize = 1 << 8;
 
-fn open(address: std::net::IpAddr) -> UdpLink {
+pub(super) fn open(address: std::net::IpAddr) -> UdpLink {
     let link = UdpLink::bind(SocketAddr::new(address, 0)).expect("the address is this host's");
     link.request_receive_buffer(QUEUE_BYTES);
     link.request_trains();
