@@ -16,7 +16,7 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// How long after a responder's reply it is checked again whether it has arrived. The time doubles with each check.
+/// Time between two checks whether a responder's reply has arrived, which doubles with each check.
 const RECHECK: Duration = Duration::from_millis(1);
 
 impl LinkedNic {

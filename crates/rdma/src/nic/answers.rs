@@ -150,9 +150,11 @@ impl Nic {
         })
     }
 
-    /// Returns how long a responder waits for the initiator to send first. After that, and once its reply has
-    /// arrived, it may send. `None`: it must wait, because both ends agreed on a ready-to-receive message (RFC
-    /// 6581 §9). Peers that agreed on RFC 7306 are kiban NICs, which take data in one segment with the reply.
+    /// Returns how long a responder waits for the initiator to send first. After that, and once its reply
+    /// has arrived, it may send. `None`: it must wait, because both ends agreed on a ready-to-receive message
+    /// (RFC 6581 §9).
+    ///
+    /// Peers that agreed on RFC 7306 are kiban NICs, which accept data in one segment with the reply.
     pub fn hold(&mut self, end: u32) -> Option<Duration> {
         self.stream(end).filter(|(stream, _)| !stream.waits_for_rtr())?;
         let qp = self.ends.get(end)?.qp?;
