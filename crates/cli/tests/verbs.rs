@@ -139,8 +139,8 @@ fn the_libraries_are_found_where_they_are_installed_or_built() {
     }
 }
 
-/// A program that opens a missing device and some files, and counts the calls into the dynamic linker during
-/// this time; such calls take the dynamic linker's locks.
+/// A program that looks for files, and counts the calls into the dynamic linker during this time; such calls
+/// take the dynamic linker's locks.
 const ASKS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -163,11 +163,10 @@ void *dlsym(void *handle, const char *name)
 
 int main(void)
 {
-    static const char device[] = "/dev/infiniband/uverbs977";
     struct stat is;
     lookups = 0;
     errno = E2BIG;
-    int there = !access(device, R_OK) && !stat(device, &is) && S_ISCHR(is.st_mode) && errno == E2BIG;
+    int there = !access("/dev/null", R_OK) && !stat("/dev/null", &is) && S_ISCHR(is.st_mode) && errno == E2BIG;
     int gone = access("/no/such/file", F_OK) == -1 && errno == ENOENT && stat("/no/such/file", &is) == -1 && errno == ENOENT;
     printf("there %d, gone %d, lookups %d\n", there, gone, lookups);
     return 0;

@@ -63,6 +63,11 @@ fn all_operations_of_verbs_work() {
 }
 
 #[test]
+fn files_of_devices_are_found_in_sys_and_dev() {
+    run_tests_in_namespace("paths", "export LD_PRELOAD=libkiban_paths.so", None);
+}
+
+#[test]
 fn signals_interrupt_calls_as_they_interrupt_read() {
     run_tests("signals");
 }

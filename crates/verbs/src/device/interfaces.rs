@@ -65,6 +65,11 @@ impl Interface {
         self.file("address").and_then(|text| parsed(&text)).unwrap_or_default()
     }
 
+    /// Returns the NUMA node of the interface's own device, if it has one.
+    pub(crate) fn numa_node(&self) -> Option<String> {
+        self.file("device/numa_node").map(|text| text.trim().to_owned())
+    }
+
     /// Returns the MTU in bytes.
     pub(crate) fn mtu_bytes(&self) -> Option<u32> {
         // Not from /sys, for the same reason as the index.

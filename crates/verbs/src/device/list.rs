@@ -36,11 +36,20 @@ impl Device {
             Transport::Iwarp => (IBV_NODE_RNIC, IBV_TRANSPORT_IWARP),
             Transport::Efe => (IBV_NODE_UNSPECIFIED, IBV_TRANSPORT_UNSPECIFIED),
         };
-        write(&mut abi.name, &format!("kiban{index}"));
+        write(&mut abi.name, &name(index));
         write(&mut abi.dev_name, &format!("uverbs{index}"));
         write(&mut abi.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
         write(&mut abi.ibdev_path, &format!("/sys/class/infiniband/kiban{index}"));
         Device { abi, address, guid: guid(address, mac), index, next }
+    }
+
+    /// Returns its name, `kiban0` and so on.
+    pub(crate) fn name(&self) -> String {
+        name(self.index)
+    }
+
+    pub(crate) fn node_type(&self) -> ibv_node_type {
+        self.abi.node_type
     }
 
     /// Returns the C struct.
@@ -156,6 +165,10 @@ impl Device {
             _ => None,
         }
     }
+}
+
+fn name(index: u32) -> String {
+    format!("kiban{index}")
 }
 
 fn write(text: &mut [c_char], what: &str) {

@@ -19,6 +19,7 @@ pub(crate) mod rates;
 mod selection;
 pub(crate) mod sysfs;
 pub(crate) mod table;
+mod tree;
 
 pub(crate) use self::list::Device;
 pub(crate) use self::selection::{Transport, board, transport};

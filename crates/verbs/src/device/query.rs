@@ -9,25 +9,28 @@
 use crate::abi::*;
 use crate::context::Context;
 use crate::device::interfaces::{Interface, Interfaces};
-use crate::device::{Transport, board, transport};
+use crate::device::{Device, Transport, board, transport};
 use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
 use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX, mtu_code};
 use std::net::IpAddr;
 
 /// The default partition, with full membership.
-const PKEY: u16 = 0xffff;
+pub(crate) const PKEY: u16 = 0xffff;
 /// Programs require a nonzero vendor ID. The IEEE assigns no number with this bit in the first octet,
 /// because it means "locally administered".
-const VENDOR: u32 = 0x02_6b_62;
+pub(crate) const VENDOR: u32 = 0x02_6b_62;
 /// The part ID of kiban's first software NIC.
-const PART: u32 = 1;
+pub(crate) const PART: u32 = 1;
 /// The phases of a port's link (IBTA 14.2.5.6).
 const DISABLED: u8 = 3;
 const LINK_UP: u8 = 5;
 /// Four lanes of 25 Gbit/s, as in 100 Gbit/s Ethernet.
 const WIDTH_4X: u8 = 2;
 const SPEED_EDR: u8 = 32;
+/// The same, as the kernel writes it in sysfs.
+pub(crate) const RATE: &str = "100 Gb/sec (4X EDR)";
+pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// The clock counts nanoseconds: 10^6 kHz.
 const CLOCK_KHZ: u64 = 1_000_000;
 
@@ -43,7 +46,7 @@ fn attributes(context: &Context) -> ibv_device_attr {
     let bounds = context.engine.bounds();
     let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_device_attr::ZERO;
-    for (to, from) in attr.fw_ver.iter_mut().zip(env!("CARGO_PKG_VERSION").bytes().take(63)) {
+    for (to, from) in attr.fw_ver.iter_mut().zip(FIRMWARE.bytes().take(63)) {
         *to = from as c_char;
     }
     attr.node_guid = u64::from_ne_bytes(context.device.guid);
@@ -105,9 +108,10 @@ pub(crate) fn gid_indices() -> u32 {
     if transport() == Transport::Iwarp { 1 } else { 4 }
 }
 
-fn port(context: &Context) -> ibv_port_attr {
+/// Returns the attributes of a device's port.
+pub(crate) fn port(device: &Device) -> ibv_port_attr {
     let interfaces = Interfaces::read().ok();
-    let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
+    let interface = interfaces.as_ref().and_then(|all| all.with(device.address));
     let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_port_attr::ZERO;
     (attr.state, attr.phys_state) = match interface {
@@ -119,7 +123,7 @@ fn port(context: &Context) -> ibv_port_attr {
     attr.max_mtu = IBV_MTU_4096;
     attr.active_mtu = active_mtu(interface);
     attr.gid_tbl_len = gid_indices().cast_signed();
-    attr.lid = context.device.lid();
+    attr.lid = device.lid();
     attr.port_cap_flags = IBV_PORT_CM_SUP | if is_ib { IBV_PORT_IP_BASED_GIDS } else { 0 };
     attr.max_msg_sz = if is_ib { 1 << 31 } else { u32::MAX };
     attr.pkey_tbl_len = u16::from(is_ib);
@@ -202,7 +206,7 @@ pub(crate) unsafe extern "C" fn query_port(
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller of `query_port` guarantees that `answer` has room for `bytes` bytes.
-        unsafe { write(&port(context), answer, bytes) };
+        unsafe { write(&port(context.device), answer, bytes) };
         Ok(())
     })
 }
@@ -247,11 +251,12 @@ fn speaks_roce() -> bool {
     matches!(transport(), Transport::Ib | Transport::Roce)
 }
 
-fn gid_entry(context: &Context, index: u32) -> ibv_gid_entry {
+/// Returns an entry of a device's GID table.
+pub(crate) fn gid_entry(device: &Device, index: u32) -> ibv_gid_entry {
     let interfaces = Interfaces::read().ok();
-    let interface = interfaces.as_ref().and_then(|all| all.with(context.device.address));
+    let interface = interfaces.as_ref().and_then(|all| all.with(device.address));
     ibv_gid_entry {
-        gid: context.device.gid(),
+        gid: device.gid(),
         gid_index: index,
         port_num: 1,
         gid_type: if speaks_roce() { IBV_GID_TYPE_ROCE_V2 } else { IBV_GID_TYPE_IB },
@@ -279,7 +284,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(libc::EINVAL);
         }
         // SAFETY: the caller of `_ibv_query_gid_ex` guarantees that `entry` has room for `bytes` bytes.
-        unsafe { write(&gid_entry(context, index), entry, bytes) };
+        unsafe { write(&gid_entry(context.device, index), entry, bytes) };
         Ok(())
     })
 }
@@ -316,7 +321,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
             // entries of `bytes` bytes.
             unsafe {
                 let entry = entries.wrapping_byte_add(index as usize * bytes);
-                write(&gid_entry(context, index), entry, bytes);
+                write(&gid_entry(context.device, index), entry, bytes);
             }
         }
         gid_indices() as isize
