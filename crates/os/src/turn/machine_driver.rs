@@ -3,6 +3,7 @@
 use super::followers::Followers;
 use super::helper::Helper;
 use super::machine::{HelperPolicy, Machine, QueueKey, WaitError};
+use super::polling::Contention;
 use super::shared::{Held, Shared};
 use super::signals;
 use crate::clock::Clock;
@@ -68,6 +69,7 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
             helping,
             helper_drives: Flag::default(),
             idle_looks: AtomicU32::new(0),
+            contention: Contention::default(),
             closed: Flag::default(),
         });
         let helper = Helper::start(helper, &shared)?;
@@ -130,6 +132,15 @@ impl<M: Machine, Q: QueueKey> Turn<M, Q> {
     #[inline]
     pub fn look<T>(&self, mut look: impl FnMut(&mut M) -> Option<T>) -> Option<T> {
         self.shared.look_beside(&mut look)
+    }
+
+    /// Looks as [`Turn::look`] does, for a program that polls. If that finds nothing, and other threads want
+    /// the caller's processor, sleeps until anything arrives, but at most 0.1 ms, and looks again
+    /// (`polling.rs`).
+    #[inline]
+    pub fn poll<T>(&self, mut look: impl FnMut(&mut M) -> Option<T>) -> Option<T> {
+        let found = self.shared.look_beside(&mut look);
+        if found.is_some() || !self.shared.contention.on_idle() { found } else { self.shared.nap(&mut look) }
     }
 
     /// Looks until something is found, or until the timeout ([`Duration::MAX`] means no timeout). Waits by

@@ -12,6 +12,8 @@
 //! Wait set         a sleeping driver is woken by files on an epoll, bells in shared memory, the machine's
 //!                  deadline, and threads that change the machine (`WaitSet`). The file that caused the
 //!                  wake-up is not reported: the machine checks all its files, or watches its own epoll.
+//! Polling          the polls of a program sleep if other threads want its processor ([`Turn::poll`],
+//!                  `polling.rs`).
 //! Signals          signals to the program end an interruptible wait ([`Turn::wait_interruptibly`],
 //!                  `signals.rs`).
 //! Limits           there is one lock per turn, so a program that drives intensively from many threads
@@ -22,6 +24,7 @@ mod followers;
 mod helper;
 mod machine;
 mod machine_driver;
+mod polling;
 mod queue_waiters;
 mod shared;
 mod signals;

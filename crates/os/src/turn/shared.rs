@@ -2,6 +2,7 @@
 
 use super::followers::Followers;
 use super::machine::{HelperPolicy, Machine, QueueKey, WaitError};
+use super::polling::{Contention, NAP};
 use super::queue_waiters::QueueWaiters;
 use super::signals;
 use crate::clock::{Clock, ticks};
@@ -47,6 +48,7 @@ pub(super) struct Shared<M, Q> {
     pub(super) helper_drives: Flag,
     /// Consecutive looks that found nothing.
     pub(super) idle_looks: AtomicU32,
+    pub(super) contention: Contention,
     pub(super) closed: Flag,
 }
 
@@ -202,6 +204,27 @@ impl<M: Machine, Q: QueueKey> Shared<M, Q> {
         if has_progress {
             self.wait_set.ring();
         }
+        found
+    }
+
+    /// Sleeps until anything arrives or for `NAP`, then looks.
+    #[cold]
+    pub(super) fn nap<T>(&self, look: &mut impl FnMut(&mut M) -> Option<T>) -> Option<T> {
+        let Some(driver) = try_lock(&self.driver) else {
+            // The thread that drives calls if anything has happened.
+            let followed = self.follow(self.clock.now() + NAP, look).and_then(Result::ok);
+            return followed.or_else(|| self.look_beside(look));
+        };
+        self.arm();
+        let (mut found, has_progress) = self.look(true, look);
+        if found.is_none() && !has_progress {
+            self.sleep(self, Some(NAP));
+        }
+        self.disarm();
+        if found.is_none() {
+            found = self.look(true, look).0;
+        }
+        self.stop_driving(driver);
         found
     }
 

@@ -165,6 +165,24 @@ fn a_wait_ends_at_its_deadline_whichever_thread_drives() {
 }
 
 #[test]
+fn a_poll_that_sleeps_finds_what_arrives_and_ends_without_it() {
+    let turn = turn(Desk::default());
+    let nap = || turn.shared.nap(&mut |desk: &mut Desk| desk.take(1));
+    assert_eq!((nap(), turn.read(|desk| desk.slept)), (None, 1));
+    turn.work(|desk, _| desk.words.push((1, 7)));
+    assert_eq!((nap(), turn.read(|desk| desk.slept)), (Some(7), 1), "it does not sleep");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| turn.wait(0, None, PATIENCE, |desk| desk.take(0)));
+        until(&turn, "a thread drives", a_driver_sleeps);
+        assert_eq!(nap(), None);
+        turn.work(|desk, _| desk.words.extend([(1, 8), (0, 9)]));
+        assert_eq!(nap(), Some(8));
+        turn.work(|desk, _| desk.has_progress = true);
+        assert_eq!(waits.join().expect("no panic"), Ok(9));
+    });
+}
+
+#[test]
 fn a_follower_that_timed_out_still_wakes_the_others() {
     let turn = turn(Desk::default());
     let driver = lock(&turn.shared.driver);

@@ -251,7 +251,7 @@ impl Engine {
         most: usize,
         mut take: impl FnMut(Completion),
     ) -> Result<usize, RequestError> {
-        let found = self.turn.look(|board| {
+        let found = self.turn.poll(|board| {
             for taken in 0..most {
                 match board.poll(cq) {
                     Ok(Some(completion)) => take(completion),

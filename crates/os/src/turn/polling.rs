@@ -1,0 +1,134 @@
+//! Polling on a machine whose processors are all in use.
+//!
+//! Purpose          answer a program that polls without pause as soon as something arrives, also if other threads
+//!                  want its processor. Its threads use up their time slices, so the scheduler makes them wait
+//!                  for those of others: four milliseconds for each thread, and the peer waits, too. A thread
+//!                  that sleeps runs at once when it is woken.
+//! Method           if a thread polls in vain and loses its processor to another one for a millisecond, all threads
+//!                  sleep in their polls (`Turn::poll`) until anything arrives, or for `NAP`. They do so for
+//!                  sixteen times as long as that thread had no processor, and for twice as long as before if
+//!                  that was not enough.
+//! Cost             a poll in vain reads the tick counter. As long as the counter does not jump, it makes no
+//!                  system call.
+
+use crate::clock::ticks;
+use crate::wait::switched_away;
+use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// The longest sleep in a poll.
+pub(super) const NAP: Duration = Duration::from_micros(100);
+/// A jump of the tick counter by which a loss of the processor is noticed: about a millisecond.
+const JUMP_TICKS: u64 = if cfg!(target_arch = "x86_64") { 3_000_000 } else { 1_000_000 };
+/// The polls of the following `PAUSE` times as many ticks sleep.
+const PAUSE: u64 = 16;
+/// The longest such time: about ten seconds.
+const PAUSE_TICKS_MAX: u64 = 10_000 * JUMP_TICKS;
+
+/// What a thread knows about its processor.
+#[derive(Clone, Copy)]
+struct Processor {
+    /// The tick at which the thread last polled in vain.
+    last: u64,
+    /// How often it had been switched away involuntarily.
+    switches: u64,
+}
+
+thread_local!(static PROCESSOR: Cell<Processor> = const { Cell::new(Processor { last: 0, switches: 0 }) });
+
+impl Processor {
+    /// Notes a poll in vain. Returns for how many ticks the thread has lost its processor since the last one.
+    #[inline]
+    fn lost(&mut self, tick: u64, switches: impl FnOnce() -> u64) -> Option<u64> {
+        let first = self.last == 0;
+        let gap = tick.wrapping_sub(std::mem::replace(&mut self.last, tick));
+        if gap < JUMP_TICKS {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.switches, switches());
+        // The program may also have computed, or slept.
+        (!first && self.switches > before).then_some(gap)
+    }
+}
+
+/// Whether the polls of a process sleep.
+#[derive(Default)]
+pub(super) struct Contention {
+    /// Polls sleep until this tick.
+    pause_end: AtomicU64,
+    /// The length of the last such time.
+    pause: AtomicU64,
+}
+
+impl Contention {
+    /// Records that a thread lost its processor.
+    #[cold]
+    fn on_lost(&self, tick: u64, gap: u64) {
+        let (before, end) = (self.pause.load(Relaxed), self.pause_end.load(Relaxed));
+        if tick < end {
+            return;
+        }
+        // If the processor was lost soon after the last pause, the same threads still want it.
+        let is_soon = (tick - gap).saturating_sub(end) < before;
+        let pause = (PAUSE * gap).max(if is_soon { 2 * before } else { 0 }).min(PAUSE_TICKS_MAX);
+        self.pause.store(pause, Relaxed);
+        self.pause_end.store(tick + pause, Relaxed);
+    }
+
+    /// Notes a poll in vain. Returns whether the thread should sleep.
+    #[inline]
+    pub(super) fn on_idle(&self) -> bool {
+        let tick = ticks();
+        let lost = PROCESSOR.with(|known| {
+            let mut now = known.get();
+            let lost = now.lost(tick, switched_away);
+            known.set(now);
+            lost
+        });
+        if let Some(gap) = lost {
+            self.on_lost(tick, gap);
+        }
+        tick < self.pause_end.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_is_a_jump_of_the_counter_with_an_involuntary_switch() {
+        let mut processor = Processor { last: 0, switches: 0 };
+        // Ticks since the last poll, involuntary switches so far, and the loss.
+        for (at, (gap, switches, lost)) in [
+            (5 * JUMP_TICKS, 7, None), // the first poll, of a thread that was switched away before
+            (100, 8, None),            // without a jump, the switches are not counted
+            (2 * JUMP_TICKS, 7, None), // the program computed
+            (4 * JUMP_TICKS, 9, Some(4 * JUMP_TICKS)),
+            (4 * JUMP_TICKS, 9, None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let tick = processor.last + gap;
+            assert_eq!(processor.lost(tick, || switches), lost, "poll {at}");
+        }
+    }
+
+    #[test]
+    fn pauses_are_sixteen_times_as_long_as_a_loss_and_grow() {
+        let contention = Contention::default();
+        let mut tick = 100_000 * JUMP_TICKS;
+        // Ticks since the end of the last pause, the loss, and the pause.
+        for (since, gap, pause) in
+            [(500, 4, 64), (10, 4, 128), (10, 1, 256), (-5, 4, 256), (900, 2, 32), (5, 5000, 10_000)]
+        {
+            tick = tick.saturating_add_signed(since * JUMP_TICKS as i64);
+            contention.on_lost(tick, gap * JUMP_TICKS);
+            assert_eq!(contention.pause.load(Relaxed), pause * JUMP_TICKS);
+            tick = contention.pause_end.load(Relaxed);
+        }
+    }
+}
