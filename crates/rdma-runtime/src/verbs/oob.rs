@@ -52,6 +52,16 @@ fn warn_of_silence(peer: IpAddr) {
     warn(&WRITTEN, peer, why);
 }
 
+fn is_same_family(address: IpAddr, other: IpAddr) -> bool {
+    address.is_ipv4() == other.is_ipv4()
+}
+
+/// Returns whether a connection comes from a peer's address. If the device's own address is of the other
+/// family, the peer has connected from another of its addresses, which is not known.
+fn is_from(held: &PendingIncoming, peer: IpAddr) -> bool {
+    held.from.ip().to_canonical() == peer || !is_same_family(held.address, peer)
+}
+
 impl EngineState {
     /// Connects to the peer, if this is the side that connects.
     pub(super) fn call(&mut self, qp: u32, now: Instant) {
@@ -79,7 +89,7 @@ impl EngineState {
         }
         let setup = OobSetup { destination, source: qpn, expects, begins, refusal };
         let called = self.core.connect(
-            Route { to: to.into(), from: Some(address) },
+            Route { to: to.into(), from: is_same_family(address, theirs).then_some(address) },
             &oob_config(),
             qp,
             depths,
@@ -226,7 +236,8 @@ impl EngineState {
         }
         let fits = !seat.calls
             && entry.end.is_none()
-            && (seat.peer.address, seat.peer.qpn) == (held.from.ip().to_canonical(), source)
+            && seat.peer.qpn == source
+            && is_from(&held, seat.peer.address)
             && begins.is_none_or(|begins| begins == seat.peer.initial_psn)
             && seat.ours.is_none_or(|(ours, _)| ours == expects);
         let is_other = held.setup.refusal.is_some();

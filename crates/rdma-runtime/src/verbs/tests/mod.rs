@@ -11,7 +11,7 @@ use super::engine::config;
 use super::*;
 use kiban_base::Region;
 use kiban_rdma::rnic::Config;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -206,6 +206,28 @@ fn queue_pairs_connect_out_of_band() {
         b.send(theirs.0, 3, Operation::SEND, 0);
         while a.next().bytes != 0 {}
         assert_eq!(&a.memory[9000..9003], b"yes");
+    }
+}
+
+/// A host usually has an IPv4 and an IPv6 address. Programs that use all devices connect each with each.
+#[test]
+fn queue_pairs_at_addresses_of_two_families_connect() {
+    for shared_memory in [true, false] {
+        let (a, b) = (Side::new(&open(shared_memory)), Side::new(&open(shared_memory)));
+        let other = IpAddr::from(Ipv6Addr::LOCALHOST);
+        let (ours, theirs) = (a.qp_at(other, Service::Connected), b.qp());
+        b.receive(theirs.0, 100);
+        let at = |address, found: Option<Peer>| found.map(|found| Peer { address, ..found });
+        for (side, qp, peer, initial_psn) in
+            [(&a, ours.0, peer(theirs.1, 22), 11), (&b, theirs.0, at(other, peer(ours.1, 11)), 22)]
+        {
+            side.engine.modify_to_rtr(qp, peer).expect("a port").expect("it is ready");
+            side.engine
+                .modify_to_rts(qp, sending(initial_psn, 16, PATIENCE))
+                .expect("it is ready to receive");
+        }
+        a.send(ours.0, 1, Operation::SEND, 5);
+        assert_eq!((b.next().status, a.next().status), (Status::Success, Status::Success));
     }
 }
 
