@@ -2,10 +2,13 @@
 //!
 //! Purpose         determines the addresses that become devices, and which of them programs see.
 //! Order           network addresses, then those of bridges, then loopback addresses; in each of these
-//!                 classes IPv4 comes before IPv6. A bridge that appears therefore moves no other device.
+//!                 classes IPv4 comes before IPv6, and IPv6 addresses beside an IPv4 address of the same
+//!                 interface come last. A bridge that appears therefore moves no other device.
 //! Listed          only the first class that has an address. Programs such as UCX try all devices that are
 //!                 listed, and cards have none for the loopback interface or for a bridge (docker0), whose
 //!                 addresses other hosts do not reach. A bridge with a default route is a network interface.
+//!                 IPv6 addresses beside an IPv4 address are not listed either: Mooncake would take them for
+//!                 another link, and a card has one device for a port. `KIBAN_DEVICES=all` lists every class.
 //! Not implemented link-local IPv6 addresses, which are ambiguous without an interface; interfaces that are
 //! down.
 
@@ -132,15 +135,24 @@ impl Interfaces {
                 found.push(interface);
             }
         }
-        found.sort_by_key(|interface| (interface.class, interface.address.is_ipv6()));
+        found.sort_by_key(|interface| {
+            (interface.class, self.is_beside_ipv4(interface), interface.address.is_ipv6())
+        });
         found
     }
 
-    /// Returns the addresses whose devices programs see.
-    pub(crate) fn listed(&self) -> Vec<&Interface> {
+    /// Returns whether this is an IPv6 address of an interface that also has an IPv4 address.
+    fn is_beside_ipv4(&self, interface: &Interface) -> bool {
+        let is_ipv4 = |other: &Interface| other.address.is_ipv4() && is_usable(other.address);
+        interface.address.is_ipv6()
+            && self.0.iter().any(|other| other.name == interface.name && other.is_up && is_ipv4(other))
+    }
+
+    /// Returns the addresses whose devices programs see: the first of the usable ones, or `all` of them.
+    pub(crate) fn listed(&self, all: bool) -> Vec<&Interface> {
         let mut found = self.usable();
         let first = found.first().map(|interface| interface.class);
-        found.retain(|interface| Some(interface.class) == first);
+        found.retain(|interface| all || Some(interface.class) == first && !self.is_beside_ipv4(interface));
         found
     }
 }
@@ -204,7 +216,8 @@ mod tests {
             found.iter().map(|interface| interface.address.to_string()).collect()
         };
         assert_eq!(text(all.usable()), usable);
-        assert_eq!(text(all.listed()), listed);
+        assert_eq!(text(all.listed(true)), usable);
+        assert_eq!(text(all.listed(false)), listed);
     }
 
     #[test]
@@ -218,13 +231,17 @@ mod tests {
             ("eth0", "192.0.2.1", true),
             ("eth2", "192.0.2.1", true),
         ];
-        let listed = ["192.0.2.1", "2001:db8::1"];
+        let listed = ["192.0.2.1"];
         check(&network, &["192.0.2.1", "2001:db8::1", "127.0.0.1", "::1"], &listed);
         // A bridge that appears does not change the order, wherever the system lists it.
         let docker = ("docker0", "172.17.0.1", true);
         let bridged = [&[docker], &network[..]].concat();
         check(&bridged, &["192.0.2.1", "2001:db8::1", "172.17.0.1", "127.0.0.1", "::1"], &listed);
         check(&[network[0], docker], &["172.17.0.1", "127.0.0.1"], &["172.17.0.1"]);
-        check(&network[..2], &["127.0.0.1", "::1"], &["127.0.0.1", "::1"]);
+        check(&network[..2], &["127.0.0.1", "::1"], &["127.0.0.1"]);
+        // An interface that has only an IPv6 address is a device, before those that are not listed.
+        let only_ipv6 = [&network[..], &[("eth3", "2001:db8:3::1", true)]].concat();
+        let usable = ["192.0.2.1", "2001:db8:3::1", "2001:db8::1", "127.0.0.1", "::1"];
+        check(&only_ipv6, &usable, &usable[..2]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::atomic::AtomicPtr;
 use crate::device::interfaces::{Interface, Interfaces, Mac};
-use crate::device::{Transport, board, transport};
+use crate::device::{Transport, board, lists_all, transport};
 use crate::ffi::{catch_panics, set_errno};
 use crate::sync::published::Published;
 use core::ffi::{c_char, c_int, c_void};
@@ -105,7 +105,7 @@ impl Device {
         if board().is_some() {
             return Device::of_board();
         }
-        Ok(Interfaces::read()?.listed().into_iter().map(Device::of).collect())
+        Ok(Interfaces::read()?.listed(lists_all()).into_iter().map(Device::of).collect())
     }
 
     /// Returns the device that has this address. For loopback addresses, the connection manager uses

@@ -22,4 +22,4 @@ pub(crate) mod table;
 mod tree;
 
 pub(crate) use self::list::Device;
-pub(crate) use self::selection::{Transport, board, transport};
+pub(crate) use self::selection::{Transport, board, lists_all, transport};

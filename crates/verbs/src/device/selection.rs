@@ -1,5 +1,5 @@
-//! What the environment selects: how devices present themselves (`KIBAN_TRANSPORT`), and whose NIC they use
-//! (`KIBAN_BOARD`).
+//! What the environment selects: how devices present themselves (`KIBAN_TRANSPORT`), whose NIC they use
+//! (`KIBAN_BOARD`), and whether all are listed (`KIBAN_DEVICES`).
 
 use std::io::{Write, stderr};
 use std::sync::OnceLock;
@@ -57,6 +57,12 @@ pub(crate) fn board() -> Option<&'static str> {
     static BOARD: OnceLock<Option<String>> = OnceLock::new();
     let name = BOARD.get_or_init(|| std::env::var("KIBAN_BOARD").ok().filter(|name| !name.is_empty()));
     name.as_deref()
+}
+
+/// Returns whether programs see the devices of all addresses, or only those that other hosts reach.
+pub(crate) fn lists_all() -> bool {
+    static ALL: OnceLock<bool> = OnceLock::new();
+    *ALL.get_or_init(|| std::env::var_os("KIBAN_DEVICES").is_some_and(|devices| devices == "all"))
 }
 
 /// Parses the transport; an empty string means `ib`.
