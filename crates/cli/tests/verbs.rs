@@ -8,17 +8,16 @@ use std::process::{Command, Output};
 
 const LIBRARIES: [&str; 2] = ["libibverbs.so.1", "librdmacm.so.1"];
 const PATHS: &str = "libkiban_paths.so";
+const PRELOADED: &str = "libkiban_paths.so:libibverbs.so.1";
 
-/// Creates substitutes for the libraries. They are never loaded, except for the preloaded one, which must be
-/// a valid (empty) library.
+/// Creates substitutes for the libraries: valid (empty) ones, because they are preloaded.
 fn fill(folder: &Path) {
-    for library in LIBRARIES {
-        std::fs::write(folder.join(library), "").expect("the target folder can be written");
+    for library in LIBRARIES.iter().chain([&PATHS]) {
+        let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+        cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(folder.join(library));
+        let output = cc.output().expect("there is a C compiler");
+        assert!(output.status.success(), "{}", told(&output));
     }
-    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
-    cc.args(["-shared", "-x", "c", "/dev/null", "-o"]).arg(folder.join(PATHS));
-    let output = cc.output().expect("there is a C compiler");
-    assert!(output.status.success(), "{}", told(&output));
 }
 
 /// Creates a directory with the libraries.
@@ -58,7 +57,7 @@ fn a_program_runs_with_the_libraries_and_its_own_arguments() {
         (&["--transport=iwarp"], "iwarp"),
     ] {
         let output = kiban(Some(&folder), &[before, &show].concat());
-        assert_eq!(told(&output), format!("{place}:/before {PATHS} {transport} --env a b\n"));
+        assert_eq!(told(&output), format!("{place}:/before {PRELOADED} {transport} --env a b\n"));
     }
     let output = kiban(Some(&folder), &["--", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7));
@@ -79,7 +78,7 @@ fn the_environment_is_printed_as_sh_commands() {
             sh.env("LD_LIBRARY_PATH", before);
         }
         let output = sh.output().expect("there is a shell");
-        assert_eq!(told(&output), format!("{}{after} {PATHS} ib\n", folder.display()));
+        assert_eq!(told(&output), format!("{}{after} {PRELOADED} ib\n", folder.display()));
     }
     let output = kiban(Some(&folder), &["--env"]);
     assert!(!told(&output).contains("KIBAN_TRANSPORT"), "{}", told(&output));

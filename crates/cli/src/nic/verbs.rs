@@ -2,11 +2,16 @@
 //!
 //! Purpose   make a program load kiban's `libibverbs.so.1` and `librdmacm.so.1` instead of the system's,
 //!           without any other change to its environment.
-//! Method    puts kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD holds the bare file name of
-//!           a library in that directory, which emulates the device files that some programs look for
-//!           (preload/paths.c). Then replaces this process with the program (execve(2)).
+//! Method    puts kiban's library directory first in LD_LIBRARY_PATH. LD_PRELOAD holds the bare file names of
+//!           libraries in that directory: one that emulates the files of devices, for which some programs
+//!           look (preload/paths.c), and libibverbs.so.1. Then replaces this process with the program
+//!           (execve(2)).
+//! Bundled   auditwheel puts a copy of libibverbs.so.1 under another name into a Python wheel, and a program
+//!           may have an RPATH, which ld.so searches first. The symbols of a preloaded library come before
+//!           those of such a copy. A program that uses no verbs pays less than 1 ms for this.
 //! Limits    ld.so(8) ignores these variables for programs that have more privileges than their user
-//!           (set-user-ID, capabilities). If the program has an RPATH, ld.so searches it first.
+//!           (set-user-ID, capabilities). A program that is linked statically with rdma-core uses that;
+//!           so does one that has its own copy of librdmacm.so.1.
 
 use crate::output::note;
 use clap::{Args, ValueEnum};
@@ -18,9 +23,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", PATHS];
-/// The preloaded library, which emulates device files that some programs look for.
-const PATHS: &str = "libkiban_paths.so";
+const LIBRARIES: [&str; 3] = ["libibverbs.so.1", "librdmacm.so.1", "libkiban_paths.so"];
+/// The preloaded libraries. librdmacm.so.1 is not one of them, because it has names such as `rread` and
+/// `rpoll` that another library may use for functions of its own.
+const PRELOADED: &str = "libkiban_paths.so:libibverbs.so.1";
 pub(crate) const FOLDER: &str = "KIBAN_VERBS_LIB";
 const PATH: &str = "LD_LIBRARY_PATH";
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
@@ -48,6 +54,7 @@ const BOARD: &str = "KIBAN_BOARD";
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|roce|efe|iwarp  the same as --transport, which takes precedence\
         \n  KIBAN_BOARD=NAME                   the same as --board, which takes precedence\
+        \n  KIBAN_DEVICES=all                  list a device for every address, also IPv6 beside IPv4 and loopback\
         \n  KIBAN_SHARED_MEMORY=0              use TCP (roce, and always efe: UDP) even between processes on one host\
         \n  KIBAN_VERBS_LIB=FOLDER             the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if kiban's libraries are missing, 2 for invalid arguments.")]
@@ -100,7 +107,7 @@ impl Verbs {
         };
         let mut command = Command::new(program);
         command.args(arguments).env(PATH, prepend(folder.as_os_str(), var_os(PATH)));
-        command.env(PRELOAD, prepend(PATHS.as_ref(), var_os(PRELOAD)));
+        command.env(PRELOAD, prepend(PRELOADED.as_ref(), var_os(PRELOAD)));
         if let Some(transport) = self.transport {
             command.env(TRANSPORT, transport.name());
         }
@@ -175,7 +182,7 @@ pub(crate) fn prepend(ours: &OsStr, before: Option<OsString>) -> OsString {
 fn commands(folder: &Path, transport: Option<Transport>, board: Option<&str>) -> Result<String, String> {
     let folder = quoted(folder.as_os_str())?;
     let mut text = format!("export {PATH}={folder}\"${{{PATH}:+:${PATH}}}\"\n");
-    text += &format!("export {PRELOAD}={PATHS}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
+    text += &format!("export {PRELOAD}={PRELOADED}\"${{{PRELOAD}:+:${PRELOAD}}}\"\n");
     if let Some(transport) = transport {
         text += &format!("export {TRANSPORT}={}\n", transport.name());
     }

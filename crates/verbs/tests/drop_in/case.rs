@@ -152,7 +152,7 @@ impl Case {
         // The environment settings that `kiban verbs` makes.
         let settings = [
             ("LD_LIBRARY_PATH", libraries),
-            ("LD_PRELOAD", "libkiban_paths.so"),
+            ("LD_PRELOAD", "libkiban_paths.so:libibverbs.so.1"),
             ("KIBAN_TRANSPORT", self.transport.name()),
         ];
         let deadline = after(Duration::from_secs(self.seconds));
