@@ -136,8 +136,14 @@ pub fn text(status: &Status) -> String {
         );
         metrics.counters("service", "service", &labels, &service.counters);
         for program in &service.programs {
-            let pid = program.pid.to_string();
-            let labels = [board, ("service", service.name.as_str()), ("pid", pid.as_str())];
+            let (pid, client) = (program.pid.to_string(), program.client.to_string());
+            // A process may be attached twice, and time series must be distinct.
+            let labels = [
+                board,
+                ("service", service.name.as_str()),
+                ("pid", pid.as_str()),
+                ("client", client.as_str()),
+            ];
             let mut gauge = |name: &str, help: &str, value: u64| {
                 metrics.gauge(&format!("kiban_rdma_program_{name}"), help, &labels, value as f64);
             };

@@ -168,6 +168,8 @@ pub struct Service {
 /// A program that uses the board's RDMA NIC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Program {
+    /// The number of its attachment: a process can be attached more than once.
+    pub client: u64,
     /// Its process ID; 0 if it is in another PID namespace.
     pub pid: u32,
     /// Its queue pairs.

@@ -12,6 +12,9 @@
 //! links/capture       captures on a port
 //! links/ping          pings from a board
 //! nics/rdma           verbs on boards, over cells and with the kernel
+//! nics/board_nic      programs that use a board's NIC
+//! nics/board_verbs    unmodified programs that use a board's NIC
+//! nics/nic_hostile    programs that misuse a board's NIC
 //! nics/vi             VIs over two boards' TCP
 //! programs/attach     programs that attach through shared memory
 //! programs/lab        measurements over the TCP of two boards

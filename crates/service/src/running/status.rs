@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 fn program(view: &ProgramView) -> status::Program {
     status::Program {
+        client: view.client,
         pid: view.pid,
         queue_pairs: view.queue_pairs as u64,
         completion_queues: view.completion_queues as u64,

@@ -47,6 +47,8 @@ kiban_base::counters! {
 /// A program that uses the board's RDMA NIC.
 #[derive(Clone, Debug)]
 pub struct ProgramView {
+    /// The number of its attachment: a process can be attached more than once.
+    pub client: u64,
     /// Its process ID; 0 if it is in another PID namespace.
     pub pid: u32,
     /// Its queue pairs.

@@ -1,13 +1,8 @@
 //! The RDMA NIC of running boards, used by other processes: a service of kind `rdma`.
 
 use super::rdma::{LONG, Side, at, join, moves, two_boards};
-use crate::common::{Board, PORT, TestDir, enter, is_clean, text};
-use kiban_base::SharedBytes;
-use kiban_base::ring::{Consumer, Producer};
-use kiban_os::channel::{Channel, FRONT_BYTES, PendingChannel};
-use kiban_os::clock::machine_nanos;
-use kiban_rdma::hif::{Answer, ENTRY_BYTES, Greeting, Layout, Notice, Piece, Refusal, Request, Transport};
-use kiban_rdma::rnic::{ReceiveWork, Sges};
+use crate::common::{Board, PORT, TestDir, enter, is_clean, run, text};
+use kiban_rdma::hif::Transport;
 use kiban_rdma_runtime::{
     Access, Connect, ConnectError, Error, Kind, Lower, QpOptions, QpState, Remote, RequestError, Status, Wr,
 };
@@ -17,7 +12,7 @@ use std::process::{Child, Stdio};
 pub(super) const RDMA: &str = "[[service]]\nkind = \"rdma\"\n";
 
 /// Opens the NIC of a board through its socket.
-fn on(dir: &TestDir, transport: Transport) -> Side {
+pub(super) fn on(dir: &TestDir, transport: Transport) -> Side {
     let name = dir.0.join("kiban/lab.rdma").display().to_string();
     let lower = Lower::Nic { name: Some(name), transport };
     assert_eq!(lower.to_string().parse(), Ok(lower.clone()));
@@ -25,7 +20,7 @@ fn on(dir: &TestDir, transport: Transport) -> Side {
 }
 
 /// Waits until all queue pairs of programs are gone.
-fn sessions(board: &Board<'_>, count: usize) {
+pub(super) fn sessions(board: &Board<'_>, count: usize) {
     board.until("the number of queue pairs", |status| status["services"][0]["sessions"] == count);
 }
 
@@ -301,183 +296,79 @@ fn a_killed_program_leaves_nothing_and_harms_no_other() {
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
-/// A program that speaks the protocol itself.
-struct Rude {
-    channel: Channel,
-    work: Producer,
-    notices: Consumer,
-}
-
-impl Rude {
-    fn attach(dir: &TestDir, key: u8) -> Rude {
-        let bytes = Layout::new(FRONT_BYTES).bytes().next_multiple_of(4096);
-        let channel = Rude::call(dir, &Greeting::Nic { key: [key; 16] }, bytes).expect("it is admitted");
-        let (memory, layout) = (channel.region().clone(), Layout::new(FRONT_BYTES));
-        Rude {
-            work: Producer::new(&memory, layout.work_at(), layout.work()),
-            notices: Consumer::new(&memory, layout.notices_at(), layout.notices()),
-            channel,
-        }
-    }
-
-    fn call(dir: &TestDir, greeting: &Greeting, bytes: usize) -> std::io::Result<Channel> {
-        let door = dir.0.join("kiban/lab.rdma");
-        let half = PendingChannel::connect_at(&door, &greeting.to_bytes(), bytes)?;
-        kiban_streams::call::complete(half, bytes)
-    }
-
-    fn push(&mut self, entry: &[u8]) {
-        assert_eq!(self.work.push(entry), Ok(true));
-        self.channel.ring(machine_nanos);
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<Answer, Refusal> {
-        self.push(&request.to_bytes(1).expect("it fits"));
-        let mut entry = [0; ENTRY_BYTES];
-        let clock = kiban_os::Clock::new();
-        loop {
-            if let Some(bytes) = self.notices.peek().expect("a board that keeps the rules") {
-                let length = bytes.copy_to(0, &mut entry);
-                self.notices.release();
-                if let Some(Notice::Reply { number: 1, result }) = Notice::from_bytes(&entry[..length]) {
-                    return result;
-                }
-            }
-            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64() && !self.channel.is_gone(), "no reply");
-            std::thread::yield_now();
-        }
-    }
-
-    fn number(&mut self, request: &Request) -> u32 {
-        match self.ask(request) {
-            Ok(Answer::Number(number)) => number,
-            other => panic!("{request:?}: {other:?}"),
-        }
-    }
-
-    /// Waits until the board has disconnected it.
-    fn is_disconnected(&self) {
-        let clock = kiban_os::Clock::new();
-        while !self.channel.is_gone() {
-            assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "the board must disconnect it");
-            std::thread::yield_now();
-        }
-    }
-}
-
 #[test]
-fn a_hostile_program_reaches_no_other_program_and_is_disconnected() {
+fn the_use_of_the_nic_is_counted_per_program() {
     if !enter() {
         return;
     }
-    let dir = TestDir::new("nic-hostile");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let idle = board.status();
-    {
-        let victim = on(&dir, Transport::Tcp);
-        let qp = victim.qp();
-        let listener =
-            victim.context.listen(at("10.9.0.2", 7471).into(), &Connect::default()).expect("its address");
-        let secret = victim.memory(b"secret");
-        // Numbers of another program's objects. Protection domains have consecutive numbers, so try some.
-        let mut rude = Rude::attach(&dir, 1);
-        let unknown = |error| Err(Refusal::Request(error));
-        let (other, key) = (qp.number(), secret.rkey());
-        for request in [
-            Request::QueryQp { qp: other },
-            Request::DestroyQp { qp: other },
-            Request::AbortQp { qp: other },
-            Request::ResetQp { qp: other },
-        ] {
-            assert_eq!(rude.ask(&request), unknown(RequestError::UnknownQp), "{request:?}");
-        }
-        let deregister = Request::Deregister { stag: key, unbinds: true };
-        assert_eq!(rude.ask(&deregister), unknown(RequestError::UnknownStag));
-        let destroy = Request::DestroyCq { cq: victim.cq.number() };
-        assert_eq!(rude.ask(&destroy), unknown(RequestError::UnknownCq));
-        let resize = Request::ResizeCq { cq: victim.cq.number(), entries: 1 };
-        assert_eq!(rude.ask(&resize), unknown(RequestError::UnknownCq));
-        let own = rude.number(&Request::CreatePd);
-        for near in 1..100 {
-            for pd in [own.wrapping_sub(near), own.wrapping_add(near)] {
-                let request = Request::DestroyPd { pd };
-                assert_eq!(rude.ask(&request), unknown(RequestError::UnknownPd), "{request:?}");
-            }
-        }
-        for end in 0..100 {
-            let accept = Request::Accept { end, qp: other, depths: (1, 1), private_data: Vec::new() };
-            assert!(matches!(rude.ask(&accept), Err(Refusal::Other(_))), "{accept:?}");
-        }
-        let unlisten = Request::Unlisten { transport: Transport::Tcp, listener: 0 };
-        assert_eq!(rude.ask(&unlisten), Ok(Answer::Number(0)));
-        // Sizes: memory that is shorter than the region, the ring, or the limit.
-        let share = |memory, bytes| Rude::call(&dir, &Greeting::Memory { key: [1; 16], memory }, bytes);
-        let short = share(1, 8192).expect("it is shared");
-        let register = |memory, offset, length| Request::Register {
-            pd: own,
-            pieces: vec![Piece { memory, offset, length }],
-            address: u64::MAX - 8191,
-            access: Access::ALL,
-        };
-        for (memory, offset, length) in [
-            (1, 0, 4097),
-            (1, 4096, 1),
-            (1, u64::MAX, 1),
-            (1, u64::MAX - 4095, 4096),
-            (1, 0, u64::MAX),
-            (7, 0, 1),
-        ] {
-            let refused = rude.ask(&register(memory, offset, length));
-            assert_eq!(refused, unknown(RequestError::BadAddress), "{memory} {offset} {length}");
-        }
-        assert!(share(1, 8192).is_err(), "the number is in use");
-        let region = rude.number(&register(1, 0, 4096));
-        let ring = Request::CreateCq { memory: 1, entries: 2 };
-        assert!(matches!(rude.ask(&ring), Err(Refusal::Other(_))), "it is registered");
-        let _ring = share(2, 4096).expect("it is shared");
-        let small = rude.ask(&Request::CreateCq { memory: 2, entries: 1 << 20 });
-        assert!(matches!(small, Err(Refusal::Other(_))), "{small:?}");
-        assert!(share(3, usize::MAX / 2).is_err(), "too much memory");
-        let stranger = Greeting::Memory { key: [9; 16], memory: 1 };
-        assert!(Rude::call(&dir, &stranger, 4096).is_err(), "an unknown key");
-        assert!(Rude::call(&dir, &Greeting::Nic { key: [1; 16] }, 1 << 20).is_err(), "a key in use");
-        drop((short, region));
-        // Another program's memory, named in a work request: the elements are checked when it is sent.
-        let mut entries: Vec<Vec<u8>> = vec![
-            Vec::new(),
-            vec![0xff; ENTRY_BYTES],
-            Request::Room { cq: victim.cq.number() }.to_bytes(0).expect("it fits"),
-            Request::PostReceive { qp: other, work: ReceiveWork { id: 1, sges: Sges::new() } }
-                .to_bytes(0)
-                .expect("it fits"),
-        ];
-        for (number, entry) in (10u8..).zip(&mut entries) {
-            let mut rude = Rude::attach(&dir, number);
-            rude.push(entry);
-            rude.is_disconnected();
-        }
-        // A length beyond the slot, written into the ring itself.
-        let rude = Rude::attach(&dir, 20);
-        let layout = Layout::new(FRONT_BYTES);
-        let memory = rude.channel.region().clone().with_address(0);
-        let slot = (layout.work_at() + 64) as u64;
-        let words = [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()];
-        memory.write(slot + 4, SharedBytes::from(&words[1][..])).expect("within");
-        memory.write(slot, SharedBytes::from(&words[0][..])).expect("within");
-        rude.channel.ring(machine_nanos);
-        rude.is_disconnected();
-        // The other program's connection, memory and listener still work.
-        let peer = Side::new(&Lower::Tcp { from: None });
-        let pairs = [join(&peer, &victim, &listener)];
-        moves(&peer, &victim, &pairs, 100_000);
-        assert_eq!((qp.state(), secret.to_vec(0, 6)), (QpState::Idle, b"secret".to_vec()));
+    let dir = TestDir::new("nic-counters");
+    let board = dir.up(&format!("{PORT}{RDMA}[metrics]\nlisten = \"127.0.0.1:9464\"\n"));
+    assert!(board.status()["services"][0].get("programs").is_none(), "no program is attached");
+    // Two programs that this process has attached, one after the other.
+    let (nic, _idle) = (on(&dir, Transport::Tcp), on(&dir, Transport::Tcp));
+    let kernel = Side::new(&Lower::Tcp { from: None });
+    let listener = nic.context.listen(at("10.9.0.2", 7471).into(), &Connect::default()).expect("its address");
+    let pair = join(&kernel, &nic, &listener);
+    let memory = nic.memory(&[1; 8192]);
+    for id in 0..3 {
+        pair.1.post_recv(id, &[memory.all()]).expect("room");
     }
-    board.until("the faults are counted", |status| {
-        status["services"][0]["counters"]["errors"].as_u64().is_some_and(|errors| errors >= 5)
-    });
-    sessions(&board, 0);
-    is_clean(&board, &idle);
-    assert!(dir.log().contains("protocol error") && !dir.log().contains("panicked"), "{}", dir.log());
+    for id in 0..2 {
+        pair.0.post_recv(id, &[]).expect("room");
+        pair.0.post_send(Wr::send_inline(id, b"heard")).expect("room");
+        pair.1.post_send(Wr::send_inline(id, b"")).expect("room");
+        assert_eq!([nic.done().status, nic.done().status], [Status::Success; 2]);
+    }
+    let refused = nic.context.listen(at("10.9.0.2", 7471).into(), &Connect::default());
+    assert!(refused.is_err(), "the port is in use");
+    let status = board.status();
+    let programs = status["services"][0]["programs"].as_array().expect("two programs");
+    let [used, unused] = &programs[..] else { panic!("{programs:?}") };
+    let counters = &used["counters"];
+    assert_eq!(
+        [&used["pid"], &used["queue_pairs"], &used["completion_queues"], &used["keys"], &used["notices"]],
+        [std::process::id(), 1, 1, 1, 0],
+    );
+    assert!(used["shared_bytes"].as_u64() > Some(8192), "{used}");
+    // A domain, a queue, a listener, a queue pair, a region, an answer to a request, and perhaps the state of
+    // the queue pair.
+    assert!(counters["requests"].as_u64() >= Some(6), "{used}");
+    assert_eq!(
+        ["refused", "sends", "receives", "completions", "full_rings"].map(|name| counters[name].as_u64()),
+        [1, 2, 3, 4, 0].map(Some),
+        "{used}"
+    );
+    assert_eq!((&unused["queue_pairs"], &unused["counters"]["sends"]), (&0.into(), &0.into()), "{unused}");
+    // The table for people.
+    let table = text(&dir.kiban(&["status", "lab"]));
+    let row: Vec<Vec<&str>> = table
+        .lines()
+        .skip_while(|line| !line.contains("programs on the RDMA NIC"))
+        .map(|line| line.split_whitespace().collect())
+        .filter(|words: &Vec<&str>| words.first() == Some(&&*std::process::id().to_string()))
+        .collect();
+    assert_eq!(row[0][1..3], ["1", "1"], "{table}");
+    assert_eq!(row[0][4..], ["0", "2", "3", "4", "1"], "{table}");
+    assert_eq!(row.len(), 2, "{table}");
+    // Prometheus rejects a scrape in which a time series occurs twice.
+    let metrics = text(&run("curl", &["-sSf", "http://127.0.0.1:9464/metrics"]));
+    let series: Vec<&str> = metrics
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.rsplit_once(' ').map(|(series, _)| series))
+        .collect();
+    let distinct: std::collections::BTreeSet<&str> = series.iter().copied().collect();
+    assert_eq!(distinct.len(), series.len(), "{metrics}");
+    for (name, value) in [
+        ("kiban_rdma_program_sends_total", "2"),
+        ("kiban_rdma_program_receives_total", "3"),
+        ("kiban_rdma_program_completions_total", "4"),
+        ("kiban_rdma_program_refused_total", "1"),
+        ("kiban_rdma_program_queue_pairs", "1"),
+    ] {
+        let has = |line: &str| line.starts_with(name) && line.ends_with(&format!(" {value}"));
+        assert!(metrics.lines().any(has), "{name}: {metrics}");
+    }
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 mod board_nic;
 mod board_verbs;
+mod nic_hostile;
 pub(crate) mod rdma;
 pub(crate) mod vi;

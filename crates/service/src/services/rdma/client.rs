@@ -17,6 +17,14 @@ use std::sync::Arc;
 const MAPPINGS_MAX: usize = 4096;
 /// Limit of the memory shared with one program, in bytes.
 pub(super) const MEMORY_BYTES_MAX: usize = 8 << 30;
+/// Limits of a program's objects, so that one program leaves room for others: at most an eighth of the NIC's
+/// protection domains and shared receive queues, and a sixteenth of its keys.
+pub(super) const PDS_MAX: usize = 512;
+pub(super) const SRQS_MAX: usize = 512;
+pub(super) const KEYS_MAX: usize = 1 << 16;
+/// Limits of its listeners, and of its connections, including those that have ended until it releases them.
+pub(super) const LISTENERS_MAX: usize = 1024;
+pub(super) const ENDS_MAX: usize = 4096;
 /// Maximum number of notices that wait for room in the ring. A program that does not read more is
 /// disconnected.
 const NOTICES_MAX: usize = 16 << 10;
@@ -110,8 +118,9 @@ impl Client {
     }
 
     /// Returns what `kiban status` shows of the program.
-    pub(super) fn view(&self) -> ProgramView {
+    pub(super) fn view(&self, number: u64) -> ProgramView {
         ProgramView {
+            client: number,
             pid: process_of(self.channel.socket()),
             queue_pairs: self.qps.len(),
             completion_queues: self.cqs.len(),

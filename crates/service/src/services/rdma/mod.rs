@@ -21,14 +21,16 @@
 //!                  breaks a rule of the shared memory is disconnected.
 //! Turns            at most `TURN_REQUESTS` requests of a program before other work has a turn.
 //! Limits           `CLIENTS_MAX` programs; `sessions` queue pairs for all of them together; for each program
-//!                  `MAPPINGS_MAX` shared memories with `MEMORY_BYTES_MAX` bytes in all.
+//!                  `MAPPINGS_MAX` shared memories with `MEMORY_BYTES_MAX` bytes in all, `PDS_MAX` protection
+//!                  domains, `SRQS_MAX` shared receive queues, `KEYS_MAX` regions and windows,
+//!                  `LISTENERS_MAX` listeners and `ENDS_MAX` connections.
 //! Reload           the NIC exists as long as its board, so changes of this service need a restart.
 
 mod client;
 mod requests;
 mod tables;
 
-use self::client::{Client, Fault, MEMORY_BYTES_MAX};
+use self::client::{Client, ENDS_MAX, Fault, MEMORY_BYTES_MAX};
 use self::tables::Tables;
 use super::attach::ClientBells;
 use super::clients::{Entrance, LISTENER, admit};
@@ -269,11 +271,13 @@ impl Rdma {
                 let end = request.end;
                 let is_roce = rdma.nic().is_roce(end);
                 let transport = if is_roce { Transport::Roce } else { Transport::Tcp };
-                if let Some(&owner) = self.tables.listeners.get(&(transport, request.listener)) {
+                // If a program answers no requests, those beyond `ENDS_MAX` are refused below.
+                if let Some(&owner) = self.tables.listeners.get(&(transport, request.listener))
+                    && let Some(client) = self.clients.get_mut(&owner)
+                    && client.ends.len() < ENDS_MAX
+                {
+                    client.ends.insert(end);
                     self.tables.ends.insert(end, owner);
-                    if let Some(client) = self.clients.get_mut(&owner) {
-                        client.ends.insert(end);
-                    }
                 }
                 let addresses = rdma.addresses(end).unzip();
                 let notice = Notice::ConnectRequest {
@@ -361,7 +365,7 @@ impl Service for Rdma {
     }
 
     fn programs(&self) -> Vec<ProgramView> {
-        self.clients.values().map(Client::view).collect()
+        self.clients.iter().map(|(&number, client)| client.view(number)).collect()
     }
 
     fn file(&self) -> Option<BorrowedFd<'_>> {

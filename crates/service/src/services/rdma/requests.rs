@@ -1,7 +1,7 @@
 //! Executes the requests of a program. Every number in a request is first looked up among the program's own
 //! objects; sizes are checked by the NIC.
 
-use super::client::{Client, Fault};
+use super::client::{Client, ENDS_MAX, Fault, KEYS_MAX, LISTENERS_MAX, PDS_MAX, SRQS_MAX};
 use super::tables::Tables;
 use kiban_board::Host;
 use kiban_rdma::hif::{Answer, Notice, Refusal, Request, Transport};
@@ -19,6 +19,11 @@ fn other(error: impl ToString) -> Refusal {
 
 fn own(objects: &BTreeSet<u32>, number: u32, unknown: RequestError) -> Result<(), Refusal> {
     if objects.contains(&number) { Ok(()) } else { Err(Refusal::Request(unknown)) }
+}
+
+/// Refuses a further object of a kind of which the program has its share.
+fn has_room(objects: usize, objects_max: usize) -> Result<(), Refusal> {
+    if objects < objects_max { Ok(()) } else { Err(Refusal::Request(RequestError::TooMany)) }
 }
 
 impl Client {
@@ -112,12 +117,13 @@ fn execute(
     client: &mut Client,
     tables: &mut Tables,
     number: u64,
-    has_room: bool,
+    may_create_qp: bool,
     request: Request,
     host: &mut Host<'_>,
 ) -> Result<Answer, Refusal> {
     let Tables { listeners, ends, cqs, counters } = tables;
     if let Request::Listen { transport, local } = request {
+        has_room(client.listeners.len(), LISTENERS_MAX)?;
         let (listener, local) = host.listen_rdma(transport, local).map_err(other)?;
         client.listeners.insert((transport, listener));
         listeners.insert((transport, listener), number);
@@ -131,6 +137,7 @@ fn execute(
     let refused = Refusal::Request;
     match request {
         Request::CreatePd => {
+            has_room(client.pds.len(), PDS_MAX)?;
             let pd = rdma.nic().core.create_pd().map_err(refused)?;
             client.pds.insert(pd);
             Ok(Answer::Number(pd))
@@ -143,6 +150,7 @@ fn execute(
         }
         Request::Register { pd, pieces, address, access } => {
             own(&client.pds, pd, RequestError::UnknownPd)?;
+            has_room(client.keys.len(), KEYS_MAX)?;
             let parts = client.registered_parts(&pieces).filter(|parts| !parts.is_empty());
             let parts = parts.ok_or(Refusal::Request(RequestError::BadAddress))?;
             let key = rdma.nic().core.register_blocks(pd, address, parts, access).map_err(refused)?;
@@ -165,6 +173,7 @@ fn execute(
         }
         Request::AllocateWindow { pd, type_2 } => {
             own(&client.pds, pd, RequestError::UnknownPd)?;
+            has_room(client.keys.len(), KEYS_MAX)?;
             let key = rdma.nic().core.allocate_window(pd, type_2).map_err(refused)?;
             client.add_key(key, &[]);
             Ok(Answer::Number(key))
@@ -197,6 +206,7 @@ fn execute(
         }
         Request::CreateSrq { pd, work_max } => {
             own(&client.pds, pd, RequestError::UnknownPd)?;
+            has_room(client.srqs.len(), SRQS_MAX)?;
             let srq = rdma.nic().core.create_srq(pd, work_max as usize, 0).map_err(refused)?;
             client.srqs.insert(srq);
             Ok(Answer::Number(srq))
@@ -218,7 +228,7 @@ fn execute(
             client.own_cq(send_cq)?;
             client.own_cq(receive_cq)?;
             srq.map_or(Ok(()), |srq| own(&client.srqs, srq, RequestError::UnknownSrq))?;
-            if !has_room {
+            if !may_create_qp {
                 counters.refused += 1;
                 return Err(other("too many queue pairs on this board: raise `sessions`"));
             }
@@ -295,6 +305,7 @@ fn execute(
         }
         Request::Connect { transport, remote, qp, depths, private_data } => {
             client.own_qp(qp)?;
+            has_room(client.ends.len(), ENDS_MAX)?;
             let end = match transport {
                 Transport::Tcp => rdma.connect(remote, qp, depths, &private_data),
                 Transport::Roce => rdma.connect_roce(remote, qp, depths, &private_data),
