@@ -11,7 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use kiban_base::{Copies, Instant, Memory, PagePool, PduPool, RngKey, SecureRng};
-use kiban_rdma::wire::roce;
+use kiban_rdma::wire::{efe, roce};
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_vi::Nic;
 
@@ -20,7 +20,8 @@ impl Board {
     /// seeded with `key`.
     ///
     /// # Panics
-    /// If the RDMA NIC speaks RoCEv2 and the board may have no UDP socket.
+    /// If the RDMA NIC speaks RoCEv2 or EFE over UDP, and the board may have too few UDP sockets for that; if
+    /// it has EFE both over UDP and at a port.
     pub fn new(config: &BoardConfig, key: RngKey) -> Board {
         let sizes = &config.memory;
         let memory = Memory {
@@ -84,13 +85,19 @@ impl Board {
         }
         let full_bytes = (page_payload * sizes.page_bytes as f64) as usize;
         let mut edge = Edge::new(config.datagrams_max, full_bytes);
-        if let (Some(rdma), Some(roce)) =
-            (&mut rdma, config.rdma.as_ref().and_then(|rdma| rdma.roce.as_ref()))
-        {
-            let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), roce::PORT);
-            let socket = ip_stack.udp.bind_with(any, false).expect("it is the board's first socket");
-            edge.set_roce_socket(socket);
-            rdma.add_roce(roce, socket, rng.draw_key());
+        if let (Some(rdma), Some(its)) = (&mut rdma, &config.rdma) {
+            let mut bind = |port: u16| {
+                let any = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+                let socket = ip_stack.udp.bind_with(any, false).expect("these are the board's first sockets");
+                edge.add_nic_socket(socket);
+                socket
+            };
+            if let Some(roce) = &its.roce {
+                rdma.add_roce(roce, bind(roce::PORT), rng.draw_key());
+            }
+            if let Some(efe) = &its.efe {
+                rdma.add_efe(efe, bind(efe::UDP_PORT), rng.draw_key());
+            }
         }
         let tx_queues = ports
             .iter()
@@ -116,7 +123,7 @@ impl Board {
             bridging: Vec::new(),
             rooms: Vec::new(),
             unsettled: true,
-            roce_waits: false,
+            datagram_waits: false,
             v6_only: config.v6_only,
             owners: 0,
             now: Instant::ZERO,

@@ -1,9 +1,9 @@
 //! The board: one value, driven from outside.
 //!
 //! Stack            the ports, the IP family and the host edge ([`Stack`]).
-//! NICs             the VI NIC has its own ports. The RDMA NIC has a port for EFE, and uses streams of the
-//!                  stack, whose events go to it and not to the host. It runs when there are such events,
-//!                  after input, and after calls from the host.
+//! NICs             the VI NIC has its own ports. The RDMA NIC has a port for EFE, and uses streams and UDP
+//!                  sockets of the stack, whose events go to it and not to the host. It runs when there are
+//!                  such events, after input, and after calls from the host.
 //! Order            [`Board::poll`] first runs the NICs, then returns completions, settles the burst, returns
 //!                  packets to transmit, and finally the deadline.
 
@@ -135,7 +135,7 @@ impl Board {
             nic.settle(stack.now);
         }
         if let Some(endpoint) = rdma {
-            endpoint.settle(stack.now);
+            endpoint.settle(stack);
         }
         *announced = false;
     }
@@ -213,7 +213,7 @@ impl Board {
         let Some(place @ Port::Atm(_)) = self.stack.ports.get(port) else { return false };
         let mut tx_queues = self.stack.tx_queues[port]..self.stack.tx_queues[port] + place.tx_queues();
         tx_queues.any(|tx_queue| self.stack.ip.tcp.has_work(tx_queue))
-            || self.stack.roce_waits
+            || self.stack.datagram_waits
             || !self.stack.edge.page_line.is_empty()
     }
 }

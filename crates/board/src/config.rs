@@ -277,6 +277,9 @@ pub struct RdmaConfig {
     pub mpa: mpa::Config,
     /// RoCEv2 over the board's UDP, if the NIC speaks it: port 4791 of all of the board's addresses.
     pub roce: Option<RoceConfig>,
+    /// EFE over the board's UDP, if the NIC speaks it: port 34997 of all of the board's addresses. It
+    /// excludes an EFE port ([`PortConfig::Efe`]).
+    pub efe: Option<efe::Config>,
 }
 
 /// RoCEv2 on a board.

@@ -5,6 +5,7 @@
 //! board[:NAME]          MPA on the TCP of a running board: the only one, or the one with this name or path
 //! nic[:NAME]            the NIC of a running board, and MPA on the board's TCP
 //! nic-roce[:NAME]       the NIC of a running board, and RoCEv2 on the board's UDP
+//! nic-efe[:NAME]        the NIC of a running board, and EFE on the board's UDP
 //! roce[:ADDRESS]        RoCEv2, at that local address
 //! efe:ADDRESS           EFE over UDP, at that local address
 //! efe-raw:INTERFACE     EFE in Ethernet frames of an interface
@@ -18,8 +19,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
-/// The UDP port of EFE endpoints. It is not assigned; its value is the EtherType for local experiments.
-pub const EFE_UDP_PORT: u16 = 0x88b5;
+pub use kiban_rdma::wire::efe::UDP_PORT as EFE_UDP_PORT;
 
 /// The transport of a NIC's connections.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -72,6 +72,7 @@ impl fmt::Display for Lower {
                 f.write_str(match transport {
                     Transport::Tcp => "nic",
                     Transport::Roce => "nic-roce",
+                    Transport::Efe => "nic-efe",
                 })?;
                 name.as_ref().map_or(Ok(()), |name| write!(f, ":{name}"))
             }
@@ -96,8 +97,12 @@ impl FromStr for Lower {
             ("tcp", Some(rest)) => Ok(Lower::Tcp { from: Some(ip(rest)?) }),
             ("board", None) => Ok(Lower::Board { name: None }),
             ("board", Some(name)) if !name.is_empty() => Ok(Lower::Board { name: Some(name.into()) }),
-            ("nic" | "nic-roce", name) if name != Some("") => {
-                let transport = if kind == "nic" { Transport::Tcp } else { Transport::Roce };
+            ("nic" | "nic-roce" | "nic-efe", name) if name != Some("") => {
+                let transport = match kind {
+                    "nic" => Transport::Tcp,
+                    "nic-roce" => Transport::Roce,
+                    _ => Transport::Efe,
+                };
                 Ok(Lower::Nic { name: name.map(str::to_owned), transport })
             }
             ("roce", None) => Ok(Lower::Roce { at: None }),
@@ -109,7 +114,7 @@ impl FromStr for Lower {
             ("efe-raw", Some(interface)) => Ok(Lower::EfeRaw { interface: interface.into() }),
             _ => Err(format!(
                 "unknown lower layer `{word}`: use tcp, tcp:ADDRESS, board, board:NAME, nic, nic:NAME, nic-roce, \
-                 nic-roce:NAME, roce, roce:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE"
+                 nic-roce:NAME, nic-efe, nic-efe:NAME, roce, roce:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE"
             )),
         }
     }

@@ -20,7 +20,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::AtomicU32;
 use kiban_os::turn::with_signals_blocked;
 use kiban_rdma_runtime::verbs::{BoardTransport, Engine, Features, RequestError, Wire};
-use std::io::{self, Write, stderr};
+use std::io::{Write, stderr};
 
 static CURRENT: Published<(Generation, Engine)> = Published(AtomicPtr::new(null_mut()));
 /// Points to the generation number of this process, which is 0 until its first call; the kernel sets it to 0
@@ -112,7 +112,7 @@ fn make() -> Result<(Generation, Engine), c_int> {
     crate::log::info(format_args!("transport {}", transport().name()));
     let made = with_signals_blocked(|| match crate::device::board() {
         Some(name) => {
-            let made = board_transport().and_then(|wire| Engine::open_on_board(Some(name), wire));
+            let made = Engine::open_on_board(Some(name), board_transport());
             made.inspect_err(|error| {
                 // Programs only say that they found no device. If the line cannot be written, they still do.
                 let _ = writeln!(stderr(), "kiban: cannot use the NIC of the board {name}: {error}");
@@ -136,15 +136,12 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Returns what connections of the connection manager use on a board.
-fn board_transport() -> io::Result<BoardTransport> {
+/// Returns what connections use on a board.
+fn board_transport() -> BoardTransport {
     match transport() {
-        Transport::Ib | Transport::Iwarp => Ok(BoardTransport::Tcp),
-        Transport::Roce => Ok(BoardTransport::Roce),
-        Transport::Efe => {
-            let why = "it does not offer efe: use ib, roce or iwarp";
-            Err(io::Error::new(io::ErrorKind::Unsupported, why))
-        }
+        Transport::Ib | Transport::Iwarp => BoardTransport::Tcp,
+        Transport::Roce => BoardTransport::Roce,
+        Transport::Efe => BoardTransport::Efe,
     }
 }
 

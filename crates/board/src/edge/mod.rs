@@ -19,5 +19,5 @@ mod table;
 pub(crate) use completion::Upper;
 pub use completion::{Completion, Consumer, StreamId};
 pub(crate) use line::NEXT_TURN;
-pub(crate) use stream::{Inbox, RoceArrival};
+pub(crate) use stream::{Inbox, NicDatagram};
 pub(crate) use table::Edge;

@@ -2,6 +2,7 @@
 
 use super::completion::{Consumer, Upper};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::{Copies, Page, PagePool, Pdu, Slice};
 use kiban_tcpip::tcp::SessionId;
@@ -39,14 +40,29 @@ pub(crate) struct Inbox {
     pub(crate) datagrams: VecDeque<(SocketAddr, Pdu)>,
 }
 
-/// A received datagram of RoCEv2.
-pub(crate) struct RoceArrival {
+/// A received datagram for the RDMA NIC.
+pub(crate) struct NicDatagram {
+    pub(crate) socket: SocketId,
     pub(crate) remote: SocketAddr,
     /// The address to which it was sent.
     pub(crate) local: IpAddr,
     /// DSCP and ECN.
     pub(crate) traffic_class: u8,
     pub(crate) pdu: Pdu,
+}
+
+impl NicDatagram {
+    /// Returns the bytes. If they lie in several pages, joins them in `joined`.
+    pub(crate) fn bytes<'a>(&'a self, joined: &'a mut Vec<u8>, copies: &mut Copies) -> &'a [u8] {
+        let mut runs = self.pdu.runs().filter(|run| !run.is_empty());
+        if let (Some(whole), None) = (runs.next(), runs.next()) {
+            return whole;
+        }
+        joined.clear();
+        self.pdu.runs().for_each(|run| joined.extend_from_slice(run));
+        copies.host_out_bytes += joined.len() as u64;
+        joined
+    }
 }
 
 impl Stream {

@@ -3,7 +3,7 @@
 use super::completion::{Completion, Consumer, StreamId, Upper};
 use super::memory_waiters::MemoryWaiters;
 use super::partial_pages::PartialPages;
-use super::stream::{Inbox, RoceArrival, Stream};
+use super::stream::{Inbox, NicDatagram, Stream};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -39,9 +39,9 @@ pub(crate) struct Edge {
     pub(crate) loopbacks: BTreeMap<(usize, u32), Consumer>,
     /// Events of the RDMA NIC's streams and listeners.
     rdma_events: VecDeque<Completion>,
-    /// The RDMA NIC's socket for RoCEv2, and the datagrams of this burst; the PDU pool bounds their number.
-    roce_socket: Option<SocketId>,
-    roce_arrivals: VecDeque<RoceArrival>,
+    /// The RDMA NIC's sockets, and their datagrams of this burst; the PDU pool bounds their number.
+    nic_sockets: Vec<SocketId>,
+    nic_datagrams: VecDeque<NicDatagram>,
     /// The consumer of the streams that a listener accepts.
     pub(crate) listeners: BTreeMap<u32, Upper>,
     pub(crate) loose: PartialPages,
@@ -64,8 +64,8 @@ impl Edge {
             pings: BTreeMap::new(),
             loopbacks: BTreeMap::new(),
             rdma_events: VecDeque::new(),
-            roce_socket: None,
-            roce_arrivals: VecDeque::new(),
+            nic_sockets: Vec::new(),
+            nic_datagrams: VecDeque::new(),
             listeners: BTreeMap::new(),
             loose: PartialPages::new(full_bytes),
         }
@@ -193,25 +193,25 @@ impl Edge {
     }
 
     pub(crate) fn has_rdma_events(&self) -> bool {
-        !(self.rdma_events.is_empty() && self.roce_arrivals.is_empty())
+        !(self.rdma_events.is_empty() && self.nic_datagrams.is_empty())
     }
 
     /// Passes the datagrams of a socket to the RDMA NIC.
-    pub(crate) fn set_roce_socket(&mut self, socket: SocketId) {
-        self.roce_socket = Some(socket);
+    pub(crate) fn add_nic_socket(&mut self, socket: SocketId) {
+        self.nic_sockets.push(socket);
     }
 
-    pub(crate) fn is_roce(&self, socket: SocketId) -> bool {
-        self.roce_socket == Some(socket)
+    pub(crate) fn is_of_nic(&self, socket: SocketId) -> bool {
+        self.nic_sockets.contains(&socket)
     }
 
-    pub(crate) fn on_roce(&mut self, arrival: RoceArrival) {
-        self.roce_arrivals.push_back(arrival);
+    pub(crate) fn on_nic_datagram(&mut self, datagram: NicDatagram) {
+        self.nic_datagrams.push_back(datagram);
     }
 
     /// Returns the next datagram for the RDMA NIC.
-    pub(crate) fn roce_arrival(&mut self) -> Option<RoceArrival> {
-        self.roce_arrivals.pop_front()
+    pub(crate) fn nic_datagram(&mut self) -> Option<NicDatagram> {
+        self.nic_datagrams.pop_front()
     }
 
     /// Queues a completion for its consumer.

@@ -5,10 +5,12 @@ use crate::error::HostError;
 use crate::port::{LinkEvent, Port, QueueLimit};
 use crate::wiring::ip::IpStack;
 use alloc::vec::Vec;
-use core::net::IpAddr;
+use core::net::{IpAddr, SocketAddr};
+use kiban_base::numbers::protocol;
 use kiban_base::{Context, Copies, Instant, Memory, Pdu, SecureRng};
-use kiban_tcpip::ip::{Hop, Route};
+use kiban_tcpip::ip::{Hop, Packet, Route};
 use kiban_tcpip::tcp::SessionId;
+use kiban_tcpip::udp::{self, SocketId};
 
 /// Ports, the IP family and the host edge of a board.
 pub(crate) struct Stack {
@@ -29,8 +31,8 @@ pub(crate) struct Stack {
     pub(crate) rooms: Vec<usize>,
     /// Whether anything has happened since the last [`Stack::settle`].
     pub(crate) unsettled: bool,
-    /// Whether a datagram of RoCEv2 waits for room at its port.
-    pub(crate) roce_waits: bool,
+    /// Whether a datagram of the RDMA NIC waits for room at its port.
+    pub(crate) datagram_waits: bool,
     pub(crate) v6_only: bool,
     /// The number of owners assigned to clients so far.
     pub(crate) owners: u32,
@@ -98,7 +100,7 @@ impl Stack {
             {
                 // The port's queue is now empty, so it has room for segments and datagrams that wait.
                 self.unsettled |=
-                    packets.is_empty() && (self.roce_waits || self.ip.tcp.has_work(self.tx_queues[port]));
+                    packets.is_empty() && (self.datagram_waits || self.ip.tcp.has_work(self.tx_queues[port]));
                 return Some((port, pdu));
             }
         }
@@ -125,6 +127,32 @@ impl Stack {
             let port = &self.ports[port];
             port.room(port.tx_queue_to(next)) > 0
         })
+    }
+
+    /// Sends a datagram of the RDMA NIC, from our address to the peer's.
+    ///
+    /// # Errors
+    /// As for [`Stack::payload`].
+    pub(crate) fn send_nic_datagram(
+        &mut self,
+        socket: SocketId,
+        (local, remote): (IpAddr, SocketAddr),
+        bytes: &[u8],
+        traffic_class: u8,
+        dont_fragment: bool,
+    ) -> Result<(), HostError> {
+        let pdu = self.payload(bytes)?;
+        self.unsettled = true;
+        let Stack { memory, rng, copies, ip, ports, now, .. } = self;
+        let sent = ip.udp.send(socket, local, remote, pdu);
+        let udp::Datagram { source, target, pdu } = sent.expect("a datagram of the NIC is short enough");
+        let protocol = protocol::UDP;
+        let packet = Packet { source, target, protocol, traffic_class, dont_fragment, pdu };
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        ip.ip.send(packet, cx, &mut |Hop { port, next, pdu }, cx: &mut Context<'_>| {
+            ports[port].send(next, pdu, QueueLimit::Granted, cx);
+        });
+        Ok(())
     }
 
     /// Returns a PDU with `bytes` copied into content pages.

@@ -12,7 +12,7 @@
 //!           └─────────────┘ hops: port, neighbour, packet
 //! ```
 
-use crate::edge::{Edge, RoceArrival};
+use crate::edge::{Edge, NicDatagram};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -114,8 +114,9 @@ impl IpStack {
     fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
         let Delivery { source, target, protocol, pdu, brief } = delivery;
         match self.udp.arrive(source, target, pdu, cx) {
-            Arrival::Data { socket, remote, pdu } if edge.is_roce(socket) => {
-                edge.on_roce(RoceArrival { remote, local: target, traffic_class: brief.traffic_class, pdu });
+            Arrival::Data { socket, remote, pdu } if edge.is_of_nic(socket) => {
+                let (local, traffic_class) = (target, brief.traffic_class);
+                edge.on_nic_datagram(NicDatagram { socket, remote, local, traffic_class, pdu });
             }
             Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.

@@ -40,6 +40,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
         \n  kiban rdma serve 10.9.0.2:7471 --over nic:lab\
         \n  kiban rdma pingpong 10.9.0.2:7471 --over nic:lab\
         \n  kiban rdma stream --write --over nic-roce:lab  the same over RoCEv2\
+        \n  kiban rdma stream --write --over nic-efe:lab   the same over EFE\
         \n\nTwo hosts, over RoCEv2, which uses UDP port 4791 of one address of each host:\
         \n  kiban rdma serve 192.0.2.1:7471 --over roce\
         \n  kiban rdma pingpong 192.0.2.1:7471 --over roce\
@@ -69,7 +70,7 @@ enum What {
 struct Serve {
     /// Where to listen: IP:PORT, or MAC/SERVICE on Ethernet; port 0 chooses one and prints it.
     address: Address,
-    /// Lower layer: tcp, board, board:NAME, nic, nic:NAME, nic-roce:NAME, roce, efe:ADDRESS or
+    /// Lower layer: tcp, board, board:NAME, nic, nic:NAME, nic-roce:NAME, nic-efe:NAME, roce, efe:ADDRESS or
     /// efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
@@ -85,8 +86,8 @@ struct Serve {
 struct Measure {
     /// The server: IP:PORT, or MAC/SERVICE on Ethernet [default: a server in this process].
     server: Option<Address>,
-    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, nic, nic:NAME, nic-roce:NAME, roce, roce:ADDRESS,
-    /// efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this host's.
+    /// Lower layer: tcp, tcp:ADDRESS, board, board:NAME, nic, nic:NAME, nic-roce:NAME, nic-efe:NAME, roce,
+    /// roce:ADDRESS, efe:ADDRESS or efe-raw:INTERFACE; ADDRESS is one of this host's.
     #[arg(long, default_value = "tcp", value_name = "LOWER")]
     over: Lower,
     #[command(flatten)]

@@ -50,6 +50,8 @@ const BOARD: &str = "KIBAN_BOARD";
         \n  kiban verbs --transport efe -- ibv_devinfo -v        over the EFE-like transport\
         \n  eval \"$(kiban verbs --env)\"                          for all programs in this shell\
         \n  kiban verbs --board lab -- ib_write_bw -R             the NIC of the board `lab` (`kiban up`)\
+        \n  kiban verbs --board lab --transport efe -- rping -s -a 10.9.0.2\
+        \n                                                       the same, over the EFE-like transport\
         \n  kiban verbs -- env LD_PRELOAD=librspreload.so iperf3 -s    sockets over RDMA\
         \n\nVariables:\
         \n  KIBAN_TRANSPORT=ib|roce|efe|iwarp  the same as --transport, which takes precedence\

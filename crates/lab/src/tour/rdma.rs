@@ -334,7 +334,7 @@ impl Program for End {
             }
             (false, LowerLayer::Roce) => rdma.listen_roce(SERVICE).expect("the port is free"),
             (true, _) => drop(rdma.connect(address(1), self.qp, depths, &said).expect("a route")),
-            (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE),
+            (false, LowerLayer::Efe) => rdma.listen_efe(SERVICE).expect("the service is free"),
             (false, _) => drop(rdma.listen(address(1)).expect("the port is free")),
         }
     }

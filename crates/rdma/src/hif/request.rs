@@ -13,6 +13,8 @@ pub enum Transport {
     Tcp,
     /// RoCEv2 over the board's UDP.
     Roce,
+    /// EFE over the board's UDP.
+    Efe,
 }
 
 /// Maximum number of pieces of a registration.
@@ -247,6 +249,7 @@ impl Transport {
         match entry.u8()? {
             0 => Some(Transport::Tcp),
             1 => Some(Transport::Roce),
+            2 => Some(Transport::Efe),
             _ => None,
         }
     }

@@ -28,6 +28,8 @@
 use kiban_base::Malformed;
 use kiban_base::crc::Crc32c;
 
+/// The UDP port of endpoints. It is not assigned; its value is the EtherType for local experiments.
+pub const UDP_PORT: u16 = 0x88b5;
 /// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 28;
 /// Maximum segment length in an Ethernet frame in bytes, as in paper \[3\].

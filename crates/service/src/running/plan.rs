@@ -9,7 +9,7 @@ use kiban_board::{
 use kiban_link::AnyLink;
 use kiban_rdma::hif::SGES_MAX;
 use kiban_rdma::iwarp::mpa;
-use kiban_rdma::{nic, rnic};
+use kiban_rdma::{efe, nic, rnic};
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::{Prefix, Route};
 use std::io;
@@ -51,7 +51,8 @@ fn rdma_config(qps_max: usize) -> RdmaConfig {
     let mpa = mpa::Config { extensions: true, ..mpa::Config::default() };
     // What several queue pairs have queued for an OC-3c line may wait longer than the usual 67 ms.
     let roce = nic::RoceConfig { ack_timeout: ACK_TIMEOUT, ..nic::RoceConfig::default() };
-    RdmaConfig { nic: core, mpa, roce: Some(RoceConfig { nic: roce, ..RoceConfig::default() }) }
+    let roce = Some(RoceConfig { nic: roce, ..RoceConfig::default() });
+    RdmaConfig { nic: core, mpa, roce, efe: Some(efe::Config::udp()) }
 }
 
 /// Returns the board configuration of a plan, given the links that were opened.

@@ -25,6 +25,8 @@ pub enum RdmaAddress {
     Tcp(SocketAddr),
     /// The listener's address and service, over EFE.
     Efe(Mac, u16),
+    /// Over EFE in the board's UDP: the listener's address, and the service.
+    EfeUdp(SocketAddr),
     /// Over RoCEv2: the listener's address, and the port of RDMA-CM.
     Roce(SocketAddr),
 }
@@ -293,7 +295,12 @@ impl Program for Transfer {
             }
             (false, RdmaAddress::Roce(local)) => rdma.listen_roce(local.port()).expect("free"),
             (false, RdmaAddress::Tcp(local)) => drop(rdma.listen(local).expect("free")),
-            (false, RdmaAddress::Efe(_, service)) => rdma.listen_efe(service),
+            (true, RdmaAddress::EfeUdp(remote)) => {
+                let connected = rdma.connect_efe_over_udp(remote, qp, (4, 4), &private_data);
+                self.numbers.end = connected.expect("a route");
+            }
+            (false, RdmaAddress::Efe(_, service)) => rdma.listen_efe(service).expect("free"),
+            (false, RdmaAddress::EfeUdp(local)) => rdma.listen_efe(local.port()).expect("free"),
         }
     }
 

@@ -37,17 +37,24 @@ pub(crate) enum Over {
     Efe,
     Roce,
     RoceOnAtm,
+    EfeUdp,
+    EfeUdpOnAtm,
 }
 
-const ALL: [Over; 5] = [Over::TcpOnIp, Over::TcpOnAtm, Over::Efe, Over::Roce, Over::RoceOnAtm];
+const ALL: [Over; 7] =
+    [Over::TcpOnIp, Over::TcpOnAtm, Over::Efe, Over::Roce, Over::RoceOnAtm, Over::EfeUdp, Over::EfeUdpOnAtm];
 
 impl Over {
     fn is_roce(self) -> bool {
         matches!(self, Over::Roce | Over::RoceOnAtm)
     }
 
+    fn is_efe_over_udp(self) -> bool {
+        matches!(self, Over::EfeUdp | Over::EfeUdpOnAtm)
+    }
+
     fn is_on_atm(self) -> bool {
-        matches!(self, Over::TcpOnAtm | Over::RoceOnAtm)
+        matches!(self, Over::TcpOnAtm | Over::RoceOnAtm | Over::EfeUdpOnAtm)
     }
 }
 
@@ -70,7 +77,7 @@ pub(crate) fn boards(
     let prefix = Prefix::new(address(0).into(), 24);
     let board = |n: u8| {
         let port = match over {
-            Over::TcpOnIp | Over::Roce => PortConfig::Ip(IpPortConfig {
+            Over::TcpOnIp | Over::Roce | Over::EfeUdp => PortConfig::Ip(IpPortConfig {
                 address: address(n).into(),
                 prefix,
                 mtu_bytes: 1500,
@@ -79,7 +86,7 @@ pub(crate) fn boards(
                 merges: false,
                 believe_sums: false,
             }),
-            Over::TcpOnAtm | Over::RoceOnAtm => {
+            Over::TcpOnAtm | Over::RoceOnAtm | Over::EfeUdpOnAtm => {
                 let circuit = CircuitConfig::to(Vc { vpi: 0, vci: 100 }, address(3 - n).into());
                 let port = AtmPortConfig::oc3c(address(n).into(), prefix);
                 PortConfig::Atm(AtmPortConfig { circuits: vec![circuit], ..port })
@@ -91,6 +98,7 @@ pub(crate) fn boards(
             rdma: Some(RdmaConfig {
                 mpa: mpa.clone(),
                 roce: over.is_roce().then(RoceConfig::default),
+                efe: over.is_efe_over_udp().then(efe::Config::udp),
                 ..RdmaConfig::default()
             }),
             ..BoardConfig::default()
@@ -110,6 +118,7 @@ pub(crate) fn boards(
     let meeting = match over {
         Over::Efe => RdmaAddress::Efe(mac(2), 7),
         Over::Roce | Over::RoceOnAtm => RdmaAddress::Roce(SocketAddr::new(address(2).into(), 7471)),
+        Over::EfeUdp | Over::EfeUdpOnAtm => RdmaAddress::EfeUdp(SocketAddr::new(address(2).into(), 7471)),
         Over::TcpOnIp | Over::TcpOnAtm => RdmaAddress::Tcp(SocketAddr::new(address(2).into(), 7471)),
     };
     (world, one, two, meeting)
@@ -176,8 +185,8 @@ fn check_refusal(over: Over, bytes: usize, refusal: Refusal) -> bool {
 
 #[test]
 fn an_allocation_failure_delays_and_loses_nothing() {
-    // EFE is omitted because it does not use the board's packet memory.
-    for over in [Over::TcpOnIp, Over::TcpOnAtm, Over::Roce] {
+    // EFE at a port is omitted because it does not use the board's packet memory.
+    for over in [Over::TcpOnIp, Over::TcpOnAtm, Over::Roce, Over::EfeUdp] {
         crate::refusal::each(|refusal| check_refusal(over, 20_000, refusal));
     }
 }

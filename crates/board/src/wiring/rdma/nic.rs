@@ -1,12 +1,13 @@
 //! The NIC, its streams by number, its EFE endpoint and its RoCEv2 port.
 
+use super::efe::{Efe, EfeLink};
 use super::roce::RoceWiring;
 use crate::config::{EfePortConfig, RdmaConfig, RoceConfig};
 use crate::edge::StreamId;
+use crate::stack::Stack;
 use alloc::collections::{BTreeMap, BTreeSet};
-use kiban_base::ethernet::Mac;
 use kiban_base::{Instant, RngKey, SharedBytes, SharedRoom};
-use kiban_rdma::efe::{Endpoint, ethernet};
+use kiban_rdma::efe::{self, ethernet};
 use kiban_rdma::iwarp::mpa;
 use kiban_rdma::nic::Nic;
 use kiban_tcpip::udp::SocketId;
@@ -19,7 +20,7 @@ pub(crate) struct RdmaWiring {
     pub(super) ends: BTreeMap<StreamId, u32>,
     /// Streams whose peer has sent its FIN while one of its messages waits for a posted receive.
     pub(super) ended: BTreeSet<u32>,
-    pub(super) efe: Option<(Mac, Endpoint)>,
+    pub(super) efe: Option<Efe>,
     pub(super) roce: Option<RoceWiring>,
     pub(super) completions_seen: u64,
 }
@@ -44,7 +45,16 @@ impl RdmaWiring {
     /// If there is one already.
     pub(crate) fn add_port(&mut self, port: &EfePortConfig, key: RngKey) {
         assert!(self.efe.is_none(), "a board has one port for EFE at most");
-        self.efe = Some((port.mac, Endpoint::new(port.endpoint.clone(), key)));
+        self.efe = Some(Efe::at_port(port.mac, &port.endpoint, key));
+    }
+
+    /// Adds EFE over a socket of the board's UDP.
+    ///
+    /// # Panics
+    /// If the board has a port for EFE.
+    pub(crate) fn add_efe(&mut self, config: &efe::Config, socket: SocketId, key: RngKey) {
+        assert!(self.efe.is_none(), "a board's NIC has EFE either in UDP or at a port");
+        self.efe = Some(Efe::over_udp(socket, config, key));
     }
 
     /// Adds RoCEv2 over a socket of the board's UDP.
@@ -54,7 +64,7 @@ impl RdmaWiring {
 
     /// Handles a frame from the EFE port.
     pub(crate) fn on_frame(&mut self, frame: SharedBytes<'_>, now: Instant) {
-        let Some((mac, endpoint)) = &mut self.efe else { return };
+        let Some(Efe { endpoint, below: EfeLink::Port(mac), .. }) = &mut self.efe else { return };
         match frame.private() {
             Some(frame) => ethernet::arrive(endpoint, *mac, frame, now),
             None => {
@@ -68,7 +78,7 @@ impl RdmaWiring {
 
     /// Writes the next frame for the EFE port into `room`.
     pub(crate) fn fetch(&mut self, room: &mut SharedRoom<'_>, now: Instant) -> Option<usize> {
-        let (mac, endpoint) = self.efe.as_mut()?;
+        let Some(Efe { endpoint, below: EfeLink::Port(mac), .. }) = &mut self.efe else { return None };
         let most = room.len();
         match room.private(most) {
             Some(room) => ethernet::fetch(endpoint, *mac, room, now),
@@ -82,23 +92,25 @@ impl RdmaWiring {
     }
 
     /// Handles timeouts and sends pending data, after the host has handled its completions.
-    pub(crate) fn settle(&mut self, now: Instant) {
-        self.nic.settle(now);
-        if let Some((_, endpoint)) = &mut self.efe {
-            endpoint.settle(now);
+    pub(crate) fn settle(&mut self, stack: &mut Stack) {
+        self.nic.settle(stack.now);
+        if let Some(efe) = &mut self.efe {
+            efe.settle(stack.now);
+            // Acknowledgements and retransmissions.
+            stack.datagram_waits |= efe.send(stack);
         }
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        let efe = self.efe.as_ref().map_or(Instant::NEVER, |(_, endpoint)| endpoint.deadline());
+        let efe = self.efe.as_ref().map_or(Instant::NEVER, Efe::deadline);
         let roce = self.roce.as_ref().map_or(Instant::NEVER, RoceWiring::deadline);
         self.nic.deadline().min(efe).min(roce)
     }
 
     pub(crate) fn counters(&self, see: &mut dyn FnMut(&'static str, &'static str, u64)) {
         self.nic.core.counters().each(&mut |name, value| see("rdma", name, value));
-        if let Some((_, endpoint)) = &self.efe {
-            endpoint.counters().each(&mut |name, value| see("efe", name, value));
+        if let Some(efe) = &self.efe {
+            efe.counters(see);
         }
         if let Some(roce) = &self.roce {
             roce.counters(see);

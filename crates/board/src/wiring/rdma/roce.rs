@@ -9,18 +9,15 @@
 //!                  datagram is lost; it is retransmitted after the acknowledgement timeout.
 
 use crate::config::RoceConfig;
-use crate::edge::RoceArrival;
-use crate::port::QueueLimit;
+use crate::edge::NicDatagram;
 use crate::stack::Stack;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
-use kiban_base::numbers::protocol;
-use kiban_base::{Context, Instant, RngKey};
+use kiban_base::{Instant, RngKey};
 use kiban_rdma::nic::{Nic, RocePort};
 use kiban_rdma::roce::{Departure, Path};
 use kiban_rdma::wire::roce::PORT;
-use kiban_tcpip::ip::{Hop, Packet};
-use kiban_tcpip::udp::{self, SocketId};
+use kiban_tcpip::udp::SocketId;
 
 /// Limits of what is fetched from the endpoint at a time: one datagram, of any length.
 const ONE_DATAGRAM: (usize, usize) = (1, u16::MAX as usize);
@@ -74,39 +71,28 @@ impl RoceWiring {
         cm.each(&mut |name, value| see("roce_cm", name, value));
     }
 
-    /// Passes received datagrams to the NIC, and runs timers.
-    pub(super) fn receive(&mut self, nic: &mut Nic, stack: &mut Stack) {
-        while let Some(RoceArrival { remote, local, traffic_class, pdu }) = stack.edge.roce_arrival() {
-            let is_marked = traffic_class & ECN_MASK == CE;
+    /// Passes a datagram to the NIC, if it belongs to RoCEv2.
+    pub(super) fn take(&mut self, datagram: &NicDatagram, nic: &mut Nic, stack: &mut Stack) {
+        if self.socket == datagram.socket {
+            let is_marked = datagram.traffic_class & ECN_MASK == CE;
             self.counters.ce_marked += u64::from(is_marked);
-            let path = Path { local: SocketAddr::new(local, PORT), remote };
-            let mut runs = pdu.runs().filter(|run| !run.is_empty());
-            match (runs.next(), runs.next()) {
-                (Some(whole), None) => nic.take_roce(&mut self.port, path, whole, is_marked, stack.now),
-                _ => {
-                    self.joined.clear();
-                    pdu.runs().for_each(|run| self.joined.extend_from_slice(run));
-                    stack.copies.host_out_bytes += self.joined.len() as u64;
-                    nic.take_roce(&mut self.port, path, &self.joined, is_marked, stack.now);
-                }
-            }
+            let path = Path { local: SocketAddr::new(datagram.local, PORT), remote: datagram.remote };
+            let bytes = datagram.bytes(&mut self.joined, &mut stack.copies);
+            nic.take_roce(&mut self.port, path, bytes, is_marked, stack.now);
         }
-        nic.pump_roce(&mut self.port, stack.now);
     }
 
-    /// Sends the NIC's datagrams, as far as there is room.
-    pub(super) fn send(&mut self, nic: &mut Nic, stack: &mut Stack) {
-        stack.roce_waits = false;
+    /// Sends the NIC's datagrams, as far as there is room. Returns whether one waits for room.
+    pub(super) fn send(&mut self, nic: &mut Nic, stack: &mut Stack) -> bool {
         loop {
             let next = self
                 .waiting
                 .take()
                 .or_else(|| nic.next_roce(&mut self.port, stack.now, ONE_DATAGRAM, &mut self.datagram));
-            let Some(departure) = next else { return };
+            let Some(departure) = next else { return false };
             if !stack.has_room_towards(departure.path.local.ip(), departure.path.remote.ip()) {
                 self.waiting = Some(departure);
-                stack.roce_waits = true;
-                return;
+                return true;
             }
             self.send_datagram(&departure, stack);
         }
@@ -114,25 +100,10 @@ impl RoceWiring {
 
     fn send_datagram(&mut self, departure: &Departure, stack: &mut Stack) {
         let Departure { path, is_ecn_capable, .. } = departure;
-        let Ok(pdu) = stack.payload(&self.datagram) else {
+        let traffic_class = if *is_ecn_capable { self.traffic_class } else { self.traffic_class & !ECN_MASK };
+        let way = (path.local.ip(), path.remote);
+        if stack.send_nic_datagram(self.socket, way, &self.datagram, traffic_class, true).is_err() {
             self.counters.no_memory += 1;
-            return;
-        };
-        stack.unsettled = true;
-        let Stack { memory, rng, copies, ip, ports, now, .. } = stack;
-        let sent = ip.udp.send(self.socket, path.local.ip(), path.remote, pdu);
-        let udp::Datagram { source, target, pdu } = sent.expect("a datagram of RoCEv2 is short enough");
-        let packet = Packet {
-            source,
-            target,
-            protocol: protocol::UDP,
-            traffic_class: if *is_ecn_capable { self.traffic_class } else { self.traffic_class & !ECN_MASK },
-            dont_fragment: true,
-            pdu,
-        };
-        let cx = &mut Context { now: *now, memory, rng, copies };
-        ip.ip.send(packet, cx, &mut |Hop { port, next, pdu }, cx: &mut Context<'_>| {
-            ports[port].send(next, pdu, QueueLimit::Granted, cx);
-        });
+        }
     }
 }

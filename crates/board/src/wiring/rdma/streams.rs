@@ -154,11 +154,19 @@ impl RdmaWiring {
     /// Moves as many bytes as possible.
     fn pump(&mut self, stack: &mut Stack) {
         let now = stack.now;
-        if let Some((_, endpoint)) = &mut self.efe {
-            self.nic.pump(endpoint, &self.config, now);
+        while let Some(datagram) = stack.edge.nic_datagram() {
+            if let Some(roce) = &mut self.roce {
+                roce.take(&datagram, &mut self.nic, stack);
+            }
+            if let Some(efe) = &mut self.efe {
+                efe.take(&datagram, &mut self.nic, stack);
+            }
+        }
+        if let Some(efe) = &mut self.efe {
+            self.nic.pump(&mut efe.endpoint, &self.config, now);
         }
         if let Some(roce) = &mut self.roce {
-            roce.receive(&mut self.nic, stack);
+            self.nic.pump_roce(&mut roce.port, now);
         }
         while let Some(end) = self.nic.next_resumed() {
             if let Some(&stream) = self.streams.get(&end) {
@@ -176,9 +184,8 @@ impl RdmaWiring {
                 self.write(end, stream, stack);
             }
         }
-        if let Some(roce) = &mut self.roce {
-            roce.send(&mut self.nic, stack);
-        }
+        stack.datagram_waits = self.roce.as_mut().is_some_and(|roce| roce.send(&mut self.nic, stack));
+        stack.datagram_waits |= self.efe.as_mut().is_some_and(|efe| efe.send(stack));
         self.nic.release_invalidated();
     }
 }

@@ -31,7 +31,7 @@ fn programs_use_the_nics_of_two_boards() {
     }
     let (near, far) = (TestDir::new("nic-near"), TestDir::new("nic-far"));
     let [mut near_board, far_board] = two_boards(&near, &far, RDMA);
-    for transport in [Transport::Tcp, Transport::Roce] {
+    for transport in [Transport::Tcp, Transport::Roce, Transport::Efe] {
         let (one, two) = (on(&near, transport), on(&far, transport));
         let options = Connect::default();
         let listener = two.context.listen(at("10.1.0.2", 7471).into(), &options).expect("its address");
@@ -151,6 +151,48 @@ fn a_boards_nic_works_with_a_nic_over_the_kernels_tcp_and_limits_hold() {
         let error = nic.pd.reg_mr(9 << 30, Access::ALL).map(|_| ()).expect_err("too large");
         assert!(error.to_string().contains("the size is out"), "{error}");
     }
+    sessions(&board, 0);
+    is_clean(&board, &idle);
+}
+
+#[test]
+fn a_boards_nic_works_over_efe_with_a_nic_over_the_kernels_udp() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("nic-efe");
+    let board = dir.up(&format!("{PORT}{RDMA}"));
+    let idle = board.status();
+    {
+        let nic = on(&dir, Transport::Efe);
+        let kernel = Side::new(&"efe:10.9.0.1".parse().expect("a lower layer"));
+        let options = Connect::default();
+        let on_board = nic.context.listen(at("10.9.0.2", 7471).into(), &options).expect("its address");
+        let on_kernel = kernel.context.listen(at("10.9.0.1", 7471).into(), &options).expect("its address");
+        let pairs = [join(&nic, &kernel, &on_kernel), join(&nic, &kernel, &on_kernel)];
+        moves(&nic, &kernel, &pairs, 1 << 20);
+        let more = [join(&kernel, &nic, &on_board)];
+        moves(&kernel, &nic, &more, 100_000);
+        // Connections over TCP and RoCEv2 work at the same time.
+        let tcp = (on(&dir, Transport::Tcp), Side::new(&Lower::Tcp { from: None }));
+        let listener =
+            tcp.0.context.listen(at("10.9.0.2", 7471).into(), &options).expect("another transport");
+        let over_tcp = [join(&tcp.1, &tcp.0, &listener)];
+        std::thread::scope(|scope| {
+            scope.spawn(|| moves(&tcp.1, &tcp.0, &over_tcp, 1 << 20));
+            moves(&nic, &kernel, &pairs, 1 << 20);
+        });
+        // An orderly close still delivers what was posted before it.
+        let [(from, to, connected, accepted), _] = pairs;
+        let (said, heard) = (nic.memory(&[5; 100_000]), kernel.memory(&[0; 100_000]));
+        to.post_recv(9, &[heard.all()]).expect("room");
+        from.post_send(Wr::send(8, said.all())).expect("room");
+        connected.disconnect();
+        assert_eq!((kernel.done().id, heard.to_vec(0, 100_000)), (9, vec![5; 100_000]));
+        accepted.wait_disconnected(LONG).expect("it is disconnected");
+    }
+    let counters = board.status()["counters"].clone();
+    assert!(counters["efe"]["segments_in"].as_u64() > Some(1000), "{counters}");
     sessions(&board, 0);
     is_clean(&board, &idle);
 }
@@ -378,7 +420,7 @@ fn measurements_run_on_a_boards_nic() {
     }
     let dir = TestDir::new("nic-measure");
     let _board = dir.up(&format!("{PORT}{RDMA}"));
-    for over in ["nic:lab", "nic-roce:lab"] {
+    for over in ["nic:lab", "nic-roce:lab", "nic-efe:lab"] {
         for (what, operation) in [("pingpong", "--send"), ("pingpong", "--read"), ("stream", "--write")] {
             let output = dir.kiban(&["rdma", what, operation, "--over", over, "--count", "50", "--quiet"]);
             let words = text(&output);

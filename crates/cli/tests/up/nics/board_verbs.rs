@@ -46,7 +46,7 @@ fn run(mut server: Child, mut client: impl FnMut() -> Command, what: &str) -> (O
 
 /// Programs, and the arguments of the server and of the client; `HOST` is the address of the server's host,
 /// and `BOARD` that of its board.
-const PROGRAMS: [(&str, &str, &str, &str); 12] = [
+const PROGRAMS: [(&str, &str, &str, &str); 17] = [
     ("ib", "ibv_rc_pingpong -d kiban0 -g 0 -n 200", "", "HOST"),
     ("ib", "ibv_rc_pingpong -d kiban0 -g 0 -n 200 -e -s 70000", "", "HOST"),
     ("ib", "rping -C 20 -S 500", "-s -a BOARD", "-c -a BOARD -V"),
@@ -59,6 +59,11 @@ const PROGRAMS: [(&str, &str, &str, &str); 12] = [
     ("iwarp", "ib_read_bw -R -d kiban0 -n 200 -s 65536", "", "BOARD"),
     ("iwarp", "rping -C 20 -S 500", "-s -a BOARD", "-c -a BOARD -V"),
     ("roce", "ib_write_bw -R -d kiban0 -n 200 -s 65536", "", "BOARD"),
+    ("efe", "rping -C 20 -S 500", "-s -a BOARD", "-c -a BOARD -V"),
+    ("efe", "ib_write_bw -R -d kiban0 -n 200 -s 65536", "", "BOARD"),
+    ("efe", "ib_read_bw -d kiban0 -n 200 -s 65536", "", "HOST"),
+    ("efe", "ib_send_bw -d kiban0 -n 200 -s 65536", "", "HOST"),
+    ("efe", "ibv_rc_pingpong -d kiban0 -g 0 -n 200", "", "HOST"),
 ];
 
 #[test]

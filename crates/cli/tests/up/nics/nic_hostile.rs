@@ -25,6 +25,7 @@ use rustix::net::{
     SendFlags,
 };
 use std::mem::MaybeUninit;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -287,8 +288,11 @@ impl<'a> Rude<'a> {
     }
 
     fn connect(&mut self, qp: u32, port: u16) -> u32 {
-        let (remote, depths) = (at("10.9.0.2", port), (16, 16));
-        let transport = Transport::Tcp;
+        self.connect_over(Transport::Tcp, qp, at("10.9.0.2", port))
+    }
+
+    fn connect_over(&mut self, transport: Transport, qp: u32, remote: SocketAddr) -> u32 {
+        let depths = (16, 16);
         self.number(&Request::Connect { transport, remote, qp, depths, private_data: Vec::new() })
     }
 
@@ -302,11 +306,16 @@ impl<'a> Rude<'a> {
         });
         let accept = Request::Accept { end: asking, qp: pair[1], depths: (16, 16), private_data: Vec::new() };
         self.number(&accept);
+        self.is_connected(end);
+        pair
+    }
+
+    /// Waits until an end is connected.
+    fn is_connected(&mut self, end: u32) {
         self.event("a connection", |notice| match notice {
             Notice::Connected { end: connected, .. } if *connected == end => Some(()),
             _ => None,
         });
-        pair
     }
 
     fn listen(&mut self, port: u16) {
@@ -767,10 +776,7 @@ fn a_program_that_ends_with_operations_in_flight_leaves_nothing() {
             let theirs = victim.near.qp();
             let accepted =
                 listener.request(LONG).expect("a request").accept(&theirs, &options).expect("it waits");
-            rude.event("a connection", |notice| match notice {
-                Notice::Connected { end: connected, .. } if *connected == end => Some(()),
-                _ => None,
-            });
+            rude.is_connected(end);
             let remote = TaggedAddress { stag: table.rkey(), offset: table.address() };
             for id in 0..8 {
                 let read = Operation::Read { remote, invalidate: false };
@@ -797,6 +803,40 @@ fn a_program_that_ends_with_operations_in_flight_leaves_nothing() {
     }
     has_released(&board, &idle, &before);
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
+}
+
+#[test]
+fn a_queue_pair_that_is_destroyed_delivers_what_was_posted_before() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("nic-destroyed");
+    let board = dir.up(&format!("{PORT}{RDMA}"));
+    let (idle, before) = (board.status(), held(&board));
+    for (key, transport, lower) in [(1, Transport::Tcp, "tcp"), (2, Transport::Efe, "efe:10.9.0.1")] {
+        let kernel = Side::new(&lower.parse().expect("a lower layer"));
+        let options = Connect::default();
+        let listener = kernel.context.listen(at("10.9.0.1", 7471).into(), &options).expect("its address");
+        let (to, heard) = (kernel.qp(), kernel.memory(&[1; 20_000]));
+        to.post_recv(9, &[heard.all()]).expect("room");
+        let mut rude = Rude::attach(&dir, key);
+        let pd = rude.number(&Request::CreatePd);
+        let (cq, memory) = (rude.cq(4), rude.memory(pd));
+        let qp = rude.qp(pd, &cq);
+        let end = rude.connect_over(transport, qp, at("10.9.0.1", 7471));
+        let accepted = listener.request(LONG).expect("a request").accept(&to, &options).expect("it waits");
+        rude.is_connected(end);
+        // The board takes both from the ring in one turn.
+        let send = SendWork::new(1, Operation::Send { invalidate: None }, elements(memory.stag, 20_000));
+        let entries = [Request::PostSend { qp, work: send }, Request::DestroyQp { qp }];
+        for entry in entries.map(|request| request.to_bytes(0).expect("it fits")) {
+            assert_eq!(rude.work.push(&entry), Ok(true));
+        }
+        rude.channel.ring(machine_nanos);
+        assert_eq!((kernel.done().id, heard.to_vec(0, 20_000)), (9, vec![0; 20_000]), "{transport:?}");
+        accepted.wait_disconnected(LONG).expect("it is disconnected");
+    }
+    has_released(&board, &idle, &before);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::super::pairs::{Entry, OobConnection, Peer, QueuePair, Sending, Servic
 use super::super::queue_pairs::ONLY_RECEIVES;
 use super::state::{INDICES, OobPort};
 use kiban_base::Instant;
-use kiban_rdma::hif::{Request, Transport};
+use kiban_rdma::hif::Request;
 use kiban_rdma::rnic::RequestError;
 use kiban_rdma::wire::oob_setup::OobSetup;
 use std::cmp::Reverse;
@@ -169,14 +169,10 @@ impl EngineState {
     pub(in super::super) fn call_from_board(&mut self, qp: u32, to: SocketAddr, setup: &OobSetup) {
         let Some(seat) = self.qps.entries.get(&qp).and_then(|entry| entry.oob.as_ref()) else { return };
         let depths = (seat.peer.reads, seat.ours.map_or(0, |(_, ours)| ours));
-        let request = Request::Connect {
-            transport: Transport::Tcp,
-            remote: to,
-            qp,
-            depths,
-            private_data: setup.bytes().to_vec(),
-        };
+        let private_data = setup.bytes().to_vec();
         let Some(board) = &mut self.board else { return };
+        let transport = board.nic.transport();
+        let request = Request::Connect { transport, remote: to, qp, depths, private_data };
         let is_calling = |of: &EndUse| matches!(of, EndUse::Meeting(other) if *other == qp);
         if !board.connecting.values().any(is_calling)
             && let Ok(number) = board.nic.ask(&request)

@@ -239,8 +239,9 @@ impl Engine {
     ) -> io::Result<Result<(u32, u32), RequestError>> {
         let address = made.address;
         let has_port = self.turn.read(|state| state.has_oob_port(address));
-        if !has_port && self.turn.read(EngineState::board_transport) == Transport::Tcp {
-            let listen = Request::Listen { transport: Transport::Tcp, local: SocketAddr::new(address, 0) };
+        let transport = self.turn.read(EngineState::board_transport);
+        if !has_port && transport != Transport::Roce {
+            let listen = Request::Listen { transport, local: SocketAddr::new(address, 0) };
             if let Answer::Listening { listener, local } = self.request(&listen).map_err(io_error)? {
                 self.turn.work(|state, _| state.add_oob_port(address, listener, local.port()));
             }

@@ -9,7 +9,7 @@
 //!                  writes is not woken, and uses no processor time.
 //! Receives         a message without a posted receive waits for one, because the receive may be in the work
 //!                  ring already.
-//! Transports       iWARP over the board's TCP, and RoCEv2 over its UDP.
+//! Transports       iWARP over the board's TCP, and RoCEv2 and EFE over its UDP.
 //! Trust            as for [`Attach`](super::Attach): the board creates all shared memory, sealed against
 //!                  shrinking, and accepts no descriptors. A program names objects by the NIC's numbers, each
 //!                  of which is checked against the program's own objects. Its queue pairs reach only memory
@@ -42,7 +42,7 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::channel::{ChannelListener, FRONT_BYTES, PendingChannel};
 use kiban_os::clock::machine_nanos;
 use kiban_os::lines::ClientLog;
-use kiban_rdma::hif::{Greeting, Layout, Notice, Transport};
+use kiban_rdma::hif::{Greeting, Layout, Notice};
 use kiban_rdma::nic::CmEvent;
 use kiban_rdma::rnic::Event;
 use std::collections::BTreeMap;
@@ -269,8 +269,7 @@ impl Rdma {
         let (end, notice) = match event {
             CmEvent::ConnectRequest(request) => {
                 let end = request.end;
-                let is_roce = rdma.nic().is_roce(end);
-                let transport = if is_roce { Transport::Roce } else { Transport::Tcp };
+                let transport = rdma.transport(end);
                 // If a program answers no requests, those beyond `ENDS_MAX` are refused below.
                 if let Some(&owner) = self.tables.listeners.get(&(transport, request.listener))
                     && let Some(client) = self.clients.get_mut(&owner)

@@ -309,6 +309,7 @@ fn execute(
             let end = match transport {
                 Transport::Tcp => rdma.connect(remote, qp, depths, &private_data),
                 Transport::Roce => rdma.connect_roce(remote, qp, depths, &private_data),
+                Transport::Efe => rdma.connect_efe_over_udp(remote, qp, depths, &private_data),
             };
             let end = end.map_err(other)?;
             client.ends.insert(end);
