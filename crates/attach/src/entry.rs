@@ -115,6 +115,30 @@ pub enum Request {
         /// The stream's remote address.
         remote: SocketAddr,
     },
+    /// Turns the connection that carries the request into a datagram socket: packets with a
+    /// [`DatagramHeader`](crate::DatagramHeader) follow in both directions. Answered by
+    /// [`Indication::Listening`].
+    Bind {
+        /// The local address. An unspecified address means all of the board's addresses. Port 0 lets the
+        /// board choose a port.
+        local: SocketAddr,
+        /// A remote address to which the board must have a route.
+        remote: Option<SocketAddr>,
+    },
+    /// Sets the only remote address from which a datagram socket receives. Answered by
+    /// [`Indication::Opened`] with the local address, or by [`Indication::Ended`] if the board has no route.
+    SetRemote {
+        /// The socket's local address.
+        local: SocketAddr,
+        /// The remote address; `None` to receive from all again.
+        remote: Option<SocketAddr>,
+    },
+    /// Requests that remote address. Answered by [`Indication::Accepted`], or [`Indication::Ended`] if there
+    /// is none.
+    QueryRemote {
+        /// The socket's local address.
+        local: SocketAddr,
+    },
     /// Requests the statistics of a slot's stream; answered by [`Indication::Statistics`], once for each
     /// piece.
     QueryStatistics {
@@ -225,7 +249,7 @@ impl EndReason {
         EndReason::Unreachable,
     ];
 
-    fn of(code: u8) -> Option<EndReason> {
+    pub(crate) fn of(code: u8) -> Option<EndReason> {
         EndReason::ALL.into_iter().find(|why| *why as u8 == code)
     }
 }
@@ -338,6 +362,9 @@ impl Request {
                 Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
             }
             Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
+            Request::Bind { local, remote } => Fields { what: 14, local: Some(local), remote, ..none },
+            Request::SetRemote { local, remote } => Fields { what: 15, local: Some(local), remote, ..none },
+            Request::QueryRemote { local } => Fields { what: 16, local: Some(local), ..none },
         }
         .bytes()
     }
@@ -359,6 +386,9 @@ impl Request {
             11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
             12 => Request::QueryInfo { local: local?, remote: remote? },
             13 => Request::QueryStatistics { slot },
+            14 => Request::Bind { local: local?, remote },
+            15 => Request::SetRemote { local: local?, remote },
+            16 => Request::QueryRemote { local: local? },
             _ => return None,
         })
     }

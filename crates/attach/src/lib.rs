@@ -1,4 +1,5 @@
-//! TCP streams on a board in another process, through shared memory.
+//! TCP streams on a board in another process, through shared memory; and the messages of its sockets, which
+//! programs use without shared memory.
 //!
 //! Purpose    let a process without a board open TCP streams on another process's board and transfer data
 //!            without system calls.
@@ -40,10 +41,12 @@
 extern crate alloc;
 
 mod client;
+mod datagram;
 mod entry;
 mod option;
 
 pub use client::{Client, Read};
+pub use datagram::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader};
 pub use entry::{ENTRY_BYTES, EndReason, Indication, Request, STATISTICS_BYTES, STATISTICS_PIECE_BYTES};
 pub use option::StreamOption;
 

@@ -27,6 +27,6 @@ pub mod socket;
 
 pub use capture::{Capture, Direction, Frame};
 pub use counters::Counters;
-pub use datagrams::Datagrams;
+pub use datagrams::{Came, Datagrams};
 pub use info::TcpInfo;
 pub use socket::Settings;

@@ -27,6 +27,7 @@
 
 pub mod blocking;
 pub mod call;
+pub mod datagrams;
 pub mod known;
 pub mod nonblocking;
 

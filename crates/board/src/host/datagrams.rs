@@ -44,6 +44,11 @@ impl Host<'_> {
         Ok(())
     }
 
+    /// Returns the source address of datagrams to `remote`, or `None` if the board has no route.
+    pub fn source_for(&self, remote: IpAddr) -> Option<IpAddr> {
+        self.board.stack.ip.ip.source_for(remote)
+    }
+
     /// Sends a datagram, in fragments if it exceeds the path MTU.
     ///
     /// # Errors

@@ -398,7 +398,10 @@ impl<C: Chunk> ClientStreams<C> {
             Request::QueryEnd { .. }
             | Request::SetOption { .. }
             | Request::QueryOption { .. }
-            | Request::QueryInfo { .. } => return Ok(false),
+            | Request::QueryInfo { .. }
+            | Request::Bind { .. }
+            | Request::SetRemote { .. }
+            | Request::QueryRemote { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)
@@ -681,10 +684,15 @@ pub const fn why(reason: Reason) -> EndReason {
 impl From<HostError> for EndReason {
     fn from(refused: HostError) -> EndReason {
         use kiban_tcpip::tcp::Refusal;
+        use kiban_tcpip::udp;
         match refused {
             HostError::NoRoute => EndReason::NoRoute,
-            HostError::Tcp(Refusal::AddressInUse) => EndReason::InUse,
-            HostError::Tcp(Refusal::BadAddress) => EndReason::BadAddress,
+            HostError::Tcp(Refusal::AddressInUse) | HostError::Udp(udp::Refusal::AddressInUse) => {
+                EndReason::InUse
+            }
+            HostError::Tcp(Refusal::BadAddress) | HostError::Udp(udp::Refusal::BadAddress) => {
+                EndReason::BadAddress
+            }
             _ => EndReason::TooMany,
         }
     }

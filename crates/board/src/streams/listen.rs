@@ -1,10 +1,11 @@
-//! Listeners on a given port, or on a dynamic one.
+//! Listeners and datagram sockets on a given port, or on a dynamic one.
 
 use crate::Host;
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 use kiban_attach::EndReason;
 use kiban_tcpip::tcp::Owner;
+use kiban_tcpip::udp::SocketId;
 
 /// Port range for listeners that do not request a particular port (RFC 6335 §6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49_152..=65_535;
@@ -19,12 +20,21 @@ pub fn listen(host: &mut Host<'_>, owner: Owner, local: SocketAddr) -> Result<(u
     choose(host, local, |host, local| Ok(host.listen_for(owner, local, false)?))
 }
 
+/// Opens a datagram socket for a program. `::` covers both address families. Port 0 means a random port, or
+/// the next free one after it. Returns the socket and its address.
+///
+/// # Errors
+/// The address is not one of the board's, or is in use; there are too many sockets.
+pub fn bind(host: &mut Host<'_>, local: SocketAddr) -> Result<(SocketId, SocketAddr), EndReason> {
+    choose(host, local, |host, local| Ok(host.bind_with(local, false)?))
+}
+
 /// Listens by `listen` on the port of `local` or, for port 0, on a dynamic one.
-pub(crate) fn choose(
+pub(crate) fn choose<T>(
     host: &mut Host<'_>,
     local: SocketAddr,
-    mut listen: impl FnMut(&mut Host<'_>, SocketAddr) -> Result<u32, EndReason>,
-) -> Result<(u32, SocketAddr), EndReason> {
+    mut listen: impl FnMut(&mut Host<'_>, SocketAddr) -> Result<T, EndReason>,
+) -> Result<(T, SocketAddr), EndReason> {
     if !local.ip().is_unspecified() && !host.is_own(local.ip()) {
         return Err(EndReason::BadAddress);
     }

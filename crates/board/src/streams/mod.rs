@@ -8,6 +8,6 @@ mod tcp_info;
 
 pub use client::{ClientCounters, ClientStreams, why};
 pub(crate) use listen::choose;
-pub use listen::listen;
+pub use listen::{bind, listen};
 pub use provider::{Chunk, Provider};
 pub use tcp_info::{TCP_INFO_BYTES, tcp_info};

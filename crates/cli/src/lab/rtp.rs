@@ -25,6 +25,7 @@ const PORT: u16 = 5004;
 #[command(after_help = "Examples:\
         \n  kiban lab rtp receive                            on one host\
         \n  kiban lab rtp send HOST --streams 4              on the other: four streams of PCMU audio\
+        \n  kiban lab rtp receive --board lab                on the UDP of a running board (service \"sockets\")\
         \n  kiban lab rtp boards --loss 0.01 --jitter 5ms    on two simulated boards")]
 pub(super) struct Rtp {
     #[command(subcommand)]
@@ -96,6 +97,7 @@ fn length(text: &str) -> Result<Duration, String> {
 #[command(after_help = "Examples:\
         \n  kiban lab rtp send HOST                          PCMU audio for ten seconds\
         \n  kiban lab rtp send HOST:6000 --streams 8 --time 1min\
+        \n  kiban lab rtp send 10.9.0.1 --board lab          from the running board `lab`\
         \n  kiban lab rtp send HOST --payload-type 96 --clock 90000 --payload 1200 --interval 2ms\
         \n\nExit status: 0 if everything was sent, 1 on an error, 2 for invalid arguments.")]
 struct Send {
@@ -104,6 +106,10 @@ struct Send {
     host: Host,
     #[command(flatten)]
     stream: StreamArgs,
+    /// Send from the running board NAME, whose configuration has a service of kind `sockets`, instead of from
+    /// this host.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// How long to send.
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     time: Duration,
@@ -125,6 +131,7 @@ impl Send {
         let found = found.map_err(|error| format!("{}: {error}", self.host.name))?.next();
         let request = SendRequest {
             to: found.ok_or_else(|| format!("{} has no address", self.host.name))?,
+            board: self.board,
             stream: self.stream.stream(),
             streams: self.stream.streams.into(),
             length: self.time,
@@ -149,11 +156,16 @@ fn canonical(name: String) -> Result<String, String> {
         \n  kiban lab rtp receive                            on all addresses, port 5004\
         \n  kiban lab rtp receive --listen 127.0.0.1:6000 --time 30s --json\
         \n  kiban lab rtp receive --clock 90000              for video\
+        \n  kiban lab rtp receive --board lab --listen 10.9.0.2:5004\
         \n\nExit status: 0 if a stream arrived, 1 if none did or on an error, 2 for invalid arguments.")]
 struct Receive {
     /// Address for RTP; RTCP uses the next port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "[::]:5004")]
     listen: SocketAddr,
+    /// Receive on the running board NAME, whose configuration has a service of kind `sockets`, instead of on
+    /// this host.
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Frequency of the payloads' clock, in Hz.
     #[arg(long, value_name = "HZ", default_value_t = 8000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     clock: u32,
@@ -170,7 +182,8 @@ struct Receive {
 
 impl Receive {
     fn run(self) -> Result<ExitCode, String> {
-        let receiver = Receiver::bind(self.listen).map_err(|error| cannot_listen(self.listen, &error))?;
+        let receiver = Receiver::bind(self.board.as_deref(), self.listen)
+            .map_err(|error| cannot_listen(self.listen, &error))?;
         note!("receiving RTP on {}, RTCP on the next port", self.listen);
         let received = receiver.run(self.clock, self.time, &canonical(self.name)?);
         let received = received.map_err(|error| format!("cannot receive on {}: {error}", self.listen))?;

@@ -17,6 +17,7 @@
 //! nics/nic_hostile    programs that misuse a board's NIC
 //! nics/vi             VIs over two boards' TCP
 //! programs/attach     programs that attach through shared memory
+//! programs/datagrams  datagram sockets of programs
 //! programs/lab        measurements over the TCP of two boards
 //! programs/run        unmodified programs
 //! security/files      descriptors that linger, pipes instead of files

@@ -1,23 +1,23 @@
-//! An RTP sender on the host's UDP.
+//! An RTP sender on the UDP of the host or of a running board.
 //!
 //! Ports     RTP to the given port, RTCP to the next one (RFC 3550 §11). Reports are accepted only from the
 //!           receiver's address.
 //! End       after the goodbyes, the sender waits for the receiver's own, which has its last report.
 
 use super::measured::Sent;
+use super::socket::Socket;
 use super::stream::{Sender, Stream};
 use kiban_base::Instant;
+use kiban_measure::Came;
 use kiban_measure::pause::readable;
 use kiban_os::Clock;
 use kiban_os::clock::unix_nanos;
 use kiban_os::random;
 use kiban_tcpip::rtp::Config;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The error for a full queue of the interface, for which std has no kind.
-const ENOBUFS: i32 = 105;
 /// The seconds from 1900, where NTP begins, to 1970.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
@@ -29,6 +29,8 @@ const LAST_REPORT: Duration = Duration::from_secs(5);
 pub struct SendRequest {
     /// The receiver's address and port for RTP.
     pub to: SocketAddr,
+    /// The running board whose UDP is used; `None` for the host's.
+    pub board: Option<String>,
     /// The streams, which are alike.
     pub stream: Stream,
     /// The number of streams.
@@ -71,8 +73,8 @@ pub(super) fn unit() -> f64 {
 pub fn send(request: &SendRequest) -> io::Result<Sent> {
     let clock = Clock::new();
     let any: SocketAddr = if request.to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
-    let (data, control) = (UdpSocket::bind(any)?, UdpSocket::bind(any)?);
-    control.set_nonblocking(true)?;
+    let bind = || Socket::bind(request.board.as_deref(), any);
+    let (data, control) = (bind()?, bind()?);
     let to_control = SocketAddr::new(request.to.ip(), request.to.port().wrapping_add(1));
     let stream = &request.stream;
     let packets = (request.length.as_nanos() / stream.interval.as_nanos().max(1)) as u64;
@@ -98,58 +100,50 @@ pub fn send(request: &SendRequest) -> io::Result<Sent> {
         for (_, sender) in &mut senders {
             while sender.due().is_some_and(|due| due <= now) {
                 let Some(packet) = sender.packet(now) else { break };
-                transmit(&data, &packet, request.to)?;
+                data.send_to(&packet, request.to)?;
             }
             if let Some(report) = sender.session.poll(unit, now) {
-                transmit(&control, &report, to_control)?;
+                control.send_to(&report, to_control)?;
             }
             let due = sender.due().map(|due| due.min(sender.session.deadline()));
             next = [next, due].into_iter().flatten().min();
         }
-        hear(&control, request.to, &mut senders, clock);
+        hear(&control, request.to, &mut senders, clock)?;
         let Some(next) = next else { break };
         readable(&control, next.since(clock.now()))?;
     }
     for (_, sender) in &mut senders {
         if let Some(goodbye) = sender.session.leave(unit(), clock.now()) {
-            transmit(&control, &goodbye, to_control)?;
+            control.send_to(&goodbye, to_control)?;
         }
     }
     let until = clock.now() + LAST_REPORT;
     let is_heard = |(_, sender): &(u32, Sender)| sender.session.sources().any(|view| view.has_left);
     while clock.now() < until && !senders.iter().all(is_heard) {
         readable(&control, until.since(clock.now()))?;
-        hear(&control, request.to, &mut senders, clock);
+        hear(&control, request.to, &mut senders, clock)?;
     }
     Ok(Sent::of(&senders, stream.clock_hz))
 }
 
 /// Passes the receiver's reports to all sessions.
-fn hear(control: &UdpSocket, receiver: SocketAddr, senders: &mut [(u32, Sender)], clock: Clock) {
+///
+/// # Errors
+/// The board has exited.
+fn hear(
+    control: &Socket,
+    receiver: SocketAddr,
+    senders: &mut [(u32, Sender)],
+    clock: Clock,
+) -> io::Result<()> {
     let mut room = [0; 2048];
-    while let Ok((count, from)) = control.recv_from(&mut room) {
+    while let Some(Came { octets, from, .. }) = control.receive(&mut room)? {
         if from.ip() == receiver.ip() {
             // A malformed report is counted by the session.
             for (_, sender) in &mut *senders {
-                let _ = sender.session.on_rtcp(&room[..count], clock.now());
+                let _ = sender.session.on_rtcp(&room[..octets], clock.now());
             }
         }
     }
-}
-
-/// Sends a datagram. A packet for which the host has no room counts as lost in the network, and a closed port
-/// as a receiver that is not there yet.
-fn transmit(socket: &UdpSocket, bytes: &[u8], to: SocketAddr) -> io::Result<()> {
-    match socket.send_to(bytes, to) {
-        Ok(_) => Ok(()),
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory
-            ) || error.raw_os_error() == Some(ENOBUFS) =>
-        {
-            Ok(())
-        }
-        Err(error) => Err(error),
-    }
+    Ok(())
 }

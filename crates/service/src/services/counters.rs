@@ -19,6 +19,12 @@ kiban_base::counters! {
         bytes_in,
         /// Payload bytes sent.
         bytes_out,
+        /// Datagrams that programs received.
+        datagrams_in,
+        /// Datagrams that programs sent.
+        datagrams_out,
+        /// Datagrams of programs that the board did not send: no route, or no packet memory.
+        datagrams_refused,
         /// Requests answered successfully.
         requests,
         /// Requests answered with an error.

@@ -17,6 +17,7 @@
 mod attach;
 mod clients;
 mod counters;
+mod datagrams;
 mod forward;
 mod http;
 mod make;

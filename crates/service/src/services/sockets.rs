@@ -12,11 +12,14 @@
 //!                  the stream's data. A reset makes the program's socket report a hang-up, while a FIN ends
 //!                  one direction. To a program that has already sent its own FIN, the two look the same, so
 //!                  it queries the board ([`Request::QueryEnd`]).
+//! Datagrams        the connection that carries the request becomes the program's socket
+//!                  ([`super::datagrams`]).
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
 use super::clients::{Entrance, LISTENER, admit, process_of};
 use super::counters::ServiceCounters;
+use super::datagrams::Datagrams;
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
@@ -65,6 +68,7 @@ pub struct Sockets {
     askers: BTreeMap<u64, (Peer, Owner, Instant)>,
     listeners: BTreeMap<u64, ProgramListener>,
     relays: Relays,
+    datagrams: Datagrams,
     next: u64,
     counters: ServiceCounters,
     lines: ClientLog,
@@ -89,6 +93,7 @@ impl Sockets {
             askers: BTreeMap::new(),
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS, bounds.sessions_max),
+            datagrams: Datagrams::new(),
             next: 0,
             counters: ServiceCounters::default(),
             lines: ClientLog::new("sockets"),
@@ -153,6 +158,11 @@ impl Sockets {
                 Ok((local, file)) => (Indication::Listening { listener: 0, result: Ok(local) }, Some(file)),
                 Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
             },
+            Some(Request::Bind { local, remote }) => return self.bind((number, socket), local, remote, host),
+            Some(Request::SetRemote { local, remote }) => {
+                (self.datagrams.set_remote(local, remote, host), None)
+            }
+            Some(Request::QueryRemote { local }) => (self.datagrams.query_remote(local), None),
             Some(Request::QueryEnd { local, remote }) => {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
@@ -191,6 +201,29 @@ impl Sockets {
         };
         // If the client has disconnected, the socket created for it is closed.
         let _ = send_indication(socket.as_fd(), indication, file.as_ref());
+    }
+
+    /// Turns a client's connection into a datagram socket.
+    fn bind(
+        &mut self,
+        caller: (u64, Peer),
+        local: SocketAddr,
+        remote: Option<SocketAddr>,
+        host: &mut Host<'_>,
+    ) {
+        let bound = match self.sessions() < self.bounds.sessions_max {
+            true => self.datagrams.bind(caller, local, remote, host, &self.files),
+            false => Err((caller.1, EndReason::TooMany)),
+        };
+        match bound {
+            Ok(()) => self.counters.accepted += 1,
+            Err((socket, why)) => {
+                self.counters.refused += u64::from(why == EndReason::TooMany);
+                let refused = Indication::Listening { listener: 0, result: Err(why) };
+                // If the client has disconnected, it needs no reply.
+                let _ = send_indication(socket.as_fd(), refused, None);
+            }
+        }
     }
 
     fn connect(
@@ -382,7 +415,8 @@ impl Service for Sockets {
             }
             return;
         }
-        let Sockets { relays, files, counters, .. } = self;
+        let Sockets { relays, datagrams, files, counters, .. } = self;
+        datagrams.on_completion(completion, host, files, counters);
         relays.on_completion(completion, host, files, counters, now);
     }
 
@@ -399,6 +433,7 @@ impl Service for Sockets {
             let _ = self.files.forget(&listener.socket);
             let _ = host.unlisten(listener.number);
         }
+        self.datagrams.close(host, &self.files);
     }
 
     fn cut(&mut self, host: &mut Host<'_>) {
@@ -406,7 +441,7 @@ impl Service for Sockets {
     }
 
     fn sessions(&self) -> usize {
-        self.relays.len()
+        self.relays.len() + self.datagrams.len()
     }
 
     fn counters(&self) -> ServiceCounters {
@@ -422,9 +457,10 @@ impl Service for Sockets {
         ready.clear();
         self.files.ready(&mut ready);
         for number in &ready {
-            let Sockets { relays, files, counters, .. } = self;
+            let Sockets { relays, datagrams, files, counters, .. } = self;
             match *number {
                 LISTENER => self.on_door(now),
+                number if datagrams.on_ready(number, host, files, counters) => {}
                 number if relays.on_ready(number, host, files, counters, now) => {}
                 number if self.listeners.contains_key(&number) => self.on_listener(number, host),
                 number => self.on_asker(number, host, now),

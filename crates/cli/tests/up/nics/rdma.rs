@@ -59,7 +59,7 @@ impl Side {
 /// Two connected queue pairs and their connections.
 pub(super) type Pair = (Qp, Qp, Connection, Connection);
 
-pub(super) fn at(host: &str, port: u16) -> SocketAddr {
+pub(crate) fn at(host: &str, port: u16) -> SocketAddr {
     SocketAddr::new(host.parse().expect("an address"), port)
 }
 
@@ -112,7 +112,7 @@ pub(super) fn moves(one: &Side, two: &Side, pairs: &[Pair], bytes: usize) {
 }
 
 /// Starts two boards in one network namespace. They exchange cells in UDP datagrams.
-pub(super) fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir, service: &str) -> [Board<'a>; 2] {
+pub(crate) fn two_boards<'a>(near: &'a TestDir, far: &'a TestDir, service: &str) -> [Board<'a>; 2] {
     let config = |own: u16, other: u16| {
         format!(
             "name = \"lab\"\n[[port]]\nname = \"atm\"\nlink = \"udp-cells:127.0.0.1:{own}-127.0.0.1:{other},packed\"\n\

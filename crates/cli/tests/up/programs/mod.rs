@@ -1,6 +1,7 @@
-//! Programs that use the TCP or the OSI stack of a running board.
+//! Programs that use the TCP, the UDP or the OSI stack of a running board.
 
 pub(crate) mod attach;
+mod datagrams;
 mod lab;
 mod osi;
 pub(crate) mod run;

@@ -1,0 +1,233 @@
+//! Datagram sockets of programs on a board: the library, and `kiban lab rtp --board`.
+
+use crate::common::{KIBAN, LONG, PORT, TestDir, enter, is_clean, text};
+use crate::nics::rdma::{at, two_boards};
+use kiban_os::Clock;
+use kiban_streams::datagrams::{DatagramSocket, Received};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
+use serde_json::Value;
+use std::io;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+
+pub(super) const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
+
+fn bind(dir: &TestDir, address: &str, port: u16) -> io::Result<DatagramSocket> {
+    DatagramSocket::bind_at(&dir.0.join("kiban/lab.sockets"), at(address, port))
+}
+
+/// Waits for the next datagram or error.
+fn receive(socket: &DatagramSocket, room: &mut [u8]) -> io::Result<Received> {
+    let clock = Clock::new();
+    loop {
+        match socket.receive(room) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            received => return received,
+        }
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "no datagram");
+        let mut files = [PollFd::new(socket, PollFlags::IN)];
+        let _ = poll(&mut files, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+    }
+}
+
+/// Returns a counter of the service.
+fn counted_service(status: &Value, name: &str) -> u64 {
+    status["services"][0]["counters"][name].as_u64().unwrap_or_else(|| panic!("no {name}: {status}"))
+}
+
+/// Returns a socket of the kernel.
+fn kernel() -> UdpSocket {
+    let socket = UdpSocket::bind("10.9.0.1:0").expect("its address");
+    socket.set_read_timeout(Some(LONG)).expect("a socket");
+    socket
+}
+
+#[test]
+fn datagrams_go_between_a_program_on_a_board_and_the_kernel() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("datagrams");
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let idle = board.status();
+    {
+        let (far, mut room) = (kernel(), vec![0; 70_000]);
+        let far_at = far.local_addr().expect("bound");
+        let near = bind(&dir, "10.9.0.2", 0).expect("its address");
+        assert!(near.local_addr().port() >= 49152, "a dynamic port");
+        assert!(matches!(near.receive(&mut room), Err(error) if error.kind() == io::ErrorKind::WouldBlock));
+        // Lengths, with fragments.
+        for length in [0, 1, 1472, 1473, 60_000, 65_507] {
+            let said: Vec<u8> = (0..length).map(|at| (at % 251) as u8).collect();
+            near.send_to(&said, far_at).expect("room");
+            let (count, from) = far.recv_from(&mut room).expect("it arrives");
+            assert!(from == near.local_addr() && room[..count] == said, "{length}: {count}");
+            far.send_to(&said, from).expect("room");
+            let came = receive(&near, &mut room).expect("it arrives");
+            assert!(
+                (came.bytes, came.from) == (length, far_at) && room[..length] == said,
+                "{length}: {came:?}"
+            );
+        }
+        // A short buffer: the rest is lost.
+        far.send_to(&[7; 100], near.local_addr()).expect("room");
+        assert_eq!(receive(&near, &mut room[..10]).expect("it arrives").bytes, 10);
+        // All addresses, and a port of one's choice.
+        let any = bind(&dir, "0.0.0.0", 5353).expect("it is free");
+        far.send_to(b"any", "10.9.0.2:5353").expect("room");
+        assert_eq!(receive(&any, &mut room).expect("it arrives").from, far_at);
+        assert_eq!(any.connect(far_at).expect("a route"), at("10.9.0.2", 5353));
+        // Now it receives only from there.
+        kernel().send_to(b"stranger", "10.9.0.2:5353").expect("room");
+        far.send_to(b"friend", "10.9.0.2:5353").expect("room");
+        let came = receive(&any, &mut room).expect("it arrives");
+        assert_eq!((came.from, &room[..came.bytes]), (far_at, &b"friend"[..]));
+        // Errors.
+        let error = |error: io::Error| error.kind();
+        let taken = bind(&dir, "0.0.0.0", 5353).map(drop).map_err(error);
+        assert_eq!(taken, Err(io::ErrorKind::AddrInUse));
+        let foreign = bind(&dir, "192.0.2.1", 0).map(drop).map_err(error);
+        assert_eq!(foreign, Err(io::ErrorKind::AddrNotAvailable));
+        near.send_to(b"lost", at("192.0.2.1", 9)).expect("room");
+        let lost = receive(&near, &mut room).map(drop).map_err(error);
+        assert_eq!(lost, Err(io::ErrorKind::NetworkUnreachable));
+        assert_eq!(
+            near.connect(at("192.0.2.1", 9)).map(drop).map_err(error),
+            Err(io::ErrorKind::NetworkUnreachable)
+        );
+        let long = near.send_to(&[0; 65_528], far_at).map_err(error);
+        assert_eq!(long, Err(io::ErrorKind::InvalidInput));
+        // An ICMP error is reported only for the connected address.
+        let closed = kernel().local_addr().expect("bound");
+        near.connect(closed).expect("a route");
+        near.send_to(b"anybody?", closed).expect("room");
+        let refused = receive(&near, &mut room).map(drop).map_err(error);
+        assert_eq!(refused, Err(io::ErrorKind::ConnectionRefused));
+        // Between two sockets of the board.
+        let beside = bind(&dir, "10.9.0.2", 6000).expect("it is free");
+        near.send_to(b"there", beside.local_addr()).expect("room");
+        assert_eq!(receive(&beside, &mut room).expect("it arrives").from, near.local_addr());
+        let status = board.status();
+        assert_eq!(status["services"][0]["sessions"], 3, "{status}");
+        assert!(counted_service(&status, "datagrams_in") >= 10, "{status}");
+        assert!(counted_service(&status, "datagrams_out") >= 8, "{status}");
+        assert_eq!(counted_service(&status, "datagrams_refused"), 1, "{status}");
+    }
+    is_clean(&board, &idle);
+    // Once the board has exited, calls say so.
+    let near = bind(&dir, "10.9.0.2", 0).expect("its address");
+    board.signal("-KILL");
+    let gone = receive(&near, &mut [0; 10]).expect_err("the board is gone");
+    assert!(gone.to_string().contains("the board has exited"), "{gone}");
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+}
+
+#[test]
+fn a_program_that_reads_no_datagrams_or_sends_garbage_harms_no_other() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("datagrams-hostile");
+    let board = dir.up(&format!("{PORT}{SOCKETS}sessions = 4\n"));
+    let idle = board.status();
+    {
+        let (far, mut room) = (kernel(), vec![0; 70_000]);
+        let deaf = bind(&dir, "10.9.0.2", 7000).expect("it is free");
+        let good = bind(&dir, "10.9.0.2", 7001).expect("it is free");
+        for _ in 0..2000 {
+            far.send_to(&[1; 1000], "10.9.0.2:7000").expect("room");
+        }
+        far.send_to(b"well", "10.9.0.2:7001").expect("room");
+        assert_eq!(receive(&good, &mut room).expect("it arrives").bytes, 4);
+        board.until("datagrams are dropped", |status| {
+            status["counters"]["host"]["datagrams_dropped"].as_u64() > Some(100)
+        });
+        let heard = std::iter::from_fn(|| deaf.receive(&mut room).ok()).count();
+        assert!((65..1000).contains(&heard), "those in the socket and on the board: {heard}");
+        // Packets that are not valid. The program is disconnected, and the port is free again.
+        let path = SocketAddrUnix::new(dir.0.join("kiban/lab.sockets")).expect("a short path");
+        // A request to bind 10.9.0.2:7002 (`kiban_attach::Request`).
+        let mut request = [0; 48];
+        (request[0], request[8]) = (14, 4);
+        request[12..14].copy_from_slice(&7002u16.to_ne_bytes());
+        request[16..20].copy_from_slice(&[10, 9, 0, 2]);
+        for packet in [&[][..], &[1; 31], &[0xff; 32], &[2; 100], &[1; 70_000]] {
+            let rude =
+                rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+            rustix::net::connect(&rude, &path).expect("it listens");
+            rustix::net::send(&rude, &request, SendFlags::NOSIGNAL).expect("room");
+            let mut entry = [0; 48];
+            let (count, _) =
+                rustix::net::recv(&rude, &mut entry[..], rustix::net::RecvFlags::empty()).expect("a reply");
+            assert_eq!((count, entry[1]), (48, 0), "it is bound");
+            rustix::net::send(&rude, packet, SendFlags::NOSIGNAL).expect("room");
+            let (count, _) =
+                rustix::net::recv(&rude, &mut entry[..], rustix::net::RecvFlags::empty()).unwrap_or((0, 0));
+            assert_eq!(count, 0, "it is disconnected");
+        }
+        // The limit of sockets.
+        let more: Vec<_> = (0..3).map(|port| bind(&dir, "10.9.0.2", 8000 + port)).collect();
+        let granted: Vec<bool> = more.iter().map(Result::is_ok).collect();
+        assert_eq!(granted, [true, true, false], "sessions = 4");
+        good.send_to(b"still", far.local_addr().expect("bound")).expect("room");
+        assert_eq!(far.recv_from(&mut room).expect("it arrives").0, 5);
+        drop((deaf, good));
+    }
+    is_clean(&board, &idle);
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+}
+
+#[test]
+fn rtp_streams_go_from_one_board_to_another() {
+    if !enter() {
+        return;
+    }
+    let (near, far) = (TestDir::new("rtp-near"), TestDir::new("rtp-far"));
+    let [near_board, far_board] = two_boards(&near, &far, SOCKETS);
+    let command = |dir: &TestDir, arguments: &[&str]| {
+        let mut command = Command::new(KIBAN);
+        command.args(["lab", "rtp"]).args(arguments).env("XDG_RUNTIME_DIR", &dir.0);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let receiving = ["receive", "--board", "lab", "--listen", "10.1.0.2:5004", "--time", "1min", "--json"];
+    let receiver = command(&far, &receiving).spawn().expect("the program was built");
+    far_board.until("it listens", |status| status["services"][0]["sessions"] == 2);
+    let sending = [
+        "send",
+        "10.1.0.2",
+        "--board",
+        "lab",
+        "--streams",
+        "2",
+        "--interval",
+        "10ms",
+        "--time",
+        "5s",
+        "--json",
+    ];
+    let sent = command(&near, &sending).output().expect("the program was built");
+    let received = receiver.wait_with_output().expect("it ends after the goodbyes");
+    assert!(sent.status.success() && received.status.success(), "{} {}", text(&sent), text(&received));
+    let [sent, received] = [sent, received].map(|output| {
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+    });
+    let streams = received["streams"].as_array().expect("a list");
+    assert_eq!(streams.len(), 2, "{received:#}");
+    for stream in streams {
+        let (packets, lost) = (stream["packets"].as_u64().expect("a count"), stream["lost"].as_i64());
+        assert_eq!(packets as i64 + lost.expect("a count"), 499, "{received:#}");
+        assert!(stream["has_left"] == true && stream["jitter_ms"].is_number(), "{received:#}");
+    }
+    for stream in sent["streams"].as_array().expect("a list") {
+        assert_eq!(stream["packets"], 500, "{sent:#}");
+        assert!(stream["lost"].is_i64(), "the receiver has reported: {sent:#}");
+    }
+    for board in [&near_board, &far_board] {
+        board.until("the sockets are closed", |status| status["services"][0]["sessions"] == 0);
+    }
+    let output = command(&near, &["receive", "--board", "moon"]).output().expect("the program was built");
+    let words = text(&output);
+    assert!(words.contains("no board moon offers datagram sockets"), "{words}");
+}
