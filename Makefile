@@ -35,7 +35,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb wheel test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -84,6 +84,10 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 	'$(BUILT)/kiban' completions bash > '$(DESTDIR)$(BASH_COMPLETIONS)/kiban'
 	'$(BUILT)/kiban' completions zsh > '$(DESTDIR)$(ZSH_COMPLETIONS)/_kiban'
 	'$(BUILT)/kiban' completions fish > '$(DESTDIR)$(FISH_COMPLETIONS)/kiban.fish'
+
+test-wheel: wheel ## Install the wheel in a Debian 11 made with debootstrap, and run its verbs programs; needs root
+	@scripts/need debootstrap
+	@scripts/wheel-root '$(TARGET)'/wheel/kiban-*.whl '$(TARGET)/wheel-root'
 
 deb: verbs ## Build a Debian package of the same files, in target/release
 	@scripts/deb '$(BUILT)' '$(BUILT)'

@@ -118,8 +118,12 @@ static struct {
 
 static void *next(const char *name)
 {
-	void *found = dlsym(RTLD_NEXT, name);
+	/* On x86-64, two versions of realpath() exist, and the older one fails without a buffer. dlsym() of older C libraries
+	 * (Debian 11's) returns that one. */
+	void *found = dlvsym(RTLD_NEXT, name, "GLIBC_2.3");
 
+	if (!found)
+		found = dlsym(RTLD_NEXT, name);
 	return found ? found : dlvsym(RTLD_NEXT, name, FIRST_VERSION);
 }
 

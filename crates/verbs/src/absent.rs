@@ -95,9 +95,10 @@ absent! {
     }
 
     "only for provider libraries, which drive hardware through the kernel" "" {
-        minus: ibv_read_ibdev_sysfs_file;
-        quiet: verbs_register_driver_34 verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64
-            verbs_register_driver_65 verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;
+        minus: ibv_get_fw_ver ibv_read_ibdev_sysfs_file;
+        quiet: verbs_register_driver_22 verbs_register_driver_25 verbs_register_driver_33 verbs_register_driver_34
+            verbs_register_driver_57 verbs_register_driver_59 verbs_register_driver_64 verbs_register_driver_65
+            verbs_set_ops verbs_uninit_context verbs_init_cq __verbs_log;
         null: _verbs_init_and_alloc_context verbs_open_device;
         number: execute_ioctl ibv_cmd_advise_mr ibv_cmd_alloc_dm ibv_cmd_alloc_dmah ibv_cmd_alloc_mw ibv_cmd_alloc_pd
             ibv_cmd_attach_mcast ibv_cmd_close_xrcd ibv_cmd_create_ah ibv_cmd_create_comp_cntr ibv_cmd_create_counters
@@ -112,7 +113,7 @@ absent! {
             ibv_cmd_modify_qp_ex ibv_cmd_modify_srq ibv_cmd_modify_wq ibv_cmd_open_qp ibv_cmd_open_xrcd ibv_cmd_poll_cq
             ibv_cmd_post_recv ibv_cmd_post_send ibv_cmd_post_srq_recv ibv_cmd_qp_attach_comp_cntr
             ibv_cmd_query_comp_cntr_caps ibv_cmd_query_context ibv_cmd_query_device ibv_cmd_query_device_any
-            ibv_cmd_query_mr ibv_cmd_query_port ibv_cmd_query_port_speed ibv_cmd_query_qp ibv_cmd_query_srq
+            ibv_cmd_query_device_ex ibv_cmd_query_mr ibv_cmd_query_port ibv_cmd_query_port_speed ibv_cmd_query_qp ibv_cmd_query_srq
             ibv_cmd_read_comp_cntr ibv_cmd_read_counters ibv_cmd_read_err_comp_cntr ibv_cmd_reg_dm_mr
             ibv_cmd_reg_dmabuf_mr ibv_cmd_reg_mr ibv_cmd_reg_mr_ex ibv_cmd_req_notify_cq ibv_cmd_rereg_mr
             ibv_cmd_resize_cq ibv_cmd_set_comp_cntr ibv_cmd_set_err_comp_cntr;

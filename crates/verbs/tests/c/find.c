@@ -22,7 +22,8 @@ static void *load(const char *folder, const char *name)
 
 int main(int argc, char **argv)
 {
-	static const char *const nodes[] = { "IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_59",
+	static const char *const nodes[] = { "IBVERBS_PRIVATE_22", "IBVERBS_PRIVATE_25", "IBVERBS_PRIVATE_33",
+					     "IBVERBS_PRIVATE_34", "IBVERBS_PRIVATE_57", "IBVERBS_PRIVATE_59",
 					     "IBVERBS_PRIVATE_64", "IBVERBS_PRIVATE_65" };
 	char library[100], symbol[100], version[100];
 	void *verbs, *cm;
