@@ -100,7 +100,7 @@ wheel: ## Build a wheel for pip with the same files, for Linux with glibc 2.28 a
 test: ## Run all tests; names the Debian packages that are missing, and installs them if it runs as root
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
-		default-jdk-headless maven chromium curl iperf3 iputils-ping python3 python3-venv strace systemd \
+		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
 		qemu-system-x86
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 

@@ -9,7 +9,7 @@ __attribute__((constructor)) static void begin(void) {
     if (atomic_load_explicit(&is_prepared, memory_order_acquire))
         return;
 #define LOOK_UP(result, name, declared, given) *(void **)&libc.name = dlsym(RTLD_NEXT, #name);
-    SOCKET_CALLS(LOOK_UP) BOARD_CALLS(LOOK_UP) DESCRIPTOR_CALLS(LOOK_UP)
+    SOCKET_CALLS(LOOK_UP) BOARD_CALLS(LOOK_UP) DATAGRAM_CALLS(LOOK_UP) DESCRIPTOR_CALLS(LOOK_UP)
     LOOK_UP(, socket, , ) LOOK_UP(, fcntl, , ) LOOK_UP(, ioctl, , )
     backend.begin();
     atomic_store(&is_prepared, true);

@@ -11,7 +11,7 @@
  *                  on its own descriptors but in the parent's memory. So both backends recognise a descriptor by its
  *                  file (st_ino), never by its number alone.
  * board/           its descriptors are kernel sockets, so the kernel polls, duplicates, inherits and closes them.
- *                  board/ interposes only SOCKET_CALLS and BOARD_CALLS.
+ *                  board/ interposes only SOCKET_CALLS, BOARD_CALLS and DATAGRAM_CALLS.
  * rsockets/        the kernel cannot tell when an rsocket is ready or when its last descriptor is closed. So
  *                  rsockets/ counts the descriptors of each rsocket, and merges its events into poll(), select()
  *                  and epoll_wait(). It therefore also interposes DESCRIPTOR_CALLS.
@@ -77,6 +77,11 @@
       (fd, parts, count, offset, flags))                                                                                          \
     X(ssize_t, splice, (int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes, unsigned flags),                \
       (from, from_offset, to, to_offset, bytes, flags))
+/* Writing without an address. */
+#define DATAGRAM_CALLS(X)                                                                                                         \
+    X(ssize_t, send, (int fd, const void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                   \
+    X(ssize_t, write, (int fd, const void *at, size_t bytes), (fd, at, bytes))                                                    \
+    X(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))
 #define DESCRIPTOR_CALLS(X)                                                                                                       \
     X(int, close, (int fd), (fd))                                                                                                 \
     X(int, fclose, (FILE *stream), (stream))                                                                                      \
@@ -85,9 +90,6 @@
     X(int, dup, (int fd), (fd))                                                                                                   \
     X(int, dup2, (int from, int to), (from, to))                                                                                  \
     X(int, dup3, (int from, int to, int flags), (from, to, flags))                                                                \
-    X(ssize_t, send, (int fd, const void *at, size_t bytes, int flags), (fd, at, bytes, flags))                                   \
-    X(ssize_t, write, (int fd, const void *at, size_t bytes), (fd, at, bytes))                                                    \
-    X(ssize_t, writev, (int fd, const struct iovec *parts, int count), (fd, parts, count))                                        \
     X(ssize_t, sendfile, (int to, int from, off_t *offset, size_t count), (to, from, offset, count))                              \
     X(int, poll, (struct pollfd *files, nfds_t count, int timeout), (files, count, timeout))                                      \
     X(int, ppoll, (struct pollfd *files, nfds_t count, const struct timespec *time, const sigset_t *mask),                        \
@@ -105,7 +107,7 @@
 /* A function for each call: libc's, or a backend's. */
 #define MEMBER(result, name, declared, given) result(*name) declared;
 struct calls {
-    SOCKET_CALLS(MEMBER) BOARD_CALLS(MEMBER) DESCRIPTOR_CALLS(MEMBER)
+    SOCKET_CALLS(MEMBER) BOARD_CALLS(MEMBER) DATAGRAM_CALLS(MEMBER) DESCRIPTOR_CALLS(MEMBER)
     int (*socket)(int, int, int), (*fcntl)(int, int, ...), (*ioctl)(int, unsigned long, ...);
 };
 extern struct calls libc;

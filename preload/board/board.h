@@ -5,7 +5,9 @@
  *     options.c   socket options
  *     exec.c      programs that cannot use the board
  *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
- *     late.c      the helper process that waits for a late reply */
+ *     late.c      the helper process that waits for a late reply
+ *     datagrams.c datagram sockets
+ *     resolve.c   getaddrinfo() */
 #ifndef KIBAN_BOARD_H
 #define KIBAN_BOARD_H
 #include "../interpose.h"
@@ -22,9 +24,10 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
 enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11, ASK_INFO = 12 };
+enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16 };
 enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
 enum { LOCAL, REMOTE };
-enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7 };
+enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7, IN_USE = 8 };
 
 /* An abstract address (unix(7)) that contains an entry. The other end of a program's socket is bound to it,
  * so the entry stays with the socket after fork, exec and descriptor passing, and only the board or the
@@ -39,8 +42,9 @@ _Static_assert(sizeof(struct entry_name) == 72, "as the board has it");
 #define ENTRY_TAG "kiban"
 
 /* State of a descriptor, valid while it refers to the same file. RESERVED: bound to a port chosen by the board;
- * the board listens on it, although the program has not called listen() yet. FAILED: may connect again. */
-enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING };
+ * the board listens on it, although the program has not called listen() yet. FAILED: may connect again. DATAGRAMS: a
+ * datagram socket of the board; its remote address has a family if it is connected. */
+enum state { NOTHING, BOUND, RESERVED, CONNECTING, FAILED, CONNECTED, LISTENING, DATAGRAMS };
 union name {
     struct sockaddr any;
     struct sockaddr_in in;
@@ -123,6 +127,19 @@ bool is_blocking(int fd);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
+
+/* ---- datagrams.c ---- */
+
+extern _Atomic bool datagrams;
+void begin_datagrams(void);
+bool find_datagrams(int fd, struct found *found);
+bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result);
+bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result);
+bool send_datagram(int fd, const struct msghdr *message, int flags, ssize_t *result);
+bool receive_datagram(int fd, struct msghdr *message, int flags, ssize_t *result);
+bool send_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, int *result);
+bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, const struct timespec *time, int *result);
+bool is_hint_of_datagrams(int level, int option);
 
 /* ---- exec.c ---- */
 

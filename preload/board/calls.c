@@ -31,7 +31,8 @@
  *                  (options.c).
  * After exec       the board's end of a socket is bound to an address that contains the addresses of the
  *                  stream; a process without a record of the socket reads them from it (find_or_adopt()).
- * Not implemented  UDP; urgent data; TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
+ * Datagrams        UDP sockets are in datagrams.c.
+ * Not implemented  urgent data; TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
  *                  before the board has replied; errors at bind(), which listen() returns instead. If a descriptor
  *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
  *                  kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP) are the kernel's. */
@@ -155,7 +156,10 @@ static bool bound_name(int fd, const struct found *found, union name *name) {
 }
 
 static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
-    int kept = errno, domain = tcp_domain(fd);
+    int kept = errno, result;
+    if (bind_datagrams(fd, name, length, &result))
+        return result;
+    int domain = tcp_domain(fd);
     struct known known = {.domain = domain, .was_bound = true};
     struct found found = {0};
     struct entry entry = {0};
@@ -267,7 +271,9 @@ static int patience_of(int fd) {
 }
 
 static int board_connect(int fd, const struct sockaddr *name, socklen_t length) {
-    int kept = errno;
+    int kept = errno, result;
+    if (connect_datagrams(fd, name, length, &result))
+        return result;
     struct found found = {0};
     struct entry entry = {.what = ASK_CONNECT}, reply;
     bool is_known = find_or_adopt(fd, &found);
@@ -424,7 +430,7 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
 static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
     int kept = errno;
     struct found found;
-    if (!find_or_adopt(fd, &found))
+    if (!find_datagrams(fd, &found) && !find_or_adopt(fd, &found))
         return libc.getsockname(fd, name, length);
     struct entry entry = {0};
     put(&entry, LOCAL, &found.known.name[LOCAL]);
@@ -444,6 +450,9 @@ static int board_getsockname(int fd, struct sockaddr *name, socklen_t *length) {
 static int board_getpeername(int fd, struct sockaddr *name, socklen_t *length) {
     int kept = errno;
     struct found found;
+    if (find_datagrams(fd, &found))
+        return found.known.name[REMOTE].any.sa_family ? done(kept, tell_name(&found.known.name[REMOTE], name, length))
+                                                      : fail(ENOTCONN);
     if (!find_or_adopt(fd, &found))
         return libc.getpeername(fd, name, length);
     bool is_open = found.state == CONNECTED || (found.state == CONNECTING && outcome(fd, &found, 0) == 0);
@@ -474,9 +483,22 @@ static int tell_info(const struct found *found, int option, void *target, sockle
                               : tell(target, length, &all.info.tcpi_snd_mss, sizeof all.info.tcpi_snd_mss);
 }
 
+/* getsockopt() of a datagram socket. Its send and receive buffers are those of the Unix socket. */
+static int get_option_of_datagrams(int fd, const struct found *found, int level, int option, void *target,
+                                   socklen_t *length) {
+    int value = option == SO_TYPE ? SOCK_DGRAM : option == SO_PROTOCOL ? IPPROTO_UDP : found->known.domain;
+    if (level != SOL_SOCKET)
+        return fail(ENOPROTOOPT);
+    if (option == SO_TYPE || option == SO_PROTOCOL || option == SO_DOMAIN)
+        return tell(target, length, &value, sizeof value);
+    return libc.getsockopt(fd, level, option, target, length);
+}
+
 static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
     int kept = errno;
     struct found found;
+    if (find_datagrams(fd, &found))
+        return get_option_of_datagrams(fd, &found, level, option, target, length);
     if (!find_or_adopt(fd, &found) || found.state == BOUND)
         return libc.getsockopt(fd, level, option, target, length);
     int value = 0, at = option_at(level, option);
@@ -521,6 +543,11 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     int kept = errno, at = option_at(level, option);
     struct found found;
     uint32_t number;
+    if (find_datagrams(fd, &found)) {
+        if (level == SOL_SOCKET)
+            return libc.setsockopt(fd, level, option, value, length);
+        return is_hint_of_datagrams(level, option) ? 0 : fail(ENOPROTOOPT);
+    }
     bool is_ours = find_or_adopt(fd, &found) && found.state != BOUND;
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
@@ -543,6 +570,12 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
 static int board_shutdown(int fd, int how) {
     int kept = errno;
     struct found found;
+    if (find_datagrams(fd, &found)) {
+        if (!found.known.name[REMOTE].any.sa_family)
+            return fail(ENOTCONN);
+        /* The board would take the end of the Unix socket for that of the datagram socket. */
+        return how == SHUT_WR ? 0 : libc.shutdown(fd, SHUT_RD);
+    }
     bool is_known = find_or_adopt(fd, &found);
     if (is_known && found.state == CONNECTING)
         outcome(fd, &found, 0);
@@ -551,12 +584,21 @@ static int board_shutdown(int fd, int how) {
     return done(kept, libc.shutdown(fd, how));
 }
 
-static ssize_t board_read(int fd, void *target, size_t bytes) {
-    return failed(fd) ? -1 : ended(fd, libc.read(fd, target, bytes), bytes, 0);
+static ssize_t board_readv(int fd, const struct iovec *parts, int count) {
+    struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count};
+    ssize_t result;
+    if (receive_datagram(fd, &message, 0, &result))
+        return result;
+    return failed(fd) ? -1 : ended_parts(fd, libc.readv(fd, parts, count), parts, count, 0);
 }
 
-static ssize_t board_readv(int fd, const struct iovec *parts, int count) {
-    return failed(fd) ? -1 : ended_parts(fd, libc.readv(fd, parts, count), parts, count, 0);
+static ssize_t board_read(int fd, void *target, size_t bytes) {
+    struct iovec part = {target, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t result;
+    if (receive_datagram(fd, &message, 0, &result))
+        return result;
+    return failed(fd) ? -1 : ended(fd, libc.read(fd, target, bytes), bytes, 0);
 }
 
 /* Sockets have no offsets: only offset -1 reads from a stream. */
@@ -567,15 +609,26 @@ static ssize_t board_preadv2(int fd, const struct iovec *parts, int count, off_t
     return ended_parts(fd, done, parts, count, flags & RWF_NOWAIT ? MSG_DONTWAIT : 0);
 }
 
-static ssize_t board_recv(int fd, void *target, size_t bytes, int flags) {
-    return failed(fd) ? -1 : ended(fd, libc.recv(fd, target, bytes, flags), bytes, flags);
-}
-
 static ssize_t board_recvfrom(int fd, void *target, size_t bytes, int flags, struct sockaddr *name, socklen_t *length) {
+    struct iovec part = {target, bytes};
+    struct msghdr message = {name, name && length ? *length : 0, &part, 1, NULL, 0, 0};
+    ssize_t result;
+    if (receive_datagram(fd, &message, flags, &result)) {
+        if (result >= 0 && name && length)
+            *length = message.msg_namelen;
+        return result;
+    }
     return failed(fd) ? -1 : ended(fd, libc.recvfrom(fd, target, bytes, flags, name, length), bytes, flags);
 }
 
+static ssize_t board_recv(int fd, void *target, size_t bytes, int flags) {
+    return board_recvfrom(fd, target, bytes, flags, NULL, NULL);
+}
+
 static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
+    ssize_t result;
+    if (receive_datagram(fd, message, flags, &result))
+        return result;
     if (failed(fd))
         return -1;
     ssize_t count = libc.recvmsg(fd, message, flags);
@@ -583,6 +636,9 @@ static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
 }
 
 static int board_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags, struct timespec *time) {
+    int result;
+    if (receive_datagrams(fd, messages, count, flags, time, &result))
+        return result;
     if (failed(fd))
         return -1;
     int got = libc.recvmmsg(fd, messages, count, flags, time);
@@ -616,18 +672,50 @@ static bool asks_for_fast_open(int fd, int flags) {
 
 static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, const struct sockaddr *name,
                             socklen_t length) {
+    struct iovec part = {(void *)from, bytes};
+    struct msghdr message = {(void *)name, length, &part, 1, NULL, 0, 0};
+    ssize_t result;
+    if (send_datagram(fd, &message, flags, &result))
+        return result;
     return asks_for_fast_open(fd, flags) ? -1 : libc.sendto(fd, from, bytes, flags, name, length);
 }
 
 static ssize_t board_sendmsg(int fd, const struct msghdr *message, int flags) {
+    ssize_t result;
+    if (send_datagram(fd, message, flags, &result))
+        return result;
     return asks_for_fast_open(fd, flags) ? -1 : libc.sendmsg(fd, message, flags);
 }
 
 static int board_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
+    int result;
+    if (send_datagrams(fd, messages, count, flags, &result))
+        return result;
     return asks_for_fast_open(fd, flags) ? -1 : libc.sendmmsg(fd, messages, count, flags);
 }
 
+static ssize_t board_send(int fd, const void *from, size_t bytes, int flags) {
+    struct iovec part = {(void *)from, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t result;
+    return send_datagram(fd, &message, flags, &result) ? result : libc.send(fd, from, bytes, flags);
+}
+
+static ssize_t board_write(int fd, const void *from, size_t bytes) {
+    struct iovec part = {(void *)from, bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t result;
+    return send_datagram(fd, &message, 0, &result) ? result : libc.write(fd, from, bytes);
+}
+
+static ssize_t board_writev(int fd, const struct iovec *parts, int count) {
+    struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count};
+    ssize_t result;
+    return send_datagram(fd, &message, 0, &result) ? result : libc.writev(fd, parts, count);
+}
+
 BOARD_CALLS(ENTRY)
+DATAGRAM_CALLS(ENTRY)
 
 /* With _FILE_OFFSET_BITS=64. */
 OURS ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
@@ -638,7 +726,8 @@ OURS ssize_t preadv64v2(int fd, const struct iovec *parts, int count, off64_t of
 static void begin(void) {
     read_board_path();
     begin_exec();
+    begin_datagrams();
 }
 
 #define CALL(result, name, declared, given) .name = board_##name,
-const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BOARD_CALLS(CALL)}};
+const struct backend backend = {.begin = begin, .calls = {SOCKET_CALLS(CALL) BOARD_CALLS(CALL) DATAGRAM_CALLS(CALL)}};

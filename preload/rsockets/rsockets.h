@@ -53,7 +53,7 @@ extern bool is_table_usable;
 extern int timeout_ms;
 
 #define DECLARE(result, name, declared, given) result rs_##name declared;
-SOCKET_CALLS(DECLARE) DESCRIPTOR_CALLS(DECLARE)
+SOCKET_CALLS(DECLARE) DATAGRAM_CALLS(DECLARE) DESCRIPTOR_CALLS(DECLARE)
 
 /* An entry consists of the inode number of a descriptor's placeholder (sockets have 32-bit inode numbers) and the
  * rsocket's number plus one. So the entries of two rsockets differ, even if they had the same number one after the

@@ -223,7 +223,8 @@ __attribute__((destructor)) static void end(void) {
             rclose(rs);
 }
 
+DATAGRAM_CALLS(ENTRY)
 DESCRIPTOR_CALLS(ENTRY)
 
 #define CALL(result, name, declared, given) .name = rs_##name,
-const struct backend backend = {begin, is_below, {SOCKET_CALLS(CALL) DESCRIPTOR_CALLS(CALL)}};
+const struct backend backend = {begin, is_below, {SOCKET_CALLS(CALL) DATAGRAM_CALLS(CALL) DESCRIPTOR_CALLS(CALL)}};

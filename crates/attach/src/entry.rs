@@ -124,6 +124,8 @@ pub enum Request {
         local: SocketAddr,
         /// A remote address to which the board must have a route.
         remote: Option<SocketAddr>,
+        /// Whether other sockets that have set their remote addresses may have the same local address.
+        shares: bool,
     },
     /// Sets the only remote address from which a datagram socket receives. Answered by
     /// [`Indication::Opened`] with the local address, or by [`Indication::Ended`] if the board has no route.
@@ -362,7 +364,9 @@ impl Request {
                 Fields { what: 12, local: Some(local), remote: Some(remote), ..none }
             }
             Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
-            Request::Bind { local, remote } => Fields { what: 14, local: Some(local), remote, ..none },
+            Request::Bind { local, remote, shares } => {
+                Fields { what: 14, code: shares.into(), local: Some(local), remote, ..none }
+            }
             Request::SetRemote { local, remote } => Fields { what: 15, local: Some(local), remote, ..none },
             Request::QueryRemote { local } => Fields { what: 16, local: Some(local), ..none },
         }
@@ -386,7 +390,7 @@ impl Request {
             11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
             12 => Request::QueryInfo { local: local?, remote: remote? },
             13 => Request::QueryStatistics { slot },
-            14 => Request::Bind { local: local?, remote },
+            14 => Request::Bind { local: local?, remote, shares: code != 0 },
             15 => Request::SetRemote { local: local?, remote },
             16 => Request::QueryRemote { local: local? },
             _ => return None,

@@ -5,9 +5,9 @@
 //!            epoll, and each datagram costs one system call, as with the system's UDP.
 //! Blocking   no call blocks except [`DatagramSocket::bind`] and [`DatagramSocket::connect`], which wait for
 //!            the board's answer.
-//! Limits     a datagram has at most 65,507 bytes over IPv4 and 65,527 over IPv6. A program that does not read
-//!            has at most the datagrams that fit into the Unix socket (usually 208 KiB) and 64 on the board;
-//!            others are dropped.
+//! Limits     a datagram has at most 65,507 bytes over IPv4 and 65,527 over IPv6. For a program that does not
+//!            read, the Unix socket (usually 208 KiB) and the board (64 datagrams) keep some; others are
+//!            dropped.
 //!
 //! ```no_run
 //! use kiban_streams::datagrams::DatagramSocket;
@@ -70,7 +70,8 @@ impl DatagramSocket {
         }
         Err(why.unwrap_or_else(|| {
             let message = format!(
-                "no board {board} offers datagram sockets: add a service of kind \"sockets\" to its configuration{}",
+                "no board {board} offers datagram sockets: add a service of kind \"sockets\" to its \
+                 configuration{}",
                 names::left_out()
             );
             io::Error::new(io::ErrorKind::NotFound, message)
@@ -86,7 +87,7 @@ impl DatagramSocket {
     }
 
     fn bind_by(path: PathBuf, is_found: bool, local: SocketAddr) -> io::Result<DatagramSocket> {
-        let request = Request::Bind { local, remote: None };
+        let request = Request::Bind { local, remote: None, shares: false };
         let (socket, answer) = ask(&path, is_found, request)?;
         match answer {
             Indication::Listening { result: Ok(local), .. } => {

@@ -8,11 +8,16 @@
 //! Receive   as far as the Unix socket has room (net.core.wmem_default, usually 208 KiB). The next datagrams
 //!           wait in the board's socket, which holds `BoardConfig::datagrams_max`; the board drops and counts
 //!           the others.
-//! Errors    a datagram that cannot be sent, because there is no route to its target, is reported in a packet;
-//!           an ICMP error only to a socket that has set its remote address, as on other hosts (RFC 1122
+//! Errors    that a datagram cannot be sent, because there is no route to its target, a packet reports; an
+//!           ICMP error only to a socket that has set its remote address, as on other hosts (RFC 1122
 //!           §4.1.3.3).
-//! Trust     each packet is read once, from the copy that the kernel made. A program that sends an invalid one
-//!           is disconnected. Datagrams leave only from the address and port that the socket is bound to.
+//! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the address of others that have all set
+//!           their remote addresses: servers bind such a socket for the next client. A datagram goes to the
+//!           socket with its sender as the remote address, or else to the one without.
+//! Trust     each packet is read once, from the copy that the kernel made. A program that sends an invalid
+//!           one is disconnected. Datagrams leave only from the address and port of the socket.
+//! Limits    requests name a socket by its local address: of several at one address, by the one without a
+//!           remote address.
 //!
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
@@ -40,8 +45,28 @@ struct ProgramSocket {
     /// The only remote address from which it receives.
     remote: Option<SocketAddr>,
     socket: Peer,
-    /// A packet for which the Unix socket has no room.
+    /// A packet for which the Unix socket has no room, and whether its room is watched for.
     waiting: Option<Vec<u8>>,
+    is_watched: bool,
+}
+
+impl ProgramSocket {
+    /// Passes a packet to the program, or keeps it if its socket has no room and no other packet waits.
+    fn pass(&mut self, packet: &[u8], counters: &mut ServiceCounters) {
+        if self.waiting.is_some() {
+            return;
+        }
+        match send(&self.socket, packet) {
+            Ok(()) => {
+                counters.datagrams_in += 1;
+                counters.bytes_in += (packet.len() - DATAGRAM_HEADER_BYTES) as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.waiting = Some(packet.to_vec()),
+            // The system has no memory, and the datagram is lost; or the program has closed its socket, of
+            // which an event informs.
+            Err(_) => {}
+        }
+    }
 }
 
 /// The sockets of all programs.
@@ -60,41 +85,57 @@ impl Datagrams {
         self.sockets.len()
     }
 
-    /// Opens a socket on the board, with the program's connection, which is watched under `number`. Returns the
-    /// connection if that fails.
+    /// Opens a socket on the board, with the program's connection, which is watched under `number`. `shares`
+    /// allows others at the same address. Returns the connection if that fails.
     pub(super) fn bind(
         &mut self,
         (number, socket): (u64, Peer),
-        local: SocketAddr,
-        remote: Option<SocketAddr>,
+        (local, remote, shares): (SocketAddr, Option<SocketAddr>, bool),
         host: &mut Host<'_>,
         files: &EpollSet,
     ) -> Result<(), (Peer, EndReason)> {
         if remote.is_some_and(|remote| host.source_for(remote.ip()).is_none()) {
             return Err((socket, EndReason::NoRoute));
         }
-        let (id, local) = match kiban_board::streams::bind(host, local) {
+        let shared = if shares { self.shared_at(local) } else { None };
+        let bound = shared.map_or_else(|| kiban_board::streams::bind(host, local), |id| Ok((id, local)));
+        let (id, local) = match bound {
             Ok(bound) => bound,
             Err(why) => return Err((socket, why)),
         };
-        let bound = Indication::Listening { listener: 0, result: Ok(local) };
-        let begun = files.watch(&socket, number, Interest::READ).and_then(|()| send(&socket, &bound.bytes()));
+        let reply = Indication::Listening { listener: 0, result: Ok(local) };
+        let begun = files.watch(&socket, number, Interest::READ).and_then(|()| send(&socket, &reply.bytes()));
         if begun.is_err() {
             let _ = files.forget(&socket);
-            let _ = host.unbind(id);
+            if shared.is_none() {
+                let _ = host.unbind(id);
+            }
             return Err((socket, EndReason::TooMany));
         }
-        self.sockets.insert(number, ProgramSocket { id, local, remote: None, socket, waiting: None });
+        let (remote, waiting, is_watched) = (None, None, false);
+        self.sockets.insert(number, ProgramSocket { id, local, remote, socket, waiting, is_watched });
         Ok(())
+    }
+
+    /// Returns the board's socket at an address where all sockets have a remote address.
+    fn shared_at(&self, local: SocketAddr) -> Option<SocketId> {
+        let mut there = self.sockets.values().filter(|its| its.local == local).peekable();
+        let id = there.peek()?.id;
+        there.all(|its| its.remote.is_some()).then_some(id)
     }
 
     /// Returns the socket with a local address: the one that is bound to it, or else to all addresses.
     fn at(&mut self, local: SocketAddr) -> Option<&mut ProgramSocket> {
-        let find = |is_it: &dyn Fn(&SocketAddr) -> bool| {
-            self.sockets.iter().find(|(_, its)| is_it(&its.local)).map(|(&number, _)| number)
+        let find = |is_it: &dyn Fn(&ProgramSocket) -> bool| {
+            self.sockets.iter().find(|(_, its)| is_it(its)).map(|(&number, _)| number)
         };
-        let is_any = |bound: &SocketAddr| bound.ip().is_unspecified() && bound.port() == local.port();
-        let number = find(&|bound| *bound == local).or_else(|| find(&is_any))?;
+        let is_any = |its: &ProgramSocket| {
+            its.local.ip().is_unspecified() && its.local.port() == local.port() && local.port() != 0
+        };
+        let number = find(&|its| its.local == local && its.remote.is_none())
+            .or_else(|| find(&|its| its.local == local))
+            .or_else(|| find(&|its| is_any(its) && its.remote.is_none()))
+            .or_else(|| find(&is_any))?;
         self.sockets.get_mut(&number)
     }
 
@@ -163,7 +204,9 @@ impl Datagrams {
                 }
             }
         }
-        self.deliver(number, host, files, counters);
+        if let Some(program) = self.sockets.get(&number) {
+            self.deliver(program.id, host, files, counters);
+        }
         true
     }
 
@@ -178,67 +221,61 @@ impl Datagrams {
         let (Completion::Datagram { socket } | Completion::DatagramError { socket, .. }) = completion else {
             return;
         };
-        let found = self.sockets.iter().find(|(_, program)| program.id == socket);
-        let Some((&number, program)) = found else { return };
         if let Completion::DatagramError { remote, kind, .. } = completion {
-            if let Some(why) = reason(kind, remote).filter(|_| program.remote == Some(remote)) {
+            let is_it = |program: &&ProgramSocket| program.id == socket && program.remote == Some(remote);
+            if let (Some(program), Some(why)) = (self.sockets.values().find(is_it), reason(kind, remote)) {
                 // If the socket is full, the error is lost, as in the network.
                 let _ = send(&program.socket, &DatagramHeader::Error { remote, why }.bytes());
             }
             return;
         }
-        self.deliver(number, host, files, counters);
+        self.deliver(socket, host, files, counters);
     }
 
-    /// Passes received datagrams to the program, as far as its socket has room.
+    /// Passes received datagrams of a socket of the board to the programs, as far as their sockets have room.
     fn deliver(
         &mut self,
-        number: u64,
+        id: SocketId,
         host: &mut Host<'_>,
         files: &EpollSet,
         counters: &mut ServiceCounters,
     ) {
-        let Some(program) = self.sockets.get_mut(&number) else { return };
-        let had_waited = program.waiting.is_some();
-        loop {
-            let packet = match program.waiting.take() {
-                Some(packet) => packet,
-                None => {
-                    let (header, payload) = self.room.split_at_mut(DATAGRAM_HEADER_BYTES);
-                    let Ok(Some((remote, length))) = host.receive_from(program.id, payload) else { break };
-                    if program.remote.is_some_and(|wanted| wanted != remote) {
-                        continue;
-                    }
-                    let nanos = machine_nanos();
-                    header.copy_from_slice(&DatagramHeader::Data { remote, nanos }.bytes());
-                    self.room[..DATAGRAM_HEADER_BYTES + length].to_vec()
-                }
-            };
-            match send(&program.socket, &packet) {
-                Ok(()) => {
-                    counters.datagrams_in += 1;
-                    counters.bytes_in += (packet.len() - DATAGRAM_HEADER_BYTES) as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    program.waiting = Some(packet);
-                    break;
-                }
-                // The system has no memory, and the datagram is lost; or the program has closed its socket, of
-                // which an event informs.
-                Err(_) => {}
+        let Datagrams { sockets, room } = self;
+        let mut programs: Vec<(u64, &mut ProgramSocket)> = sockets
+            .iter_mut()
+            .filter(|(_, program)| program.id == id)
+            .map(|(&number, program)| (number, program))
+            .collect();
+        programs.iter_mut().for_each(|(_, program)| {
+            if let Some(packet) = program.waiting.take() {
+                program.pass(&packet, counters);
+            }
+        });
+        // If only one program has the socket, its datagrams wait on the board.
+        while !matches!(&programs[..], [(_, one)] if one.waiting.is_some()) {
+            let (header, payload) = room.split_at_mut(DATAGRAM_HEADER_BYTES);
+            let Ok(Some((remote, length))) = host.receive_from(id, payload) else { break };
+            header.copy_from_slice(&DatagramHeader::Data { remote, nanos: machine_nanos() }.bytes());
+            let at = |wanted| programs.iter().position(|(_, program)| program.remote == wanted);
+            if let Some(at) = at(Some(remote)).or_else(|| at(None)) {
+                programs[at].1.pass(&room[..DATAGRAM_HEADER_BYTES + length], counters);
             }
         }
-        let waits = program.waiting.is_some();
-        if waits != had_waited {
-            // This cannot fail: the socket is watched.
-            let _ = files.change(&program.socket, number, Interest { read: true, write: waits });
+        for (number, program) in programs {
+            let waits = program.waiting.is_some();
+            if std::mem::replace(&mut program.is_watched, waits) != waits {
+                // This cannot fail: the socket is watched.
+                let _ = files.change(&program.socket, number, Interest { read: true, write: waits });
+            }
         }
     }
 
     fn remove(&mut self, number: u64, host: &mut Host<'_>, files: &EpollSet) {
         if let Some(program) = self.sockets.remove(&number) {
             let _ = files.forget(&program.socket);
-            let _ = host.unbind(program.id);
+            if !self.sockets.values().any(|other| other.id == program.id) {
+                let _ = host.unbind(program.id);
+            }
         }
     }
 

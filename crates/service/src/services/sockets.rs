@@ -158,7 +158,9 @@ impl Sockets {
                 Ok((local, file)) => (Indication::Listening { listener: 0, result: Ok(local) }, Some(file)),
                 Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
             },
-            Some(Request::Bind { local, remote }) => return self.bind((number, socket), local, remote, host),
+            Some(Request::Bind { local, remote, shares }) => {
+                return self.bind((number, socket), (local, remote, shares), host);
+            }
             Some(Request::SetRemote { local, remote }) => {
                 (self.datagrams.set_remote(local, remote, host), None)
             }
@@ -207,12 +209,11 @@ impl Sockets {
     fn bind(
         &mut self,
         caller: (u64, Peer),
-        local: SocketAddr,
-        remote: Option<SocketAddr>,
+        ends: (SocketAddr, Option<SocketAddr>, bool),
         host: &mut Host<'_>,
     ) {
         let bound = match self.sessions() < self.bounds.sessions_max {
-            true => self.datagrams.bind(caller, local, remote, host, &self.files),
+            true => self.datagrams.bind(caller, ends, host, &self.files),
             false => Err((caller.1, EndReason::TooMany)),
         };
         match bound {

@@ -1,15 +1,20 @@
-//! Datagram sockets of programs on a board: the library, and `kiban lab rtp --board`.
+//! Datagram sockets of programs on a board: the library, `kiban lab rtp --board`, and `kiban run`.
+//!
+//! Requires  a C compiler for the preloaded library, dig, python3.
 
-use crate::common::{KIBAN, LONG, PORT, TestDir, enter, is_clean, text};
+use super::run::{LIBRARY, on_board, told};
+use crate::common::{KIBAN, LONG, PORT, TestDir, enter, is_clean, run, text};
 use crate::nics::rdma::{at, two_boards};
 use kiban_os::Clock;
 use kiban_streams::datagrams::{DatagramSocket, Received};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType};
 use serde_json::Value;
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub(super) const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
@@ -230,4 +235,92 @@ fn rtp_streams_go_from_one_board_to_another() {
     let output = command(&near, &["receive", "--board", "moon"]).output().expect("the program was built");
     let words = text(&output);
     assert!(words.contains("no board moon offers datagram sockets"), "{words}");
+}
+
+/// Echoes datagrams with the kernel's UDP until the end of the test.
+fn echo(socket: &UdpSocket, ends: &AtomicBool) {
+    let mut room = vec![0; 70_000];
+    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a socket");
+    while !ends.load(Ordering::Relaxed) {
+        if let Ok((count, from)) = socket.recv_from(&mut room) {
+            // The peer may be gone already.
+            let _ = socket.send_to(&room[..count], from);
+        }
+    }
+}
+
+#[test]
+fn an_unmodified_program_uses_the_boards_udp_like_the_systems() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-udp");
+    let board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let idle = board.status();
+    run("ip", &["link", "set", "lo", "up"]);
+    let (socket, closed, ends) = (kernel(), kernel().local_addr().expect("bound"), AtomicBool::new(false));
+    let port = socket.local_addr().expect("bound").port().to_string();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/python/datagrams.py");
+    let output = std::thread::scope(|scope| {
+        scope.spawn(|| echo(&socket, &ends));
+        let output = told(on_board(&dir, &["python3", script, &port, &closed.port().to_string()]));
+        ends.store(true, Ordering::Relaxed);
+        output
+    });
+    assert!(output.status.success(), "{}\n{}", text(&output), dir.log());
+    assert_eq!(text(&output), "all as with the system's UDP\n");
+    is_clean(&board, &idle);
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+}
+
+/// Returns a command that runs a program with the `resolv.conf` of the test's directory.
+fn with_names(dir: &TestDir, program: &Command) -> Command {
+    let mut command = Command::new("unshare");
+    let mount = "mount --bind resolv.conf \"$(realpath /etc/resolv.conf)\" && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", mount, "sh"]).arg(program.get_program()).args(program.get_args());
+    command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(&dir.0);
+    command
+}
+
+#[test]
+fn names_are_looked_up_over_the_board() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-names");
+    let mut board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let idle = board.status();
+    run("ip", &["link", "set", "lo", "up"]);
+    let python = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/python/");
+    let script = |name: &str| format!("{python}{name}.py");
+    let mut server = Command::new("python3");
+    server.args([&script("dns"), "10.9.0.1", "53"]).stdout(Stdio::piped());
+    let mut server = server.spawn().expect("python3 is installed");
+    let mut lines = BufReader::new(server.stdout.take().expect("piped")).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    dir.write("resolv.conf", "nameserver 10.9.0.1\nsearch lab.example\noptions timeout:5\n");
+    // dig uses libuv, whose older versions call syscall(2).
+    for name in ["www.lab.example", "long.lab.example"] {
+        let output = told(on_board(&dir, &["dig", "@10.9.0.1", name, "+short"]));
+        assert_eq!(text(&output), "192.0.2.77\n192.0.2.78\n");
+    }
+    let closed = told(on_board(&dir, &["dig", "@10.9.0.1", "-p", "54", "www.lab.example", "+tries=1"]));
+    assert!(text(&closed).contains("connection refused"), "{}", text(&closed));
+    let output = told(with_names(&dir, &on_board(&dir, &["python3", &script("names")])));
+    assert_eq!(text(&output), "all names found\n", "{}", dir.log());
+    // All of this went over the board.
+    let status = is_clean(&board, &idle);
+    assert!(counted_service(&status, "datagrams_in") >= 10, "{status}");
+    // When the board has stopped, no name is looked up over the host's network.
+    board.signal("-KILL");
+    board.wait();
+    let mut late = Command::new("python3");
+    late.args(["-c", "import socket; socket.getaddrinfo('late.lab.example', 80)"]);
+    late.env("LD_PRELOAD", LIBRARY.join("libkiban_sockets.so"))
+        .env("KIBAN_SOCKETS", dir.0.join("kiban/lab.sockets"));
+    let output = told(with_names(&dir, &late));
+    assert!(text(&output).contains("Temporary failure in name resolution"), "{}", text(&output));
+    server.kill().expect("it is a child of this process");
+    server.wait().expect("it is a child of this process");
+    assert!(!lines.any(|line| line.contains("late")), "the host's network was not used");
 }

@@ -1,0 +1,434 @@
+/* Datagram sockets on the board (docs/attach.md).
+ *
+ * Operation        a UDP socket belongs to the kernel until bind(), connect() or its first datagram to an address to which
+ *                  the board has a route. Then the library connects to the board and asks it to bind; this connection, a
+ *                  Unix socket that keeps the borders of packets, replaces the program's descriptor. So poll, epoll, dup,
+ *                  fork and exec work. Before each datagram is a header with the remote address, which the calls here
+ *                  write and remove.
+ * Addresses        a socket that is bound to the board's address, or to the wildcard address and a port, is the board's at
+ *                  once. One that is bound to the wildcard address and port 0, or not at all, becomes the board's with its
+ *                  first target, and keeps the port that the kernel has chosen if the board has it, too. Loopback,
+ *                  multicast and broadcast addresses, and those to which the board has no route, are left to the kernel.
+ * Errors           the board reports ICMP errors of connected sockets, and targets without a route, in packets; the next
+ *                  read returns them.
+ * After exec       the program's end is bound to an address that contains the local address (find_or_adopt_datagrams());
+ *                  the board knows the remote address.
+ * syscall()        older versions of libuv, which dig and Node.js use, make these calls through syscall(2).
+ * Not implemented  datagrams of libc's own resolver (getaddrinfo(3)), whose calls cannot be interposed; ancillary data
+ *                  (IP_PKTINFO); sockets of a process that receives the descriptor of another one. */
+#include "board.h"
+#include <stdarg.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+
+/* The packets' header, as in kiban_attach. */
+struct header {
+    uint8_t kind, reason;
+    uint16_t port;
+    uint8_t family, unused[3];
+    uint64_t nanoseconds;
+    uint8_t address[16];
+};
+_Static_assert(sizeof(struct header) == 32, "as the board has it");
+enum { DATA = 1, PROBLEM = 2 };
+#define PAYLOAD_MAX 65507
+/* The number of parts of a message, as in sendmsg(2) with the header in front. */
+#define PARTS 64
+
+/* Whether the process has, or may have inherited, a datagram socket of the board; if not, the calls skip the lookup. */
+_Atomic bool datagrams;
+
+/* Returns the family of a UDP socket of the kernel that is not connected, AF_INET or AF_INET6; 0 for any other file. */
+static int udp_family(int fd) {
+    int kept = errno, family = 0, type = 0, protocol = 0;
+    union name peer;
+    socklen_t length = sizeof(int), peer_length = sizeof peer;
+    bool is_it = board_path && !libc.getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) && type == SOCK_DGRAM;
+    length = sizeof(int);
+    is_it = is_it && !libc.getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) &&
+            (family == AF_INET || family == AF_INET6);
+    length = sizeof(int);
+    is_it = is_it && !libc.getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) && protocol == IPPROTO_UDP &&
+            libc.getpeername(fd, &peer.any, &peer_length);
+    errno = kept;
+    return is_it ? family : 0;
+}
+
+/* Whether an address is that of several hosts. */
+static bool is_group(const struct entry *entry, int end) {
+    static const uint8_t all[4] = {255, 255, 255, 255};
+    const uint8_t *address = entry->address[end];
+    return entry->family[end] == 4 ? (address[0] & 0xf0) == 0xe0 || !memcmp(address, all, 4) : address[0] == 0xff;
+}
+
+/* Reads the address of a socket's own end. Returns whether it is a datagram socket of the board. */
+static bool own_entry(int fd, struct entry *entry) {
+    struct entry_name name;
+    int kept = errno;
+    socklen_t length = sizeof name;
+    bool is_it = !libc.getsockname(fd, (struct sockaddr *)&name, &length) && length == sizeof name &&
+                 name.family == AF_UNIX && !name.zero && !memcmp(name.tag, ENTRY_TAG, sizeof name.tag) &&
+                 name.entry.what == ASK_BIND;
+    if (is_it)
+        *entry = name.entry;
+    errno = kept;
+    return is_it;
+}
+
+/* Looks for sockets that the process has inherited. */
+void begin_datagrams(void) {
+    struct entry entry;
+    for (int fd = 0; board_path && fd < 256 && !datagrams; fd++)
+        datagrams = own_entry(fd, &entry);
+}
+
+/* Looks up a datagram socket of the board. After exec, makes its record. */
+bool find_datagrams(int fd, struct found *found) {
+    struct entry entry, query = {.what = ASK_REMOTE}, reply;
+    if (!datagrams)
+        return false;
+    if (find(fd, found))
+        return found->state == DATAGRAMS;
+    if (fd < 0 || fd >= FILES || !own_entry(fd, &entry))
+        return false;
+    struct known known = {.domain = entry.family[LOCAL] == 6 ? AF_INET6 : AF_INET};
+    known.name[LOCAL] = name_of(&entry, LOCAL, known.domain);
+    put(&query, LOCAL, &known.name[LOCAL]);
+    int kept = errno, file = -1;
+    if (!ask(&query, &reply, &file) && reply.what == REPLY_ACCEPTED)
+        known.name[REMOTE] = name_of(&reply, REMOTE, known.domain);
+    errno = kept;
+    return !note(fd, known, DATAGRAMS) && find(fd, found);
+}
+
+/* Makes a UDP socket of the kernel one of the board's. `remote` is the target that has led to this, or NULL. Returns 0;
+ * -1 if the socket must stay with the kernel; or an error number. */
+static int bind_on_board(int fd, int family, const union name *local, const struct entry *remote, struct found *found) {
+    struct entry entry = {.what = ASK_BIND}, reply;
+    struct entry_name own = {.family = AF_UNIX};
+    struct known known = {.domain = family};
+    int file, shares = 0;
+    socklen_t length = sizeof shares;
+    put(&entry, LOCAL, local);
+    if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &shares, &length))
+        entry.code = shares != 0;
+    if (remote) {
+        entry.family[REMOTE] = remote->family[REMOTE];
+        entry.port[REMOTE] = remote->port[REMOTE];
+        memcpy(entry.address[REMOTE], remote->address[REMOTE], 16);
+    }
+    if (fd >= FILES)
+        return EMFILE;
+    for (;;) {
+        struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+        int asker = new_asker(0);
+        if (asker < 0)
+            return errno;
+        libc.setsockopt(asker, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        int error = begin_to_ask(asker, &entry);
+        error = error ? error : answer_soon(asker, &reply, &file, PATIENCE_SECONDS * 1000);
+        if (error || reply.what != REPLY_LISTENING || reply.code)
+            close(asker);
+        if (error)
+            return error == EAGAIN ? ENETDOWN : error;
+        if (reply.code == IN_USE && remote && entry.port[LOCAL]) {
+            /* The kernel has chosen the port, and the board has another socket there. */
+            entry.port[LOCAL] = 0;
+            continue;
+        }
+        if (reply.code == NO_ROUTE || (reply.code == BAD_ADDRESS && !is_unspecified(&entry, LOCAL)))
+            return -1;
+        if (reply.what != REPLY_LISTENING || reply.code)
+            return reply.code ? error_of(reply.code) : EPROTO;
+        known.name[LOCAL] = name_of(&reply, LOCAL, family);
+        memset(&patience, 0, sizeof patience);
+        libc.setsockopt(asker, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+        own.entry = reply;
+        own.entry.what = ASK_BIND;
+        memcpy(own.tag, ENTRY_TAG, sizeof own.tag);
+        if (getrandom(own.random, sizeof own.random, 0) != sizeof own.random ||
+            libc.bind(asker, (struct sockaddr *)&own, sizeof own)) {
+            close(asker);
+            return ENOBUFS;
+        }
+        datagrams = true;
+        if ((error = replace_file(fd, asker)) || (error = note(fd, known, DATAGRAMS)))
+            return error;
+        return find(fd, found) ? 0 : EBADF;
+    }
+}
+
+/* Makes a kernel socket the board's if the board has a route to its target. Returns 0, -1 or an error number like
+ * bind_on_board(). */
+static int choose(int fd, int family, const union name *remote, struct found *found) {
+    struct entry entry = {0}, bound = {0};
+    union name local;
+    socklen_t length = sizeof local;
+    put(&entry, REMOTE, remote);
+    if (is_loopback(&entry, REMOTE) || is_group(&entry, REMOTE) || is_unspecified(&entry, REMOTE))
+        return -1;
+    memset(&local, 0, sizeof local);
+    if (libc.getsockname(fd, &local.any, &length))
+        return errno;
+    put(&bound, LOCAL, &local);
+    /* A socket that the program has bound to another address than the board's uses the host's network. */
+    return is_unspecified(&bound, LOCAL) ? bind_on_board(fd, family, &local, &entry, found) : -1;
+}
+
+/* bind() of a UDP socket. Returns whether the call is done; `*result` is its result. */
+bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result) {
+    struct found found;
+    int kept = errno, family;
+    if (find_datagrams(fd, &found)) {
+        *result = fail(EINVAL);
+        return true;
+    }
+    union name local, bound;
+    struct entry entry = {0};
+    socklen_t bound_length = sizeof bound;
+    if (!(family = udp_family(fd)) || read_name(&local, family, name, length))
+        return false;
+    put(&entry, LOCAL, &local);
+    bool is_bound = !libc.getsockname(fd, &bound.any, &bound_length) && bound.in.sin_port;
+    if (is_bound || is_loopback(&entry, LOCAL) || is_group(&entry, LOCAL) ||
+        (is_unspecified(&entry, LOCAL) && !entry.port[LOCAL]))
+        return false;
+    int error = bind_on_board(fd, family, &local, NULL, &found);
+    if (error < 0)
+        return false;
+    *result = error ? fail(error) : done(kept, 0);
+    return true;
+}
+
+/* Sets the remote address of a socket of the board; NULL: none. Returns 0 or an error number. */
+static int set_remote(struct found *found, const union name *remote) {
+    struct entry entry = {.what = ASK_SET_REMOTE}, reply;
+    int file = -1;
+    put(&entry, LOCAL, &found->known.name[LOCAL]);
+    if (remote) {
+        put(&entry, REMOTE, remote);
+        if (is_loopback(&entry, REMOTE))
+            return ENETUNREACH;
+    }
+    int error = ask(&entry, &reply, &file);
+    if (file >= 0)
+        close(file);
+    if (error || reply.what != REPLY_OPENED)
+        return error ? error : error_of(reply.code);
+    memset(&found->known.name[REMOTE], 0, sizeof found->known.name[REMOTE]);
+    if (remote)
+        found->known.name[REMOTE] = *remote;
+    found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
+    return rewrite(found, DATAGRAMS) ? 0 : ENOBUFS;
+}
+
+/* connect() of a UDP socket. Returns whether the call is done; `*result` is its result. */
+bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result) {
+    struct found found;
+    int kept = errno, family, error;
+    bool is_ours = find_datagrams(fd, &found);
+    union name remote;
+    if (is_ours && name && length >= sizeof name->sa_family && name->sa_family == AF_UNSPEC) {
+        error = set_remote(&found, NULL);
+        *result = error ? fail(error) : done(kept, 0);
+        return true;
+    }
+    family = is_ours ? found.known.domain : udp_family(fd);
+    if (!family)
+        return false;
+    if ((error = read_name(&remote, family, name, length))) {
+        *result = fail(error);
+        return is_ours;
+    }
+    if (!is_ours && (error = choose(fd, family, &remote, &found))) {
+        *result = error < 0 ? 0 : fail(error);
+        return error > 0;
+    }
+    error = set_remote(&found, &remote);
+    *result = error ? fail(error) : done(kept, 0);
+    return true;
+}
+
+/* The error of a call on a socket whose board has stopped. Its traffic must not take another path. */
+static ssize_t failed_call(void) {
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
+        errno = ENETDOWN;
+    return -1;
+}
+
+static ssize_t send_one(int fd, const struct found *found, const struct msghdr *message, int flags) {
+    struct header header = {.kind = DATA};
+    struct entry entry = {0};
+    struct iovec parts[PARTS + 1] = {{&header, sizeof header}};
+    union name remote = found->known.name[REMOTE];
+    size_t bytes = 0;
+    if (message->msg_name) {
+        int error = read_name(&remote, found->known.domain, message->msg_name, message->msg_namelen);
+        if (error)
+            return fail(error);
+    } else if (!remote.any.sa_family) {
+        return fail(EDESTADDRREQ);
+    }
+    if (flags & MSG_OOB)
+        return fail(EOPNOTSUPP);
+    put(&entry, REMOTE, &remote);
+    if (is_loopback(&entry, REMOTE))
+        return fail(ENETUNREACH);
+    header.family = entry.family[REMOTE];
+    header.port = entry.port[REMOTE];
+    memcpy(header.address, entry.address[REMOTE], sizeof header.address);
+    for (size_t part = 0; part < message->msg_iovlen; part++) {
+        if (part == PARTS)
+            return fail(EMSGSIZE);
+        parts[part + 1] = message->msg_iov[part];
+        bytes += message->msg_iov[part].iov_len;
+    }
+    if (bytes > PAYLOAD_MAX)
+        return fail(EMSGSIZE);
+    struct msghdr packet = {.msg_iov = parts, .msg_iovlen = message->msg_iovlen + 1};
+    ssize_t count = libc.sendmsg(fd, &packet, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
+    return count < 0 ? failed_call() : count - (ssize_t)sizeof header;
+}
+
+static ssize_t receive_one(int fd, const struct found *found, struct msghdr *message, int flags) {
+    const union name *remote = &found->known.name[REMOTE];
+    for (;;) {
+        struct header header = {0};
+        struct iovec parts[PARTS + 1] = {{&header, sizeof header}};
+        if (message->msg_iovlen > PARTS)
+            return fail(EMSGSIZE);
+        memcpy(parts + 1, message->msg_iov, message->msg_iovlen * sizeof *parts);
+        struct msghdr packet = {.msg_iov = parts, .msg_iovlen = message->msg_iovlen + 1};
+        ssize_t count = libc.recvmsg(fd, &packet, flags & (MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC));
+        if (count < 0)
+            return failed_call();
+        if (count < (ssize_t)sizeof header)
+            return fail(ENETDOWN);
+        struct entry entry = {.family = {[REMOTE] = header.family}, .port = {[REMOTE] = header.port}};
+        memcpy(entry.address[REMOTE], header.address, sizeof header.address);
+        union name from = name_of(&entry, REMOTE, found->known.domain);
+        /* A datagram that had arrived before connect() may be that of another host. */
+        bool is_foreign = remote->any.sa_family && memcmp(&from, remote, length_of(found->known.domain));
+        if (header.kind == PROBLEM || is_foreign) {
+            if (flags & MSG_PEEK)
+                libc.recv(fd, &header, sizeof header, MSG_DONTWAIT);
+            if (header.kind == PROBLEM)
+                return fail(error_of(header.reason));
+            continue;
+        }
+        message->msg_flags = packet.msg_flags & MSG_TRUNC;
+        message->msg_controllen = 0;
+        if (message->msg_name) {
+            socklen_t length = message->msg_namelen;
+            tell_name(&from, message->msg_name, &length);
+            message->msg_namelen = length;
+        }
+        return count - (ssize_t)sizeof header;
+    }
+}
+
+/* sendmsg() of a socket that is the board's or may become it. Returns whether the call is done; `*result` is its
+ * result. */
+bool send_datagram(int fd, const struct msghdr *message, int flags, ssize_t *result) {
+    struct found found;
+    union name remote;
+    int kept = errno, family, error;
+    if (!find_datagrams(fd, &found)) {
+        if (!message->msg_name || !(family = udp_family(fd)) ||
+            read_name(&remote, family, message->msg_name, message->msg_namelen))
+            return false;
+        if ((error = choose(fd, family, &remote, &found))) {
+            *result = error < 0 ? 0 : fail(error);
+            return error > 0;
+        }
+    }
+    *result = send_one(fd, &found, message, flags);
+    if (*result >= 0)
+        errno = kept;
+    return true;
+}
+
+bool receive_datagram(int fd, struct msghdr *message, int flags, ssize_t *result) {
+    struct found found;
+    int kept = errno;
+    if (!find_datagrams(fd, &found))
+        return false;
+    *result = receive_one(fd, &found, message, flags);
+    if (*result >= 0)
+        errno = kept;
+    return true;
+}
+
+/* sendmmsg(): like Linux, returns an error only if no message was sent. */
+bool send_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, int *result) {
+    ssize_t sent;
+    for (unsigned at = 0; at < count; at++) {
+        if (!send_datagram(fd, &messages[at].msg_hdr, flags, &sent)) {
+            if (at == 0)
+                return false;
+            sent = libc.sendmsg(fd, &messages[at].msg_hdr, flags);
+        }
+        if (sent < 0) {
+            *result = at ? (int)at : -1;
+            return true;
+        }
+        messages[at].msg_len = (unsigned)sent;
+    }
+    *result = (int)count;
+    return count > 0;
+}
+
+/* recvmmsg(). The timeout is checked after each datagram, as in Linux. */
+bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, const struct timespec *time,
+                       int *result) {
+    struct found found;
+    int64_t begun = microseconds();
+    if (!find_datagrams(fd, &found))
+        return false;
+    unsigned at = 0;
+    for (; at < count; at++) {
+        ssize_t received = receive_one(fd, &found, &messages[at].msg_hdr, flags);
+        if (received < 0)
+            break;
+        messages[at].msg_len = (unsigned)received;
+        if (flags & MSG_WAITFORONE)
+            flags |= MSG_DONTWAIT;
+        if (time && microseconds() - begun >= (int64_t)time->tv_sec * 1000000 + time->tv_nsec / 1000) {
+            at++;
+            break;
+        }
+    }
+    *result = at || !count ? (int)at : -1;
+    return true;
+}
+
+/* Whether setting an option is accepted, although it has no effect on the board. */
+bool is_hint_of_datagrams(int level, int option) {
+    switch (level) {
+    case IPPROTO_IP:
+        return option == IP_RECVERR || option == IP_MTU_DISCOVER || option == IP_TOS;
+    case IPPROTO_IPV6:
+        return option == IPV6_RECVERR || option == IPV6_MTU_DISCOVER || option == IPV6_TCLASS;
+    default:
+        return false;
+    }
+}
+
+/* Programs make other system calls in this way, too; those go to libc unchanged. */
+OURS long syscall(long number, ...) {
+    static long (*_Atomic real)(long, ...);
+    long given[6];
+    va_list list;
+    va_start(list, number);
+    for (int at = 0; at < 6; at++)
+        given[at] = va_arg(list, long);
+    va_end(list);
+    if (number == SYS_sendmmsg && !BYPASSED)
+        return sendmmsg((int)given[0], (struct mmsghdr *)given[1], (unsigned)given[2], (int)given[3]);
+    if (number == SYS_recvmmsg && !BYPASSED)
+        return recvmmsg((int)given[0], (struct mmsghdr *)given[1], (unsigned)given[2], (int)given[3],
+                        (struct timespec *)given[4]);
+    if (!real)
+        real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+}
