@@ -20,8 +20,9 @@
 //!                  stays mapped until the last segment that refers to it has been sent. A program that
 //!                  breaks a rule of the shared memory is disconnected.
 //! Turns            at most `TURN_REQUESTS` requests of a program before other work has a turn.
-//! Limits           `CLIENTS_MAX` programs; `sessions` queue pairs for all of them together; for each program
-//!                  `MAPPINGS_MAX` shared memories with `MEMORY_BYTES_MAX` bytes in all, `PDS_MAX` protection
+//! Limits           `CLIENTS_MAX` programs; `sessions` queue pairs for all of them together, of which one
+//!                  that has half leaves the last eighth to others; for each program `MAPPINGS_MAX` shared
+//!                  memories with `MEMORY_BYTES_MAX` bytes in all, `PDS_MAX` protection
 //!                  domains, `SRQS_MAX` shared receive queues, `KEYS_MAX` regions and windows,
 //!                  `LISTENERS_MAX` listeners and `ENDS_MAX` connections.
 //! Reload           the NIC exists as long as its board, so changes of this service need a restart.

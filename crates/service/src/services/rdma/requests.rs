@@ -26,6 +26,12 @@ fn has_room(objects: usize, objects_max: usize) -> Result<(), Refusal> {
     if objects < objects_max { Ok(()) } else { Err(Refusal::Request(RequestError::TooMany)) }
 }
 
+/// Returns whether a program that has `own` queue pairs of the `all` that exist may create another: one that
+/// has half of the maximum leaves the last eighth to others.
+fn may_create_qp(own: usize, all: usize, qps_max: usize) -> bool {
+    all < if own < qps_max.div_ceil(2) { qps_max } else { qps_max - qps_max / 8 }
+}
+
 impl Client {
     fn own_cq(&self, cq: u32) -> Result<(), Refusal> {
         if self.cqs.contains_key(&cq) { Ok(()) } else { Err(Refusal::Request(RequestError::UnknownCq)) }
@@ -61,9 +67,10 @@ pub(super) fn work(
             | Request::Room { .. }
             | Request::Unshare { .. } => post(client, request, host)?,
             request => {
-                let sessions: usize = clients.values().map(|client| client.qps.len()).sum();
+                let qps: usize = clients.values().map(|client| client.qps.len()).sum();
                 let Some(client) = clients.get_mut(&number) else { return Ok(()) };
-                let result = execute(client, tables, number, sessions < qps_max, request, host);
+                let may_create_qp = may_create_qp(client.qps.len(), qps, qps_max);
+                let result = execute(client, tables, number, may_create_qp, request, host);
                 let counters = &mut tables.counters;
                 let of = &mut client.counters;
                 let (all, own) = match result.is_ok() {
