@@ -14,8 +14,8 @@
  * After exec       the program's end is bound to an address that contains the local address (find_or_adopt_datagrams());
  *                  the board knows the remote address.
  * syscall()        older versions of libuv, which dig and Node.js use, make these calls through syscall(2).
- * Not implemented  datagrams of libc's own resolver (getaddrinfo(3)), whose calls cannot be interposed; ancillary data
- *                  (IP_PKTINFO); sockets of a process that receives the descriptor of another one. */
+ * Not implemented  ancillary data (IP_PKTINFO); sockets of a process that receives the descriptor of another one, or that
+ *                  has inherited only descriptors with numbers from INHERITED on. */
 #include "board.h"
 #include <stdarg.h>
 #include <sys/random.h>
@@ -35,6 +35,10 @@ enum { DATA = 1, PROBLEM = 2 };
 /* The number of parts of a message, as in sendmsg(2) with the header in front. */
 #define PARTS 64
 
+/* A process that has been started looks for sockets that it has inherited among descriptors below this number. */
+#define INHERITED 256
+
+static long (*libc_syscall)(long, ...);
 /* Whether the process has, or may have inherited, a datagram socket of the board; if not, the calls skip the lookup. */
 _Atomic bool datagrams;
 
@@ -78,7 +82,8 @@ static bool own_entry(int fd, struct entry *entry) {
 /* Looks for sockets that the process has inherited. */
 void begin_datagrams(void) {
     struct entry entry;
-    for (int fd = 0; board_path && fd < 256 && !datagrams; fd++)
+    *(void **)&libc_syscall = dlsym(RTLD_NEXT, "syscall");
+    for (int fd = 0; board_path && fd < INHERITED && !datagrams; fd++)
         datagrams = own_entry(fd, &entry);
 }
 
@@ -215,9 +220,10 @@ static int set_remote(struct found *found, const union name *remote) {
         close(file);
     if (error || reply.what != REPLY_OPENED)
         return error ? error : error_of(reply.code);
+    /* Without what the program may have left in the padding, because receive_one() compares addresses. */
     memset(&found->known.name[REMOTE], 0, sizeof found->known.name[REMOTE]);
     if (remote)
-        found->known.name[REMOTE] = *remote;
+        found->known.name[REMOTE] = name_of(&entry, REMOTE, found->known.domain);
     found->known.name[LOCAL] = name_of(&reply, LOCAL, found->known.domain);
     return rewrite(found, DATAGRAMS) ? 0 : ENOBUFS;
 }
@@ -416,7 +422,6 @@ bool is_hint_of_datagrams(int level, int option) {
 
 /* Programs make other system calls in this way, too; those go to libc unchanged. */
 OURS long syscall(long number, ...) {
-    static long (*_Atomic real)(long, ...);
     long given[6];
     va_list list;
     va_start(list, number);
@@ -428,7 +433,8 @@ OURS long syscall(long number, ...) {
     if (number == SYS_recvmmsg && !BYPASSED)
         return recvmmsg((int)given[0], (struct mmsghdr *)given[1], (unsigned)given[2], (int)given[3],
                         (struct timespec *)given[4]);
-    if (!real)
-        real = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
-    return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
+    /* Memory allocators make system calls before the library is prepared. */
+    if (!libc_syscall)
+        *(void **)&libc_syscall = dlsym(RTLD_NEXT, "syscall");
+    return libc_syscall(number, given[0], given[1], given[2], given[3], given[4], given[5]);
 }

@@ -10,7 +10,8 @@
  * Left to libc     everything else, also names for which the hosts line of nsswitch.conf names other sources than files
  *                  and dns.
  * Not implemented  gethostbyname(), res_query() and the reverse lookup of getnameinfo(), which use the host's network;
- *                  names of aliases (AI_CANONNAME returns the name that was asked for); EDNS0, DNSSEC; a cache. */
+ *                  names of aliases (AI_CANONNAME returns the name that was asked for), AI_V4MAPPED; EDNS0, DNSSEC; a
+ *                  cache. */
 #include "board.h"
 #include <arpa/inet.h>
 #include <arpa/nameser.h>

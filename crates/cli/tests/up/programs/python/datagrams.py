@@ -91,6 +91,12 @@ one.setblocking(False)
 fails(lambda: one.recv(100), errno.EAGAIN)
 one.setblocking(True)
 
+# An address whose padding is not zero.
+padded = struct.pack("H", socket.AF_INET) + struct.pack("!H4s8s", ECHO[1], socket.inet_aton(ECHO[0]), b"garbage!")
+assert libc.connect(one.fileno(), padded, 16) == 0
+one.send(b"padded")
+assert one.recv(100) == b"padded"
+
 # Many messages with one call.
 class Iovec(ctypes.Structure):
     _fields_ = [("base", ctypes.c_void_p), ("length", ctypes.c_size_t)]
