@@ -64,11 +64,6 @@ macro_rules! absent {
 }
 
 absent! {
-    "objects of this NIC are not kernel objects, so other processes cannot import them" "" {
-        null: ibv_import_device ibv_import_pd ibv_import_mr;
-        quiet: ibv_unimport_pd ibv_unimport_mr;
-    }
-
     "there is no fabric, and thus no vendor options (ECE) or port speed" "" {
         number: ibv_query_ece ibv_set_ece ibv_query_port_speed;
     }
@@ -77,10 +72,9 @@ absent! {
         minus: rdma_resolve_addrinfo rdma_query_addrinfo rdma_write_cm_event;
     }
 
-    "a software NIC has no device memory and no DMA buffers" "" {
-        null: ibv_import_dm ibv_reg_dmabuf_mr ibv_alloc_dmah ibv_alloc_buf ibv_reg_buf_mr;
+    "a software NIC has no DMA buffers" "" {
+        null: ibv_reg_dmabuf_mr ibv_alloc_dmah ibv_alloc_buf ibv_reg_buf_mr;
         minus: ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd;
-        quiet: ibv_unimport_dm;
         number: ibv_dealloc_dmah ibv_free_buf;
     }
 

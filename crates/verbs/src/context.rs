@@ -4,6 +4,9 @@
 //!           while an event is pending.
 //! Sharing   all identifiers of the connection manager that use a device share one context ([`shared`]),
 //!           which is never closed.
+//! Import    the command file of a context is a memory file that names its process and its device. With a
+//!           copy of the descriptor, the same process opens another context ([`ibv_import_device`]); all
+//!           contexts of a process share one NIC, so objects can be imported into it. Another process cannot.
 //! Events    each object counts its delivered and acknowledged events; destroying it waits until all are
 //!           acknowledged ([`crate::sync::acknowledged`]).
 
@@ -11,7 +14,8 @@ use crate::abi::*;
 use crate::atomic::AtomicPtr;
 use crate::device::Device;
 use crate::engine::{Generation, engine, given};
-use crate::ffi::{catch_panics, fail_with_errno, set_errno};
+use crate::ffi::{catch_panics, fail_with_errno, pointer, set_errno};
+use crate::log::unsupported;
 use crate::queue::cq::Cq;
 use crate::queue::qp::Qp;
 use crate::queue::srq::Srq;
@@ -22,9 +26,14 @@ use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicUsize, Ordering};
+use kiban_rdma_runtime::Config;
 use kiban_rdma_runtime::verbs::{AsyncEvent, AsyncEventKind, Channel, Engine};
+use std::fs::File;
+use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// An open device.
@@ -34,10 +43,14 @@ pub(crate) struct Context {
     born: Generation,
     pub(crate) engine: &'static Engine,
     pub(crate) device: &'static Device,
+    /// The NIC's limits. They can be read in a forked child, too.
+    pub(crate) bounds: Config,
     /// Asynchronous events of the context's objects; [`tag`] makes their cookies.
     pub(crate) async_events: Arc<Channel<AsyncEvent>>,
     /// Number of live objects of the context.
     objects: AtomicUsize,
+    /// Names the process and the device. Not used by the library itself.
+    _command_file: OwnedFd,
 }
 
 // SAFETY: programs only read the C struct (ibv_open_device(3)); all other fields may be shared between
@@ -63,9 +76,9 @@ impl Context {
         abi.sz = size_of::<verbs_context>();
         abi.context.device = device.abi();
         abi.context.async_fd = async_events.number();
-        // There is no command file. Programs that share a context with another process duplicate it before
-        // they learn that objects cannot be imported, so it must be an open file.
-        abi.context.cmd_fd = abi.context.async_fd;
+        let command_file =
+            command_file(device).map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        abi.context.cmd_fd = command_file.as_raw_fd();
         abi.context.num_comp_vectors = 1;
         abi.context.abi_compat = VERBS_ABI_IS_EXTENDED;
         crate::device::table::fill(&mut abi);
@@ -74,8 +87,10 @@ impl Context {
             born: Generation::now(),
             engine,
             device,
+            bounds: engine.bounds(),
             async_events: Arc::new(async_events),
             objects: AtomicUsize::new(0),
+            _command_file: command_file,
         })
     }
 
@@ -83,14 +98,25 @@ impl Context {
     /// `pointer` is null or an open context created by this library.
     #[inline]
     pub(crate) unsafe fn given<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
+        // SAFETY: the caller of `given` guarantees what this function requires.
+        let context = unsafe { Context::of_any_process(pointer)? };
+        if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
+    }
+
+    /// Like [`Context::given`], but also returns a context of the parent of this process, whose NIC must not
+    /// be used.
+    ///
+    /// # Safety
+    /// As for [`Context::given`].
+    #[inline]
+    pub(crate) unsafe fn of_any_process<'a>(pointer: *mut ibv_context) -> Result<&'a Context, c_int> {
         if pointer.is_null() {
             return Err(libc::EINVAL);
         }
+        let whole = pointer.wrapping_byte_sub(offset_of!(verbs_context, context));
         // SAFETY: the pointer is to the last field of the `verbs_context` with which a `Context` begins; the
         // caller guarantees that it is open.
-        let context =
-            unsafe { &*pointer.wrapping_byte_sub(offset_of!(verbs_context, context)).cast::<Context>() };
-        if context.born.is_now() { Ok(context) } else { Err(libc::EIO) }
+        Ok(unsafe { &*whole.cast::<Context>() })
     }
 
     /// Returns the C struct.
@@ -178,6 +204,64 @@ pub(crate) unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut
                 whole.wrapping_byte_add(offset_of!(verbs_context, context)).cast()
             },
         )
+    })
+}
+
+/// Returns what the command files of this process begin with: a random number, and the generation.
+fn command_key() -> io::Result<[u8; 12]> {
+    static KEY: OnceLock<u64> = OnceLock::new();
+    let key = match KEY.get() {
+        Some(key) => *key,
+        None => {
+            let drawn = kiban_base::SecureRng::new(kiban_os::random::key()?).draw();
+            *KEY.get_or_init(|| drawn)
+        }
+    };
+    let mut bytes = [0; 12];
+    bytes[..8].copy_from_slice(&key.to_ne_bytes());
+    bytes[8..].copy_from_slice(&Generation::now().number().to_ne_bytes());
+    Ok(bytes)
+}
+
+/// Creates the command file of a context.
+fn command_file(device: &Device) -> io::Result<OwnedFd> {
+    // SAFETY: the name is a C string.
+    let file = unsafe { libc::memfd_create(c"kiban-verbs".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened, and nothing else owns it.
+    let file = unsafe { File::from_raw_fd(file) };
+    file.write_all_at(&[&command_key()?[..], &device.index.to_ne_bytes()].concat(), 0)?;
+    Ok(file.into())
+}
+
+/// Opens the device of another context of this process, of which the program has duplicated the command file.
+/// The new context owns the descriptor, as with rdma-core.
+#[unsafe(no_mangle)]
+extern "C" fn ibv_import_device(command_file: c_int) -> *mut ibv_context {
+    pointer(|| {
+        if command_file < 0 {
+            return Err(libc::EBADF);
+        }
+        let mut found = [0; 16];
+        // SAFETY: the descriptor is only borrowed for this call.
+        let read = unsafe { BorrowedFd::borrow_raw(command_file) }.try_clone_to_owned();
+        let read = read.map(File::from).and_then(|file| file.read_exact_at(&mut found, 0));
+        let key = command_key().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        match read {
+            Ok(()) if found[..12] == key => {}
+            Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Err(libc::EBADF),
+            // The context belongs to another process, or the file is not one of a context.
+            _ => return Err(unsupported("ibv_import_device: a device of another process")),
+        }
+        let index = u32::from_ne_bytes([found[12], found[13], found[14], found[15]]);
+        let device = Device::numbered(index).ok_or(libc::ENODEV)?;
+        let context = Context::open(device)?;
+        // SAFETY: the program gives the descriptor to this function (ibv_import_device(3)).
+        drop(unsafe { OwnedFd::from_raw_fd(command_file) });
+        let whole = Box::into_raw(Box::new(context));
+        Ok(whole.wrapping_byte_add(offset_of!(verbs_context, context)).cast())
     })
 }
 

@@ -54,6 +54,11 @@ impl Generation {
         Generation(started.map_or_else(|number| number, |_| next))
     }
 
+    /// Returns its number, which no ancestor of the process has.
+    pub(crate) fn number(self) -> u32 {
+        self.0
+    }
+
     /// Returns whether this is the generation of this process.
     #[inline]
     pub(crate) fn is_now(self) -> bool {

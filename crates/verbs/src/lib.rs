@@ -17,6 +17,7 @@ mod atomic;
 mod cm;
 mod context;
 mod device;
+mod device_memory;
 mod engine;
 mod ffi;
 mod log;

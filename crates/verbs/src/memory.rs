@@ -9,7 +9,11 @@
 //! Unmapping       pages are not pinned. If a program unmaps registered memory, or truncates the file behind
 //!                 it, the NIC's next access fails like an access without rights, and the queue pair goes to
 //!                 the error state (`kiban_os::faults`). Hardware would keep the pages.
-//! Not implemented on-demand paging and null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
+//! On demand       all memory is pageable, so a region with IBV_ACCESS_ON_DEMAND only skips populating. An
+//!                 implicit region has the whole address space.
+//! Import          objects can be imported from another context of the same process (ibv_import_pd(3)). The
+//!                 handle of a domain is its number, that of a region its key without the lowest octet.
+//! Not implemented null memory regions (ibv_alloc_null_mr(3)) fail with EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::context::Context;
@@ -18,7 +22,7 @@ use crate::ffi::{catch_panics, errno_or_zero, pointer, set_errno};
 use crate::log::unsupported;
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_uint, c_void};
-use core::ptr::NonNull;
+use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use kiban_base::Region;
 use kiban_os::faults::{Sigaction, recover_from_faults};
@@ -33,7 +37,10 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_MW_BIND
     | IBV_ACCESS_ZERO_BASED
     | IBV_ACCESS_HUGETLB
+    | IBV_ACCESS_ON_DEMAND
     | IBV_ACCESS_OPTIONAL_RANGE;
+/// The addresses of an implicit region (ibv_reg_mr(3)): all that a process can have, without the first page.
+const ALL_MEMORY: core::ops::Range<usize> = 0x1000..0x7fff_ffff_f000;
 
 /// A protection domain, or an alias for one.
 #[repr(C)]
@@ -137,9 +144,6 @@ pub(crate) fn access(flags: c_uint) -> Access {
 
 fn checked(flags: c_uint) -> Result<Access, c_int> {
     let writes = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    if flags & IBV_ACCESS_ON_DEMAND != 0 {
-        return Err(unsupported("ibv_reg_mr: on-demand paging"));
-    }
     if flags & !KNOWN != 0 || (flags & writes != 0 && flags & IBV_ACCESS_LOCAL_WRITE == 0) {
         return Err(libc::EINVAL);
     }
@@ -209,17 +213,28 @@ fn register(
     before: Option<u32>,
 ) -> Result<Made, c_int> {
     let access = checked(flags)?;
-    let address = if flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { address };
-    if bytes == 0 {
+    let is_on_demand = flags & IBV_ACCESS_ON_DEMAND != 0;
+    if is_on_demand && pd.context.engine.is_on_board() {
+        return Err(unsupported("ibv_reg_mr: on-demand paging on the NIC of a board"));
+    }
+    let is_implicit = is_on_demand && base.is_null() && bytes == usize::MAX;
+    let (start, length, address) = if is_implicit {
+        (base.with_addr(ALL_MEMORY.start), ALL_MEMORY.len(), ALL_MEMORY.start as u64)
+    } else {
+        (base, bytes, if flags & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { address })
+    };
+    if length == 0 {
         return Err(libc::EINVAL);
     }
-    base.addr().checked_add(bytes).ok_or(libc::EINVAL)?;
+    start.addr().checked_add(length).ok_or(libc::EINVAL)?;
     let writes = access.local_write || access.remote_write || access.remote_atomic || access.bind;
-    populate(base, bytes, writes)?;
-    let start = NonNull::new(base.cast::<u8>()).ok_or(libc::EFAULT)?;
-    // SAFETY: the pages are mapped now; the program keeps them mapped until it deregisters them
-    // (ibv_reg_mr(3)). If it does not, accesses fail.
-    let region = unsafe { program_memory(start, bytes) };
+    if !is_on_demand {
+        populate(start, length, writes)?;
+    }
+    let start = NonNull::new(start.cast::<u8>()).ok_or(libc::EFAULT)?;
+    // SAFETY: the program keeps the pages mapped until it deregisters them (ibv_reg_mr(3)). If it does not,
+    // or registers pages on demand that are not mapped, accesses fail.
+    let region = unsafe { program_memory(start, length) };
     let (engine, region) = (pd.context.engine, region.with_address(address));
     let key = match before {
         None => engine.reg_mr(pd.number, region, address, access),
@@ -271,19 +286,30 @@ unsafe fn make(pd: *mut ibv_pd, base: *mut c_void, bytes: usize, address: u64, f
         // SAFETY: the caller of `make` guarantees that `pd` is null or a live protection domain created by
         // this library.
         let pd = unsafe { given::<Pd>(pd)? };
-        let made = register(pd, base, bytes, address, flags, None)?;
-        let mut abi = ibv_mr::ZERO;
-        abi.context = pd.context.abi();
-        let mr = Mr {
-            abi: UnsafeCell::new(abi),
-            born: Generation::now(),
-            context: pd.context,
-            made: Mutex::new(made),
-        };
-        write(&mr, made);
-        pd.context.retain();
-        Ok(mr.give())
+        Ok(give_mr(pd, register(pd, base, bytes, address, flags, None)?))
     })
+}
+
+/// Returns the program's struct for a registration.
+fn give_mr(pd: &Pd, made: Made) -> *mut ibv_mr {
+    let mut abi = ibv_mr::ZERO;
+    abi.context = pd.context.abi();
+    let mr = Mr {
+        abi: UnsafeCell::new(abi),
+        born: Generation::now(),
+        context: pd.context,
+        made: Mutex::new(made),
+    };
+    write(&mr, made);
+    pd.context.retain();
+    mr.give()
+}
+
+/// Registers memory of this library, which has no address in the program: peers and the program use offsets.
+pub(crate) fn register_own(pd: &Pd, memory: Region, flags: c_uint) -> Result<*mut ibv_mr, c_int> {
+    let (access, bytes) = (checked(flags)?, memory.len());
+    let key = pd.context.engine.reg_mr(pd.number, memory.with_address(0), 0, access).map_err(refused)?;
+    Ok(give_mr(pd, Made { pd: pd.abi(), base: null_mut(), bytes, address: 0, access: flags, key }))
 }
 
 /// # Safety
@@ -391,9 +417,10 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `context` is null or an open
         // context created by this library and `made` is null or valid for reads.
         let (context, made) = unsafe { (Context::given(context)?, made.as_ref().ok_or(libc::EINVAL)?) };
-        if made.comp_mask & !IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT != 0 {
-            // The program's allocators are never called.
-            return Err(unsupported("ibv_alloc_parent_domain: own allocators"));
+        // The program's allocators are never called, because there are no buffers that hardware reads.
+        let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+        if made.comp_mask & !known != 0 {
+            return Err(libc::EINVAL);
         }
         // SAFETY: the caller of `ibv_alloc_parent_domain` guarantees that `made.pd` is null or a live
         // protection domain created by this library.
@@ -534,7 +561,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Checks the arguments and fails with EOPNOTSUPP: registration has already populated the memory.
+/// Populates memory that was registered on demand. Other regions' memory has been populated already.
 ///
 /// # Safety
 /// The arguments must satisfy ibv_advise_mr(3).
@@ -548,17 +575,88 @@ pub(crate) unsafe extern "C" fn advise_mr(
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_advise_mr` guarantees that `pd` is null or a live protection domain
         // created by this library.
-        unsafe { given::<Pd>(pd)? };
+        let engine = unsafe { given::<Pd>(pd)? }.context.engine;
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || count == 0 || elements.is_null() {
             return Err(libc::EINVAL);
         }
-        match advice {
-            IBV_ADVISE_MR_ADVICE_PREFETCH
-            | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
-            | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => Err(unsupported("ibv_advise_mr")),
-            _ => Err(libc::EINVAL),
+        let writes = match advice {
+            // What is not there stays so.
+            IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT => None,
+            IBV_ADVISE_MR_ADVICE_PREFETCH => Some(false),
+            IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE => Some(true),
+            _ => return Err(libc::EINVAL),
+        };
+        // SAFETY: the caller of `ibv_advise_mr` guarantees that `elements` has `count` elements.
+        let elements = unsafe { core::slice::from_raw_parts(elements, count as usize) };
+        if !elements.iter().all(|element| engine.key(element.lkey) == Some(element.lkey)) {
+            return Err(libc::ENOENT);
         }
+        let Some(writes) = writes else { return Ok(()) };
+        elements.iter().try_for_each(|element| {
+            let base = core::ptr::with_exposed_provenance_mut(element.addr as usize);
+            populate(base, element.length as usize, writes)
+        })
     })
+}
+
+// ---- import
+
+/// # Safety
+/// `context` is null or an open context created by this library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
+    pointer(|| {
+        // SAFETY: the caller of `ibv_import_pd` guarantees that `context` is null or an open context created
+        // by this library.
+        let context = unsafe { Context::given(context)? };
+        if !context.engine.has_pd(handle) {
+            return Err(libc::ENOENT);
+        }
+        Ok(named(context, handle, None))
+    })
+}
+
+/// # Safety
+/// `pd` came from [`ibv_import_pd`] and is not used again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    catch_panics((), || {
+        // SAFETY: the caller of `ibv_unimport_pd` guarantees that `pd` is an imported protection domain.
+        if let Ok(domain) = unsafe { given::<Pd>(pd) } {
+            domain.context.release();
+            // SAFETY: the pointer came from the call that created the object, and is not used again.
+            unsafe { take_back::<Pd>(pd) };
+        }
+    });
+}
+
+/// Returns a region without an address and a length, as rdma-core does.
+///
+/// # Safety
+/// `pd` is null or a live protection domain created by this library.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    pointer(|| {
+        // SAFETY: the caller of `ibv_import_mr` guarantees that `pd` is null or a live protection domain
+        // created by this library.
+        let domain = unsafe { given::<Pd>(pd)? };
+        let key = domain.context.engine.key(handle << 8).ok_or(libc::ENOENT)?;
+        Ok(give_mr(domain, Made { pd, base: null_mut(), bytes: 0, address: 0, access: 0, key }))
+    })
+}
+
+/// # Safety
+/// `mr` came from [`ibv_import_mr`] and is not used again.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    catch_panics((), || {
+        // SAFETY: the caller of `ibv_unimport_mr` guarantees that `mr` is an imported memory region.
+        if let Ok(region) = unsafe { given::<Mr>(mr) } {
+            region.context.release();
+            // SAFETY: the pointer came from the call that created the object, and is not used again.
+            unsafe { take_back::<Mr>(mr) };
+        }
+    });
 }
 
 /// # Safety
@@ -634,7 +732,7 @@ mod tests {
             (IBV_ACCESS_REMOTE_ATOMIC, Err(libc::EINVAL)),
             (IBV_ACCESS_RELAXED_ORDERING | 1 << 29, Ok(Access::NONE)),
             (1 << 12, Err(libc::EINVAL)),
-            (IBV_ACCESS_ON_DEMAND, Err(libc::EOPNOTSUPP)),
+            (IBV_ACCESS_ON_DEMAND, Ok(Access::NONE)),
         ];
         for (flags, expected) in given {
             assert_eq!(checked(flags), expected, "{flags:#x}");

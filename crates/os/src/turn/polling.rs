@@ -1,13 +1,13 @@
 //! Polling on a machine whose processors are all in use.
 //!
-//! Purpose          answer a program that polls without pause as soon as something arrives, also if other threads
-//!                  want its processor. Its threads use up their time slices, so the scheduler makes them wait
-//!                  for those of others: four milliseconds for each thread, and the peer waits, too. A thread
-//!                  that sleeps runs at once when it is woken.
-//! Method           if a thread polls in vain and loses its processor to another one for a millisecond, all threads
-//!                  sleep in their polls (`Turn::poll`) until anything arrives, or for `NAP`. They do so for
-//!                  sixteen times as long as that thread had no processor, and for twice as long as before if
-//!                  that was not enough.
+//! Purpose          answer a program that polls without pause as soon as something arrives, also if other
+//!                  threads want its processor. Its threads use up their time slices, so the scheduler makes
+//!                  them wait for those of others: four milliseconds for each thread, and the peer waits,
+//!                  too. A thread that sleeps runs at once when it is woken.
+//! Method           if a thread polls in vain and loses its processor to another one for a millisecond, all
+//!                  threads sleep in their polls (`Turn::poll`) until anything arrives, or for `NAP`. They do
+//!                  so for sixteen times as long as that thread had no processor, and for twice as long as
+//!                  before if that was not enough.
 //! Cost             a poll in vain reads the tick counter. As long as the counter does not jump, it makes no
 //!                  system call.
 

@@ -110,6 +110,16 @@ impl Engine {
         self.turn.work(|board, _| board.core.nic.core.create_pd())
     }
 
+    /// Returns whether a protection domain exists. Those of a board are not known.
+    pub fn has_pd(&self, pd: u32) -> bool {
+        self.turn.read(|board| board.board.is_none() && board.core.nic.core.has_pd(pd))
+    }
+
+    /// Returns the current key of a region or window, given any of its keys. Those of a board are not known.
+    pub fn key(&self, key: u32) -> Option<u32> {
+        self.turn.read(|board| board.core.nic.core.current_stag(key).filter(|_| board.board.is_none()))
+    }
+
     /// Deallocates a protection domain.
     ///
     /// # Errors

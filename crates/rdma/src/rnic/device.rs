@@ -91,6 +91,11 @@ impl Rnic {
         self.smt.create_pd()
     }
 
+    /// Returns whether a protection domain exists.
+    pub fn has_pd(&self, pd: u32) -> bool {
+        self.smt.has_pd(pd)
+    }
+
     /// Destroys a protection domain to which no object belongs.
     ///
     /// # Errors

@@ -69,6 +69,11 @@ impl Device {
         core::iter::successors(DEVICES.get(), |device| device.next).find(|device| device.address == address)
     }
 
+    /// Returns the device with this index, if this process has seen it.
+    pub(crate) fn numbered(index: u32) -> Option<&'static Device> {
+        core::iter::successors(DEVICES.get(), |device| device.next).find(|device| device.index == index)
+    }
+
     fn of(interface: &Interface) -> &'static Device {
         Device::at(interface.address, || interface.mac())
     }

@@ -10,6 +10,7 @@ use crate::abi::*;
 use crate::context::Context;
 use crate::device::interfaces::{Interface, Interfaces};
 use crate::device::{Device, Transport, board, transport};
+use crate::device_memory;
 use crate::ffi::{catch_panics, errno_or_zero, value_or_minus_one};
 use core::ffi::{c_char, c_int, c_uint};
 use kiban_rdma_runtime::verbs::{MULTICAST_GROUPS_MAX, MULTICAST_QPS_MAX, mtu_code};
@@ -34,6 +35,18 @@ pub(crate) const FIRMWARE: &str = env!("CARGO_PKG_VERSION");
 /// The clock counts nanoseconds: 10^6 kHz.
 const CLOCK_KHZ: u64 = 1_000_000;
 
+/// All memory is pageable, whatever an operation does with it.
+const ODP: ibv_odp_caps = {
+    let receive = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    let read = IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+    let per_transport_caps = ibv_odp_caps_transports {
+        rc_odp_caps: receive | IBV_ODP_SUPPORT_WRITE | read,
+        uc_odp_caps: receive | IBV_ODP_SUPPORT_WRITE,
+        ud_odp_caps: receive,
+    };
+    ibv_odp_caps { general_caps: (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT) as u64, per_transport_caps }
+};
+
 fn int(number: usize) -> c_int {
     c_int::try_from(number).unwrap_or(c_int::MAX)
 }
@@ -43,7 +56,7 @@ fn port_is(port: u8) -> Result<(), c_int> {
 }
 
 fn attributes(context: &Context) -> ibv_device_attr {
-    let bounds = context.engine.bounds();
+    let bounds = &context.bounds;
     let is_ib = transport() != Transport::Iwarp;
     let mut attr = ibv_device_attr::ZERO;
     for (to, from) in attr.fw_ver.iter_mut().zip(FIRMWARE.bytes().take(63)) {
@@ -172,7 +185,8 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     errno_or_zero(|| {
         // SAFETY: the caller of `ibv_query_device_ex` guarantees that `context` is null or an open context
         // created by this library and `input` is null or valid for reads.
-        let (context, input) = unsafe { (Context::given(context)?, input.as_ref()) };
+        // A child asks for the limits of device memory, which it may allocate from its parent's context.
+        let (context, input) = unsafe { (Context::of_any_process(context)?, input.as_ref()) };
         let is_known = input.is_none_or(|input| input.comp_mask == 0);
         if !is_known || answer.is_null() || bytes < size_of::<ibv_device_attr>() {
             return Err(libc::EINVAL);
@@ -182,6 +196,13 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         attr.completion_timestamp_mask = u64::MAX;
         attr.hca_core_clock = CLOCK_KHZ;
         attr.device_cap_flags_ex = attr.orig_attr.device_cap_flags.into();
+        if board().is_none() {
+            attr.odp_caps = ODP;
+            attr.max_dm_size = device_memory::BYTES_MAX as u64;
+            if transport() == Transport::Roce {
+                attr.xrc_odp_caps = ODP.per_transport_caps.rc_odp_caps;
+            }
+        }
         attr.phys_port_cnt_ex = 1;
         // SAFETY: the caller of `ibv_query_device_ex` guarantees that `answer` has room for `bytes` bytes.
         unsafe { write(&attr, answer, bytes) };

@@ -1,10 +1,11 @@
 //! The function tables through which `verbs.h` calls.
 //!
-//! Not implemented flows, work queues, counters, device memory, rate limits and moderation: their
+//! Not implemented flows, work queues, counters, rate limits and moderation: their
 //!                 entries stay null, so `verbs.h` returns EOPNOTSUPP.
 
 use crate::abi::*;
 use crate::device::query;
+use crate::device_memory;
 use crate::memory;
 use crate::queue::{cq, post, qp, srq, xrc};
 
@@ -23,6 +24,9 @@ pub(crate) fn fill(context: &mut verbs_context) {
     context.advise_mr = Some(memory::advise_mr);
     context.alloc_parent_domain = Some(memory::alloc_parent_domain);
     context.alloc_td = Some(memory::alloc_td);
+    context.alloc_dm = Some(device_memory::alloc_dm);
+    context.free_dm = Some(device_memory::free_dm);
+    context.reg_dm_mr = Some(device_memory::reg_dm_mr);
     context.dealloc_td = Some(memory::dealloc_td);
     context.query_rt_values = Some(query::query_rt_values);
     context.create_cq_ex = Some(cq::create_cq_ex);

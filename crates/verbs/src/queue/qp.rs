@@ -426,7 +426,6 @@ fn are_valid(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> bool {
         || has(IBV_QP_DEST_QPN) && attr.dest_qp_num > NUMBER_MAX
         || has(IBV_QP_MAX_QP_RD_ATOMIC) && u16::from(attr.max_rd_atomic) > bounds.ord_max
         || has(IBV_QP_MAX_DEST_RD_ATOMIC) && u16::from(attr.max_dest_rd_atomic) > bounds.ird_max
-        || has(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31
         || has(IBV_QP_TIMEOUT) && attr.timeout > 31
         || has(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7
         || has(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7;
@@ -461,6 +460,8 @@ fn keep(kept: &mut ibv_qp_attr, attr: &ibv_qp_attr, mask: c_uint) {
     }
     // PSNs have 24 bits; higher bits of a program's value are ignored.
     (kept.rq_psn, kept.sq_psn) = (kept.rq_psn & NUMBER_MAX, kept.sq_psn & NUMBER_MAX);
+    // So are those above the 5 bits of this code: DLSlime passes 32, and cards accept it.
+    kept.min_rnr_timer &= 31;
 }
 
 /// Returns the time that a timeout code stands for (IBTA 11.2.5.2): 4.096 us times 2^timeout; 0 means no

@@ -111,6 +111,90 @@ static void parent_and_thread_domains_work(void) {
     struct ibv_pd *parent = ibv_alloc_parent_domain(context, &asked);
     check(parent != NULL && ibv_dealloc_td(td) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);
     check(ibv_dealloc_pd(parent) == 0 && ibv_dealloc_td(td) == 0);
+    /* The program's allocators are accepted, and never called. */
+    asked = (struct ibv_parent_domain_init_attr){.pd = pd, .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS};
+    parent = ibv_alloc_parent_domain(context, &asked);
+    check(parent != NULL && ibv_dealloc_pd(parent) == 0);
+    asked.comp_mask = 1 << 9;
+    refuses(ibv_alloc_parent_domain(context, &asked), EINVAL);
+}
+
+static void device_memory_is_addressed_by_offsets(void) {
+    struct ibv_device_attr_ex device;
+    struct ibv_alloc_dm_attr asked = {.length = 100};
+    char text[8] = "0123456";
+    const int access = IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
+    check(!ibv_query_device_ex(context, NULL, &device) && device.max_dm_size > 100);
+    struct ibv_dm *dm = ibv_alloc_dm(context, &asked);
+    check(dm != NULL && !ibv_memcpy_to_dm(dm, 8, text, 8));
+    check(!ibv_memcpy_from_dm(text + 4, dm, 8, 4) && !memcmp(text, "01230123", 8));
+    check(ibv_memcpy_to_dm(dm, 1, text, 4) == EINVAL && ibv_memcpy_to_dm(dm, 0, text, 3) == EINVAL);
+    check(ibv_memcpy_to_dm(dm, 96, text, 8) == EINVAL && ibv_memcpy_from_dm(text, dm, 104, 4) == EINVAL);
+    struct ibv_mr *mr = ibv_reg_dm_mr(pd, dm, 4, 96, access);
+    check(mr != NULL && mr->addr == NULL && mr->length == 96 && ibv_dereg_mr(mr) == 0);
+    refuses(ibv_reg_dm_mr(pd, dm, 8, 96, access), EINVAL);
+    refuses(ibv_reg_dm_mr(pd, dm, 0, 96, IBV_ACCESS_LOCAL_WRITE), EINVAL);
+    struct ibv_dm *same = ibv_import_dm(context, dm->handle);
+    check(same != NULL && !ibv_memcpy_from_dm(text, same, 12, 4) && !memcmp(text, "456", 4));
+    ibv_unimport_dm(same);
+    check(ibv_free_dm(dm) == 0);
+    refuses(ibv_import_dm(context, 1 << 30), ENOENT);
+    asked.length = device.max_dm_size + 1;
+    refuses(ibv_alloc_dm(context, &asked), ENOMEM);
+    asked = (struct ibv_alloc_dm_attr){.length = 100, .comp_mask = 1};
+    refuses(ibv_alloc_dm(context, &asked), EINVAL);
+}
+
+/* Returns the memory that this process has in RAM, in pages. */
+static long resident(void) {
+    long size, pages;
+    FILE *file = fopen("/proc/self/statm", "r");
+    check(file && fscanf(file, "%ld %ld", &size, &pages) == 2 && !fclose(file));
+    return pages;
+}
+
+static void memory_on_demand_is_not_touched_before_it_is_used(void) {
+    const size_t bytes = 64 << 20;
+    const int access = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE;
+    struct ibv_device_attr_ex device;
+    check(!ibv_query_device_ex(context, NULL, &device));
+    check(device.odp_caps.general_caps == (IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT));
+    check(device.odp_caps.per_transport_caps.rc_odp_caps & IBV_ODP_SUPPORT_READ);
+    char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(room != MAP_FAILED);
+    long before = resident();
+    struct ibv_mr *mr = ibv_reg_mr(pd, room, bytes, access);
+    check(mr != NULL && resident() - before < 4096);
+    struct ibv_sge sge = {.addr = (uintptr_t)room, .length = bytes, .lkey = mr->lkey};
+    check(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, &sge, 1) && resident() - before < 4096);
+    check(!ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, &sge, 1) && resident() - before > 12000);
+    sge.lkey += 256;
+    check(ibv_advise_mr(pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &sge, 1) == ENOENT);
+    check(ibv_dereg_mr(mr) == 0 && munmap(room, bytes) == 0);
+    /* An implicit region has all memory. */
+    mr = ibv_reg_mr(pd, NULL, SIZE_MAX, access);
+    check(mr != NULL && mr->addr == NULL && mr->length == SIZE_MAX && ibv_dereg_mr(mr) == 0);
+}
+
+static void objects_are_imported_from_another_context(void) {
+    char room[64];
+    struct ibv_mr *mr = ibv_reg_mr(pd, room, sizeof room, IBV_ACCESS_LOCAL_WRITE);
+    check(mr != NULL);
+    struct ibv_context *other = ibv_import_device(dup(context->cmd_fd));
+    check(other != NULL && other != context && other->device == context->device);
+    struct ibv_pd *same = ibv_import_pd(other, pd->handle);
+    check(same != NULL && same->handle == pd->handle);
+    refuses(ibv_import_pd(other, pd->handle + 12345), ENOENT);
+    struct ibv_mr *region = ibv_import_mr(same, mr->handle);
+    check(region != NULL && region->lkey == mr->lkey && region->rkey == mr->rkey && region->addr == NULL);
+    refuses(ibv_import_mr(same, mr->handle + 12345), ENOENT);
+    ibv_unimport_mr(region);
+    ibv_unimport_pd(same);
+    check(ibv_close_device(other) == 0 && ibv_dereg_mr(mr) == 0);
+    refuses(ibv_import_device(-1), EBADF);
+    int null = open("/dev/null", O_RDWR);
+    refuses(ibv_import_device(null), EOPNOTSUPP);
+    check(close(null) == 0);
 }
 
 static void completion_queues_and_channels_work(void) {
@@ -240,11 +324,8 @@ static void shared_receive_queues_have_limits(void) {
 
 static void unsupported_objects_fail_with_eopnotsupp(void) {
     struct ibv_xrcd_init_attr xrcd = {0};
-    struct ibv_alloc_dm_attr dm = {.length = 8};
     refuses(ibv_open_xrcd(context, &xrcd), EOPNOTSUPP);
-    refuses(ibv_alloc_dm(context, &dm), EOPNOTSUPP);
     refuses(ibv_alloc_null_mr(pd), EOPNOTSUPP);
-    refuses(ibv_import_device(0), EOPNOTSUPP);
 }
 
 static void a_forked_child_does_not_disturb_its_parent(void) {
@@ -257,6 +338,9 @@ static void a_forked_child_does_not_disturb_its_parent(void) {
         struct ibv_pd *domain = own ? ibv_alloc_pd(own) : NULL;
         errno = 0;
         int parents = ibv_alloc_pd(context) == NULL && errno == EIO && ibv_dealloc_pd(pd) == EIO;
+        struct ibv_alloc_dm_attr memory = {.length = 8};
+        struct ibv_dm *dm = ibv_alloc_dm(context, &memory);
+        parents = parents && dm && ibv_free_dm(dm) == 0;
         _exit(domain && parents && ibv_dealloc_pd(domain) == 0 && ibv_close_device(own) == 0 ? 0 : 1);
     }
     int status = -1;
@@ -273,6 +357,9 @@ int main(void) {
     run(null_pointers_are_refused);
     run(registration_checks_memory);
     run(parent_and_thread_domains_work);
+    run(device_memory_is_addressed_by_offsets);
+    run(memory_on_demand_is_not_touched_before_it_is_used);
+    run(objects_are_imported_from_another_context);
     run(completion_queues_and_channels_work);
     run(queue_pairs_change_states);
     run(shared_receive_queues_have_limits);

@@ -53,7 +53,7 @@ static void initialise(struct ibv_qp *qp) {
 static void connect_to(struct ibv_qp *qp, uint32_t peer, uint32_t begins, uint32_t peer_begins) {
     struct ibv_qp_attr attr = {
         .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = peer, .rq_psn = peer_begins,
-        .max_dest_rd_atomic = 4, .min_rnr_timer = 12,
+        .max_dest_rd_atomic = 4, .min_rnr_timer = 32 + 12,
         .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = own_gid(), .hop_limit = 1, .sgid_index = 3}}};
     int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;

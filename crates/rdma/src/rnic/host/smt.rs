@@ -138,6 +138,10 @@ impl StagTable {
         self.pds.insert(0).ok_or(RequestError::TooMany)
     }
 
+    pub(in super::super) fn has_pd(&self, pd: u32) -> bool {
+        self.pds.get(pd).is_some()
+    }
+
     pub(in super::super) fn destroy_pd(&mut self, pd: u32) -> Result<(), RequestError> {
         match self.pds.get(pd) {
             None => Err(RequestError::UnknownPd),
