@@ -75,8 +75,8 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
     pointer(|| {
-        // SAFETY: the caller of `ibv_alloc_dm` guarantees that `context` is null or an open context created by
-        // this library and `attr` is null or valid for reads.
+        // SAFETY: the caller of `ibv_alloc_dm` guarantees that `context` is null or an open context created
+        // by this library and `attr` is null or valid for reads.
         let (context, attr) =
             unsafe { (Context::of_any_process(context)?, attr.as_ref().ok_or(libc::EINVAL)?) };
         if context.engine.is_on_board() {
