@@ -1,19 +1,20 @@
 /*
  * libkiban_paths.so: shows RDMA devices in /sys and /dev to unmodified programs (LD_PRELOAD, ld.so(8)).
  *
- * Purpose   UCX, NCCL, Mooncake and others look for a device in /sys/class/infiniband and /dev/infiniband before they
- *           open it through the verbs library.
- * Method    the verbs library writes a tree of files that describes its devices (crates/verbs/src/device/tree.rs). Calls
- *           with a path below one of the `tops` go to the file in that tree instead, and realpath() returns the path
- *           that the program expects. All other calls go to the C library unchanged.
- * Real      if a path exists, it is used: a host with RDMA devices keeps its files. An empty directory (ib_core
- *           without a device) counts as missing.
- * Nodes     a user cannot create device files. For calls that open or examine one, /dev/null stands in. (UCX examines
- *           the file but never opens it.)
- * Loading   the first call with such a path loads the verbs library from this library's folder, if it is there. So
- *           this call is not async-signal-safe; calls with other paths are.
- * Limits    only calls of the C library with absolute paths; glob(), nftw() and chdir() are not interposed, nor are
- *           programs that make system calls directly (Go).
+ * Purpose   UCX, NCCL, Mooncake and others look for a device in /sys/class/infiniband and /dev/infiniband
+ *           before they open it through the verbs library.
+ * Method    the verbs library writes a tree of files that describe its devices
+ *           (crates/verbs/src/device/tree.rs). A call with a path below one of the `tops` uses the file in
+ *           that tree instead, and realpath() returns the path that the program expects. All other calls go
+ *           to the C library unchanged.
+ * Real      a path that exists is not replaced, so a host with RDMA devices keeps its own files. An empty
+ *           directory (ib_core without a device) counts as missing.
+ * Nodes     an ordinary user cannot create device files. Calls that open or examine one get /dev/null
+ *           instead. (UCX examines the file but never opens it.)
+ * Loading   the first call with such a path loads the verbs library from this library's directory, if it is
+ *           there. So this call is not async-signal-safe; calls with other paths are.
+ * Limits    only calls of the C library with absolute paths are interposed, and not glob(), nftw() and
+ *           chdir(). Programs that make system calls directly (Go) see the host's own files.
  */
 /* Otherwise headers may define some of these functions inline. */
 #undef _FORTIFY_SOURCE

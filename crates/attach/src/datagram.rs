@@ -1,7 +1,7 @@
 //! Packets between a program's datagram socket and the board: a header, and a datagram.
 //!
 //! ```text
-//! 0  kind: 1 datagram, 2 error     8   time of arrival at the board, nanoseconds (64 bits)
+//! 0  kind: 1 datagram, 2 error     8   time at which the board passed it on, ns (64 bits)
 //! 1  reason of an error            16  IP address of the remote end, in network byte order
 //! 2  port of the remote end (16)
 //! 4  family: 4, 6
@@ -27,7 +27,7 @@ pub enum DatagramHeader {
     Data {
         /// The remote end.
         remote: SocketAddr,
-        /// When it arrived at the board (CLOCK_MONOTONIC, in nanoseconds); 0 towards the board.
+        /// When the board passed it on (CLOCK_MONOTONIC, in nanoseconds); 0 towards the board.
         nanos: u64,
     },
     /// An error about an earlier datagram to `remote`. Only the board sends it.

@@ -1,12 +1,11 @@
-//! Datagram sockets on a running board: its UDP, for other programs of this host.
+//! Datagram sockets on the UDP of a running board, for programs on the same host.
 //!
 //! Socket     the board turns the program's connection to `NAME.sockets` (a service of kind `sockets`) into a
-//!            datagram socket, which keeps the borders of packets. So the file can be watched with poll and
-//!            epoll, and each datagram costs one system call, as with the system's UDP.
-//! Blocking   no call blocks except [`DatagramSocket::bind`] and [`DatagramSocket::connect`], which wait for
-//!            the board's answer.
-//! Limits     a datagram has at most 65,507 bytes over IPv4 and 65,527 over IPv6. For a program that does not
-//!            read, the Unix socket (usually 208 KiB) and the board (64 datagrams) keep some; others are
+//!            datagram socket: a Unix socket that preserves packet boundaries. So poll and epoll work on its
+//!            file descriptor, and each datagram costs one system call, as with the system's UDP.
+//! Blocking   only [`DatagramSocket::bind`] and [`DatagramSocket::connect`] block, until the board answers.
+//! Limits     a datagram has at most 65,507 bytes over IPv4 and 65,527 over IPv6. If a program does not read,
+//!            the Unix socket holds what fits (usually 208 KiB) and the board 64 more datagrams; others are
 //!            dropped.
 //!
 //! ```no_run
@@ -38,7 +37,7 @@ pub struct Received {
     pub bytes: usize,
     /// The sender's address.
     pub from: SocketAddr,
-    /// When it arrived at the board (CLOCK_MONOTONIC, in nanoseconds).
+    /// When the board passed it to this program (CLOCK_MONOTONIC, in nanoseconds).
     pub nanos: u64,
 }
 

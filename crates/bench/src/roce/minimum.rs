@@ -1,11 +1,11 @@
-//! The least that RoCEv2 asks of its ends, without a NIC: shows what part of a bare stream any implementation
-//! can reach on this machine.
+//! The least work that RoCEv2 requires of both ends, without a NIC: how much of a bare stream's throughput
+//! any implementation can reach on this machine.
 //!
-//! Sender     copies each packet behind its headers, appends a CRC over both, and sends the packets of a
-//!            message in trains. The first packet of a Write has an RETH, so it is longer than those that
-//!            follow and leaves on its own. At most [`WINDOW_BYTES`] await their acknowledgement.
-//! Receiver   checks the CRC of each packet, copies its payload to its place, and acknowledges every message
-//!            with one datagram.
+//! Sender     copies each packet's payload behind its headers, appends a CRC over both, and sends the packets
+//!            of a message in trains. The first packet of a Write has an RETH, so it is longer than those
+//!            that follow and is sent on its own. At most [`WINDOW_BYTES`] are unacknowledged.
+//! Receiver   checks the CRC of each packet, copies its payload to its destination, and acknowledges every
+//!            message with one datagram.
 //! Left out   keys, queues, completions, timers, retransmission, congestion control.
 
 use super::streams::Setup;
@@ -22,7 +22,7 @@ use std::time::Duration;
 const BTH_BYTES: usize = 12;
 const RETH_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
-/// As much as a queue pair may have on the way.
+/// As many bytes as a queue pair may have in flight.
 const WINDOW_BYTES: u64 = 256 << 10;
 const MESSAGE_BYTES: usize = 64 << 10;
 /// Number of polls between two looks at the clock.

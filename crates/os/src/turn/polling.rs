@@ -1,15 +1,15 @@
-//! Polling on a machine whose processors are all in use.
+//! Polling when the processors are contended.
 //!
-//! Purpose          answer a program that polls without pause as soon as something arrives, also if other
-//!                  threads want its processor. Its threads use up their time slices, so the scheduler makes
-//!                  them wait for those of others: four milliseconds for each thread, and the peer waits,
-//!                  too. A thread that sleeps runs at once when it is woken.
-//! Method           if a thread polls in vain and loses its processor to another one for a millisecond, all
-//!                  threads sleep in their polls (`Turn::poll`) until anything arrives, or for `NAP`. They do
-//!                  so for sixteen times as long as that thread had no processor, and for twice as long as
-//!                  before if that was not enough.
-//! Cost             a poll in vain reads the tick counter. As long as the counter does not jump, it makes no
-//!                  system call.
+//! Purpose          keep a busy-polling program responsive while other threads want its processor. A thread
+//!                  that busy-polls uses up its time slice, so the scheduler then runs the others first, for
+//!                  up to 4 ms each; during that time the program answers no peer. A thread that sleeps runs
+//!                  as soon as it is woken.
+//! Method           if a thread's processor is taken away for a millisecond or more between two polls that
+//!                  find nothing, every poll of the process that finds nothing (`Turn::poll`) sleeps until
+//!                  something arrives, for at most `NAP`. This lasts `PAUSE` times as long as the loss or, if
+//!                  the processor is lost again soon, at least twice as long as before.
+//! Cost             a poll that finds nothing reads the tick counter. Only if the counter has jumped does it
+//!                  make a system call.
 
 use crate::clock::ticks;
 use crate::wait::switched_away;
@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// The longest sleep in a poll.
 pub(super) const NAP: Duration = Duration::from_micros(100);
-/// A jump of the tick counter by which a loss of the processor is noticed: about a millisecond.
+/// Jump of the tick counter that may mean that the processor was lost: about a millisecond.
 const JUMP_TICKS: u64 = if cfg!(target_arch = "x86_64") { 3_000_000 } else { 1_000_000 };
-/// The polls of the following `PAUSE` times as many ticks sleep.
+/// Polls sleep for `PAUSE` times as many ticks as the processor was lost.
 const PAUSE: u64 = 16;
 /// The longest such time: about ten seconds.
 const PAUSE_TICKS_MAX: u64 = 10_000 * JUMP_TICKS;
@@ -30,16 +30,17 @@ const PAUSE_TICKS_MAX: u64 = 10_000 * JUMP_TICKS;
 /// What a thread knows about its processor.
 #[derive(Clone, Copy)]
 struct Processor {
-    /// The tick at which the thread last polled in vain.
+    /// The tick of the thread's last poll that found nothing.
     last: u64,
-    /// How often it had been switched away involuntarily.
+    /// Number of involuntary context switches by then.
     switches: u64,
 }
 
 thread_local!(static PROCESSOR: Cell<Processor> = const { Cell::new(Processor { last: 0, switches: 0 }) });
 
 impl Processor {
-    /// Notes a poll in vain. Returns for how many ticks the thread has lost its processor since the last one.
+    /// Records a poll that found nothing. Returns for how many ticks the thread has lost its processor since
+    /// the last one.
     #[inline]
     fn lost(&mut self, tick: u64, switches: impl FnOnce() -> u64) -> Option<u64> {
         let first = self.last == 0;
@@ -77,7 +78,7 @@ impl Contention {
         self.pause_end.store(tick + pause, Relaxed);
     }
 
-    /// Notes a poll in vain. Returns whether the thread should sleep.
+    /// Records a poll that found nothing. Returns whether the thread should sleep.
     #[inline]
     pub(super) fn on_idle(&self) -> bool {
         let tick = ticks();

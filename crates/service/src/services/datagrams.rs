@@ -1,23 +1,25 @@
-//! Datagram sockets of programs on this host, on the board's UDP.
+//! Datagram sockets on the board's UDP, for programs on this host.
 //!
 //! Socket    a program's connection to `NAME.sockets` becomes its datagram socket ([`Request::Bind`]): a Unix
-//!           socket that keeps the borders of packets, so poll and epoll work on it. Each packet has a header
-//!           with the remote address ([`DatagramHeader`]).
-//! Send      at most `TURN_DATAGRAMS` of a socket before other work has a turn. The board sends them as a
-//!           host does: without room at the port, or without packet memory, they are lost.
-//! Receive   as far as the Unix socket has room (net.core.wmem_default, usually 208 KiB). The next datagrams
+//!           socket that preserves packet boundaries and works with poll and epoll. Each packet begins with a
+//!           header that has the remote address ([`DatagramHeader`]).
+//! Send      at most `TURN_DATAGRAMS` of a socket before other work has a turn. As in other hosts, a datagram
+//!           is lost if the port has no room for it, or if there is no packet memory.
+//! Receive   as long as the Unix socket has room (net.core.wmem_default, usually 208 KiB). Further datagrams
 //!           wait in the board's socket, which holds `BoardConfig::datagrams_max`; the board drops and counts
-//!           the others.
-//! Errors    that a datagram cannot be sent, because there is no route to its target, a packet reports; an
-//!           ICMP error only to a socket that has set its remote address, as on other hosts (RFC 1122
-//!           §4.1.3.3).
-//! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the address of others that have all set
-//!           their remote addresses: servers bind such a socket for the next client. A datagram goes to the
-//!           socket with its sender as the remote address, or else to the one without.
-//! Trust     each packet is read once, from the copy that the kernel made. A program that sends an invalid
-//!           one is disconnected. Datagrams leave only from the address and port of the socket.
-//! Limits    requests name a socket by its local address: of several at one address, by the one without a
-//!           remote address.
+//!           any more.
+//! Errors    if there is no route for a datagram, the program gets a packet with the error. It gets ICMP
+//!           errors only for a remote address that it has set, as on other hosts (RFC 1122 §4.1.3.3).
+//! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the same address as others if all of
+//!           those have set their remote addresses: servers bind such a socket for the next client. A
+//!           datagram goes to the socket whose remote address is the datagram's sender, or else to the one
+//!           without a remote address. While several sockets share an address, datagrams for a full one are
+//!           dropped.
+//! Trust     the board parses its own copy of each packet, which the program cannot change. A program that
+//!           sends an invalid packet is disconnected. Datagrams leave only from the address and port to which
+//!           the socket is bound.
+//! Limits    requests name a socket by its local address; if several have that address, the one without a
+//!           remote address is meant.
 //!
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
@@ -62,8 +64,8 @@ impl ProgramSocket {
                 counters.bytes_in += (packet.len() - DATAGRAM_HEADER_BYTES) as u64;
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.waiting = Some(packet.to_vec()),
-            // The system has no memory, and the datagram is lost; or the program has closed its socket, of
-            // which an event informs.
+            // Either the system has no memory, and the datagram is lost; or the program has closed its
+            // socket, which an event reports.
             Err(_) => {}
         }
     }
@@ -85,8 +87,8 @@ impl Datagrams {
         self.sockets.len()
     }
 
-    /// Opens a socket on the board, with the program's connection, which is watched under `number`. `shares`
-    /// allows others at the same address. Returns the connection if that fails.
+    /// Opens a socket on the board for a program's connection, which is watched under `number`. `shares`
+    /// allows other sockets at the same address. Returns the connection if that fails.
     pub(super) fn bind(
         &mut self,
         (number, socket): (u64, Peer),

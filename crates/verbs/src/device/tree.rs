@@ -1,20 +1,20 @@
-//! Files that describe the devices, as the kernel's do in /sys and /dev (sysfs(5), the kernel's
+//! Files that describe the devices, like those of the kernel in /sys and /dev (sysfs(5), the kernel's
 //! Documentation/ABI/stable/sysfs-class-infiniband).
 //!
-//! Purpose         programs that look for devices there find kiban's. `libkiban_paths.so` passes their calls
-//!                 to these files (`preload/paths.c`).
-//! Method          the first call of a process writes the files to a new directory, from the values that
-//!                 the library's own queries return. A forked child writes its own. The directory is on tmpfs
-//!                 if possible.
-//! Layout          as for a card: `/sys/class/infiniband/kiban0` is a link to a directory below that of the
-//!                 device, which has `numa_node`, `net` and so on. Instead of a PCI device, it is
-//!                 `/sys/devices/virtual/kiban/kiban0`.
-//! End             the directory is removed when the process exits. A process that is killed leaves it, as
-//!                 does one that executes another program; a process that creates a tree removes those
-//!                 without an owner. An owner holds a lock on its directory (flock(2)), which the kernel
-//!                 releases.
-//! Not implemented changes after the first call; counters (`ports/1/counters`), because they would stand
-//!                 still; files that only a driver of the kernel has.
+//! Purpose         programs that look for devices at these paths find kiban's. `libkiban_paths.so` redirects
+//!                 their calls to these files (`preload/paths.c`).
+//! Method          a process's first call with such a path writes the files to a new directory, on tmpfs if
+//!                 possible, with the values that the library's own queries return. A forked child writes a
+//!                 directory of its own.
+//! Layout          as for a card: `/sys/class/infiniband/kiban0` is a symbolic link to a directory below that
+//!                 of the device, which has `numa_node`, `net` and so on. The device's directory is not that
+//!                 of a PCI device but `/sys/devices/virtual/kiban/kiban0`.
+//! End             the directory is removed when the process exits. A process that is killed, or that
+//!                 executes another program, leaves its directory behind; the next process that creates one
+//!                 removes all directories without an owner. An owner holds a lock on its directory
+//!                 (flock(2)), which the kernel releases when the owner ends.
+//! Not implemented changes after the first call; counters (`ports/1/counters`), because they would never
+//!                 change; files that only a kernel driver has.
 
 use crate::abi::*;
 use crate::atomic::AtomicPtr;

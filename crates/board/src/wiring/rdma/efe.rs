@@ -1,15 +1,15 @@
-//! EFE below the NIC: frames at a port of the board, or in datagrams of its UDP, to and from port 34997.
+//! EFE below the NIC: frames at a port of the board, or in UDP datagrams of the board from and to port 34997.
 //!
-//! Peers            the endpoint knows a peer by a number. Over UDP, each pair of our address and the peer's
-//!                  address and port has one.
-//! Receive path     the board's UDP checks a datagram's checksum, and the endpoint the frame's CRC.
-//! Transmit path    a port's line fetches frames. Over UDP, they are sent one at a time, as far as their port
+//! Peers            the endpoint identifies a peer by a number. Over UDP, there is one for each combination
+//!                  of a local address with the peer's address and port.
+//! Receive path     the board's UDP verifies a datagram's checksum, and the endpoint the frame's CRC.
+//! Transmit path    a port's line fetches frames. Over UDP, frames are sent one at a time, while their port
 //!                  has room.
-//! Closing          a flow whose queue pair was destroyed delivers what is queued, for at most
+//! Closing          after its queue pair is destroyed, a flow still delivers what is queued, for at most
 //!                  `CLOSE_TIMEOUT`.
-//! Limits           a datagram that waits for room holds back those to other ports. Without packet memory a
-//!                  datagram is lost; the endpoint retransmits it. ICMP errors are not evaluated, so
-//!                  connecting to a host without EFE fails only when the requests have timed out.
+//! Limits           a datagram that waits for room at its port delays those for other ports. Without packet
+//!                  memory, a datagram is lost; the endpoint retransmits its frame. ICMP errors are ignored,
+//!                  so connecting to a host without EFE fails only when the requests have timed out.
 
 use crate::edge::NicDatagram;
 use crate::stack::Stack;
