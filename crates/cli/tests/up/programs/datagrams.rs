@@ -3,7 +3,7 @@
 //! Requires  a C compiler for the preloaded library, dig, python3.
 
 use super::run::{LIBRARY, on_board, told};
-use crate::common::{KIBAN, LONG, PORT, TestDir, enter, is_clean, run, text};
+use crate::common::{KIBAN, LONG, PORT, TestDir, enter, ip, is_clean, run, text};
 use crate::nics::rdma::{at, two_boards};
 use kiban_os::Clock;
 use kiban_streams::datagrams::{DatagramSocket, Received};
@@ -323,4 +323,60 @@ fn names_are_looked_up_over_the_board() {
     server.kill().expect("it is a child of this process");
     server.wait().expect("it is a child of this process");
     assert!(!lines.any(|line| line.contains("late")), "the host's network was not used");
+}
+
+#[test]
+fn a_socket_for_all_addresses_has_both_families() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("datagrams-v6");
+    let port = PORT.replace("\"10.9.0.2/24\"", "[\"10.9.0.2/24\", \"fd00:9::2/64\"]");
+    let board = dir.up(&format!("{port}{SOCKETS}"));
+    ip("-6 addr add fd00:9::1/64 dev kiban0 nodad");
+    // The board first makes sure that nobody else has its address.
+    let clock = Clock::new();
+    while !dir.kiban(&["ping", "fd00:9::1", "-c", "1"]).status.success() {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", dir.log());
+    }
+    let idle = board.status();
+    {
+        let mut room = vec![0; 70_000];
+        let any = bind(&dir, "::", 5353).expect("it is free");
+        let six = UdpSocket::bind("[fd00:9::1]:0").expect("its address");
+        six.set_read_timeout(Some(LONG)).expect("a socket");
+        for (far, near) in [(&six, "[fd00:9::2]:5353"), (&kernel(), "10.9.0.2:5353")] {
+            for length in [1, 60_000] {
+                far.send_to(&vec![7; length], near).expect("room");
+                let came = receive(&any, &mut room).expect("it arrives");
+                assert_eq!((came.bytes, came.from), (length, far.local_addr().expect("bound")));
+                any.send_to(&room[..length], came.from).expect("room");
+                let (count, from) = far.recv_from(&mut room).expect("it arrives");
+                assert_eq!((count, from), (length, near.parse().expect("an address")));
+            }
+        }
+        let local = any.connect(six.local_addr().expect("bound")).expect("a route");
+        assert_eq!(local, at("fd00:9::2", 5353));
+        // The same for an unmodified program.
+        let ends = AtomicBool::new(false);
+        let six_port = six.local_addr().expect("bound").port().to_string();
+        let script = "import socket, sys\n\
+            one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+            one.settimeout(30)\n\
+            target = ('fd00:9::1', int(sys.argv[1]), 0, 0)\n\
+            one.sendto(b'six', target)\n\
+            assert one.recvfrom(100) == (b'six', target)\n\
+            one.connect(target)\n\
+            assert one.getsockname()[0] == 'fd00:9::2' and one.getpeername() == target\n\
+            one.send(b'six again')\n\
+            assert one.recv(100) == b'six again'\n";
+        let output = std::thread::scope(|scope| {
+            scope.spawn(|| echo(&six, &ends));
+            let output = told(on_board(&dir, &["python3", "-c", script, &six_port]));
+            ends.store(true, Ordering::Relaxed);
+            output
+        });
+        assert!(output.status.success(), "{}\n{}", text(&output), dir.log());
+    }
+    is_clean(&board, &idle);
 }
