@@ -262,20 +262,23 @@ impl RdmaHost<'_> {
     }
 
     /// Destroys a queue pair. What its completed sends have transferred still arrives: the stream or flow of
-    /// its connection is closed in order, over TCP after an announcement to a peer that waits for
-    /// acknowledgements.
+    /// its connection is closed in order, after an announcement to a peer that waits for acknowledgements.
     pub fn destroy_qp(&mut self, qp: u32) {
         if let Some(end) = self.rdma.nic.end_of(qp) {
-            if let Some(&stream) = self.rdma.streams.get(&end)
-                && self.rdma.nic.is_established(end)
-            {
+            let is_established = self.rdma.nic.is_established(end);
+            if is_established && self.transport(end) != Transport::Roce {
                 // This fails if the queue pair has ended.
                 let _ = self.rdma.nic.core.announce_leave(qp);
+            }
+            if let Some(&stream) = self.rdma.streams.get(&end)
+                && is_established
+            {
                 self.rdma.close(end, stream, self.stack);
             }
             let (now, RdmaWiring { nic, config, efe, .. }) = (self.stack.now, &mut *self.rdma);
             if let (Some(efe), Some(_)) = (efe, nic.flow_of(end)) {
                 // What was posted before is queued first, as far as the flow has room.
+                nic.schedule(end);
                 nic.pump(&mut efe.endpoint, config, now);
                 efe.part(nic, end, now);
             }
