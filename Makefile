@@ -35,7 +35,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-siw test-rxe bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-siw test-rxe test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -121,6 +121,10 @@ soak: ## Inject failing, short and stalled system calls, and simulate RoCE world
 	KIBAN_SOAK_SEED=$(call said,SEED) KIBAN_SOAK_TIME=$(call said,TIME) \
 		KIBAN_SOAK_SEEDS=$(if $(call said,TIME),$(filter-out 10000,$(SEEDS)),$(SEEDS)) \
 		$(CARGO) test --locked -p kiban --test faults -- --nocapture
+
+test-programs: verbs ## Run AI transfer engines from PyPI, unmodified, over RDMA (Mooncake, NIXL, DLSlime, InfiniStore)
+	@scripts/need python3
+	@scripts/programs/run '$(BUILT)/kiban' '$(TARGET)/programs'
 
 test-siw: ## Connect with soft-iWARP of a Linux kernel in QEMU, in both directions (docs/siw.md)
 	@scripts/need cargo gcc

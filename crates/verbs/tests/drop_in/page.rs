@@ -18,6 +18,10 @@ the page is out of date. *Runs* means that the program exits successfully, and t
 above zero, data that were compared, or tests that were completed. Commands marked *missing* cannot run, for
 the reason given. They are also started, and the test requires them to fail.
 
+`make test-programs` runs AI transfer engines of PyPI in the same way, with their default settings: Mooncake 0.3.13, NIXL
+1.5.1 (through its bundled UCX and `rc_verbs`), DLSlime 0.1.23 and InfiniStore 0.2.35. UCX there prints two errors about a
+netlink socket if the kernel has no RDMA; they are harmless.
+
 Each row shows the client's command; the server is started with the same options. `{folder}` stands for a
 directory that the test creates, and `ADDRESS` for the IP address of the first device. *Transport* is
 what the devices report and speak (`KIBAN_TRANSPORT`): **ib**, **roce**, **efe** or **iwarp**.
