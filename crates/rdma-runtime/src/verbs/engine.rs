@@ -9,7 +9,7 @@ use super::xrc::{Creation, FileId};
 use kiban_base::Region;
 use kiban_os::turn::{HelperPolicy, Turn, WaitError};
 use kiban_rdma::hif::{Request, SGES_MAX};
-use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError, Rnic};
+use kiban_rdma::rnic::{Access, Completion, Config, Notify, ReceiveWork, RequestError, Rnic, Status};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -250,7 +250,7 @@ impl Engine {
     }
 
     /// Takes up to `most` completions and returns how many. If there are none, makes progress and polls once
-    /// more.
+    /// more. Completions of flushed work are not taken together with others before them.
     ///
     /// # Errors
     /// The queue is unknown.
@@ -262,9 +262,18 @@ impl Engine {
         mut take: impl FnMut(Completion),
     ) -> Result<usize, RequestError> {
         let found = self.turn.poll(|board| {
+            let mut has_others = false;
             for taken in 0..most {
+                // A program that now has all it waited for does not poll again, and so never sees that its peer
+                // has left.
+                if has_others && board.core.nic.core.is_next_flushed(cq) {
+                    return Some(Ok(taken));
+                }
                 match board.poll(cq) {
-                    Ok(Some(completion)) => take(completion),
+                    Ok(Some(completion)) => {
+                        has_others |= completion.status != Status::Flushed;
+                        take(completion);
+                    }
                     Ok(None) if taken == 0 => return None,
                     Ok(None) => return Some(Ok(taken)),
                     Err(refusal) => return Some(Err(refusal)),

@@ -246,6 +246,13 @@ impl Rnic {
         Ok(self.outputs.cqs.get_mut(cq).ok_or(RequestError::UnknownCq)?.entries.pop_front())
     }
 
+    /// Returns whether the next completion of a queue is one of flushed work.
+    #[inline]
+    pub fn is_next_flushed(&self, cq: u32) -> bool {
+        let next = self.outputs.cqs.get(cq).and_then(|queue| queue.entries.front());
+        next.is_some_and(|completion| completion.status == super::Status::Flushed)
+    }
+
     /// Requests one notification, through [`Rnic::cq_event`], for the next completion of this kind.
     ///
     /// # Errors

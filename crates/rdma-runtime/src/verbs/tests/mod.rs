@@ -262,6 +262,34 @@ fn a_queue_pair_can_connect_to_itself() {
 }
 
 #[test]
+fn flushed_work_is_not_polled_together_with_what_completed_before() {
+    let engine = open(true);
+    let (side, other) = (Side::new(&engine), Side::new(&engine));
+    let [(qp, _), (busy, _)] = [&side, &other].map(|side| {
+        let (qp, qpn) = side.qp();
+        (0..4).for_each(|id| side.receive(qp, 100 + id));
+        engine.modify_to_rtr(qp, peer(qpn, 11)).expect("a port").expect("it is ready");
+        engine.modify_to_rts(qp, sending(11, 16, PATIENCE)).expect("it is ready to receive");
+        (qp, qpn)
+    });
+    side.send(qp, 1, Operation::SEND, 5);
+    // While another queue pair is polled, both completions arrive.
+    for id in 0..4 {
+        other.send(busy, id, Operation::SEND, 5);
+        assert_eq!([other.next().status, other.next().status], [Status::Success; 2]);
+    }
+    engine.modify_to_error(qp).expect("it is there");
+    let mut batches = Vec::new();
+    while batches.iter().map(Vec::len).sum::<usize>() < 5 {
+        let mut batch = Vec::new();
+        engine.poll_cq(side.cq, 8, |one| batch.push(one.status)).expect("it is there");
+        batches.push(batch);
+    }
+    batches.retain(|batch| !batch.is_empty());
+    assert_eq!(batches, [vec![Status::Success; 2], vec![Status::Flushed; 3]]);
+}
+
+#[test]
 fn a_wrong_number_ends_in_an_error() {
     for open in WAYS {
         let engine = open();
