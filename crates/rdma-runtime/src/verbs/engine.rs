@@ -264,8 +264,8 @@ impl Engine {
         let found = self.turn.poll(|board| {
             let mut has_others = false;
             for taken in 0..most {
-                // A program that now has all it waited for does not poll again, and so never sees that its peer
-                // has left.
+                // A program that now has all it waited for does not poll again, and so never sees that its
+                // peer has left.
                 if has_others && board.core.nic.core.is_next_flushed(cq) {
                     return Some(Ok(taken));
                 }
