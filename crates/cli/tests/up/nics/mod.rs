@@ -4,4 +4,5 @@ mod board_nic;
 mod board_verbs;
 mod nic_hostile;
 pub(crate) mod rdma;
+mod rude_program;
 pub(crate) mod vi;
