@@ -1,11 +1,11 @@
 //! Programs that misuse the RDMA NIC of a board: each may harm only itself, and leaves nothing on the board.
 
-use super::board_nic::{RDMA, on, sessions};
+use super::board_nic::{on, sessions};
 use super::rdma::{LONG, Side, at, join, moves};
 use super::rude_program::{
-    REGION_BYTES, Rude, RudeCq, RudeMemory, Victim, attributes, elements, has_released, held,
+    REGION_BYTES, Rude, RudeCq, RudeMemory, Victim, against_board, attributes, elements,
 };
-use crate::common::{PORT, TestDir, enter, is_clean};
+use crate::common::TestDir;
 use kiban_base::SharedBytes;
 use kiban_os::channel::FRONT_BYTES;
 use kiban_os::clock::machine_nanos;
@@ -27,132 +27,120 @@ use std::os::unix::net::UnixStream;
 
 #[test]
 fn a_hostile_program_reaches_no_other_program_and_is_disconnected() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-hostile");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let idle = board.status();
-    {
-        let victim = on(&dir, Transport::Tcp);
-        let qp = victim.qp();
-        let listener =
-            victim.context.listen(at("10.9.0.2", 7471).into(), &Connect::default()).expect("its address");
-        let secret = victim.memory(b"secret");
-        // Numbers of another program's objects. Protection domains have consecutive numbers, so try some.
-        let mut rude = Rude::attach(&dir, 1);
-        let unknown = |error| Err(Refusal::Request(error));
-        let (other, key) = (qp.number(), secret.rkey());
-        for request in [
-            Request::QueryQp { qp: other },
-            Request::DestroyQp { qp: other },
-            Request::AbortQp { qp: other },
-            Request::ResetQp { qp: other },
-        ] {
-            assert_eq!(rude.ask(&request), unknown(RequestError::UnknownQp), "{request:?}");
-        }
-        let deregister = Request::Deregister { stag: key, unbinds: true };
-        assert_eq!(rude.ask(&deregister), unknown(RequestError::UnknownStag));
-        let destroy = Request::DestroyCq { cq: victim.cq.number() };
-        assert_eq!(rude.ask(&destroy), unknown(RequestError::UnknownCq));
-        let resize = Request::ResizeCq { cq: victim.cq.number(), entries: 1 };
-        assert_eq!(rude.ask(&resize), unknown(RequestError::UnknownCq));
-        let own = rude.number(&Request::CreatePd);
-        for near in 1..100 {
-            for pd in [own.wrapping_sub(near), own.wrapping_add(near)] {
-                let request = Request::DestroyPd { pd };
-                assert_eq!(rude.ask(&request), unknown(RequestError::UnknownPd), "{request:?}");
+    against_board("nic-hostile", "", |dir, board| {
+        {
+            let victim = on(dir, Transport::Tcp);
+            let qp = victim.qp();
+            let listener =
+                victim.context.listen(at("10.9.0.2", 7471).into(), &Connect::default()).expect("its address");
+            let secret = victim.memory(b"secret");
+            // Numbers of another program's objects. Protection domains have consecutive numbers, so try some.
+            let mut rude = Rude::attach(dir, 1);
+            let unknown = |error| Err(Refusal::Request(error));
+            let (other, key) = (qp.number(), secret.rkey());
+            for request in [
+                Request::QueryQp { qp: other },
+                Request::DestroyQp { qp: other },
+                Request::AbortQp { qp: other },
+                Request::ResetQp { qp: other },
+            ] {
+                assert_eq!(rude.ask(&request), unknown(RequestError::UnknownQp), "{request:?}");
             }
-        }
-        for end in 0..100 {
-            let accept = Request::Accept { end, qp: other, depths: (1, 1), private_data: Vec::new() };
-            assert!(matches!(rude.ask(&accept), Err(Refusal::Other(_))), "{accept:?}");
-        }
-        let unlisten = Request::Unlisten { transport: Transport::Tcp, listener: 0 };
-        assert_eq!(rude.ask(&unlisten), Ok(Answer::Number(0)));
-        // Sizes: memory that is shorter than the region, the ring, or the limit.
-        let share = |memory, bytes| Rude::call(&dir, &Greeting::Memory { key: [1; 16], memory }, bytes);
-        let short = share(1, 8192).expect("it is shared");
-        let register = |memory, offset, length| Request::Register {
-            pd: own,
-            pieces: vec![Piece { memory, offset, length }],
-            address: u64::MAX - 8191,
-            access: Access::ALL,
-        };
-        for (memory, offset, length) in [
-            (1, 0, 4097),
-            (1, 4096, 1),
-            (1, u64::MAX, 1),
-            (1, u64::MAX - 4095, 4096),
-            (1, 0, u64::MAX),
-            (7, 0, 1),
-        ] {
-            let refused = rude.ask(&register(memory, offset, length));
-            assert_eq!(refused, unknown(RequestError::BadAddress), "{memory} {offset} {length}");
-        }
-        assert!(share(1, 8192).is_err(), "the number is in use");
-        let region = rude.number(&register(1, 0, 4096));
-        let ring = Request::CreateCq { memory: 1, entries: 2 };
-        assert!(matches!(rude.ask(&ring), Err(Refusal::Other(_))), "it is registered");
-        let _ring = share(2, 4096).expect("it is shared");
-        let small = rude.ask(&Request::CreateCq { memory: 2, entries: 1 << 20 });
-        assert!(matches!(small, Err(Refusal::Other(_))), "{small:?}");
-        assert!(share(3, usize::MAX / 2).is_err(), "too much memory");
-        let stranger = Greeting::Memory { key: [9; 16], memory: 1 };
-        assert!(Rude::call(&dir, &stranger, 4096).is_err(), "an unknown key");
-        assert!(Rude::call(&dir, &Greeting::Nic { key: [1; 16] }, 1 << 20).is_err(), "a key in use");
-        drop((short, region));
-        // Entries that cannot be decoded, or that name another program's queues.
-        let mut entries: Vec<Vec<u8>> = vec![
-            Vec::new(),
-            vec![0xff; ENTRY_BYTES],
-            Request::Room { cq: victim.cq.number() }.to_bytes(0).expect("it fits"),
-            Request::PostReceive { qp: other, work: ReceiveWork { id: 1, sges: Sges::new() } }
-                .to_bytes(0)
-                .expect("it fits"),
-        ];
-        for (number, entry) in (10u8..).zip(&mut entries) {
-            let mut rude = Rude::attach(&dir, number);
-            rude.push(entry);
+            let deregister = Request::Deregister { stag: key, unbinds: true };
+            assert_eq!(rude.ask(&deregister), unknown(RequestError::UnknownStag));
+            let destroy = Request::DestroyCq { cq: victim.cq.number() };
+            assert_eq!(rude.ask(&destroy), unknown(RequestError::UnknownCq));
+            let resize = Request::ResizeCq { cq: victim.cq.number(), entries: 1 };
+            assert_eq!(rude.ask(&resize), unknown(RequestError::UnknownCq));
+            let own = rude.number(&Request::CreatePd);
+            for near in 1..100 {
+                for pd in [own.wrapping_sub(near), own.wrapping_add(near)] {
+                    let request = Request::DestroyPd { pd };
+                    assert_eq!(rude.ask(&request), unknown(RequestError::UnknownPd), "{request:?}");
+                }
+            }
+            for end in 0..100 {
+                let accept = Request::Accept { end, qp: other, depths: (1, 1), private_data: Vec::new() };
+                assert!(matches!(rude.ask(&accept), Err(Refusal::Other(_))), "{accept:?}");
+            }
+            let unlisten = Request::Unlisten { transport: Transport::Tcp, listener: 0 };
+            assert_eq!(rude.ask(&unlisten), Ok(Answer::Number(0)));
+            // Sizes: memory that is shorter than the region, the ring, or the limit.
+            let share = |memory, bytes| Rude::call(dir, &Greeting::Memory { key: [1; 16], memory }, bytes);
+            let short = share(1, 8192).expect("it is shared");
+            let register = |memory, offset, length| Request::Register {
+                pd: own,
+                pieces: vec![Piece { memory, offset, length }],
+                address: u64::MAX - 8191,
+                access: Access::ALL,
+            };
+            for (memory, offset, length) in [
+                (1, 0, 4097),
+                (1, 4096, 1),
+                (1, u64::MAX, 1),
+                (1, u64::MAX - 4095, 4096),
+                (1, 0, u64::MAX),
+                (7, 0, 1),
+            ] {
+                let refused = rude.ask(&register(memory, offset, length));
+                assert_eq!(refused, unknown(RequestError::BadAddress), "{memory} {offset} {length}");
+            }
+            assert!(share(1, 8192).is_err(), "the number is in use");
+            let region = rude.number(&register(1, 0, 4096));
+            let ring = Request::CreateCq { memory: 1, entries: 2 };
+            assert!(matches!(rude.ask(&ring), Err(Refusal::Other(_))), "it is registered");
+            let _ring = share(2, 4096).expect("it is shared");
+            let small = rude.ask(&Request::CreateCq { memory: 2, entries: 1 << 20 });
+            assert!(matches!(small, Err(Refusal::Other(_))), "{small:?}");
+            assert!(share(3, usize::MAX / 2).is_err(), "too much memory");
+            let stranger = Greeting::Memory { key: [9; 16], memory: 1 };
+            assert!(Rude::call(dir, &stranger, 4096).is_err(), "an unknown key");
+            assert!(Rude::call(dir, &Greeting::Nic { key: [1; 16] }, 1 << 20).is_err(), "a key in use");
+            drop((short, region));
+            // Entries that cannot be decoded, or that name another program's queues.
+            let mut entries: Vec<Vec<u8>> = vec![
+                Vec::new(),
+                vec![0xff; ENTRY_BYTES],
+                Request::Room { cq: victim.cq.number() }.to_bytes(0).expect("it fits"),
+                Request::PostReceive { qp: other, work: ReceiveWork { id: 1, sges: Sges::new() } }
+                    .to_bytes(0)
+                    .expect("it fits"),
+            ];
+            for (number, entry) in (10u8..).zip(&mut entries) {
+                let mut rude = Rude::attach(dir, number);
+                rude.push(entry);
+                rude.is_disconnected();
+            }
+            // A length beyond the slot, written into the ring itself.
+            let rude = Rude::attach(dir, 20);
+            let layout = Layout::new(FRONT_BYTES);
+            let memory = rude.channel.region().clone().with_address(0);
+            let slot = (layout.work_at() + 64) as u64;
+            let words = [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()];
+            memory.write(slot + 4, SharedBytes::from(&words[1][..])).expect("within");
+            memory.write(slot, SharedBytes::from(&words[0][..])).expect("within");
+            rude.channel.ring(machine_nanos);
             rude.is_disconnected();
+            // The other program's connection, memory and listener still work.
+            let peer = Side::new(&Lower::Tcp { from: None });
+            let pairs = [join(&peer, &victim, &listener)];
+            moves(&peer, &victim, &pairs, 100_000);
+            assert_eq!((qp.state(), secret.to_vec(0, 6)), (QpState::Idle, b"secret".to_vec()));
         }
-        // A length beyond the slot, written into the ring itself.
-        let rude = Rude::attach(&dir, 20);
-        let layout = Layout::new(FRONT_BYTES);
-        let memory = rude.channel.region().clone().with_address(0);
-        let slot = (layout.work_at() + 64) as u64;
-        let words = [1u32.to_ne_bytes(), u32::MAX.to_ne_bytes()];
-        memory.write(slot + 4, SharedBytes::from(&words[1][..])).expect("within");
-        memory.write(slot, SharedBytes::from(&words[0][..])).expect("within");
-        rude.channel.ring(machine_nanos);
-        rude.is_disconnected();
-        // The other program's connection, memory and listener still work.
-        let peer = Side::new(&Lower::Tcp { from: None });
-        let pairs = [join(&peer, &victim, &listener)];
-        moves(&peer, &victim, &pairs, 100_000);
-        assert_eq!((qp.state(), secret.to_vec(0, 6)), (QpState::Idle, b"secret".to_vec()));
-    }
-    board.until("the faults are counted", |status| {
-        status["services"][0]["counters"]["errors"].as_u64().is_some_and(|errors| errors >= 5)
+        board.until("the faults are counted", |status| {
+            status["services"][0]["counters"]["errors"].as_u64().is_some_and(|errors| errors >= 5)
+        });
+        assert!(dir.log().contains("protocol error"), "{}", dir.log());
     });
-    sessions(&board, 0);
-    is_clean(&board, &idle);
-    assert!(dir.log().contains("protocol error") && !dir.log().contains("panicked"), "{}", dir.log());
 }
 
 #[test]
 fn work_requests_with_foreign_keys_fail_and_change_nothing() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-foreign");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
+    against_board("nic-foreign", "", |dir, _| {
+        let victim = Victim::new(dir);
         let secret = victim.near.memory(&[7; 4096]);
         let window = victim.near.pd.alloc_mw(false).expect("room");
-        let mut rude = Rude::attach(&dir, 1);
+        let mut rude = Rude::attach(dir, 1);
         let (pd, other_pd) = (rude.number(&Request::CreatePd), rude.number(&Request::CreatePd));
         let mut cq = rude.cq(64);
         let (own, elsewhere) = (rude.memory(pd), rude.memory(other_pd));
@@ -258,74 +246,66 @@ fn work_requests_with_foreign_keys_fail_and_change_nothing() {
         assert_eq!(secret.to_vec(0, 4096), [7; 4096]);
         assert!(elsewhere.is_zero());
         victim.works();
-    }
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    });
 }
 
 #[test]
 fn a_ring_index_that_jumps_or_goes_back_harms_only_its_program() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-rings");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
-        let layout = Layout::new(FRONT_BYTES);
-        let slots = layout.notices().slots() as u32;
-        // The count of notices that the program has taken: more than were sent.
-        for (key, taken) in (1..).zip([slots + 1, 1 << 31, u32::MAX]) {
-            let mut rude = Rude::attach(&dir, key);
-            rude.scribble(layout.notices_at(), taken);
-            // The board reads the count when the ring is full.
+    against_board("nic-rings", "", |dir, board| {
+        {
+            let victim = Victim::new(dir);
+            let layout = Layout::new(FRONT_BYTES);
+            let slots = layout.notices().slots() as u32;
+            // The count of notices that the program has taken: more than were sent.
+            for (key, taken) in (1..).zip([slots + 1, 1 << 31, u32::MAX]) {
+                let mut rude = Rude::attach(dir, key);
+                rude.scribble(layout.notices_at(), taken);
+                // The board reads the count when the ring is full.
+                while rude.tell(&Request::CreatePd) {}
+                rude.is_disconnected();
+            }
+            // Fewer than before.
+            let mut rude = Rude::attach(dir, 10);
+            for _ in 0..slots {
+                rude.number(&Request::CreatePd);
+            }
+            for _ in 0..slots {
+                rude.tell(&Request::CreatePd);
+            }
+            rude.number(&Request::CreatePd);
+            rude.scribble(layout.notices_at(), 1);
             while rude.tell(&Request::CreatePd) {}
             rude.is_disconnected();
-        }
-        // Fewer than before.
-        let mut rude = Rude::attach(&dir, 10);
-        for _ in 0..slots {
+            // The same for the ring of a completion queue.
+            for (key, taken) in (20..).zip([3, 1 << 31, u32::MAX]) {
+                let mut rude = Rude::attach(dir, key);
+                let pd = rude.number(&Request::CreatePd);
+                let cq = rude.cq(2);
+                let qp = rude.qp(pd, &cq);
+                let word = u32::to_ne_bytes(taken);
+                cq.memory.write(CompletionRing::AT as u64, SharedBytes::from(&word[..])).expect("within");
+                let send = SendWork::new(1, Operation::Send { invalidate: None }, Data::none());
+                while rude.tell(&Request::PostSend { qp, work: send.clone() }) {}
+                rude.is_disconnected();
+            }
+            // A work ring whose later and earlier slots are marked as full: the board waits for the next one.
+            let mut rude = Rude::attach(dir, 30);
+            let slot = |number: usize| layout.work_at() + 64 + number * (layout.work().payload_bytes() + 8);
             rude.number(&Request::CreatePd);
+            rude.scribble(slot(0), 1);
+            rude.scribble(slot(0), 2);
+            rude.scribble(slot(1), 1);
+            rude.scribble(slot(5), 6);
+            rude.scribble(slot(6), u32::MAX);
+            rude.channel.ring(machine_nanos);
+            assert!(rude.work.free().is_ok_and(|free| free == layout.work().slots()), "nothing was taken");
+            rude.number(&Request::CreatePd);
+            victim.works();
         }
-        for _ in 0..slots {
-            rude.tell(&Request::CreatePd);
-        }
-        rude.number(&Request::CreatePd);
-        rude.scribble(layout.notices_at(), 1);
-        while rude.tell(&Request::CreatePd) {}
-        rude.is_disconnected();
-        // The same for the ring of a completion queue.
-        for (key, taken) in (20..).zip([3, 1 << 31, u32::MAX]) {
-            let mut rude = Rude::attach(&dir, key);
-            let pd = rude.number(&Request::CreatePd);
-            let cq = rude.cq(2);
-            let qp = rude.qp(pd, &cq);
-            let word = u32::to_ne_bytes(taken);
-            cq.memory.write(CompletionRing::AT as u64, SharedBytes::from(&word[..])).expect("within");
-            let send = SendWork::new(1, Operation::Send { invalidate: None }, Data::none());
-            while rude.tell(&Request::PostSend { qp, work: send.clone() }) {}
-            rude.is_disconnected();
-        }
-        // A work ring whose later and earlier slots are marked as full: the board waits for the next one.
-        let mut rude = Rude::attach(&dir, 30);
-        let slot = |number: usize| layout.work_at() + 64 + number * (layout.work().payload_bytes() + 8);
-        rude.number(&Request::CreatePd);
-        rude.scribble(slot(0), 1);
-        rude.scribble(slot(0), 2);
-        rude.scribble(slot(1), 1);
-        rude.scribble(slot(5), 6);
-        rude.scribble(slot(6), u32::MAX);
-        rude.channel.ring(machine_nanos);
-        assert!(rude.work.free().is_ok_and(|free| free == layout.work().slots()), "nothing was taken");
-        rude.number(&Request::CreatePd);
-        victim.works();
-    }
-    board.until("the faults are counted", |status| {
-        status["services"][0]["counters"]["errors"].as_u64().is_some_and(|errors| errors == 7)
+        board.until("the faults are counted", |status| {
+            status["services"][0]["counters"]["errors"].as_u64().is_some_and(|errors| errors == 7)
+        });
     });
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
 /// Sends a greeting and receives the memory; `offered` is sent with the greeting.
@@ -356,20 +336,14 @@ fn memfd_of(dir: &TestDir, greeting: &Greeting, bytes: u64, offered: Option<&Own
 
 #[test]
 fn shared_memory_can_be_neither_truncated_nor_replaced() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-sealed");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
-        let rude = Rude::attach(&dir, 1);
+    against_board("nic-sealed", "", |dir, _| {
+        let victim = Victim::new(dir);
+        let rude = Rude::attach(dir, 1);
         let bytes = Layout::new(FRONT_BYTES).bytes().next_multiple_of(4096) as u64;
         let of_nic = (Greeting::Nic { key: [2; 16] }, bytes);
         let of_region = (Greeting::Memory { key: [1; 16], memory: 1 }, 8192);
         for (greeting, bytes) in [of_nic, of_region] {
-            let memory = memfd_of(&dir, &greeting, bytes, None).expect("it is admitted");
+            let memory = memfd_of(dir, &greeting, bytes, None).expect("it is admitted");
             for length in [0, 4096, bytes - 1, bytes + 1, 1 << 30] {
                 assert_eq!(rustix::fs::ftruncate(&memory, length), Err(Errno::PERM), "{length}");
             }
@@ -383,7 +357,7 @@ fn shared_memory_can_be_neither_truncated_nor_replaced() {
         rustix::fs::ftruncate(&loose, 8192).expect("memory");
         for memory in 2..10 {
             let greeting = Greeting::Memory { key: [1; 16], memory };
-            if let Some(its) = memfd_of(&dir, &greeting, 8192, Some(&loose)) {
+            if let Some(its) = memfd_of(dir, &greeting, 8192, Some(&loose)) {
                 let (one, other) = (rustix::fs::fstat(&its), rustix::fs::fstat(&loose));
                 assert_ne!(
                     one.expect("a file").st_ino,
@@ -395,9 +369,7 @@ fn shared_memory_can_be_neither_truncated_nor_replaced() {
         rustix::fs::ftruncate(&loose, 0).expect("it is the program's");
         drop(rude);
         victim.works();
-    }
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    });
 }
 
 /// What a program does to its domain, queue pair, completion queue and memory.
@@ -405,14 +377,8 @@ type Ending = fn(&mut Rude<'_>, u32, u32, &RudeCq, &RudeMemory);
 
 #[test]
 fn a_program_that_ends_with_operations_in_flight_leaves_nothing() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-flight");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
+    against_board("nic-flight", "", |dir, _| {
+        let victim = Victim::new(dir);
         let options = Connect::default();
         let listener =
             victim.near.context.listen(at("10.9.0.2", 7473).into(), &options).expect("its address");
@@ -438,7 +404,7 @@ fn a_program_that_ends_with_operations_in_flight_leaves_nothing() {
             }),
         ];
         for (key, (what, ending)) in (1..).zip(endings) {
-            let mut rude = Rude::attach(&dir, key);
+            let mut rude = Rude::attach(dir, key);
             let pd = rude.number(&Request::CreatePd);
             let cq = rude.cq(256);
             let memory = rude.memory(pd);
@@ -471,97 +437,85 @@ fn a_program_that_ends_with_operations_in_flight_leaves_nothing() {
         }
         drop(listener);
         victim.works();
-    }
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    });
 }
 
 #[test]
 fn a_queue_pair_that_is_destroyed_delivers_what_was_posted_before() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-destroyed");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    for (key, transport, lower) in [(1, Transport::Tcp, "tcp"), (2, Transport::Efe, "efe:10.9.0.1")] {
-        let kernel = Side::new(&lower.parse().expect("a lower layer"));
-        let options = Connect::default();
-        let listener = kernel.context.listen(at("10.9.0.1", 7471).into(), &options).expect("its address");
-        let (to, heard) = (kernel.qp(), kernel.memory(&[1; 20_000]));
-        to.post_recv(9, &[heard.all()]).expect("room");
-        let mut rude = Rude::attach(&dir, key);
-        let pd = rude.number(&Request::CreatePd);
-        let (cq, memory) = (rude.cq(4), rude.memory(pd));
-        let qp = rude.qp(pd, &cq);
-        let end = rude.connect_over(transport, qp, at("10.9.0.1", 7471));
-        let accepted = listener.request(LONG).expect("a request").accept(&to, &options).expect("it waits");
-        rude.is_connected(end);
-        // The board takes both from the ring in one turn.
-        let send = SendWork::new(1, Operation::Send { invalidate: None }, elements(memory.stag, 20_000));
-        let entries = [Request::PostSend { qp, work: send }, Request::DestroyQp { qp }];
-        for entry in entries.map(|request| request.to_bytes(0).expect("it fits")) {
-            assert_eq!(rude.work.push(&entry), Ok(true));
+    against_board("nic-destroyed", "", |dir, _| {
+        for (key, transport, lower) in [(1, Transport::Tcp, "tcp"), (2, Transport::Efe, "efe:10.9.0.1")] {
+            let kernel = Side::new(&lower.parse().expect("a lower layer"));
+            let options = Connect::default();
+            let listener = kernel.context.listen(at("10.9.0.1", 7471).into(), &options).expect("its address");
+            let (to, heard) = (kernel.qp(), kernel.memory(&[1; 20_000]));
+            to.post_recv(9, &[heard.all()]).expect("room");
+            let mut rude = Rude::attach(dir, key);
+            let pd = rude.number(&Request::CreatePd);
+            let (cq, memory) = (rude.cq(4), rude.memory(pd));
+            let qp = rude.qp(pd, &cq);
+            let end = rude.connect_over(transport, qp, at("10.9.0.1", 7471));
+            let accepted =
+                listener.request(LONG).expect("a request").accept(&to, &options).expect("it waits");
+            rude.is_connected(end);
+            // The board takes both from the ring in one turn.
+            let send = SendWork::new(1, Operation::Send { invalidate: None }, elements(memory.stag, 20_000));
+            let entries = [Request::PostSend { qp, work: send }, Request::DestroyQp { qp }];
+            for entry in entries.map(|request| request.to_bytes(0).expect("it fits")) {
+                assert_eq!(rude.work.push(&entry), Ok(true));
+            }
+            rude.channel.ring(machine_nanos);
+            assert_eq!((kernel.done().id, heard.to_vec(0, 20_000)), (9, vec![0; 20_000]), "{transport:?}");
+            accepted.wait_disconnected(LONG).expect("it is disconnected");
         }
-        rude.channel.ring(machine_nanos);
-        assert_eq!((kernel.done().id, heard.to_vec(0, 20_000)), (9, vec![0; 20_000]), "{transport:?}");
-        accepted.wait_disconnected(LONG).expect("it is disconnected");
-    }
-    has_released(&board, &idle, &before);
+    });
 }
 
 #[test]
 fn a_program_that_reads_nothing_overruns_only_its_own_queues() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-slow");
-    let board = dir.up(&format!("{PORT}{RDMA}"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
-        // Completions.
-        let mut rude = Rude::attach(&dir, 1);
-        let pd = rude.number(&Request::CreatePd);
-        let (cq, memory) = (rude.cq(4), rude.memory(pd));
-        rude.listen(7500);
-        let [from, to] = rude.pair(pd, &cq, 7500);
-        for id in 0..64 {
-            rude.tell(&Request::PostReceive { qp: to, work: ReceiveWork { id, sges: Sges::new() } });
-            let work = SendWork::new(id, Operation::Send { invalidate: None }, Data::none());
-            rude.tell(&Request::PostSend { qp: from, work });
+    against_board("nic-slow", "", |dir, board| {
+        {
+            let victim = Victim::new(dir);
+            // Completions.
+            let mut rude = Rude::attach(dir, 1);
+            let pd = rude.number(&Request::CreatePd);
+            let (cq, memory) = (rude.cq(4), rude.memory(pd));
+            rude.listen(7500);
+            let [from, to] = rude.pair(pd, &cq, 7500);
+            for id in 0..64 {
+                rude.tell(&Request::PostReceive { qp: to, work: ReceiveWork { id, sges: Sges::new() } });
+                let work = SendWork::new(id, Operation::Send { invalidate: None }, Data::none());
+                rude.tell(&Request::PostSend { qp: from, work });
+            }
+            rude.event("the overrun", |notice| match notice {
+                Notice::Event(Event::CqOverrun { cq: overrun }) if *overrun == cq.number => Some(()),
+                _ => None,
+            });
+            let counted = |status: &serde_json::Value| {
+                let programs = status["services"][0]["programs"].as_array().expect("programs");
+                programs.iter().any(|program| program["counters"]["full_rings"].as_u64() > Some(0))
+            };
+            board.until("the full ring is counted", counted);
+            victim.works();
+            drop((rude, memory));
+            // Notices: replies to requests, up to a limit.
+            let mut rude = Rude::attach(dir, 2);
+            while rude.tell(&Request::QueryAddress { index: 0 }) {}
+            rude.is_disconnected();
+            victim.works();
+            // Connection requests that a listener never answers.
+            let mut rude = Rude::attach(dir, 3);
+            let pd = rude.number(&Request::CreatePd);
+            let cq = rude.cq(4);
+            rude.listen(7500);
+            for _ in 0..32 {
+                let qp = rude.qp(pd, &cq);
+                rude.connect(qp, 7500);
+            }
+            victim.works();
+            let more = victim.near.context.listen(at("10.9.0.2", 0).into(), &Connect::default());
+            drop(join(&victim.far, &victim.near, &more.expect("its address")));
         }
-        rude.event("the overrun", |notice| match notice {
-            Notice::Event(Event::CqOverrun { cq: overrun }) if *overrun == cq.number => Some(()),
-            _ => None,
-        });
-        let counted = |status: &serde_json::Value| {
-            let programs = status["services"][0]["programs"].as_array().expect("programs");
-            programs.iter().any(|program| program["counters"]["full_rings"].as_u64() > Some(0))
-        };
-        board.until("the full ring is counted", counted);
-        victim.works();
-        drop((rude, memory));
-        // Notices: replies to requests, up to a limit.
-        let mut rude = Rude::attach(&dir, 2);
-        while rude.tell(&Request::QueryAddress { index: 0 }) {}
-        rude.is_disconnected();
-        victim.works();
-        // Connection requests that a listener never answers.
-        let mut rude = Rude::attach(&dir, 3);
-        let pd = rude.number(&Request::CreatePd);
-        let cq = rude.cq(4);
-        rude.listen(7500);
-        for _ in 0..32 {
-            let qp = rude.qp(pd, &cq);
-            rude.connect(qp, 7500);
-        }
-        victim.works();
-        let more = victim.near.context.listen(at("10.9.0.2", 0).into(), &Connect::default());
-        drop(join(&victim.far, &victim.near, &more.expect("its address")));
-    }
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    });
 }
 
 /// Repeats a request until it is refused. Returns how often it was granted.
@@ -583,15 +537,9 @@ fn exhaust(
 
 #[test]
 fn a_program_that_creates_too_many_objects_leaves_room_for_others() {
-    if !enter() {
-        return;
-    }
-    let dir = TestDir::new("nic-many");
-    let board = dir.up(&format!("{PORT}{RDMA}sessions = 64\n"));
-    let (idle, before) = (board.status(), held(&board));
-    {
-        let victim = Victim::new(&dir);
-        let mut rude = Rude::attach(&dir, 1);
+    against_board("nic-many", "sessions = 64\n", |dir, board| {
+        let victim = Victim::new(dir);
+        let mut rude = Rude::attach(dir, 1);
         let pd = rude.number(&Request::CreatePd);
         let cq = rude.cq(4);
         assert!(exhaust(&mut rude, 4095, |_| Some(Request::CreatePd)) >= 256);
@@ -613,7 +561,7 @@ fn a_program_that_creates_too_many_objects_leaves_room_for_others() {
         assert_eq!(pairs, 55, "seven eighths of 64, but for the other program's");
         // Other programs can still create everything.
         victim.works();
-        let other = on(&dir, Transport::Tcp);
+        let other = on(dir, Transport::Tcp);
         drop((other.memory(&[1; 4096]), other.pd.alloc_mw(false).expect("room")));
         drop(other.pd.create_srq(16).expect("room"));
         drop(other.context.listen(at("10.9.0.2", 0).into(), &Connect::default()).expect("room"));
@@ -621,9 +569,7 @@ fn a_program_that_creates_too_many_objects_leaves_room_for_others() {
         assert!(other.pd.create_qp(&other.cq, &other.cq, Default::default()).is_err(), "64 exist");
         // When the program ends, others can have its queue pairs.
         drop((rude, cq));
-        sessions(&board, 9);
+        sessions(board, 9);
         drop((rest, other.qp()));
-    }
-    has_released(&board, &idle, &before);
-    assert!(!dir.log().contains("panicked"), "{}", dir.log());
+    });
 }

@@ -1,8 +1,9 @@
-//! A program that speaks the protocol of a board's RDMA NIC itself, to break its rules; and what must be unharmed.
+//! A program that speaks the protocol of a board's RDMA NIC itself, to break its rules; another that keeps
+//! them; and what the board must have released afterwards.
 
-use super::board_nic::{on, sessions};
+use super::board_nic::{RDMA, on, sessions};
 use super::rdma::{LONG, Pair, Side, at, join, moves};
-use crate::common::{Board, TestDir, is_clean};
+use crate::common::{Board, PORT, TestDir, enter, is_clean};
 use kiban_base::ring::{Consumer, Producer};
 use kiban_base::{Region, SharedBytes};
 use kiban_os::Clock;
@@ -341,4 +342,18 @@ impl<'a> Rude<'a> {
         let memory = self.channel.region().clone().with_address(0);
         memory.write(at as u64, SharedBytes::from(&word.to_ne_bytes()[..])).expect("within");
     }
+}
+
+/// Runs programs that misuse the NIC of a new board, with these `settings` of its service. Afterwards, the
+/// board must have released everything that they have made it hold.
+pub(super) fn against_board(name: &str, settings: &str, programs: impl FnOnce(&TestDir, &Board<'_>)) {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new(name);
+    let board = dir.up(&format!("{PORT}{RDMA}{settings}"));
+    let (idle, before) = (board.status(), held(&board));
+    programs(&dir, &board);
+    has_released(&board, &idle, &before);
+    assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
