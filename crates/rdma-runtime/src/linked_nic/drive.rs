@@ -252,39 +252,8 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(20);
 
-    #[test]
-    fn a_responder_holds_its_first_message_back_for_siw() {
-        for (extensions, expected) in [(true, Duration::from_millis(1)), (false, Duration::from_millis(100))]
-        {
-            let [one, two] = [(); 2].map(|()| Context::open(&Lower::Tcp { from: None }).expect("sockets"));
-            let options = Connect { extensions, ..Connect::default() };
-            let sides = [&one, &two].map(|context| {
-                let cq = context.create_cq(16).expect("room");
-                let pd = context.alloc_pd().expect("room");
-                let qp = pd.create_qp(&cq, &cq, QpOptions::default()).expect("room");
-                (pd, cq, qp)
-            });
-            let [(_, _, from), (_, _, to)] = &sides;
-            let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-            let listener = two.listen(at.into(), &options).expect("an address");
-            let _ends = std::thread::scope(|scope| {
-                let accepted = scope.spawn(|| listener.request(LONG)?.accept(to, &options));
-                let connected = from.connect(listener.address(), &options, LONG);
-                (
-                    connected.expect("there is a listener"),
-                    accepted.join().expect("no panic").expect("connected"),
-                )
-            });
-            let hold = two.own(|core, _| {
-                let end = *core.connections.keys().next().expect("a connection");
-                Ok::<_, crate::Error>(core.nic.hold(end))
-            });
-            assert_eq!(hold.expect("it is this context's NIC"), Some(expected), "{extensions}");
-        }
-    }
-
-    #[test]
-    fn a_timer_of_an_earlier_end_with_the_same_number_does_nothing() {
+    /// Connects two NICs over TCP and passes them to `look`, the one that accepts second.
+    fn connected(options: &Connect, look: impl FnOnce(&Context, &Context)) {
         let [one, two] = [(); 2].map(|()| Context::open(&Lower::Tcp { from: None }).expect("sockets"));
         let sides = [&one, &two].map(|context| {
             let cq = context.create_cq(16).expect("room");
@@ -294,21 +263,42 @@ mod tests {
         });
         let [(_, _, from), (_, _, to)] = &sides;
         let at = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
-        let listener = two.listen(at.into(), &Connect::default()).expect("an address");
+        let listener = two.listen(at.into(), options).expect("an address");
         let _ends = std::thread::scope(|scope| {
-            let accepts = || listener.request(LONG)?.accept(to, &Connect::default());
+            let accepts = || listener.request(LONG)?.accept(to, options);
             let accepted = scope.spawn(accepts);
-            let connected = from.connect(listener.address(), &Connect::default(), LONG);
+            let connected = from.connect(listener.address(), options, LONG);
             (connected.expect("there is a listener"), accepted.join().expect("no panic").expect("connected"))
         });
-        let worked = one.own(|core, now| {
-            let ends: Vec<u32> = core.connections.keys().copied().collect();
-            assert_eq!(ends.len(), 1);
-            core.timers.extend(ends.into_iter().map(|end| Reverse((now, Timer::Farewell(end)))));
-            core.advance(now);
-            assert_eq!(core.connections.len(), 1);
-            Ok::<(), crate::Error>(())
+        look(&one, &two);
+    }
+
+    #[test]
+    fn a_responder_holds_its_first_message_back_for_siw() {
+        for (extensions, expected) in [(true, Duration::from_millis(1)), (false, Duration::from_millis(100))]
+        {
+            connected(&Connect { extensions, ..Connect::default() }, |_, responder| {
+                let hold = responder.own(|core, _| {
+                    let end = *core.connections.keys().next().expect("a connection");
+                    Ok::<_, crate::Error>(core.nic.hold(end))
+                });
+                assert_eq!(hold.expect("it is this context's NIC"), Some(expected), "{extensions}");
+            });
+        }
+    }
+
+    #[test]
+    fn a_timer_of_an_earlier_end_with_the_same_number_does_nothing() {
+        connected(&Connect::default(), |one, _| {
+            let worked = one.own(|core, now| {
+                let ends: Vec<u32> = core.connections.keys().copied().collect();
+                assert_eq!(ends.len(), 1);
+                core.timers.extend(ends.into_iter().map(|end| Reverse((now, Timer::Farewell(end)))));
+                core.advance(now);
+                assert_eq!(core.connections.len(), 1);
+                Ok::<(), crate::Error>(())
+            });
+            worked.expect("it is this context's NIC");
         });
-        worked.expect("it is this context's NIC");
     }
 }
