@@ -23,8 +23,8 @@ use kiban_attach::{Indication, Request};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
 use kiban_os::unix::names::{self, folders_of_boards};
-use rustix::io::IoSlice;
-use rustix::net::{SendAncillaryBuffer, SendFlags, SocketType};
+use rustix::io::{IoSlice, IoSliceMut};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketType};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -142,17 +142,17 @@ impl DatagramSocket {
     /// # Errors
     /// `WouldBlock`: none has arrived. Another error is that of an earlier datagram, or the board has exited.
     pub fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
-        let mut packet = vec![0; DATAGRAM_HEADER_BYTES + DATAGRAM_BYTES_MAX];
-        let length = match self.socket.receive(&mut packet) {
-            Ok(0) => return Err(board_gone_error()),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(board_gone_error()),
-            received => received?,
+        let mut header = [0; DATAGRAM_HEADER_BYTES];
+        let mut parts = [IoSliceMut::new(&mut header), IoSliceMut::new(room)];
+        let none = &mut RecvAncillaryBuffer::default();
+        let length = match rustix::net::recvmsg(&self.socket, &mut parts, none, RecvFlags::DONTWAIT) {
+            Ok(received) => received.bytes,
+            Err(rustix::io::Errno::CONNRESET) => 0,
+            Err(error) => return Err(error.into()),
         };
-        match DatagramHeader::read(&packet[..length]) {
-            Some((DatagramHeader::Data { remote, nanos }, payload)) => {
-                let bytes = payload.len().min(room.len());
-                room[..bytes].copy_from_slice(&payload[..bytes]);
-                Ok(Received { bytes, from: remote, nanos })
+        match DatagramHeader::read(&header[..length.min(DATAGRAM_HEADER_BYTES)]) {
+            Some((DatagramHeader::Data { remote, nanos }, _)) => {
+                Ok(Received { bytes: length - DATAGRAM_HEADER_BYTES, from: remote, nanos })
             }
             Some((DatagramHeader::Error { why, .. }, _)) => Err(end_error(why)),
             None => Err(board_gone_error()),
