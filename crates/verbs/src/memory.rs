@@ -1,8 +1,9 @@
 //! Protection domains, memory regions and memory windows (ibv_alloc_pd(3), ibv_reg_mr(3), ibv_alloc_mw(3)).
 //!
-//! Purpose         registers memory. Registration populates the pages, as if they were pinned: with unmapped
-//!                 or read-only memory, it fails with EFAULT, so that the error does not appear only when a
-//!                 message arrives.
+//! Purpose         registers memory. With unmapped or read-only memory, registration fails with EFAULT, so
+//!                 that the error does not appear only when a message arrives. Up to
+//!                 [`POPULATED_BYTES_MAX`] it populates the pages, as if they were pinned. A larger region is
+//!                 only looked up in the mappings of the process: populating gigabytes takes seconds.
 //! Domains         a parent domain is an alias of its domain; a thread domain is a hint without effect.
 //! Windows         a type 1 window gets a new key when it is bound; for a type 2 window the program chooses
 //!                 the low bits of the key.
@@ -39,6 +40,8 @@ const KNOWN: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_HUGETLB
     | IBV_ACCESS_ON_DEMAND
     | IBV_ACCESS_OPTIONAL_RANGE;
+/// The largest registration whose pages are populated.
+const POPULATED_BYTES_MAX: usize = 16 << 20;
 /// The addresses of an implicit region (ibv_reg_mr(3)): all that a process can have, without the first page.
 const ALL_MEMORY: core::ops::Range<usize> = 0x1000..0x7fff_ffff_f000;
 
@@ -150,16 +153,26 @@ fn checked(flags: c_uint) -> Result<Access, c_int> {
     Ok(access(flags))
 }
 
-/// Populates the pages, for writing if `writes` is true.
-fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
+/// Returns the addresses of the first page of a range and of the end of its last page.
+fn pages(base: *mut c_void, bytes: usize) -> Result<(usize, usize), c_int> {
     // SAFETY: sysconf(3) takes a number.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).map_err(|_| libc::EINVAL)?;
-    let first = base.addr() & !(page - 1);
-    let end = base
-        .addr()
-        .checked_add(bytes)
-        .and_then(|end| end.checked_next_multiple_of(page))
-        .ok_or(libc::EINVAL)?;
+    let end = base.addr().checked_add(bytes).and_then(|end| end.checked_next_multiple_of(page));
+    Ok((base.addr() & !(page - 1), end.ok_or(libc::EINVAL)?))
+}
+
+/// Returns EFAULT if memory to be registered cannot be accessed. Populates the pages of a small region.
+fn check_memory(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
+    if bytes <= POPULATED_BYTES_MAX {
+        return populate(base, bytes, writes);
+    }
+    let (first, end) = pages(base, bytes)?;
+    if is_mapped(first, end, writes) { Ok(()) } else { Err(libc::EFAULT) }
+}
+
+/// Populates the pages, for writing if `writes` is true.
+fn populate(base: *mut c_void, bytes: usize, writes: bool) -> Result<(), c_int> {
+    let (first, end) = pages(base, bytes)?;
     let advice = if writes { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     let start = base.with_addr(first);
     loop {
@@ -229,7 +242,7 @@ fn register(
     start.addr().checked_add(length).ok_or(libc::EINVAL)?;
     let writes = access.local_write || access.remote_write || access.remote_atomic || access.bind;
     if !is_on_demand {
-        populate(start, length, writes)?;
+        check_memory(start, length, writes)?;
     }
     let start = NonNull::new(start.cast::<u8>()).ok_or(libc::EFAULT)?;
     // SAFETY: the program keeps the pages mapped until it deregisters them (ibv_reg_mr(3)). If it does not,
@@ -561,7 +574,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     })
 }
 
-/// Populates memory that was registered on demand. Other regions' memory has been populated already.
+/// Populates memory that was registered on demand, or whose region is large.
 ///
 /// # Safety
 /// The arguments must satisfy ibv_advise_mr(3).

@@ -147,11 +147,15 @@ fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
         (IBV_QPT_UC, Transport::Ib | Transport::Roce | Transport::Efe) => Ok(Service::Unreliable),
         (IBV_QPT_UD, transport) if transport.has_datagrams() => Ok(Service::Datagrams),
         (IBV_QPT_XRC_SEND, Transport::Roce) => Ok(Service::XrcInitiator),
-        (
-            IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV
-            | IBV_QPT_DRIVER,
-            _,
-        ) => Err(unsupported("ibv_create_qp: this type of queue pair with this transport")),
+        (IBV_QPT_RAW_PACKET, _) => {
+            Err(unsupported("ibv_create_qp: raw packet queue pairs (use a packet socket)"))
+        }
+        (IBV_QPT_DRIVER, _) => {
+            Err(unsupported("ibv_create_qp: queue pairs of a vendor's driver, such as DC (use RC or XRC)"))
+        }
+        (IBV_QPT_UC | IBV_QPT_UD | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV, _) => {
+            Err(unsupported("ibv_create_qp: this type of queue pair with this transport"))
+        }
         _ => Err(libc::EINVAL),
     }
 }

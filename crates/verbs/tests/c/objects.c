@@ -176,6 +176,22 @@ static void memory_on_demand_is_not_touched_before_it_is_used(void) {
     check(mr != NULL && mr->addr == NULL && mr->length == SIZE_MAX && ibv_dereg_mr(mr) == 0);
 }
 
+static void large_registrations_touch_no_page(void) {
+    const size_t bytes = (size_t)8 << 30, page = (size_t)sysconf(_SC_PAGESIZE);
+    char *room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    check(room != MAP_FAILED);
+    long before = resident();
+    struct ibv_mr *mr = ibv_reg_mr(pd, room, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    check(mr != NULL && mr->length == bytes && resident() - before < 4096 && ibv_dereg_mr(mr) == 0);
+    /* One read-only page in the middle, and then a gap. */
+    check(mprotect(room + bytes / 2, page, PROT_READ) == 0);
+    refuses(ibv_reg_mr(pd, room, bytes, IBV_ACCESS_LOCAL_WRITE), EFAULT);
+    mr = ibv_reg_mr(pd, room, bytes, IBV_ACCESS_REMOTE_READ);
+    check(mr != NULL && ibv_dereg_mr(mr) == 0 && munmap(room + bytes / 2, page) == 0);
+    refuses(ibv_reg_mr(pd, room, bytes, 0), EFAULT);
+    check(resident() - before < 4096 && munmap(room, bytes) == 0);
+}
+
 static void objects_are_imported_from_another_context(void) {
     char room[64];
     struct ibv_mr *mr = ibv_reg_mr(pd, room, sizeof room, IBV_ACCESS_LOCAL_WRITE);
@@ -235,6 +251,9 @@ static void queue_pairs_change_states(void) {
         .cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 2, .max_recv_sge = 1}};
     struct ibv_qp_init_attr wrong = asked;
     wrong.qp_type = IBV_QPT_RAW_PACKET;
+    refuses(ibv_create_qp(pd, &wrong), EOPNOTSUPP);
+    /* Dynamically connected (DC) queue pairs, as mlx5dv_create_qp creates them. */
+    wrong.qp_type = IBV_QPT_DRIVER;
     refuses(ibv_create_qp(pd, &wrong), EOPNOTSUPP);
     struct ibv_qp_init_attr unreliable = asked;
     unreliable.qp_type = IBV_QPT_UC;
@@ -359,6 +378,7 @@ int main(void) {
     run(parent_and_thread_domains_work);
     run(device_memory_is_addressed_by_offsets);
     run(memory_on_demand_is_not_touched_before_it_is_used);
+    run(large_registrations_touch_no_page);
     run(objects_are_imported_from_another_context);
     run(completion_queues_and_channels_work);
     run(queue_pairs_change_states);
