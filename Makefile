@@ -21,6 +21,7 @@ SEED ?= 1
 CASES ?= 20000
 SEEDS ?= 10000
 SIW ?=
+IMAGE ?=
 RXE ?=
 BENCH ?=
 FUZZ ?= all
@@ -35,7 +36,7 @@ ZSH_COMPLETIONS ?= $(PREFIX)/share/zsh/site-functions
 FISH_COMPLETIONS ?= $(PREFIX)/share/fish/vendor_completions.d
 
 .DEFAULT_GOAL := help
-.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-siw test-rxe test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
+.PHONY: help check tour report pictures verbs install deb wheel test-wheel test properties soak test-image test-siw test-rxe test-programs bench fuzz sanitize lint portable format clippy deny doc book house package
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -91,6 +92,10 @@ test-wheel: wheel ## Install the wheel in a Debian 11 made with debootstrap, and
 
 deb: verbs ## Build a Debian package of the same files, in target/release
 	@scripts/deb '$(BUILT)' '$(BUILT)'
+
+test-image: ## Build the Dockerfile's image without Docker, and run verbs programs in it (IMAGE= options of buildah); needs root
+	@scripts/need cargo buildah debootstrap
+	@scripts/image '$(TARGET)/image' $(IMAGE)
 
 wheel: ## Build a wheel for pip with the same files, for Linux with glibc 2.28 and later, in target/wheel
 	@scripts/need cargo gcc python3-venv
