@@ -306,7 +306,7 @@ impl Host<'_> {
     /// [`HostError::UnknownStream`]; [`HostError::Tcp`] if the stream has ended.
     pub fn set_no_delay(&mut self, id: StreamId, is_on: bool) -> Result<(), HostError> {
         let usual = match self.board.stack.ip.tcp.config().nagle {
-            tcp::Nagle::Off => tcp::Nagle::Classic,
+            tcp::Nagle::Off => tcp::Nagle::Minshall,
             usual => usual,
         };
         self.set_nagle(id, if is_on { tcp::Nagle::Off } else { usual })

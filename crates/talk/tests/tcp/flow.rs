@@ -40,6 +40,7 @@ fn pure_acknowledgements_are_not_acknowledged() {
 fn nagle_holds_short_segments_back_while_data_is_out() {
     for (nagle, second, third, later) in [
         ("on", "", "", "-> PSH seq 11:31 ack 1"),
+        ("minshall", "", "", "-> PSH seq 11:31 ack 1"),
         ("off", "-> PSH seq 11:21 ack 1", "-> PSH seq 21:31 ack 1", ""),
     ] {
         check(&format!(
@@ -51,12 +52,19 @@ fn nagle_holds_short_segments_back_while_data_is_out() {
 
 #[test]
 fn nagle_lets_full_segments_go_and_keeps_the_rest() {
-    established("write 2500; -> seq 1:2001 by 1000 ack 1; <- ack 2001; -> PSH seq 2001:2501 ack 1");
+    for (nagle, full, rest) in [
+        ("on", "-> seq 1:2001 by 1000 ack 1", "-> PSH seq 2001:2501 ack 1"),
+        ("minshall", "-> seq 1:2501 by 1000 ack 1", ""),
+    ] {
+        check(&format!("set tcp.nagle {nagle}; {BEGIN} write 2500; {full}; <- ack 2001; {rest}; silence"));
+    }
 }
 
 #[test]
 fn a_shutdown_sends_delayed_data() {
-    established("write 1500; -> seq 1:1001 ack 1; finish; -> FIN PSH seq 1001:1501 ack 1");
+    established(
+        "write 1; -> PSH seq 1:2 ack 1; write 1500; -> seq 2:1002 ack 1; finish; -> FIN PSH seq 1002:1502 ack 1",
+    );
 }
 
 #[test]
@@ -245,11 +253,10 @@ fn output_that_waits_for_the_port_is_sent_when_it_has_room() {
 
 #[test]
 fn large_segments_leave_whole_where_something_below_cuts() {
-    // TCP sends the SYN-ACK, 5000 and 4000 bytes, and the rest.
+    // TCP sends the SYN-ACK, 5000 bytes, and 4600 bytes.
     check(
         "set tcp.segment_bytes_max 5500; established mss 1000 win 60000
-         0ms write 9600; -> seq 1:9001 by 1000 ack 1; info segments-out 3
-         <- ack 9001; -> PSH seq 9001:9601 ack 1; info segments-out 4",
+         0ms write 9600; -> seq 1:9601 by 1000 ack 1; info segments-out 3",
     );
 }
 

@@ -43,8 +43,9 @@ fn every_segment_carries_our_timestamp_and_echoes_the_peers() {
     // First data is sent, then the data that Nagle had held back, the acknowledgement, FIN and RST. A tick is
     // one millisecond.
     modern(
-        "write 2000; -> seq 1:989 ack 1 ts val 0 ecr 101; -> seq 989:1977 ack 1 ts val 0 ecr 101
-         +7ms <- seq 1:9 ack 1977 ts val 200; -> seq 1977:2001 ack 9 ts val 7 ecr 200
+        "write 1976; -> seq 1:989 ack 1 ts val 0 ecr 101; -> seq 989:1977 ack 1 ts val 0 ecr 101
+         write 12; -> seq 1977:1989 ack 1 ts val 0 ecr 101; write 12
+         +7ms <- seq 1:9 ack 1989 ts val 200; -> seq 1989:2001 ack 9 ts val 7 ecr 200
          +100ms finish; -> FIN seq 2001 ack 9 ts ecr 200; abort; -> RST seq 2002 ack 9 ts ecr 200",
     );
 }

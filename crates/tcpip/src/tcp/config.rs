@@ -179,8 +179,9 @@ kiban_base::settings! {
         update_percent: u32 = 50,
         /// How the right edge of the offered window moves in segments that are sent for other reasons.
         window_advertisement: Offer = Offer::Steps,
-        /// Nagle's algorithm: which short segments wait until outstanding data is acknowledged.
-        nagle: Nagle = Nagle::Classic,
+        /// Nagle's algorithm: which short segments wait until outstanding data is acknowledged (Linux: the
+        /// variant of Minshall).
+        nagle: Nagle = Nagle::Minshall,
         /// Under [`Nagle::Limit`], a segment of at least this length in bytes does not wait.
         nagle_limit_bytes: u32 = 4095,
         /// Percentage of the largest window ever offered that a segment must fill in order not to wait

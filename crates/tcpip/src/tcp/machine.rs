@@ -396,6 +396,7 @@ impl Tcp {
             self.note_shortage(session);
         }
         let found = self.table.get_mut(session).expect("it was found above");
+        found.write_cut_short = false;
         Ok(Writer {
             room: found.room(&self.config, &self.send_share, self.now),
             grain: found.grain(&self.config),

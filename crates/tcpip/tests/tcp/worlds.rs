@@ -21,7 +21,7 @@ fn some_config(chance: &mut SimRng) -> Config {
         send_buffer_bytes: one_of(chance, &[3_000, 20_000, 256 << 10]),
         receive_buffer_bytes: one_of(chance, &[2_000, 10_000, 65_535, 65_536, 256 << 10, 1 << 20]),
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
-        nagle: if chance.happens(0.7) { Nagle::Classic } else { Nagle::Off },
+        nagle: one_of(chance, &[Nagle::Off, Nagle::Classic, Nagle::Minshall, Nagle::Minshall]),
         // In these runs, impairments do not abort sessions, and no FIN arrives after TIME-WAIT.
         rto_retries: 60,
         syn_retries: 60,

@@ -31,6 +31,7 @@ impl Writer<'_> {
     /// a write was cut short.
     pub fn wait_for_room(&mut self) {
         self.session.writer_waits = true;
+        self.session.write_cut_short = true;
     }
 
     /// Returns how many bytes to accept from a write of `wanted` bytes. The number is below the low-water

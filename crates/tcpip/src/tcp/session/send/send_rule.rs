@@ -72,6 +72,9 @@ impl Session {
         match self.nagle {
             Nagle::Off => false,
             Nagle::Classic | Nagle::Limit => self.snd_nxt != self.snd_una,
+            // The rest of a write follows as soon as there is room. If its first part did not wait, each
+            // little room in a full buffer would become a short segment.
+            Nagle::Minshall if self.write_cut_short => self.snd_nxt != self.snd_una,
             // A short segment beyond SND.NXT (a window probe, before a timeout) will be sent again.
             Nagle::Minshall => self.snd_una.lt(self.snd_sml) && self.snd_sml.le(self.snd_nxt),
         }

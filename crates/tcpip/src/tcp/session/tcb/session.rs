@@ -67,6 +67,8 @@ pub(in crate::tcp) struct Session {
     /// Whether a write did not fit, and `Writable` has not been reported since.
     pub(in crate::tcp) writer_waits: bool,
     pub(in crate::tcp::session) fin_queued: bool,
+    /// Whether the last write was cut short, so that the rest of it follows.
+    pub(in crate::tcp) write_cut_short: bool,
     /// Whether the host has closed the session and no longer reads.
     pub(in crate::tcp::session) host_closed: bool,
     /// Persist state: the peer's window is closed, and zero-window probes are sent.
@@ -185,6 +187,7 @@ impl Session {
             fin_queued: false,
             host_closed: false,
             zero_window_probe: false,
+            write_cut_short: false,
             scoreboard: Scoreboard::default(),
             congestion: Congestion::new(config, mss),
             rack: Rack::default(),
