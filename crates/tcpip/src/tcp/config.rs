@@ -211,6 +211,9 @@ kiban_base::settings! {
         /// Whether recovery uses proportional rate reduction (RFC 6937); if not, it follows RFC 6675 §5 and
         /// RFC 6582.
         proportional_rate_reduction: bool = true,
+        /// Whether a reduction of the congestion window is undone when it proves spurious: by timestamps
+        /// (RFC 3522), D-SACK (RFC 3708) or F-RTO (RFC 5682). Linux: on.
+        undo_spurious: bool = true,
         /// Limited transmit: each of the first two duplicate acknowledgements admits one new segment (RFC
         /// 3042).
         limited_transmit: bool = true,

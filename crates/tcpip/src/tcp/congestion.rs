@@ -16,7 +16,7 @@ use crate::wire::tcp::Sequence;
 use core::time::Duration;
 use kiban_base::Instant;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Rule {
     Reno {
         /// Bytes acknowledged since the window last grew.
@@ -51,6 +51,14 @@ pub(super) struct AckSample {
     pub(super) mss: u32,
     pub(super) round_trip: Duration,
     pub(super) now: Instant,
+}
+
+/// The congestion window before a reduction.
+#[derive(Debug)]
+pub(super) struct PriorWindow {
+    cwnd: u32,
+    ssthresh: u32,
+    rule: Rule,
 }
 
 /// The congestion control of one session.
@@ -248,6 +256,30 @@ impl Congestion {
         }
         self.cwnd = mss;
         self.phase = Phase::Loss(next);
+    }
+
+    /// Returns the window before a reduction, with `outstanding` bytes outstanding. The network has carried
+    /// only those bytes, so that no larger window can be restored (RFC 4015 §3.3: FlightSize).
+    pub(super) fn prior_window(&self, outstanding: u32) -> PriorWindow {
+        PriorWindow {
+            cwnd: self.cwnd.min(outstanding),
+            ssthresh: self.ssthresh.max(outstanding),
+            rule: self.rule.clone(),
+        }
+    }
+
+    /// Undoes a reduction that was spurious, and ends its recovery (RFC 4015 §3.3, RFC 9438 §4.9).
+    pub(super) fn restore(&mut self, prior: PriorWindow) {
+        self.cwnd = self.cwnd.max(prior.cwnd);
+        self.ssthresh = self.ssthresh.max(prior.ssthresh);
+        self.rule = prior.rule;
+        self.phase = Phase::Open;
+    }
+
+    /// Continues the recovery after a timeout that was not spurious (RFC 5682 §3.1, step 3a: at most three
+    /// segments).
+    pub(super) fn on_timeout_confirmed(&mut self, flight: u32, mss: u32) {
+        self.cwnd = self.cwnd.max(flight + mss).min(3 * mss);
     }
 
     /// Restarts the window after an idle time longer than the RTO (RFC 5681 §4.1).

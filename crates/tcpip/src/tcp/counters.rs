@@ -79,6 +79,10 @@ kiban_base::counters! {
         fast_retransmits,
         /// Retransmission timeouts.
         timeouts,
+        /// Timeouts that proved to be spurious and were undone (RFC 4015).
+        spurious_timeouts,
+        /// Loss recoveries started by ACKs that proved to be spurious and were undone.
+        spurious_fast_retransmits,
         /// Zero-window probes sent.
         zero_window_probes,
         /// Keep-alive probes sent (RFC 9293 §3.8.4).

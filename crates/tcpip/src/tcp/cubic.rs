@@ -18,7 +18,7 @@ const C: f64 = 0.4;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// The CUBIC state of one session.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
     /// The window at the last loss, segments.
     w_max: f64,

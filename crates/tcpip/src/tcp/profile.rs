@@ -114,6 +114,7 @@ impl Config {
             congestion: CongestionControl::Reno,
             loss_detection: LossDetection::NewReno,
             proportional_rate_reduction: false,
+            undo_spurious: false,
             limited_transmit: false,
             tail_loss_probe: false,
             pacing: false,

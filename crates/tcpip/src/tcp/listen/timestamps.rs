@@ -79,6 +79,11 @@ impl TimestampState {
         }
     }
 
+    /// Returns whether `echo` is a timestamp from before the time `moment`.
+    pub(crate) fn is_echo_before(&self, echo: u32, moment: Instant) -> bool {
+        echo != 0 && (echo.wrapping_sub(self.value(moment)) as i32) < 0
+    }
+
     /// Returns how long ago we sent `echo`, within a millisecond, if we may have sent it.
     pub(crate) fn rtt_of_echo(&self, echo: u32, now: Instant) -> Option<Duration> {
         let trip = self.value(now).wrapping_sub(echo);

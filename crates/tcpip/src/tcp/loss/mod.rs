@@ -4,3 +4,4 @@
 pub(crate) mod rack;
 pub(crate) mod rtt;
 pub(crate) mod scoreboard;
+pub(crate) mod undo;

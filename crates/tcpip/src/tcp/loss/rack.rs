@@ -48,7 +48,7 @@ pub(crate) struct Rack {
 
 impl Rack {
     /// Processes the segments that an acknowledgement reports as delivered; `una` is its SND.UNA, and `least`
-    /// the minimum RTT.
+    /// the minimum RTT. `echoes_before` says whether it echoes a timestamp from before a moment.
     pub(crate) fn on_delivery(
         &mut self,
         delivery: &Delivery,
@@ -56,11 +56,14 @@ impl Rack {
         highest_sacked: Option<Sequence>,
         least: Duration,
         now: Instant,
+        echoes_before: impl Fn(Instant) -> bool,
     ) {
-        // §6.2 step 2: if the round trip is shorter than the minimum RTT, the acknowledgement is for the
-        // original transmission, not the retransmission.
+        // §6.2 step 2: if the acknowledgement echoes a timestamp from before the retransmission, or if the
+        // round trip is shorter than the minimum RTT, the acknowledgement is for the original transmission.
         let latest = match delivery.latest {
-            Some((moment, _, true)) if now.since(moment) < least => delivery.rtt_sample,
+            Some((moment, _, true)) if now.since(moment) < least || echoes_before(moment) => {
+                delivery.rtt_sample
+            }
             Some((moment, end, _)) => Some((moment, end)),
             None => None,
         };
@@ -94,6 +97,11 @@ impl Rack {
             self.reo_wnd_mult = self.reo_wnd_mult.saturating_add(1);
             self.reo_wnd_persist = PERSISTENCE;
         }
+    }
+
+    /// Records that a segment arrived late although it had been marked as lost.
+    pub(crate) fn on_reordering(&mut self) {
+        self.reordering_seen = true;
     }
 
     /// Records the end of a recovery.

@@ -26,6 +26,9 @@ pub(crate) struct Rtt {
     /// The minimum RTT of this period and of the one before.
     min_rtt: [Duration; 2],
     least_since: Instant,
+    /// After a spurious timeout, the first sample of a segment sent from this time on can only raise the
+    /// estimate.
+    raised_from: Option<Instant>,
 }
 
 impl Rtt {
@@ -38,6 +41,7 @@ impl Rtt {
             sampled_at: Instant::ZERO,
             min_rtt: [Duration::MAX; 2],
             least_since: Instant::ZERO,
+            raised_from: None,
         }
     }
 
@@ -52,7 +56,7 @@ impl Rtt {
         self.min_rtt[0] = self.min_rtt[0].min(trip);
         if self.srtt.is_none() || left >= self.sampled_at {
             self.sampled_at = now;
-            self.sample(trip, config);
+            self.sample(trip, left, config);
         }
     }
 
@@ -70,7 +74,7 @@ impl Rtt {
     pub(crate) fn on_echo(&mut self, trip: Duration, now: Instant, config: &Config) {
         if self.srtt.is_none() || now.since(self.sampled_at) >= trip {
             self.sampled_at = now;
-            self.sample(trip, config);
+            self.sample(trip, now - trip, config);
         }
     }
 
@@ -79,11 +83,18 @@ impl Rtt {
         self.rttvar
     }
 
-    fn sample(&mut self, trip: Duration, config: &Config) {
+    fn sample(&mut self, trip: Duration, left: Instant, config: &Config) {
+        let raises = self.raised_from.is_some_and(|from| from <= left);
         let smoothed = match self.srtt {
             None => {
                 self.rttvar = trip / 2;
                 trip
+            }
+            Some(smoothed) if raises => {
+                // RFC 4015 §3.3, step 8.
+                self.raised_from = None;
+                self.rttvar = self.rttvar.max(trip / 2);
+                smoothed.max(trip)
             }
             Some(smoothed) => {
                 self.rttvar = (self.rttvar * 3 + smoothed.abs_diff(trip)) / 4;
@@ -106,6 +117,11 @@ impl Rtt {
     /// Doubles the RTO after a timeout.
     pub(crate) fn on_timeout(&mut self) {
         self.backoff += 1;
+    }
+
+    /// Makes the timeout more conservative after a spurious timeout (RFC 4015 §3.3).
+    pub(crate) fn on_spurious_timeout(&mut self, now: Instant) {
+        self.raised_from = Some(now);
     }
 
     /// Clears the back-off when the peer's window opens, because the back-off was due to window probes, not
@@ -150,6 +166,23 @@ mod tests {
         rtt.on_timeout();
         assert_eq!(rtt.rto(&config), Duration::from_millis(680));
         assert_eq!(rtt.min_rtt(), Duration::from_millis(60));
+    }
+
+    #[test]
+    fn after_a_spurious_timeout_the_next_sample_only_raises_the_estimate() {
+        let config = Config { rto_min: Duration::from_millis(1), ..Config::default() };
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        let mut rtt = Rtt::new(&config);
+        rtt.on_delivered(at(0), at(100), &config);
+        rtt.on_spurious_timeout(at(500));
+        // RFC 4015 §3.3, step 8: only a segment sent after the detection counts.
+        rtt.on_delivered(at(200), at(600), &config);
+        assert_eq!(rtt.srtt(), Some(Duration::from_micros(137_500)));
+        rtt.on_delivered(at(600), at(1000), &config);
+        assert_eq!(rtt.srtt(), Some(Duration::from_millis(400)));
+        assert_eq!(rtt.rto(&config), Duration::from_millis(1200));
+        rtt.on_delivered(at(1000), at(1400), &config);
+        assert_eq!(rtt.rto(&config), Duration::from_millis(1000));
     }
 
     #[test]

@@ -378,6 +378,18 @@ impl Scoreboard {
         self.dup_acked = 0;
     }
 
+    /// Clears the marks of lost records that were sent only once: they are late, not lost.
+    pub(crate) fn unmark_lost(&mut self) {
+        for record in &mut self.records {
+            if record.lost && !record.ambiguous && !record.sacked {
+                record.lost = false;
+                self.flight += record.bytes();
+                self.lost -= record.bytes();
+            }
+        }
+        (self.fresh_from, self.border, self.above) = (0, 0, self.sacked);
+    }
+
     /// Limits units to `unit` bytes after the path MTU fell; lost data is resent in smaller units.
     pub(crate) fn shorten(&mut self, unit: u16) {
         for record in &mut self.records {
@@ -594,6 +606,8 @@ mod tests {
         sacked: bool,
         lost: bool,
         resent: bool,
+        /// Whether it was taken for retransmission.
+        twice: bool,
         sent_at: Instant,
     }
 
@@ -607,6 +621,7 @@ mod tests {
         /// (age of the latest delivered transmission, RACK timeout), milliseconds.
         Overdue(u64, u64),
         LoseAll,
+        LoseNone,
         Again(u32),
         PutBack(u32, u32),
         Renege,
@@ -620,6 +635,7 @@ mod tests {
             2 => (1u32..60).prop_map(Step::LoseBelow),
             3 => (0u64..30, 0u64..30).prop_map(|(ago, patience)| Step::Overdue(ago, patience)),
             1 => Just(Step::LoseAll),
+            1 => Just(Step::LoseNone),
             3 => (1u32..50).prop_map(Step::Again),
             1 => (1u32..50, 0u32..3).prop_map(|(most, units)| Step::PutBack(most, units)),
             1 => Just(Step::Renege),
@@ -705,6 +721,10 @@ mod tests {
                             (unit.lost, unit.resent) = (true, false);
                         }
                     }
+                    Step::LoseNone => {
+                        board.unmark_lost();
+                        model.iter_mut().filter(|unit| !unit.sacked && !unit.twice).for_each(|unit| unit.lost = false);
+                    }
                     Step::Again(most) | Step::PutBack(most, _) => {
                         let waits = |unit: &Unit| unit.lost && !unit.resent && !unit.sacked;
                         let first = model.iter().position(waits);
@@ -717,6 +737,9 @@ mod tests {
                                 board.put_back(at, units * UNIT);
                                 sent = units;
                             }
+                            // Bytes that were put back count as retransmitted, too: they give no RTT sample.
+                            let taken = model.iter_mut().skip(first).take((bytes / UNIT) as usize);
+                            taken.for_each(|unit| unit.twice = true);
                             for unit in model.iter_mut().skip(first).take(sent as usize) {
                                 prop_assert!(waits(unit));
                                 (unit.resent, unit.sent_at) = (true, now);

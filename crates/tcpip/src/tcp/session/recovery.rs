@@ -8,8 +8,11 @@
 use super::tcb::{Session, SessionContext};
 use crate::tcp::config::LossDetection;
 use crate::tcp::congestion::AckSample;
+use crate::tcp::listen::timestamps::TimestampState;
 use crate::tcp::loss::scoreboard::Delivery;
+use crate::tcp::loss::undo::{Episode, Evidence};
 use crate::wire::tcp::{Header, SackBlock, SackBlocks};
+use alloc::boxed::Box;
 use core::time::Duration;
 use kiban_base::Instant;
 
@@ -41,9 +44,11 @@ impl Session {
             return;
         }
         let now = ctx.cx.now;
-        let mut twice = false;
+        let (mut twice, mut undoes, dsack_before) = (false, false, self.tally.duplicate_sacks > 0);
         if self.sack && !header.options.sack.is_empty() {
-            twice = self.on_sack(&header.options.sack, &mut report.delivery, ctx);
+            let duplicate = self.on_sack(&header.options.sack, &mut report.delivery, ctx);
+            twice = duplicate.is_some();
+            undoes = duplicate.is_some_and(|block| self.completes_episode(&block));
         } else if !self.sack && report.outstanding > 0 {
             self.count_duplicates(&mut report);
         }
@@ -54,6 +59,9 @@ impl Session {
             // Nothing was outstanding, but a D-SACK may still end a tail probe (RFC 8985 §7.4.2).
             if twice {
                 self.rack.on_tlp_ack(self.snd_una, true, false);
+            }
+            if undoes {
+                self.undo(false, ctx);
             }
             return;
         }
@@ -66,10 +74,21 @@ impl Session {
         } else if report.acked > 0 {
             self.measure_by_echo(header, ctx);
         }
-        let newly_lost = self.detect(&report, ctx);
+        let echo = header.options.timestamps.map(|stamps| stamps.echo);
+        let by_ack = self.proves_spurious(&report, echo, (twice, dsack_before));
+        if by_ack || undoes {
+            self.undo(by_ack, ctx);
+        }
+        let newly_lost = self.detect(&report, echo, ctx);
         let heard = self.heard(&report, now);
-        if self.congestion.on_acknowledged(&heard) {
+        if !(by_ack || undoes) && self.congestion.on_acknowledged(&heard) {
             self.rack.on_recovered();
+            if let Some(episode) = &mut self.episode {
+                episode.on_recovered(self.snd_max);
+            }
+        }
+        if self.episode.as_ref().is_some_and(|episode| episode.is_over(self.snd_una)) {
+            self.episode = None;
         }
         if newly_lost {
             self.begin_recovery(&heard, ctx);
@@ -77,6 +96,59 @@ impl Session {
         if self.rack.tlp_outstanding() && self.rack.on_tlp_ack(self.snd_una, twice, report.duplicate) {
             self.congestion.on_repaired(self.mss);
         }
+    }
+
+    /// Returns whether a D-SACK block is the last of an episode: every retransmission was unnecessary.
+    fn completes_episode(&mut self, block: &SackBlock) -> bool {
+        self.episode.as_mut().is_some_and(|episode| episode.on_duplicate_sack(block))
+    }
+
+    /// Returns whether an acknowledgement proves that the last reduction of the window was spurious.
+    fn proves_spurious(
+        &mut self,
+        report: &AckReport,
+        echo: Option<u32>,
+        (dsack, dsack_before): (bool, bool),
+    ) -> bool {
+        let Some(episode) = &mut self.episode else { return false };
+        let evidence = Evidence {
+            una: self.snd_una,
+            snd_max: self.snd_max,
+            advances: report.acked > 0,
+            duplicate: report.duplicate,
+            sack: self.sack,
+            delivery: &report.delivery,
+            dsack,
+            dsack_before,
+        };
+        let stamps = &self.timestamps;
+        let by_echo = episode.acks_original(&evidence, |moment| echoes_before(stamps, echo, moment));
+        let by_frto = episode.frto_on_ack(&evidence);
+        if by_frto == Some(false) {
+            self.congestion.on_timeout_confirmed(self.scoreboard.flight(), self.mss);
+        }
+        by_echo || by_frto == Some(true)
+    }
+
+    /// Undoes the last reduction of the window (RFC 4015). If an ACK proved it spurious, `none_lost`, what is
+    /// marked as lost is only late.
+    fn undo(&mut self, none_lost: bool, ctx: &mut SessionContext<'_, '_>) {
+        let Some(episode) = self.episode.take() else { return };
+        if episode.by_timeout {
+            ctx.counters.spurious_timeouts += 1;
+            self.rtt.on_spurious_timeout(ctx.cx.now);
+        } else {
+            ctx.counters.spurious_fast_retransmits += 1;
+            self.rack.on_reordering();
+        }
+        if self.congestion.in_recovery() {
+            self.rack.on_recovered();
+        }
+        self.congestion.restore(episode.prior);
+        if none_lost {
+            self.scoreboard.unmark_lost();
+        }
+        self.tlp_rearm = true;
     }
 
     fn heard(&self, report: &AckReport, now: Instant) -> AckSample {
@@ -93,13 +165,13 @@ impl Session {
         }
     }
 
-    /// Processes the peer's SACK blocks. Returns whether the first one is a D-SACK (RFC 2883).
+    /// Processes the peer's SACK blocks. Returns the first one if it is a D-SACK (RFC 2883).
     fn on_sack(
         &mut self,
         blocks: &SackBlocks,
         delivery: &mut Delivery,
         ctx: &mut SessionContext<'_, '_>,
-    ) -> bool {
+    ) -> Option<SackBlock> {
         let mut good = [SackBlock::default(); crate::wire::tcp::SACK_BLOCKS_MAX];
         let mut count = 0;
         let all = blocks.as_slice();
@@ -127,7 +199,7 @@ impl Session {
             self.tally.duplicate_sacks += 1;
             self.rack.on_duplicate_sack(self.snd_una, self.snd_max);
         }
-        twice
+        twice.then(|| all[0])
     }
 
     /// Counts duplicate ACKs without SACK: each means that one segment has arrived. When the cumulative ACK
@@ -160,7 +232,7 @@ impl Session {
     }
 
     /// Runs loss detection. Returns whether anything was newly marked as lost.
-    fn detect(&mut self, report: &AckReport, ctx: &mut SessionContext<'_, '_>) -> bool {
+    fn detect(&mut self, report: &AckReport, echo: Option<u32>, ctx: &mut SessionContext<'_, '_>) -> bool {
         let now = ctx.cx.now;
         if !self.sack || ctx.config.loss_detection == LossDetection::NewReno {
             let before = self.scoreboard.lost();
@@ -177,7 +249,9 @@ impl Session {
             return report.delivery.sacked_bytes > 0 && self.scoreboard.mark_lost_below(beyond);
         }
         let highest = self.scoreboard.highest_sacked();
-        self.rack.on_delivery(&report.delivery, self.snd_una, highest, self.rtt.min_rtt(), now);
+        let (least, stamps) = (self.rtt.min_rtt(), &self.timestamps);
+        let echoes = |moment| echoes_before(stamps, echo, moment) == Some(true);
+        self.rack.on_delivery(&report.delivery, self.snd_una, highest, least, now, echoes);
         if self.scoreboard.sacked() == 0
             && !self.congestion.in_recovery()
             && self.rack_reorder_deadline == Instant::NEVER
@@ -214,14 +288,27 @@ impl Session {
         if begins {
             ctx.counters.fast_retransmits += 1;
             self.recover = self.snd_max;
+            self.begin_episode(false, heard.outstanding, ctx);
         }
         self.congestion.on_loss(self.snd_max, heard);
         self.force_retransmit |= begins || !self.sack;
     }
 
+    /// Keeps the window before a reduction, in case that it proves to be spurious.
+    fn begin_episode(&mut self, by_timeout: bool, outstanding: u32, ctx: &SessionContext<'_, '_>) {
+        self.episode = ctx.config.undo_spurious.then(|| {
+            Box::new(Episode::new(self.congestion.prior_window(outstanding), by_timeout, self.snd_max))
+        });
+    }
+
     /// Handles a retransmission timeout with `outstanding` bytes outstanding: everything not SACKed is lost
     /// (RFC 6298 §5.4, RFC 6675 §5.1).
-    pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32) {
+    pub(super) fn on_retransmission_timeout(&mut self, outstanding: u32, ctx: &SessionContext<'_, '_>) {
+        match &mut self.episode {
+            // RFC 5682 §2.1 step 1: data outstanding at the first timeout is still unacknowledged.
+            Some(episode) if self.congestion.in_recovery() => episode.on_further_timeout(),
+            _ => self.begin_episode(true, outstanding, ctx),
+        }
         if self.scoreboard.is_reneged() {
             // RFC 2018 §8: the peer may have discarded data that it SACKed.
             self.scoreboard.renege();
@@ -239,6 +326,7 @@ impl Session {
     pub(super) fn restart_from_snd_una(&mut self) {
         self.snd_nxt = self.snd_una;
         self.scoreboard.clear();
+        self.episode = None;
         (self.tlp_deadline, self.tlp_due, self.rack_reorder_deadline) =
             (Instant::NEVER, false, Instant::NEVER);
     }
@@ -276,4 +364,10 @@ impl Session {
         (self.rto_deadline, self.tlp_deadline, self.tlp_due) = (Instant::NEVER, Instant::NEVER, false);
         (self.rack_reorder_deadline, self.pacing_deadline) = (Instant::NEVER, Instant::NEVER);
     }
+}
+
+/// Returns whether an ACK that echoes `echo` answers a segment sent before the time `moment`; `None` without
+/// timestamps.
+fn echoes_before(stamps: &Option<TimestampState>, echo: Option<u32>, moment: Instant) -> Option<bool> {
+    stamps.as_ref().zip(echo).map(|(stamps, echo)| stamps.is_echo_before(echo, moment))
 }

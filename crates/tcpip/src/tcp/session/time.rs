@@ -83,6 +83,6 @@ impl Session {
             self.snd_nxt = self.snd_una;
             return;
         }
-        self.on_retransmission_timeout(outstanding);
+        self.on_retransmission_timeout(outstanding, ctx);
     }
 }

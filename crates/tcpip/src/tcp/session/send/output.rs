@@ -21,6 +21,16 @@ enum Choice {
     TailLossProbe,
 }
 
+/// What F-RTO sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Probe {
+    Off,
+    /// New data of this length, with or without FIN.
+    Send(u32, bool),
+    /// Nothing: the answer to the new data is awaited.
+    Wait,
+}
+
 /// Largest payload of an IPv4 packet with a TCP header and timestamps, bytes.
 const WHOLE_BYTES_MAX: u32 = 65_535 - 20 - 20 - 12;
 
@@ -132,8 +142,14 @@ impl Session {
         if self.tlp_due {
             return Some(Choice::TailLossProbe);
         }
-        let again = self.scoreboard.lost() > 0 && self.may_retransmit(ctx.config);
-        let new = if again { None } else { self.next_segment(ctx.config) };
+        let probe = self.frto_probe(ctx.config);
+        let again = probe == Probe::Off && self.scoreboard.lost() > 0 && self.may_retransmit(ctx.config);
+        let new = match probe {
+            Probe::Send(length, fin) => Some((length, fin)),
+            Probe::Wait => None,
+            Probe::Off if again => None,
+            Probe::Off => self.next_segment(ctx.config),
+        };
         if (again || new.is_some()) && self.waits_for_pace(ctx) {
             return None;
         }
@@ -152,6 +168,30 @@ impl Session {
             }
             _ => 1,
         }
+    }
+
+    /// Returns the new data to send in place of lost data while F-RTO probes (RFC 5682 §3.1, step 2b). If
+    /// there is none, retransmission continues.
+    fn frto_probe(&mut self, config: &Config) -> Probe {
+        let Some(episode) = self.episode.as_deref().filter(|episode| episode.probes()) else {
+            return Probe::Off;
+        };
+        let room = episode.probe_room(self.snd_nxt, self.mss);
+        match self.next_segment(config) {
+            Some((length, fin)) if length <= room && room > 0 => Probe::Send(length, fin),
+            Some(_) if room > 0 => Probe::Send(room, false),
+            Some(_) => Probe::Wait,
+            None => {
+                let snd_nxt = self.snd_nxt;
+                self.episode.as_mut().expect("it probes").on_no_new_data(snd_nxt);
+                if self.is_probing() { Probe::Wait } else { Probe::Off }
+            }
+        }
+    }
+
+    /// Returns whether F-RTO awaits the ACK that decides.
+    fn is_probing(&self) -> bool {
+        self.episode.as_ref().is_some_and(|episode| episode.probes())
     }
 
     fn may_retransmit(&self, config: &Config) -> bool {
@@ -224,6 +264,12 @@ impl Session {
         let fin = data < length && taken == data;
         ctx.counters.retransmits += 1;
         self.retransmitted_bytes += u64::from(taken);
+        if let Some(episode) = &mut self.episode
+            && self.congestion.in_recovery()
+        {
+            // A D-SACK may leave out the FIN of a segment with data.
+            episode.on_retransmit(at, at + if taken > 0 { taken } else { u32::from(fin) }, ctx.cx.now);
+        }
         self.send_off(at, taken, fin, pdu, ctx);
         taken + u32::from(fin)
     }
@@ -242,6 +288,9 @@ impl Session {
             // RFC 6298 §5.1: nothing was outstanding, so restart the timer, which may have been running for a
             // closed window.
             self.rto_deadline = Instant::NEVER;
+            if now.since(self.data_sent_at) > self.rtt.rto(ctx.config) {
+                self.episode = None;
+            }
             if ctx.config.idle_restart && now.since(self.data_sent_at) > self.rtt.rto(ctx.config) {
                 self.congestion.on_idle(ctx.config, self.mss);
             }

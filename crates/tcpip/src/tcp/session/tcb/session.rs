@@ -16,6 +16,7 @@ use crate::tcp::listen::timestamps::TimestampState;
 use crate::tcp::loss::rack::Rack;
 use crate::tcp::loss::rtt::Rtt;
 use crate::tcp::loss::scoreboard::Scoreboard;
+use crate::tcp::loss::undo::Episode;
 use crate::tcp::state::State;
 use crate::wire::tcp::Sequence;
 use alloc::boxed::Box;
@@ -66,9 +67,9 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) send_queue: SendQueue,
     /// Whether a write did not fit, and `Writable` has not been reported since.
     pub(in crate::tcp) writer_waits: bool,
-    pub(in crate::tcp::session) fin_queued: bool,
     /// Whether the last write was cut short, so that the rest of it follows.
     pub(in crate::tcp) write_cut_short: bool,
+    pub(in crate::tcp::session) fin_queued: bool,
     /// Whether the host has closed the session and no longer reads.
     pub(in crate::tcp::session) host_closed: bool,
     /// Persist state: the peer's window is closed, and zero-window probes are sent.
@@ -77,6 +78,8 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) scoreboard: Scoreboard,
     pub(in crate::tcp::session) congestion: Congestion,
     pub(in crate::tcp::session) rack: Rack,
+    /// The last reduction of the congestion window, while it can still prove to be spurious.
+    pub(in crate::tcp::session) episode: Option<Box<Episode>>,
     /// Whether both sides use SACK.
     pub(in crate::tcp::session) sack: bool,
     /// Whether the first lost segment is retransmitted regardless of the windows.
@@ -184,13 +187,14 @@ impl Session {
             snd_wind_shift: 0,
             send_queue: SendQueue::default(),
             writer_waits: false,
+            write_cut_short: false,
             fin_queued: false,
             host_closed: false,
             zero_window_probe: false,
-            write_cut_short: false,
             scoreboard: Scoreboard::default(),
             congestion: Congestion::new(config, mss),
             rack: Rack::default(),
+            episode: None,
             sack: false,
             force_retransmit: false,
             dup_acks: 0,
