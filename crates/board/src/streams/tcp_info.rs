@@ -15,10 +15,11 @@ use kiban_tcpip::tcp::{Info, State};
 /// Bytes of `struct tcp_info` up to `tcpi_rcv_wnd`.
 pub const TCP_INFO_BYTES: usize = 236;
 
-/// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`.
+/// `TCPI_OPT_TIMESTAMPS`, `TCPI_OPT_SACK`, `TCPI_OPT_WSCALE`, `TCPI_OPT_ECN`.
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALE: u8 = 4;
+const ECN: u8 = 8;
 /// `TCP_INFINITE_SSTHRESH`, the value of `tcpi_snd_ssthresh` before the first loss.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
@@ -32,7 +33,8 @@ pub fn tcp_info(info: &Info, now: Instant) -> [u8; TCP_INFO_BYTES] {
     bytes[0] = state(info.state);
     bytes[5] = if info.timestamps { TIMESTAMPS } else { 0 }
         | if info.sack { SACK } else { 0 }
-        | if send_shift > 0 || receive_shift > 0 { WINDOW_SCALE } else { 0 };
+        | if send_shift > 0 || receive_shift > 0 { WINDOW_SCALE } else { 0 }
+        | if info.ecn { ECN } else { 0 };
     bytes[6] = send_shift & 15 | receive_shift << 4;
     let retransmitted = info.retransmitted_bytes.div_ceil(mss.into()) as u32;
     let unsent = info.queued_bytes.saturating_sub(info.outstanding_bytes);

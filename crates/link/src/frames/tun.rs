@@ -37,6 +37,7 @@ pub enum TunMode {
 const TUN_F_CSUM: libc::c_ulong = 1;
 const TUN_F_TSO4: libc::c_ulong = 2;
 const TUN_F_TSO6: libc::c_ulong = 4;
+const TUN_F_TSO_ECN: libc::c_ulong = 8;
 
 /// A link on a TUN or TAP device.
 pub struct TunLink {
@@ -76,7 +77,7 @@ impl TunLink {
         wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header) as libc::c_short;
         ask(libc::TUNSETIFF, &raw const wanted as libc::c_ulong)
             .map_err(|error| explain_error(name, "make", error))?;
-        let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6;
+        let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
         let whole_segments = offload && ask(libc::TUNSETOFFLOAD, whole).is_ok();
         let traits = LinkTraits { mtu_bytes: interface::mtu(name)?, whole_segments };
         let frame_bytes = match carries {

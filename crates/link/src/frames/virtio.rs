@@ -18,6 +18,7 @@ use kiban_base::numbers::protocol;
 use kiban_base::{Pdu, PduPool, SLICES_MAX, Sum};
 use kiban_tcpip::offload;
 use kiban_tcpip::wire::ip::Front;
+use kiban_tcpip::wire::tcp::Flags;
 use kiban_tcpip::wire::{ip, ipv4, ipv6, tcp};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -35,6 +36,8 @@ const DATA_VALID: u8 = 2;
 const GSO_NONE: u8 = 0;
 const GSO_TCPV4: u8 = 1;
 const GSO_TCPV6: u8 = 4;
+/// Of the segments, only the first carries CWR (VIRTIO_NET_HDR_GSO_ECN).
+const GSO_ECN: u8 = 0x80;
 /// Offset of the checksum in a TCP header (RFC 9293 §3.1).
 const TCP_CHECKSUM: usize = 16;
 
@@ -68,7 +71,7 @@ pub(super) fn describe(pdu: &mut Pdu, at: usize) -> [u8; HEADER_BYTES] {
     head[tcp + TCP_CHECKSUM..][..2].copy_from_slice(&partial.to_be_bytes());
     header[0] = NEEDS_CSUM;
     if cut > 0 && total - header_bytes > cut {
-        header[1] = gso;
+        header[1] = if tcp::flags(&head[tcp..]).has(Flags::CWR) { gso | GSO_ECN } else { gso };
         header[4..6].copy_from_slice(&(cut as u16).to_ne_bytes());
     }
     header[2..4].copy_from_slice(&(header_bytes as u16).to_ne_bytes());

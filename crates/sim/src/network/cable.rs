@@ -12,12 +12,15 @@
 //! Precision        times on the line are exact to a fraction of a nanosecond while the line is busy.
 //! Back-pressure    only if configured ([`CableConfig::holds`]): otherwise a port does not learn that the
 //!                  line is busy, because the tail-drop queue is in the cable, as in a router.
+//! ECN              if configured, a board's packet that finds a long queue is marked (RFC 3168).
 //! Not implemented  hubs: a cable joins two ports.
 
+use crate::network::ecn::{self, EcnConfig};
 use crate::network::tap::Tap;
 use kiban_base::{Instant, Memory, Pdu, SimRng};
 use kiban_board::impairment::{Impairment, ImpairmentConfig, ImpairmentCounters};
 use kiban_board::pace::Pacer;
+use kiban_capture::LINK_TYPE_ETHERNET;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -36,6 +39,8 @@ kiban_base::counters! {
         queue_full,
         /// Packets lost on arrival because there was no memory.
         no_memory,
+        /// Packets marked by ECN.
+        ce_marked,
     }
 }
 
@@ -56,6 +61,8 @@ pub struct CableConfig {
     pub framing_bytes: usize,
     /// The impairments.
     pub impairment: ImpairmentConfig,
+    /// When packets that are capable of ECN are marked: by the number of packets that wait for the line.
+    pub ecn: Option<EcnConfig>,
 }
 
 impl CableConfig {
@@ -68,6 +75,7 @@ impl CableConfig {
             holds: false,
             framing_bytes: 0,
             impairment: ImpairmentConfig::NONE,
+            ecn: None,
         }
     }
 
@@ -90,6 +98,7 @@ pub struct Cable {
     pace: Pacer,
     under_way: VecDeque<(Instant, Vec<u8>)>,
     impairment: Impairment,
+    marking: SimRng,
     tap: Option<Tap>,
     counters: CableCounters,
 }
@@ -102,6 +111,7 @@ impl Cable {
             link_type,
             pace: Pacer::default(),
             under_way: VecDeque::new(),
+            marking: rng.fork(1),
             impairment: Impairment::new(config.impairment, rng),
             tap: None,
             counters: CableCounters::default(),
@@ -146,9 +156,18 @@ impl Cable {
 
     /// Sends a board's packet.
     pub(crate) fn send(&mut self, pdu: &Pdu, now: Instant) {
+        let marks = self.config.ecn.is_some_and(|ecn| {
+            let waiting = self.pace.waiting(now);
+            ecn.marks(waiting, &mut self.marking)
+        });
         let Some(at) = self.admit(pdu.len(), now) else { return };
         let mut bytes = Vec::with_capacity(pdu.len());
         pdu.runs().for_each(|run| bytes.extend_from_slice(run));
+        if marks {
+            let is_frame = self.link_type == LINK_TYPE_ETHERNET;
+            let is_marked = if is_frame { ecn::mark(&mut bytes) } else { ecn::mark_bare(&mut bytes) };
+            self.counters.ce_marked += u64::from(is_marked);
+        }
         self.travel(at, bytes);
     }
 

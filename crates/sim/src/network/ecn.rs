@@ -47,11 +47,24 @@ pub(super) fn traffic_class(frame: &[u8]) -> Option<u8> {
     }
 }
 
-/// Marks a packet that is capable of ECN. Returns whether it is.
+/// Marks the packet in a frame, if it is capable of ECN. Returns whether it is.
 pub(super) fn mark(frame: &mut [u8]) -> bool {
     let Some(class) = traffic_class(frame) else { return false };
+    mark_packet(&mut frame[HEADER_BYTES..], class)
+}
+
+/// Marks an IP packet without a frame, if it is capable of ECN. Returns whether it is.
+pub(super) fn mark_bare(packet: &mut [u8]) -> bool {
+    let class = match *packet {
+        [first, second, ..] if first >> 4 == 6 => first << 4 | second >> 4,
+        [first, class, ..] if first >> 4 == 4 => class,
+        _ => return false,
+    };
+    mark_packet(packet, class)
+}
+
+fn mark_packet(packet: &mut [u8], class: u8) -> bool {
     let is_capable = class & 0b11 != 0;
-    let packet = &mut frame[HEADER_BYTES..];
     if is_capable && packet[0] >> 4 == 6 {
         packet[1] |= 0b11 << 4;
     } else if is_capable && packet.len() >= 12 {

@@ -12,11 +12,12 @@ use kiban_capture as capture;
 use kiban_sim::cost::BOARD_1995;
 use kiban_sim::program::{Receiver, Sender, Sink, Source};
 use kiban_sim::{
-    AttachError, Attachment, BoardNumber, CableConfig, CableNumber, ImpairmentConfig, ImpairmentCounters,
-    PortKind, Tap, World, check,
+    AttachError, Attachment, BoardNumber, CableConfig, CableNumber, EcnConfig, ImpairmentConfig,
+    ImpairmentCounters, PortKind, Tap, World, check,
 };
 use kiban_tcpip::ethernet::LinkConfig;
 use kiban_tcpip::ip::Prefix;
+use kiban_tcpip::tcp::{self, Ecn};
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -316,6 +317,50 @@ fn each_n_th_packet_is_lost() {
         assert_eq!(world.cable(cable).impairment_counters().lost, packets / 10);
     }
     assert!(world.board(boards[0]).counter("tcp", "retransmits") > 30);
+}
+
+#[test]
+fn a_queue_that_marks_packets_loses_none() {
+    // The path holds 17 packets and the queue 60. Without ECN the queue overflows; if it marks packets, the
+    // sender slows down before (RFC 3168), over bare IP and in frames.
+    type Port = fn(usize) -> PortConfig;
+    let ports: [(Port, IpAddr); 2] =
+        [(|side| ip(v4(0, side)), v4(0, 1)), (|side| ethernet(side, &[v6(0, side)]), v6(0, 1))];
+    for (port, target) in ports {
+        for ecn in [Ecn::On, Ecn::Off] {
+            let mut world = World::new(1);
+            let boards = [0, 1].map(|side| {
+                let tcp =
+                    tcp::Config { ecn: if side == 0 { ecn } else { Ecn::Accept }, ..tcp::Config::default() };
+                world.add_board(&BoardConfig { ports: vec![port(side)], tcp, ..BoardConfig::default() })
+            });
+            let config = CableConfig {
+                packets_max: 60,
+                ecn: Some(EcnConfig::step(15)),
+                ..CableConfig::ip(20_000_000, 5 * MILLISECOND)
+            };
+            let ends = boards.map(|board| Attachment::Board(board, 0));
+            let (there, _) = world.connect_packets(ends[0], ends[1], &config).unwrap();
+            // The IPv6 addresses are checked for duplicates first.
+            world.settle(at(5));
+            let bytes = noise(3_000_000, 1);
+            let arrived = send(&mut world, boards[0], boards[1], SocketAddr::new(target, 80), &bytes);
+            assert!(world.run(at(600)), "{world:?}");
+            assert_eq!(*arrived.borrow(), bytes);
+            let counters = *world.cable(there).counters();
+            let sender = world.board(boards[0]);
+            let (reductions, retransmits) =
+                (sender.counter("tcp", "ecn_reductions"), sender.counter("tcp", "retransmits"));
+            let marked = world.board(boards[1]).counter("tcp", "ce_marked");
+            if ecn == Ecn::On {
+                assert_eq!((counters.queue_full, retransmits), (0, 0), "{counters:?}");
+                assert!(counters.ce_marked > 0 && marked > 0 && reductions > 2, "{counters:?}, {reductions}");
+            } else {
+                assert!(counters.queue_full > 0 && retransmits > 0, "{counters:?}");
+                assert_eq!((counters.ce_marked, marked, reductions), (0, 0, 0));
+            }
+        }
+    }
 }
 
 #[test]

@@ -49,6 +49,9 @@ kiban_base::counters! {
         /// Fragments that overlap others or contradict the end of the datagram; the datagram is dropped (RFC
         /// 5722).
         fragments_overlapping,
+        /// Datagrams dropped because one fragment carried the ECN mark "congestion experienced" and another
+        /// was not capable of ECN (RFC 3168 §5.3).
+        fragments_ecn_mixed,
         /// Fragments of datagrams that were already dropped.
         fragments_late,
         /// Fragments beyond the number that a datagram may have; their datagram is dropped.

@@ -8,6 +8,7 @@
 //! Overlap          a fragment that overlaps another, or contradicts the end of the datagram, discards the
 //!                  whole datagram; later fragments of it are dropped until its timeout (RFC 5722 §4, applied
 //!                  to IPv4 as well). An exact duplicate is ignored.
+//! ECN              the datagram is marked if any fragment is (RFC 3168 §5.3).
 //! Limits           the bytes held, fragments held, datagrams, and fragments per datagram are limited; at a
 //!                  limit the oldest datagram is evicted. A fragment is charged for the memory it actually
 //!                  holds: the PDU and whole pages, since a fragment may occupy a whole page.
@@ -22,6 +23,9 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::{Context, Instant, Pdu};
 
+/// The ECN bits of the traffic class, and their value "congestion experienced" (RFC 3168 §5).
+const ECN_MASK: u8 = 0b11;
+const CE: u8 = 0b11;
 /// Bytes charged for a PDU without its body.
 const PDU_BYTES: usize = 1024;
 /// Maximum length of the headers in a first fragment that is quoted in an error. The head needs room for
@@ -82,6 +86,8 @@ struct Datagram {
     header: Vec<u8>,
     next_header: u8,
     brief: HeaderInfo,
+    /// Which of the four ECN codepoints the fragments have, one bit for each.
+    ecn_seen: u8,
     given_up: bool,
 }
 
@@ -151,6 +157,7 @@ impl Reassembly {
                     header: Vec::new(),
                     next_header: piece.next_header,
                     brief: piece.brief,
+                    ecn_seen: 0,
                     given_up: false,
                 });
                 self.datagrams.len() - 1
@@ -200,11 +207,21 @@ impl Reassembly {
             (datagram.header, datagram.next_header, datagram.brief) =
                 (piece.header, piece.next_header, piece.brief);
         }
+        datagram.ecn_seen |= 1 << (piece.brief.traffic_class & ECN_MASK);
         datagram.parts.insert(place, Part { from, to, more: piece.more, charge, pdu: piece.pdu });
         if datagram.end != Some(datagram.bytes()) {
             return None;
         }
-        let datagram = self.take(at);
+        let mut datagram = self.take(at);
+        if datagram.ecn_seen & 1 << CE != 0 {
+            // RFC 3168 §5.3: a mark on a fragment must not get lost. If another fragment was not capable of
+            // ECN, the sender would not learn of the congestion, so the datagram is dropped.
+            if datagram.ecn_seen & 1 != 0 {
+                counters.fragments_ecn_mixed += 1;
+                return None;
+            }
+            datagram.brief.traffic_class |= CE;
+        }
         let brief = HeaderInfo { in_fragments: true, ..datagram.brief };
         match join(datagram.parts, cx) {
             Some(pdu) => {

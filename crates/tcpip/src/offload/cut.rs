@@ -5,7 +5,7 @@
 //!                  headers, and a TCP header. The body is payload, of which each packet gets
 //!                  [`Pdu::segment_bytes`]. Every packet gets a copy of the headers with its own length,
 //!                  identification, sequence number and checksums. PSH and FIN are set only on the last
-//!                  packet (RFC 9293 §3.9.1).
+//!                  packet (RFC 9293 §3.9.1), CWR only on the first (RFC 3168 §6.1.2).
 //! Payload          the payload is referenced, not copied; slices that end at packet boundaries keep their
 //!                  checksums.
 
@@ -120,6 +120,7 @@ impl Template {
         let transport_bytes = self.bytes - network_bytes + payload;
         let sequence = self.sequence.wrapping_add(at as u32);
         let flags = if is_last { self.flags } else { self.flags & !(Flags::FIN | Flags::PSH).0 };
+        let flags = if at == 0 { flags } else { flags & !Flags::CWR.0 };
         let words = [(sequence >> 16) as u16, sequence as u16, u16::from(flags)].map(Sum::from_word);
         let checksum = self.transport.plus(checksum::length(transport_bytes)).plus(sum);
         let checksum = words.into_iter().fold(checksum, Sum::plus).checksum();

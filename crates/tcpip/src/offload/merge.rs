@@ -136,3 +136,66 @@ fn split(head: &[u8]) -> Option<(&[u8; ipv4::HEADER_BYTES], &[u8; tcp::HEADER_BY
     let (transport, options) = rest.split_first_chunk()?;
     Some((network, transport, options))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use core::net::Ipv4Addr;
+    use kiban_base::{PagePool, PduPool};
+
+    /// Returns the packet number `n` of a stream, with `payload` bytes and a traffic class.
+    fn packet(n: u32, class: u8, flags: Flags, pools: &mut (PduPool, PagePool)) -> Pdu {
+        const PAYLOAD: usize = 100;
+        let (source, target) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));
+        let mut pdu = pools.0.take().expect("a PDU");
+        pdu.push_body(pools.1.take().expect("a page").append(&[n as u8; PAYLOAD]).expect("room"))
+            .expect("room");
+        let header = tcp::Header {
+            source_port: 1,
+            target_port: 2,
+            sequence: Sequence(n * PAYLOAD as u32),
+            acknowledgment: Sequence(7),
+            flags,
+            window: 1000,
+            urgent: 0,
+            options: tcp::Options::NONE,
+        };
+        header.write(pdu.push_head(tcp::HEADER_BYTES));
+        let length = tcp::HEADER_BYTES + PAYLOAD;
+        let pseudo = checksum::pseudo_ipv4(source, target, protocol::TCP, length);
+        let sum = pseudo.plus(pdu.body_sum());
+        tcp::fill(pdu.head_mut(), sum);
+        let total = (ipv4::HEADER_BYTES + length) as u16;
+        let network = ipv4::Header {
+            traffic_class: class,
+            total_bytes: total,
+            identification: n as u16,
+            dont_fragment: true,
+            more_fragments: false,
+            fragment_offset_bytes: 0,
+            time_to_live: 64,
+            protocol: protocol::TCP,
+            source,
+            target,
+            options: &[],
+        };
+        network.write(pdu.push_head(ipv4::HEADER_BYTES));
+        pdu
+    }
+
+    /// RFC 3168 §5.3 applies to merging as to reassembly: each mark reaches TCP.
+    #[test]
+    fn packets_with_different_marks_are_not_merged() {
+        let mut pools = (PduPool::new(16), PagePool::new(16, 256));
+        let mut merge = Merge::default();
+        let mut lengths: Vec<usize> = Vec::new();
+        for (n, class) in [2, 2, 3, 3, 2, 0].into_iter().enumerate() {
+            let one = packet(n as u32, class, Flags::ACK, &mut pools);
+            merge.on_packet(one, |pdu| lengths.push(pdu.body_len()));
+        }
+        let reduced = packet(6, 0, Flags::ACK | Flags::CWR, &mut pools);
+        merge.on_packet(reduced, |pdu| lengths.push(pdu.body_len()));
+        assert_eq!(lengths, [200, 200, 100, 100, 100]);
+    }
+}

@@ -82,6 +82,18 @@ kiban_base::choices! {
 }
 
 kiban_base::choices! {
+    /// When explicit congestion notification is used (RFC 3168).
+    pub enum Ecn {
+        /// Never.
+        Off = "off",
+        /// If the peer asks for it (Linux: 2, the default).
+        Accept = "accept",
+        /// Our SYNs ask for it, too (Linux: 1).
+        On = "on",
+    }
+}
+
+kiban_base::choices! {
     /// When a listener answers SYNs with cookies.
     pub enum SynCookies {
         /// Never: SYNs beyond the backlog are dropped.
@@ -211,6 +223,11 @@ kiban_base::settings! {
         /// Whether recovery uses proportional rate reduction (RFC 6937); if not, it follows RFC 6675 §5 and
         /// RFC 6582.
         proportional_rate_reduction: bool = true,
+        /// When explicit congestion notification is used (RFC 3168; Linux: if the peer asks for it).
+        ecn: Ecn = Ecn::Accept,
+        /// Whether an ECN mark reduces the window less than a loss does: to 0.8 of it with Reno, and 0.85
+        /// with CUBIC (RFC 8511; Linux: off).
+        ecn_alternative_backoff: bool = false,
         /// Whether a reduction of the congestion window is undone when it proves spurious: by timestamps
         /// (RFC 3522), D-SACK (RFC 3708) or F-RTO (RFC 5682). Linux: on.
         undo_spurious: bool = true,

@@ -48,6 +48,8 @@ pub(super) struct AckSample {
     pub(super) flight: u32,
     /// Whether lost bytes wait for retransmission.
     pub(super) waits: bool,
+    /// Whether the acknowledgement reports an ECN mark.
+    pub(super) ecn_echo: bool,
     pub(super) mss: u32,
     pub(super) round_trip: Duration,
     pub(super) now: Instant,
@@ -137,7 +139,8 @@ impl Congestion {
     pub(super) fn on_acknowledged(&mut self, heard: &AckSample) -> bool {
         match self.phase {
             Phase::Open => {
-                if heard.acked > 0 && heard.outstanding + heard.mss >= self.cwnd {
+                // RFC 3168 §6.1.2: an ACK with ECE does not increase the window.
+                if heard.acked > 0 && heard.outstanding + heard.mss >= self.cwnd && !heard.ecn_echo {
                     self.grow(heard.acked, heard);
                 } else if let (1.., Rule::Cubic(cubic)) = (heard.acked, &mut self.rule) {
                     cubic.pause(heard.now.since(self.grown_at));
@@ -216,16 +219,33 @@ impl Congestion {
     }
 
     /// Reacts to a loss detected while `outstanding` bytes up to `next` were outstanding (RFC 5681 §3.2, RFC
-    /// 6675 §5).
-    pub(super) fn on_loss(&mut self, next: Sequence, heard: &AckSample) {
+    /// 6675 §5). With `is_reduced`, an ECN mark has already reduced the window for this data (RFC 3168
+    /// §6.1.2).
+    pub(super) fn on_loss(&mut self, next: Sequence, heard: &AckSample, is_reduced: bool) {
         if self.in_recovery() {
             return;
         }
         self.phase = Phase::Recovery(next);
-        self.ssthresh = self.reduced(heard.outstanding, heard.mss);
+        if !is_reduced {
+            self.ssthresh = self.reduced(heard.outstanding, heard.mss);
+        }
         (self.out_before, self.delivered, self.sent) = (heard.outstanding, 0, 0);
         self.cwnd = self.ssthresh;
         self.proportional_rate_reduction(heard);
+    }
+
+    /// Reacts to an ECN mark (RFC 3168 §6.1.2), by less than to a loss if `alternative` (RFC 8511 §3).
+    pub(super) fn on_ecn_echo(&mut self, heard: &AckSample, alternative: bool) {
+        let borne = heard.outstanding.min(self.cwnd.max(heard.mss));
+        self.ssthresh = match &mut self.rule {
+            _ if !alternative => self.reduced(heard.outstanding, heard.mss),
+            Rule::Reno { acked } => {
+                *acked = 0;
+                (borne / 5 * 4).max(2 * heard.mss)
+            }
+            Rule::Cubic(cubic) => cubic.reduce_for_ecn(borne, heard.mss),
+        };
+        self.cwnd = self.cwnd.min(self.ssthresh);
     }
 
     /// Reduces the window after a loss that a tail probe repaired before it was detected (RFC 8985 §7.4.2).

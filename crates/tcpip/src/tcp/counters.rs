@@ -83,6 +83,10 @@ kiban_base::counters! {
         spurious_timeouts,
         /// Loss recoveries started by ACKs that proved to be spurious and were undone.
         spurious_fast_retransmits,
+        /// Data segments that arrived with the mark "congestion experienced" (RFC 3168).
+        ce_marked,
+        /// Reductions of the congestion window because the peer reported marks (ECE).
+        ecn_reductions,
         /// Zero-window probes sent.
         zero_window_probes,
         /// Keep-alive probes sent (RFC 9293 §3.8.4).

@@ -12,6 +12,8 @@ use kiban_base::Instant;
 
 /// Multiplicative decrease factor (RFC 9438 §4.6).
 const BETA: f64 = 0.7;
+/// The same for ECN marks (RFC 8511 §3.1).
+const BETA_ECN: f64 = 0.85;
 /// Aggressiveness of growth, segments per second cubed (RFC 9438 §5.1).
 const C: f64 = 0.4;
 /// Additive increase factor that matches Reno's rate with this `BETA` (RFC 9438 §4.3).
@@ -34,11 +36,20 @@ pub(super) struct Cubic {
 impl Cubic {
     /// Reacts to a loss at `window` bytes. Returns the new threshold, bytes.
     pub(super) fn reduce(&mut self, window: u32, mss: u32) -> u32 {
+        self.reduce_by(BETA, window, mss)
+    }
+
+    /// Reacts to an ECN mark at `window` bytes. Returns the new threshold, bytes.
+    pub(super) fn reduce_for_ecn(&mut self, window: u32, mss: u32) -> u32 {
+        self.reduce_by(BETA_ECN, window, mss)
+    }
+
+    fn reduce_by(&mut self, beta: f64, window: u32, mss: u32) -> u32 {
         let window = f64::from(window) / f64::from(mss);
         // §4.7, fast convergence: after a loss below the last maximum, leave room for other flows.
         self.w_max = if window < self.w_max { window * (1.0 + BETA) / 2.0 } else { window };
         self.epoch = None;
-        ((window * BETA) as u32).max(2) * mss
+        ((window * beta) as u32).max(2) * mss
     }
 
     /// Shifts the epoch by a period in which the window did not limit the session (§5.8).

@@ -38,7 +38,9 @@ mod table;
 mod tests;
 mod throttle;
 
-pub use config::{AckUnit, Config, CongestionControl, Fairness, LossDetection, Nagle, Offer, SynCookies};
+pub use config::{
+    AckUnit, Config, CongestionControl, Ecn, Fairness, LossDetection, Nagle, Offer, SynCookies,
+};
 pub use counters::TcpCounters;
 pub use fairness::claims::{Owner, PeerNet};
 pub use icmp_error::IcmpErrorClass;

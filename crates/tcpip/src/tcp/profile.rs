@@ -10,7 +10,7 @@
 //! Not included     sizes (MSS, buffers), which belong to the experiment, not to the system.
 
 use super::CongestionControl;
-use super::config::{AckUnit, Config, LossDetection, Nagle, Offer};
+use super::config::{AckUnit, Config, Ecn, LossDetection, Nagle, Offer};
 use core::time::Duration;
 
 /// Names of the profiles, for [`Config::profile`].
@@ -115,6 +115,7 @@ impl Config {
             loss_detection: LossDetection::NewReno,
             proportional_rate_reduction: false,
             undo_spurious: false,
+            ecn: Ecn::Off,
             limited_transmit: false,
             tail_loss_probe: false,
             pacing: false,

@@ -187,6 +187,37 @@ fn a_duplicate_fragment_is_ignored() {
 }
 
 #[test]
+fn a_mark_on_any_fragment_marks_the_datagram() {
+    // RFC 3168 §5.3. The traffic classes of three fragments; what the datagram gets, or `None` if it is dropped.
+    let dscp = 46 << 2;
+    for (classes, whole) in [
+        ([dscp, dscp, dscp], Some(dscp)),
+        ([dscp | 2, dscp | 2, dscp | 2], Some(dscp | 2)),
+        ([dscp | 2, dscp | 3, dscp | 2], Some(dscp | 3)),
+        ([dscp | 1, dscp | 2, dscp | 3], Some(dscp | 3)),
+        ([dscp | 3, dscp | 2, dscp | 2], Some(dscp | 3)),
+        ([dscp | 2, dscp, dscp | 2], Some(dscp | 2)),
+        ([dscp, dscp, dscp | 3], None),
+        ([dscp | 3, dscp | 3, dscp], None),
+    ] {
+        let mut bench = roomy(ReassemblyConfig::default());
+        let bytes = noise(24);
+        let mut got = None;
+        for (n, class) in classes.into_iter().enumerate() {
+            let part = packet(&bytes[8 * n..][..8], |header| {
+                (header.identification, header.dont_fragment, header.traffic_class) = (7, false, class);
+                (header.more_fragments, header.fragment_offset_bytes) = (n < 2, 8 * n as u16);
+            });
+            got = bench.arrive(&part);
+        }
+        assert_eq!(got.as_ref().map(|got| got.brief.traffic_class), whole, "{classes:?}");
+        assert_eq!(bench.count("fragments_ecn_mixed"), u64::from(whole.is_none()));
+        drop(got);
+        bench.check_home();
+    }
+}
+
+#[test]
 fn invalid_fragments_are_counted() {
     let tcp = |from, more, length| {
         packet(&noise(length), |header| {

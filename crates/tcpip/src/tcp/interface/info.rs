@@ -47,6 +47,8 @@ pub struct Info {
     pub timestamps: bool,
     /// Whether acknowledgements carry SACK blocks (RFC 2018).
     pub sack: bool,
+    /// Whether both ends use ECN (RFC 3168).
+    pub ecn: bool,
     /// DSCP of the packets that we send (RFC 2474 §3).
     pub dscp: u8,
     /// DSCP and ECN of the packet received last.

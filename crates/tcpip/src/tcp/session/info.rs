@@ -44,6 +44,7 @@ impl Session {
             send_buffer_bytes: self.send_most(config),
             timestamps: self.timestamps.is_some(),
             sack: self.sack,
+            ecn: self.ecn.is_on,
             dscp: self.traffic_class >> 2,
             received_traffic_class: self.received_traffic_class,
             window_shifts: (self.snd_wind_shift, self.rcv_wind_shift),

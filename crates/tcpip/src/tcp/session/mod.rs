@@ -12,6 +12,7 @@
 
 mod autotune;
 mod cookie;
+mod ecn;
 mod end;
 mod icmp;
 mod info;

@@ -65,8 +65,8 @@ impl Session {
             }
             return;
         }
-        let delivery = &report.delivery;
-        if delivery.bytes == 0 && !report.duplicate && !twice {
+        let (delivery, ecn_echo) = (&report.delivery, self.is_ecn_echo(header));
+        if delivery.bytes == 0 && !report.duplicate && !twice && !ecn_echo {
             return;
         }
         if let (Some((left, _)), false) = (delivery.rtt_sample, delivery.acks_retransmission) {
@@ -80,7 +80,7 @@ impl Session {
             self.undo(by_ack, ctx);
         }
         let newly_lost = self.detect(&report, echo, ctx);
-        let heard = self.heard(&report, now);
+        let heard = AckSample { ecn_echo, ..self.heard(&report, now) };
         if !(by_ack || undoes) && self.congestion.on_acknowledged(&heard) {
             self.rack.on_recovered();
             if let Some(episode) = &mut self.episode {
@@ -92,6 +92,8 @@ impl Session {
         }
         if newly_lost {
             self.begin_recovery(&heard, ctx);
+        } else if ecn_echo {
+            self.on_ecn_echo(&heard, ctx);
         }
         if self.rack.tlp_outstanding() && self.rack.on_tlp_ack(self.snd_una, twice, report.duplicate) {
             self.congestion.on_repaired(self.mss);
@@ -159,6 +161,7 @@ impl Session {
             outstanding: report.outstanding,
             flight: self.scoreboard.flight(),
             waits: self.scoreboard.lost() > 0,
+            ecn_echo: false,
             mss: self.mss,
             round_trip: self.rtt.srtt().unwrap_or_default(),
             now,
@@ -290,7 +293,10 @@ impl Session {
             self.recover = self.snd_max;
             self.begin_episode(false, heard.outstanding, ctx);
         }
-        self.congestion.on_loss(self.snd_max, heard);
+        self.congestion.on_loss(self.snd_max, heard, self.is_reduced_by_echo());
+        if begins {
+            self.on_loss_reduction();
+        }
         self.force_retransmit |= begins || !self.sack;
     }
 
@@ -320,6 +326,7 @@ impl Session {
         self.dup_acks = 0;
         self.recover = self.snd_max;
         self.congestion.on_timeout(self.snd_max, outstanding, self.mss, self.consecutive_timeouts == 1);
+        self.on_loss_reduction();
     }
 
     /// Continues sending at the first unacknowledged byte, and clears the scoreboard.

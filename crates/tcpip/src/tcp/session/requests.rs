@@ -109,7 +109,7 @@ impl Session {
         self.send_queue.bytes()
     }
 
-    /// Sets the DSCP. The two low bits of the traffic class are ECN, which is not offered.
+    /// Sets the DSCP. The two low bits of the traffic class are ECN, which `ecn` sets per segment.
     pub(in crate::tcp) fn set_dscp(&mut self, dscp: u8) {
         self.traffic_class = dscp << 2;
     }

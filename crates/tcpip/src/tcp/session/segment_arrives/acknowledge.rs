@@ -104,6 +104,7 @@ impl Session {
         self.snd_sml = self.snd_sml.max(ack);
         self.recover = self.recover.max(ack - 1);
         self.rack.on_acknowledged(ack);
+        self.ecn.on_acknowledged(ack);
     }
 
     /// Processes the cumulative acknowledgement of new data up to `ack`.

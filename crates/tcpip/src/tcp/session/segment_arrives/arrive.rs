@@ -75,6 +75,9 @@ impl Session {
         }
         self.update_ts_recent(header, ctx);
         if pdu.body_len() > 0 {
+            if self.ecn.is_on {
+                self.on_ecn_data(flags, ctx);
+            }
             self.tally.received_at = ctx.cx.now;
             self.measure_arrival(header, ctx);
         }
@@ -153,6 +156,7 @@ impl Session {
             self.rcv_wind_shift = config.window_shift();
         }
         self.sack = config.sack && header.options.sack_permitted;
+        self.learn_ecn(header, config);
         // If we sent our SYN first, it has already offered a window.
         let offered = self.rcv_nxt.distance(self.rcv_adv);
         self.rcv_nxt = header.sequence + 1;

@@ -105,6 +105,7 @@ impl Session {
         let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
         let answer = self.state == State::SynReceived;
         let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let flags = flags | self.ecn_syn_flags(answer, ctx.config);
         let scale =
             ctx.config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
         let options = Options {
@@ -270,7 +271,7 @@ impl Session {
             // A D-SACK may leave out the FIN of a segment with data.
             episode.on_retransmit(at, at + if taken > 0 { taken } else { u32::from(fin) }, ctx.cx.now);
         }
-        self.send_off(at, taken, fin, pdu, ctx);
+        self.send_off(at, taken, fin, false, pdu, ctx);
         taken + u32::from(fin)
     }
 
@@ -311,16 +312,18 @@ impl Session {
         self.scoreboard.on_sent(at, end, self.mss as u16, now, again);
         self.snd_nxt = end;
         self.tlp_rearm = !self.zero_window_probe;
-        self.send_off(at, taken, fin, pdu, ctx);
+        let is_new = taken > 0 && !again && !self.zero_window_probe;
+        self.send_off(at, taken, fin, is_new, pdu, ctx);
         true
     }
 
-    /// Completes a data segment: flags, timers, pacing.
+    /// Completes a data segment: flags, timers, pacing. `is_new` says whether it is sent for the first time.
     fn send_off(
         &mut self,
         at: Sequence,
         taken: u32,
         fin: bool,
+        is_new: bool,
         mut pdu: Pdu,
         ctx: &mut SessionContext<'_, '_>,
     ) {
@@ -335,7 +338,8 @@ impl Session {
         if taken > self.mss {
             pdu.set_segment_bytes(self.mss as u16);
         }
-        self.emit(at, flags, Options::NONE, pdu, ctx);
+        let (ecn, cwr) = self.ecn_data_marks(is_new);
+        self.emit_with(at, flags | cwr, ecn, Options::NONE, pdu, ctx);
         let now = ctx.cx.now;
         self.data_sent_at = now;
         self.congestion.on_sent(taken + u32::from(fin));
@@ -371,6 +375,19 @@ impl Session {
         &mut self,
         at: Sequence,
         flags: Flags,
+        options: Options,
+        pdu: Pdu,
+        ctx: &mut SessionContext<'_, '_>,
+    ) {
+        self.emit_with(at, flags, 0, options, pdu, ctx);
+    }
+
+    /// Hands a segment down like [`Session::emit`], with these ECN bits in the IP header.
+    fn emit_with(
+        &mut self,
+        at: Sequence,
+        flags: Flags,
+        ecn: u8,
         mut options: Options,
         mut pdu: Pdu,
         ctx: &mut SessionContext<'_, '_>,
@@ -378,7 +395,7 @@ impl Session {
         let acknowledges = flags.has(Flags::ACK);
         let window = self.advertise_window(flags, ctx);
         let all_said = self.fill_options(&mut options, flags, pdu.body_len() as u32, ctx.cx.now);
-        let (flags, urgent) = self.urgent_at(at, flags);
+        let (flags, urgent) = self.urgent_at(at, flags | self.ecn_echo(flags));
         let header = Header {
             source_port: self.local.port(),
             target_port: self.remote.port(),
@@ -405,7 +422,7 @@ impl Session {
         ctx.down.push_back(Segment {
             source: self.local.ip(),
             target: self.remote.ip(),
-            traffic_class: self.traffic_class,
+            traffic_class: self.traffic_class | ecn,
             pdu,
         });
     }

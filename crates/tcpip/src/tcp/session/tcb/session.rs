@@ -17,6 +17,7 @@ use crate::tcp::loss::rack::Rack;
 use crate::tcp::loss::rtt::Rtt;
 use crate::tcp::loss::scoreboard::Scoreboard;
 use crate::tcp::loss::undo::Episode;
+use crate::tcp::session::ecn::EcnState;
 use crate::tcp::state::State;
 use crate::wire::tcp::Sequence;
 use alloc::boxed::Box;
@@ -77,6 +78,7 @@ pub(in crate::tcp) struct Session {
     /// SACK scoreboard of the bytes from SND.UNA to SND.NXT.
     pub(in crate::tcp::session) scoreboard: Scoreboard,
     pub(in crate::tcp::session) congestion: Congestion,
+    pub(in crate::tcp::session) ecn: EcnState,
     pub(in crate::tcp::session) rack: Rack,
     /// The last reduction of the congestion window, while it can still prove to be spurious.
     pub(in crate::tcp::session) episode: Option<Box<Episode>>,
@@ -193,6 +195,7 @@ impl Session {
             zero_window_probe: false,
             scoreboard: Scoreboard::default(),
             congestion: Congestion::new(config, mss),
+            ecn: EcnState::new(initial),
             rack: Rack::default(),
             episode: None,
             sack: false,
