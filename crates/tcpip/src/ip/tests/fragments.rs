@@ -188,7 +188,7 @@ fn a_duplicate_fragment_is_ignored() {
 
 #[test]
 fn a_mark_on_any_fragment_marks_the_datagram() {
-    // RFC 3168 §5.3. The traffic classes of three fragments; what the datagram gets, or `None` if it is dropped.
+    // RFC 3168 §5.3. The traffic classes of three fragments; what the datagram gets, `None` if it is dropped.
     let dscp = 46 << 2;
     for (classes, whole) in [
         ([dscp, dscp, dscp], Some(dscp)),

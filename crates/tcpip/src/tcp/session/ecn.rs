@@ -1,7 +1,7 @@
 //! Explicit congestion notification (RFC 3168): routers mark packets instead of dropping them.
 //!
-//! Opening          our SYN asks with ECE and CWR (`tcp.ecn = on`); a SYN-ACK with ECE alone agrees. A SYN that
-//!                  is retransmitted does not ask, because a middlebox may drop those that do.
+//! Opening          our SYN asks with ECE and CWR (`tcp.ecn = on`); a SYN-ACK with ECE alone agrees. A
+//!                  retransmitted SYN does not ask, because a middlebox may drop those that do.
 //! Sender           new data is sent as ECT(0). An ACK with ECE reduces the window once per round trip; the
 //!                  next new data carries CWR.
 //! Receiver         after a mark (CE), all ACKs carry ECE until a segment with CWR arrives.
@@ -12,49 +12,12 @@ use super::tcb::{PendingAck, Session, SessionContext};
 use crate::tcp::config::{Config, Ecn};
 use crate::tcp::congestion::AckSample;
 use crate::tcp::state::State;
-use crate::wire::tcp::{Flags, Header, Sequence};
+use crate::wire::tcp::{Flags, Header};
 
 /// The ECN bits of the traffic class (RFC 3168 §5).
 const MASK: u8 = 0b11;
 const ECT_0: u8 = 0b10;
 const CE: u8 = 0b11;
-
-/// The ECN state of one session.
-#[derive(Debug)]
-pub(in crate::tcp::session) struct EcnState {
-    /// Whether every SYN that we sent asked for ECN, and at least one was sent.
-    asks: bool,
-    /// Whether both ends use ECN.
-    pub(in crate::tcp::session) is_on: bool,
-    /// Whether our ACKs carry ECE.
-    echoes: bool,
-    /// Whether the next new data carries CWR.
-    cwr_due: bool,
-    /// Highest byte sent when the window was last reduced, for any reason.
-    reduced_at: Sequence,
-    /// Highest byte sent when an ECE last reduced the window, until the window is reduced for a loss.
-    echo_reduced_at: Option<Sequence>,
-}
-
-impl EcnState {
-    pub(in crate::tcp::session) fn new(initial: Sequence) -> EcnState {
-        EcnState {
-            asks: false,
-            is_on: false,
-            echoes: false,
-            cwr_due: false,
-            reduced_at: initial,
-            echo_reduced_at: None,
-        }
-    }
-
-    /// Moves sequence numbers kept for comparison along with the cumulative acknowledgement.
-    #[inline]
-    pub(in crate::tcp::session) fn on_acknowledged(&mut self, ack: Sequence) {
-        self.reduced_at = self.reduced_at.max(ack - 1);
-        self.echo_reduced_at = self.echo_reduced_at.filter(|end| ack.le(*end));
-    }
-}
 
 impl Session {
     /// Returns the flags that negotiate ECN in our SYN, or in our SYN-ACK (`answer`).

@@ -1,6 +1,7 @@
 //! State of one session, used by all files of `session`.
 
 mod context;
+mod ecn;
 mod session;
 mod tally;
 mod tuning;

@@ -1,5 +1,6 @@
 //! The transmission control block (RFC 9293 §3.3.1).
 
+use super::ecn::EcnState;
 use super::tally::Tally;
 use super::tuning::Tuning;
 use super::urgent::Urgent;
@@ -17,7 +18,6 @@ use crate::tcp::loss::rack::Rack;
 use crate::tcp::loss::rtt::Rtt;
 use crate::tcp::loss::scoreboard::Scoreboard;
 use crate::tcp::loss::undo::Episode;
-use crate::tcp::session::ecn::EcnState;
 use crate::tcp::state::State;
 use crate::wire::tcp::Sequence;
 use alloc::boxed::Box;
