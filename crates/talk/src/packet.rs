@@ -3,7 +3,9 @@
 //! TCP options are encoded and decoded here rather than by the TCP/IP crate, because a script may contain any
 //! options in any order, valid or not, and because a second decoder checks the board's output independently.
 
-use crate::script::{Content, IpFields, Message, Number, Packet, Quote, Segment, TcpOption, UNREACHABLE};
+use crate::script::{
+    Content, Cookie, IpFields, Message, Number, Packet, Quote, Segment, TcpOption, UNREACHABLE,
+};
 use crate::side::Connection;
 use kiban_base::Sum;
 use kiban_base::checksum;
@@ -184,6 +186,14 @@ fn write_option(connection: &Connection, option: &TcpOption, to: &mut Vec<u8>) {
                 _ => 0,
             };
             to.extend(echo.to_be_bytes());
+        }
+        TcpOption::FastOpen(cookie) => {
+            let bytes = match cookie {
+                Cookie::Is(bytes) => bytes.as_slice(),
+                Cookie::Request | Cookie::Granted => &[],
+            };
+            to.extend([34, (2 + bytes.len()) as u8]);
+            to.extend(bytes);
         }
         TcpOption::Sack(blocks) => {
             to.extend([5, (2 + 8 * blocks.len()) as u8]);
@@ -441,6 +451,8 @@ fn read_options(mut bytes: &[u8], connection: &Connection) -> Vec<TcpOption> {
                 value: Number::Is(connection.board.relative_stamp(word(value))),
                 echo: Number::Is(connection.peer.relative_stamp(word(&value[4..]))),
             }),
+            (34, 0) => options.push(TcpOption::FastOpen(Cookie::Request)),
+            (34, _) => options.push(TcpOption::FastOpen(Cookie::Is(value.to_vec()))),
             _ => options.push(TcpOption::Raw(whole.to_vec())),
         }
         bytes = rest;

@@ -5,8 +5,8 @@
 //! that would be valid.
 
 use crate::script::{
-    Bytes, Call, Content, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Pool, Quote, Segment,
-    Talk, TcpOption, UNREACHABLE, What, When,
+    Bytes, Call, Content, Cookie, FLAGS, Line, Message, Number, Opening, Packet, ParseError, Pool, Quote,
+    Segment, Talk, TcpOption, UNREACHABLE, What, When,
 };
 use crate::words::{Words, duration};
 use kiban_base::Setting;
@@ -266,6 +266,7 @@ fn call(verb: &str, words: &mut Words<'_>) -> Result<Call, ParseError> {
         "open" if words.takes("from") => {
             Call::Open { from: Some((words.number("a host's last byte")?, words.number("a port")?)) }
         }
+        "open" if words.takes("with") => Call::OpenWith(words.number::<u32>("a number of bytes")? as usize),
         "open" => Call::Open { from: None },
         "write" => {
             let bytes = match words.literal() {
@@ -355,9 +356,17 @@ fn option(word: &str, words: &mut Words<'_>) -> Result<Option<TcpOption>, ParseE
             }
             TcpOption::Sack(blocks)
         }
+        "fast-open" if words.takes("granted") => TcpOption::FastOpen(Cookie::Granted),
+        "fast-open" if words.peek().is_some_and(is_cookie) => TcpOption::FastOpen(Cookie::Is(words.hex()?)),
+        "fast-open" => TcpOption::FastOpen(Cookie::Request),
         "opt" => TcpOption::Raw(words.hex()?),
         _ => return Ok(None),
     }))
+}
+
+/// Returns whether a word is a Fast Open cookie: at least eight hexadecimal digits.
+fn is_cookie(word: &str) -> bool {
+    word.len() >= 8 && word.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 pub(crate) fn packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
@@ -456,6 +465,7 @@ fn whole_packet(words: &mut Words<'_>) -> Result<Packet, ParseError> {
                             "sackok",
                             "ts",
                             "shift",
+                            "fast-open",
                             "sack",
                             "opt",
                             "no-options",

@@ -114,6 +114,8 @@ pub(crate) enum Call {
     Open {
         from: Option<(u8, u16)>,
     },
+    /// `open with`: Fast Open, with this number of bytes.
+    OpenWith(usize),
     Write {
         bytes: Bytes,
         takes: Option<usize>,
@@ -273,6 +275,16 @@ pub(crate) enum Content {
     Literal(Vec<u8>),
 }
 
+/// The value of a Fast Open option.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Cookie {
+    /// No cookie: the option requests one.
+    Request,
+    /// The cookie that the board granted last; if expected, any cookie.
+    Granted,
+    Is(Vec<u8>),
+}
+
 /// A TCP option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum TcpOption {
@@ -280,6 +292,7 @@ pub(crate) enum TcpOption {
     SackPermitted,
     Timestamps { value: Number, echo: Number },
     Shift(u8),
+    FastOpen(Cookie),
     Sack(Vec<(i64, i64)>),
     Raw(Vec<u8>),
 }
@@ -310,6 +323,12 @@ impl fmt::Display for TcpOption {
                 Ok(())
             }
             TcpOption::Shift(shift) => write!(f, "shift {shift}"),
+            TcpOption::FastOpen(Cookie::Request) => f.write_str("fast-open"),
+            TcpOption::FastOpen(Cookie::Granted) => f.write_str("fast-open granted"),
+            TcpOption::FastOpen(Cookie::Is(bytes)) => {
+                f.write_str("fast-open ")?;
+                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
             TcpOption::Sack(blocks) => {
                 f.write_str("sack")?;
                 blocks.iter().try_for_each(|(left, right)| write!(f, " {left}:{right}"))
@@ -435,6 +454,7 @@ impl fmt::Display for Call {
             Call::Listen(port) => write!(f, "listen {port}"),
             Call::Unlisten => f.write_str("unlisten"),
             Call::Open { from: None } => f.write_str("open"),
+            Call::OpenWith(count) => write!(f, "open with {count}"),
             Call::Open { from: Some((host, port)) } => write!(f, "open from {host} {port}"),
             Call::Write { bytes, takes } => {
                 match bytes {

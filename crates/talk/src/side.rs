@@ -56,8 +56,9 @@ pub(crate) struct Connection {
     /// The window in those segments of the peer for which the script gives none.
     pub(crate) window: u16,
     pub(crate) stream: Option<StreamId>,
-    /// The bytes that the host has written.
+    /// The bytes that the host has written, and those that it wrote before the board's SYN.
     pub(crate) written: Vec<u8>,
+    pub(crate) written_before_syn: Vec<u8>,
     /// Bytes of the peer's stream that the script gives literally, by position.
     pub(crate) literals: BTreeMap<i64, u8>,
     /// The position of the first byte of the peer's stream.
@@ -81,6 +82,7 @@ impl Connection {
             window: u16::MAX,
             stream: None,
             written: Vec::new(),
+            written_before_syn: Vec::new(),
             literals: BTreeMap::new(),
             begin: 1,
             got: 0,

@@ -10,7 +10,7 @@
 
 use crate::packet;
 use crate::script::{
-    Bytes, Call, Content, IpFields, Message, Number, Packet, Pool, Quote, Segment, TcpOption,
+    Bytes, Call, Content, Cookie, IpFields, Message, Number, Packet, Pool, Quote, Segment, TcpOption,
 };
 use crate::settings::Settings;
 use crate::side::Connection;
@@ -73,6 +73,8 @@ pub(crate) struct World {
     /// An error that no script can expect, such as wrong bytes or a packet that cannot be parsed.
     pub(crate) fault: Option<String>,
     listener: Option<u32>,
+    /// The Fast Open cookie that the board granted last.
+    granted: Vec<u8>,
     socket: Option<SocketId>,
     /// Whether the host reads data as soon as it arrives.
     pub(crate) reads: bool,
@@ -101,6 +103,7 @@ impl World {
             wire: Vec::new(),
             fault: None,
             listener: None,
+            granted: Vec::new(),
             socket: None,
             reads: true,
             joined: false,
@@ -265,7 +268,7 @@ impl World {
             // This is the first SYN, or the SYN of a new incarnation of the connection.
             connection.board.initial = Some(raw.sequence);
             connection.board.next = 0;
-            connection.written.clear();
+            connection.written = std::mem::take(&mut connection.written_before_syn);
         }
         if raw.flags.has(Flags::SYN) {
             connection.board.stamps = stamp.is_some();
@@ -275,6 +278,11 @@ impl World {
             connection.board.last_stamp = stamp;
         }
         let segment = packet::in_words(&raw, connection);
+        for option in segment.options.iter().flatten() {
+            if let TcpOption::FastOpen(Cookie::Is(cookie)) = option {
+                self.granted.clone_from(cookie);
+            }
+        }
         if let Number::Is(begin) = segment.sequence
             && !raw.flags.has(Flags::RST)
         {
@@ -494,6 +502,11 @@ impl World {
             options.insert(0, TcpOption::Timestamps { value: Number::Absent, echo: Number::Absent });
         }
         for option in options {
+            if let TcpOption::FastOpen(cookie) = option
+                && *cookie == Cookie::Granted
+            {
+                *cookie = Cookie::Is(self.granted.clone());
+            }
             if let TcpOption::Timestamps { value, echo } = option {
                 if !matches!(value, Number::Is(_)) {
                     *value = Number::Is(stamp);
@@ -590,6 +603,19 @@ impl World {
                     None => host.open(remote),
                 };
                 opened.map(|stream| connection.stream = Some(stream))
+            }
+            Call::OpenWith(count) => {
+                let connection = &mut self.connections[index];
+                (connection.local_port, connection.written) = (None, Vec::new());
+                let bytes = connection.host_bytes(*count);
+                match self.board.host().open_with_data(None, remote, &bytes) {
+                    Err(refused) => Err(refused),
+                    Ok((stream, taken)) => {
+                        connection.stream = Some(stream);
+                        connection.written_before_syn = bytes[..taken].to_vec();
+                        Ok(())
+                    }
+                }
             }
             Call::Write { bytes, takes } => {
                 let bytes = match bytes {

@@ -180,6 +180,33 @@ impl Host<'_> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
 
+    /// Opens a stream like [`open`](Self::open), with its first data (TCP Fast Open, RFC 7413). If the server
+    /// has granted a cookie before, the data leaves in the SYN; otherwise a cookie is requested, and the data
+    /// follows the handshake. The server may receive data in a SYN twice (§6.1), so a request must be
+    /// idempotent. Returns the stream, and how much of `bytes` was taken; if that is not all,
+    /// [`Completion::Writable`] follows.
+    ///
+    /// # Errors
+    /// Same as for [`open_from`](Self::open_from).
+    pub fn open_with_data(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(StreamId, usize), HostError> {
+        self.board.stack.open_with_data(Upper::Host(self.consumer), local, remote, bytes)
+    }
+
+    /// Sets how many connections of a listener may be pending whose data has arrived in the SYN (RFC 7413
+    /// §5.1); with zero, it accepts none. The default is `tcp.fast_open_pending_max`.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownListener`].
+    pub fn set_fast_open(&mut self, listener: u32, pending_max: u32) -> Result<(), HostError> {
+        let known = self.board.stack.ip.tcp.set_fast_open(listener, pending_max);
+        if known { Ok(()) } else { Err(HostError::UnknownListener) }
+    }
+
     /// Returns whether resources are divided among peer addresses first, and then among sessions
     /// (`tcp.fairness`).
     pub fn shares_by_address(&self) -> bool {

@@ -53,6 +53,37 @@ impl Stack {
         Ok(self.edge.add(upper, session, false))
     }
 
+    /// Opens a stream whose first data is `bytes`, which leaves in the SYN if the server has granted a Fast
+    /// Open cookie (RFC 7413). Returns how much of `bytes` was taken.
+    pub(crate) fn open_with_data(
+        &mut self,
+        upper: Upper,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+        bytes: &[u8],
+    ) -> Result<(StreamId, usize), HostError> {
+        let id = self.open(upper, tcp::Owner::BOARD, local, remote)?;
+        let (session, now) = (self.session(id)?, self.now);
+        self.ip.tcp.offer_fast_open(session, now);
+        let written = self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
+            page.append(&bytes[from..from + count]).expect("the page has room")
+        })?;
+        Ok((id, written))
+    }
+
+    /// Returns an error if the host may not write to a stream.
+    #[inline]
+    fn check_writable(&mut self, id: StreamId) -> Result<(), HostError> {
+        let stream = self.edge.stream(id).ok_or(HostError::UnknownStream)?;
+        if !stream.open || stream.ended {
+            return Err(HostError::NotOpen);
+        }
+        if stream.finished {
+            return Err(HostError::Tcp(tcp::Refusal::Finished));
+        }
+        Ok(())
+    }
+
     /// Writes as much of `bytes` as fits, and returns how much. After a partial write, a completion reports
     /// when there is room.
     #[inline]
@@ -81,6 +112,7 @@ impl Stack {
             bytes.append_to(&mut own);
             return self.write(id, &own);
         }
+        self.check_writable(id)?;
         self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
             page.append_shared(bytes.part(from, count)).expect("the page has room")
         })
@@ -88,6 +120,7 @@ impl Stack {
 
     /// Writes at most `most` bytes from the front of `bytes`.
     fn write_up_to(&mut self, id: StreamId, bytes: &[u8], most: usize) -> Result<usize, HostError> {
+        self.check_writable(id)?;
         self.write_by(id, bytes.len(), most, |page, from, count| {
             page.append(&bytes[from..from + count]).expect("the page has room")
         })
@@ -105,12 +138,6 @@ impl Stack {
         let Stack { edge, memory, copies, ip, unsettled, .. } = self;
         let (others_wait, is_line_empty) = (edge.page_line.wants_pages(), edge.page_line.is_empty());
         let stream = edge.stream(id).ok_or(HostError::UnknownStream)?;
-        if !stream.open || stream.ended {
-            return Err(HostError::NotOpen);
-        }
-        if stream.finished {
-            return Err(HostError::Tcp(tcp::Refusal::Finished));
-        }
         // A writer that was given a page has waited in the queue already, so it need not yield again.
         let yields = stream.page.is_none() && !is_line_empty && ip.tcp.must_wait_for_share(stream.session);
         let mut writer = ip.tcp.writer(stream.session)?;

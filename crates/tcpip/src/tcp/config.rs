@@ -293,6 +293,11 @@ kiban_base::settings! {
         sessions_max: usize = 16_384,
         /// Maximum number of half-open connections of one listener.
         backlog: usize = 128,
+        /// Maximum number of connections of one listener that Fast Open has accepted and whose handshake is
+        /// not complete, unless the host sets another limit for the listener (RFC 7413 §5.1). With zero,
+        /// listeners grant no Fast Open cookies and accept no data in SYNs. A SYN may arrive twice, and its
+        /// data may then be delivered twice (§6.1).
+        fast_open_pending_max: u32 = 0,
         /// When to answer SYNs with cookies, which need no state (RFC 4987 §3.6).
         syn_cookies: SynCookies = SynCookies::Full,
     }

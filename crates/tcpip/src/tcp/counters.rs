@@ -23,6 +23,17 @@ kiban_base::counters! {
         syn_cookies_accepted,
         /// ACKs without a valid cookie, at a listener that had sent cookies.
         syn_cookies_invalid,
+        /// Fast Open cookies granted to clients (RFC 7413).
+        fast_open_cookies_sent,
+        /// SYNs with a Fast Open cookie that was not valid, or that came when too many such connections were
+        /// pending; the data in them was dropped.
+        fast_opens_rejected,
+        /// Sessions whose first data came in the SYN.
+        fast_opens_in,
+        /// Sessions that sent their first data in the SYN, and whose peer accepted it.
+        fast_opens_out,
+        /// SYNs with data that were not answered; no data is sent in SYNs to that address for an hour.
+        fast_open_syns_lost,
         /// Segments with a malformed header.
         malformed,
         /// Segments with a wrong checksum.

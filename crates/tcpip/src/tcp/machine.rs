@@ -5,6 +5,7 @@ use super::config::{Config, Fairness, Nagle};
 use super::counters::TcpCounters;
 use super::fairness::claims::{Claim, Claims, Owner};
 use super::fairness::share::Share;
+use super::listen::fast_open::FastOpenCache;
 use super::listen::listener::Listener;
 use super::listen::secret::{InitialNumbers, Secret};
 use super::listen::time_wait::TimeWaitQueue;
@@ -47,6 +48,7 @@ pub struct Tcp {
     pub(super) secret: Secret,
     pub(super) challenges: Throttle,
     pub(super) time_wait_queue: TimeWaitQueue,
+    pub(super) fast_open: FastOpenCache,
     /// Sessions that hold, or held, out-of-order data.
     pub(super) with_out_of_order: Vec<SessionId>,
     /// Sessions opened by the host that are, or were, in SYN-SENT.
@@ -85,6 +87,7 @@ impl Tcp {
             secret: Secret::new(rng),
             challenges: Throttle::default(),
             time_wait_queue: TimeWaitQueue::default(),
+            fast_open: FastOpenCache::default(),
             with_out_of_order: Vec::new(),
             opening: Vec::new(),
             tx_queues: Vec::new(),
@@ -172,6 +175,8 @@ impl Tcp {
             half_open_count: 0,
             half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,
+            fast_open_pending: 0,
+            fast_open_pending_max: self.config.fast_open_pending_max,
         });
         Ok(self.next_listener)
     }
@@ -672,6 +677,7 @@ impl Tcp {
                 receive_share: &mut self.receive_share,
                 send_share: &mut self.send_share,
                 challenges: &mut self.challenges,
+                fast_open: &mut self.fast_open,
                 counters: &mut self.counters,
             };
             match session.output(quantum, &mut ctx) {
@@ -741,6 +747,7 @@ impl Tcp {
     ) {
         let Some(session) = self.table.at(index) else { return };
         let (waiting, was_time_wait) = (session.listener, session.state == State::TimeWait);
+        let was_fast_open = session.fast_open_listener();
         let mut ctx = SessionContext {
             config: &self.config,
             cx,
@@ -749,6 +756,7 @@ impl Tcp {
             receive_share: &mut self.receive_share,
             send_share: &mut self.send_share,
             challenges: &mut self.challenges,
+            fast_open: &mut self.fast_open,
             counters: &mut self.counters,
         };
         work(session, &mut ctx);
@@ -760,6 +768,11 @@ impl Tcp {
         {
             listener.half_open_count -= 1;
         }
+        let fast_open = session.fast_open_listener().filter(|_| !closed);
+        if was_fast_open != fast_open {
+            self.count_fast_open(was_fast_open, fast_open);
+        }
+        let Some(session) = self.table.at(index) else { return };
         if waiting.is_some() && (closed || session.listener.is_none()) {
             self.claims.set_half_open(claim, false);
         }

@@ -9,13 +9,14 @@
 //!
 //! 0 end | 1 no operation | 2 4 MSS 16 | 3 3 window shift 8 | 4 2 SACK permitted
 //! 5 n SACK: (left 32, right 32) 1..4 | 8 10 timestamps: value 32, echo 32
+//! 34 n Fast Open: cookie 0, 32..128 (RFC 7413)
 //! ```
 //!
 //! Receive path     unknown options are skipped (RFC 9293 §3.1, MUST-6). An option length that is invalid for
 //!                  its kind, or runs beyond the header, makes the segment malformed.
 //! Transmit path    options are written in Linux's order and padding, so that a peer's fast path matches
-//!                  them: first MSS, then SACK permitted and timestamps in 12 bytes, window scale, and SACK
-//!                  blocks.
+//!                  them: first MSS, then SACK permitted and timestamps in 12 bytes, window scale, Fast Open,
+//!                  and SACK blocks.
 //! Checksum         the checksum covers pseudo-header, header and payload; `rest` is the sum of pseudo-header
 //!                  and payload.
 //! Not implemented  the meaning of options, and on which segments they are valid: see [`crate::tcp`].
@@ -51,6 +52,10 @@ const WINDOW_SHIFT: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const FAST_OPEN: u8 = 34;
+
+/// Length of the longest Fast Open cookie (RFC 7413 §4.1.1), bytes.
+pub const COOKIE_BYTES_MAX: usize = 16;
 
 /// A sequence number: 32 bits that wrap, compared modulo 2^32 (RFC 9293 §3.4).
 ///
@@ -225,6 +230,45 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
+/// The Fast Open option: a cookie, or the request for one (RFC 7413 §4.1.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FastOpenCookie {
+    bytes: [u8; COOKIE_BYTES_MAX],
+    length: u8,
+}
+
+impl FastOpenCookie {
+    /// The request for a cookie.
+    pub const REQUEST: FastOpenCookie = FastOpenCookie { bytes: [0; COOKIE_BYTES_MAX], length: 0 };
+
+    /// Creates a cookie, or a request if there are no bytes. Returns `None` for an invalid length: a cookie
+    /// has 4 to 16 bytes, an even number.
+    pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
+        let length = cookie.len();
+        if length != 0 && !(4..=COOKIE_BYTES_MAX).contains(&length) || !length.is_multiple_of(2) {
+            return None;
+        }
+        let mut bytes = [0; COOKIE_BYTES_MAX];
+        bytes[..length].copy_from_slice(cookie);
+        Some(FastOpenCookie { bytes, length: length as u8 })
+    }
+
+    /// Returns the bytes of the cookie.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    /// Returns whether this is the request for a cookie.
+    pub const fn is_request(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Returns the length of the option with padding, bytes.
+    const fn option_bytes(&self) -> usize {
+        (2 + self.length as usize).next_multiple_of(4)
+    }
+}
+
 /// A SACK block: a contiguous run of bytes that arrived out of order (RFC 2018 §3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SackBlock {
@@ -301,6 +345,8 @@ pub struct Options {
     pub sack_permitted: bool,
     /// Timestamps (RFC 7323 §3).
     pub timestamps: Option<Timestamps>,
+    /// Fast Open, in a SYN (RFC 7413 §4.1.1). An option of an invalid length counts as absent.
+    pub fast_open: Option<FastOpenCookie>,
     /// SACK blocks: the data that the sender of the segment holds out of order (RFC 2018 §3).
     pub sack: SackBlocks,
 }
@@ -312,6 +358,7 @@ impl Options {
         window_shift: None,
         sack_permitted: false,
         timestamps: None,
+        fast_open: None,
         sack: SackBlocks::new(),
     };
 
@@ -385,6 +432,8 @@ impl Options {
                     self.sack.push(SackBlock { left, right });
                 }
             }
+            // RFC 7413 §4.1.1: an invalid length is ignored.
+            (FAST_OPEN, cookie) => self.fast_open = FastOpenCookie::new(cookie),
             (MSS | WINDOW_SHIFT | SACK_PERMITTED, _) => return Err(Malformed::OptionLength),
             _ => {}
         }
@@ -423,6 +472,14 @@ impl Options {
         if let Some(shift) = self.window_shift {
             line.put([NOP, WINDOW_SHIFT, 3, shift]);
         }
+        if let Some(cookie) = self.fast_open {
+            let mut option = [NOP; COOKIE_BYTES_MAX + 4];
+            let (padded, length) = (cookie.option_bytes(), cookie.as_slice().len());
+            let from = padded - length;
+            option[from - 2..from].copy_from_slice(&[FAST_OPEN, (2 + length) as u8]);
+            option[from..padded].copy_from_slice(cookie.as_slice());
+            option[..padded].as_chunks::<4>().0.iter().for_each(|word| line.put(*word));
+        }
         let blocks = self.sack_blocks_written(self.bytes_before_sack());
         if blocks > 0 {
             line.put([NOP, NOP, SACK, (2 + 8 * blocks) as u8]);
@@ -442,12 +499,16 @@ impl Options {
             (false, true) => 4,
             (false, false) => 0,
         };
-        mss + window_shift + timestamps
+        let fast_open = match &self.fast_open {
+            Some(cookie) => cookie.option_bytes(),
+            None => 0,
+        };
+        mss + window_shift + timestamps + fast_open
     }
 
     #[inline]
     const fn sack_blocks_written(&self, bytes_before: usize) -> usize {
-        let room = (HEADER_BYTES_MAX - HEADER_BYTES - bytes_before - 4) / 8;
+        let room = (HEADER_BYTES_MAX - HEADER_BYTES).saturating_sub(bytes_before + 4) / 8;
         let count = self.sack.count as usize;
         if count < room { count } else { room }
     }

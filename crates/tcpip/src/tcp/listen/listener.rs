@@ -21,6 +21,9 @@ pub(crate) struct Listener {
     pub(crate) half_open: VecDeque<SessionId>,
     /// The time until which an ACK may return a cookie.
     pub(crate) cookies_until: Instant,
+    /// Number of Fast Open sessions whose handshake is not complete, and its limit.
+    pub(crate) fast_open_pending: u32,
+    pub(crate) fast_open_pending_max: u32,
 }
 
 /// Returns the listener for `local`: one on that exact address is preferred to one on all addresses.

@@ -1,6 +1,7 @@
 //! Before and after a session: SYNs, SYN cookies, initial numbers and timestamps (RFC 6528, 7323), TIME-WAIT.
 
 pub(crate) mod cookie;
+pub(crate) mod fast_open;
 pub(crate) mod listener;
 pub(crate) mod secret;
 pub(crate) mod time_wait;

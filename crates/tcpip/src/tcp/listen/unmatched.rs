@@ -6,6 +6,7 @@
 //!                  the segment that it answers, so that a flood uses no memory.
 
 use super::cookie;
+use super::fast_open::{self, FastOpenSyn};
 use super::listener::find_listener;
 use super::secret::InitialNumbers;
 use super::time_wait::isn_not_before;
@@ -13,11 +14,12 @@ use crate::tcp::config::{Fairness, SynCookies};
 use crate::tcp::interface::indication::SessionId;
 use crate::tcp::machine::Tcp;
 use crate::tcp::segment::{Outbox, Segment};
+use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use core::net::SocketAddr;
 use kiban_base::checksum;
 use kiban_base::numbers::protocol;
-use kiban_base::{Context, Pdu};
+use kiban_base::{Context, Instant, Pdu};
 
 impl Tcp {
     /// Processes a segment that matches no session (RFC 9293 §3.10.7.1, §3.10.7.2).
@@ -71,6 +73,7 @@ impl Tcp {
             let answer = cookie::syn_ack(&self.secret, &self.config, (local, remote), header, cx.now);
             return send_stateless(&answer, (local, remote), pdu, out);
         }
+        let fast_open = self.fast_open_syn((local, remote), header, pdu.body_len(), cx.now);
         self.counters.syns_in += 1;
         let beginning = isn_not_before(self.secret.initial_numbers(local, remote, cx.now), least);
         let id = self.begin((local, remote), beginning, (owner, Some(number)), tx_queue);
@@ -88,7 +91,69 @@ impl Tcp {
                 listener.half_open.push_back(id);
             }
         }
-        self.with(id.index, cx, out, |session, ctx| session.on_first_syn(header, ctx));
+        self.with(id.index, cx, out, |session, ctx| match fast_open {
+            FastOpenSyn::Ordinary => session.on_first_syn(header, ctx),
+            FastOpenSyn::Grant(cookie) => {
+                session.grant_fast_open(cookie);
+                session.on_first_syn(header, ctx);
+            }
+            FastOpenSyn::Accept => session.on_fast_open_syn(header, pdu, ctx),
+        });
+    }
+
+    /// Decides what Fast Open does with a SYN that a listener accepts (RFC 7413 §4.2.2).
+    fn fast_open_syn(
+        &mut self,
+        (local, remote): (SocketAddr, SocketAddr),
+        header: &Header,
+        payload_bytes: usize,
+        now: Instant,
+    ) -> FastOpenSyn {
+        let (Some(listener), Some(shown)) =
+            (find_listener(&mut self.listeners, local), header.options.fast_open)
+        else {
+            return FastOpenSyn::Ordinary;
+        };
+        if listener.fast_open_pending_max == 0 {
+            return FastOpenSyn::Ordinary;
+        }
+        let has_room = listener.fast_open_pending < listener.fast_open_pending_max;
+        let addresses = (local.ip(), remote.ip());
+        if fast_open::is_valid(&self.secret, shown, addresses, now) {
+            if has_room && payload_bytes > 0 {
+                return FastOpenSyn::Accept;
+            }
+            self.counters.fast_opens_rejected += u64::from(payload_bytes > 0);
+            return FastOpenSyn::Ordinary;
+        }
+        self.counters.fast_opens_rejected += u64::from(!shown.is_request());
+        self.counters.fast_open_cookies_sent += 1;
+        FastOpenSyn::Grant(fast_open::grant(&self.secret, addresses.0, addresses.1, now))
+    }
+
+    /// Counts a session that has begun or ended to be a pending Fast Open session.
+    pub(in crate::tcp) fn count_fast_open(&mut self, was: Option<u32>, is: Option<u32>) {
+        for listener in &mut self.listeners {
+            listener.fast_open_pending -= u32::from(was == Some(listener.number));
+            listener.fast_open_pending += u32::from(is == Some(listener.number));
+        }
+    }
+
+    /// Sets how many Fast Open sessions of a listener may be pending; with zero, it accepts none. Returns
+    /// whether the listener exists.
+    pub fn set_fast_open(&mut self, listener: u32, pending_max: u32) -> bool {
+        let found = self.listeners.iter_mut().find(|other| other.number == listener);
+        found.map(|listener| listener.fast_open_pending_max = pending_max).is_some()
+    }
+
+    /// Offers Fast Open for a session that was just opened: data written before the SYN is sent leaves in the
+    /// SYN, if the server has granted a cookie before.
+    pub fn offer_fast_open(&mut self, session: SessionId, now: Instant) {
+        if let Some(found) = self.table.get_mut(session).filter(|found| found.state == State::SynSent)
+            && let Some((cookie, mss)) = self.fast_open.offer(found.remote.ip(), now)
+        {
+            found.offer_fast_open(cookie, mss);
+        }
     }
 
     /// Makes room in a full backlog for an address that has fewer entries, by silently dropping the oldest

@@ -14,6 +14,7 @@ mod autotune;
 mod cookie;
 mod ecn;
 mod end;
+mod fast_open;
 mod icmp;
 mod info;
 mod recovery;

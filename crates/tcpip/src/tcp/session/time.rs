@@ -53,12 +53,17 @@ impl Session {
         if self.state == State::TimeWait || (self.state == State::FinWait2 && self.host_closed) {
             return self.end(Reason::Closed, ctx);
         }
-        let retries =
-            if self.state.is_synchronised() { ctx.config.rto_retries } else { ctx.config.syn_retries };
+        let opens = !self.state.is_synchronised() || self.is_fast_open_pending();
+        let retries = if opens { ctx.config.syn_retries } else { ctx.config.rto_retries };
         self.consecutive_timeouts += 1;
         if self.consecutive_timeouts > retries {
             ctx.counters.timed_out += 1;
             return self.end(Reason::TimedOut, ctx);
+        }
+        if self.is_fast_open_pending() {
+            ctx.counters.timeouts += 1;
+            self.rtt.on_timeout();
+            return self.on_fast_open_timeout();
         }
         let outstanding = self.snd_una.distance(self.snd_max);
         if outstanding == 0 || self.zero_window_probe {
@@ -80,6 +85,7 @@ impl Session {
                 .push_back(Indication::NegativeAdvice { source: self.local.ip(), target: self.remote.ip() });
         }
         if !self.state.is_synchronised() {
+            self.on_syn_lost(ctx);
             self.snd_nxt = self.snd_una;
             return;
         }

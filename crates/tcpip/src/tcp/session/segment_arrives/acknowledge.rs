@@ -38,6 +38,9 @@ impl Session {
             self.challenge(ctx);
             return false;
         }
+        if self.is_fast_open_pending() && self.snd_una.le(ack) {
+            self.on_fast_open_acked(ctx);
+        }
         let window = self.window_in(header);
         let outstanding = self.snd_una.distance(self.snd_max);
         let advances = self.snd_una.lt(ack);

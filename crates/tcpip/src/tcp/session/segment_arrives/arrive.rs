@@ -10,7 +10,7 @@
 use crate::tcp::config::Config;
 use crate::tcp::congestion::Congestion;
 use crate::tcp::interface::indication::{Indication, Reason};
-use crate::tcp::session::tcb::{PendingAck, Session, SessionContext};
+use crate::tcp::session::tcb::{FastOpen, PendingAck, Session, SessionContext};
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use core::time::Duration;
@@ -133,6 +133,7 @@ impl Session {
         }
         self.learn_from_syn(header, ctx);
         if acknowledged {
+            self.learn_fast_open(header, ctx);
             self.establish(header.acknowledgment, ctx);
             self.pending_ack = PendingAck::Immediate;
         } else {
@@ -170,6 +171,8 @@ impl Session {
     /// Establishes the connection: the peer has acknowledged our SYN.
     pub(in crate::tcp::session) fn establish(&mut self, ack: Sequence, ctx: &mut SessionContext<'_, '_>) {
         self.state = if self.fin_queued { State::FinWait1 } else { State::Established };
+        let syn_data = self.take_acked_syn_data(ack, ctx);
+        self.fast_open = FastOpen::None;
         (self.snd_una, self.snd_nxt, self.snd_max) = (ack, ack, ack);
         if let Some(asked_at) = self.syn_sent_at.take() {
             self.rtt.on_delivered(asked_at, ctx.cx.now, ctx.config);
@@ -191,6 +194,7 @@ impl Session {
             None => Indication::Opened { session: self.id, remote: self.remote },
             Some(listener) => Indication::Accepted { session: self.id, listener, remote: self.remote },
         });
+        self.report_syn_data(syn_data, ctx);
         self.commit(ctx);
     }
 
@@ -218,6 +222,9 @@ impl Session {
         };
         if !acceptable {
             if flags.has(Flags::RST) {
+                return None;
+            }
+            if flags.has(Flags::SYN) && self.on_fast_open_syn_again(begin) {
                 return None;
             }
             if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.rcv_nxt {

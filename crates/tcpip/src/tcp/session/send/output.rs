@@ -51,7 +51,7 @@ impl Session {
             State::SynSent | State::SynReceived => return self.output_syn(ctx),
             _ => {}
         }
-        let (mut progress, mut segments) = (Progress::Done, 0);
+        let (mut progress, mut segments) = (self.output_fast_open(ctx), 0);
         while progress == Progress::Done {
             let Some(next) = self.choose(ctx) else { break };
             if segments == quantum {
@@ -83,7 +83,10 @@ impl Session {
         if core::mem::take(&mut self.tlp_rearm) {
             self.arm_tlp_timer(ctx);
         }
-        let waits = self.send_queue.bytes() > 0 || self.snd_una != self.snd_max || self.state.owes_finish();
+        let waits = self.send_queue.bytes() > 0
+            || self.snd_una != self.snd_max
+            || self.state.owes_finish()
+            || self.is_fast_open_pending();
         if self.rto_deadline == Instant::NEVER && waits {
             // The timer runs if data is outstanding, or if the window is too small to send any.
             self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
@@ -103,18 +106,11 @@ impl Session {
             return Progress::Done;
         }
         let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
-        let answer = self.state == State::SynReceived;
-        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        let flags = flags | self.ecn_syn_flags(answer, ctx.config);
-        let scale =
-            ctx.config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
-        let options = Options {
-            mss: Some(ctx.config.mss_to(self.remote)),
-            sack_permitted: ctx.config.sack && (!answer || self.sack),
-            window_shift: scale.then(|| ctx.config.window_shift()),
-            ..Options::NONE
-        };
-        if self.snd_max == self.snd_una {
+        let (answer, is_first) = (self.state == State::SynReceived, self.snd_max == self.snd_una);
+        let (flags, options) = self.syn_flags_and_options(answer, is_first, ctx.config);
+        let mut pdu = pdu;
+        let data = self.gather_syn_data(is_first, &mut pdu);
+        if is_first {
             self.syn_sent_at = Some(ctx.cx.now);
         } else {
             ctx.counters.retransmits += 1;
@@ -122,10 +118,29 @@ impl Session {
         }
         self.emit(self.snd_una, flags, options, pdu, ctx);
         self.snd_nxt = self.snd_una + 1;
-        self.snd_max = self.snd_nxt;
+        self.snd_max = self.snd_max.max(self.snd_nxt + data);
         self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         self.arm_watch(true, ctx.cx.now);
         Progress::Done
+    }
+
+    /// Returns the flags and options of our SYN, or of our SYN-ACK (`answer`).
+    pub(in crate::tcp::session) fn syn_flags_and_options(
+        &mut self,
+        answer: bool,
+        is_first: bool,
+        config: &Config,
+    ) -> (Flags, Options) {
+        let flags = if answer { Flags::SYN | Flags::ACK } else { Flags::SYN };
+        let scale = config.window_scaling && (!answer || self.rcv_wind_shift > 0 || self.snd_wind_shift > 0);
+        let options = Options {
+            mss: Some(config.mss_to(self.remote)),
+            sack_permitted: config.sack && (!answer || self.sack),
+            window_shift: scale.then(|| config.window_shift()),
+            fast_open: self.fast_open_option(is_first),
+            ..Options::NONE
+        };
+        (flags | self.ecn_syn_flags(answer, config), options)
     }
 
     /// Returns the number of bytes that the congestion window still admits.

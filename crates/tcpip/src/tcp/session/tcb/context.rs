@@ -4,6 +4,7 @@ use crate::tcp::config::Config;
 use crate::tcp::counters::TcpCounters;
 use crate::tcp::fairness::share::Share;
 use crate::tcp::interface::indication::Indication;
+use crate::tcp::listen::fast_open::FastOpenCache;
 use crate::tcp::segment::Segment;
 use crate::tcp::throttle::Throttle;
 use alloc::collections::VecDeque;
@@ -18,6 +19,7 @@ pub(in crate::tcp) struct SessionContext<'a, 'b> {
     pub(in crate::tcp) receive_share: &'a mut Share,
     pub(in crate::tcp) send_share: &'a mut Share,
     pub(in crate::tcp) challenges: &'a mut Throttle,
+    pub(in crate::tcp) fast_open: &'a mut FastOpenCache,
     pub(in crate::tcp) counters: &'a mut TcpCounters,
 }
 

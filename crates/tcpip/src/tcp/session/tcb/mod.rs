@@ -2,6 +2,7 @@
 
 mod context;
 mod ecn;
+mod fast_open;
 mod session;
 mod tally;
 mod tuning;
@@ -9,6 +10,7 @@ mod urgent;
 mod watch;
 
 pub(in crate::tcp) use context::{Progress, SessionContext};
+pub(in crate::tcp::session) use fast_open::FastOpen;
 pub(in crate::tcp::session) use session::PendingAck;
 pub(in crate::tcp) use session::Session;
 #[cfg(test)]

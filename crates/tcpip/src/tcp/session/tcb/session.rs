@@ -1,6 +1,7 @@
 //! The transmission control block (RFC 9293 §3.3.1).
 
 use super::ecn::EcnState;
+use super::fast_open::FastOpen;
 use super::tally::Tally;
 use super::tuning::Tuning;
 use super::urgent::Urgent;
@@ -79,6 +80,7 @@ pub(in crate::tcp) struct Session {
     pub(in crate::tcp::session) scoreboard: Scoreboard,
     pub(in crate::tcp::session) congestion: Congestion,
     pub(in crate::tcp::session) ecn: EcnState,
+    pub(in crate::tcp::session) fast_open: FastOpen,
     pub(in crate::tcp::session) rack: Rack,
     /// The last reduction of the congestion window, while it can still prove to be spurious.
     pub(in crate::tcp::session) episode: Option<Box<Episode>>,
@@ -196,6 +198,7 @@ impl Session {
             scoreboard: Scoreboard::default(),
             congestion: Congestion::new(config, mss),
             ecn: EcnState::new(initial),
+            fast_open: FastOpen::None,
             rack: Rack::default(),
             episode: None,
             sack: false,

@@ -1,0 +1,94 @@
+//! TCP Fast Open between two boards: requests leave in the SYN, answers before the handshake is complete.
+
+mod common;
+
+use common::{Pair, config, socket};
+use kiban_board::{Completion, StreamId};
+use std::time::Duration;
+
+const ANSWER: usize = 5000;
+
+fn pair() -> Pair {
+    Pair::of([0, 1].map(|side| {
+        let mut config = config(side);
+        config.tcp.fast_open_pending_max = 5;
+        config
+    }))
+}
+
+/// Returns the request of an exchange.
+fn request(number: usize) -> Vec<u8> {
+    (0..200 + number % 100).map(|at| (at * 7 + number) as u8).collect()
+}
+
+/// Opens a stream with a request, answers it, and closes both ends. Returns how long the client waited for the
+/// whole answer.
+fn exchange(pair: &mut Pair, number: usize) -> Duration {
+    let (sent, began) = (request(number), pair.now);
+    let (near, taken) = pair.boards[0].host().open_with_data(None, socket(1, 80), &sent).unwrap();
+    assert_eq!(taken, sent.len());
+    let (mut far, mut heard, mut answer): (Option<StreamId>, Vec<u8>, usize) = (None, Vec::new(), 0);
+    let mut buffer = vec![0; 10_000];
+    while answer < ANSWER {
+        pair.run();
+        for completion in pair.completions(1) {
+            if let Completion::Accepted { stream, .. } = completion {
+                far = Some(stream);
+            }
+        }
+        if let Some(far) = far
+            && heard.len() < sent.len()
+        {
+            let count = pair.boards[1].host().read(far, &mut buffer).unwrap();
+            heard.extend_from_slice(&buffer[..count]);
+            if heard.len() == sent.len() {
+                assert_eq!(heard, sent);
+                assert_eq!(pair.boards[1].host().write(far, &[number as u8; ANSWER]).unwrap(), ANSWER);
+                pair.run();
+            }
+        }
+        let count = pair.boards[0].host().read(near, &mut buffer).unwrap();
+        assert!(buffer[..count].iter().all(|byte| *byte == number as u8));
+        answer += count;
+        if answer < ANSWER {
+            let later = pair.now + Duration::from_millis(1);
+            pair.run_until(later);
+        }
+        assert!(pair.now < began + Duration::from_secs(300), "exchange {number}");
+    }
+    let took = pair.now.since(began);
+    pair.boards[0].host().close(near).unwrap();
+    pair.boards[1].host().close(far.unwrap()).unwrap();
+    pair.run();
+    took
+}
+
+#[test]
+fn requests_and_answers_survive_losses() {
+    for lose_every in [None, Some(5), Some(7), Some(11)] {
+        let mut pair = pair();
+        pair.boards[1].host().listen(socket(1, 80)).unwrap();
+        pair.lose_every = lose_every;
+        for number in 0..60 {
+            exchange(&mut pair, number);
+            // Fast Open is suspended for an hour after a SYN with data was lost.
+            pair.lose_every = None;
+            let later = pair.now + Duration::from_secs(3700);
+            pair.run_until(later);
+            pair.completions(0);
+            pair.completions(1);
+            pair.lose_every = lose_every;
+        }
+        let [near, far] = [0, 1].map(|side| &pair.boards[side]);
+        let (out, came) = (near.counter("tcp", "fast_opens_out"), far.counter("tcp", "fast_opens_in"));
+        assert!(
+            out > 10 && out <= came,
+            "{lose_every:?}: {out} accepted by the client's count, {came} in all"
+        );
+        // The first has no cookie, and about every seventh shows one that has expired.
+        assert!(lose_every.is_some() || came > 50, "{came}");
+        for board in &mut pair.boards {
+            assert!(board.memory_mut().is_all_free());
+        }
+    }
+}
