@@ -15,7 +15,7 @@ use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
 use kiban_tcpip::rtp::{Config, Session};
 use kiban_tcpip::wire::{
-    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, pfc, rtcp, rtp, tcp, udp,
+    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp, rtp, tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
 use std::time::Duration;
@@ -54,6 +54,7 @@ pub(crate) const TARGETS: &[Target] = &[
         seeds: || vec![vec![6, 0, 5, 2, 0, 0, 1, 0], vec![6; 24]],
     },
     Target { name: "llc_snap", run: llc_snap, seeds: llc_snap_seeds },
+    Target { name: "mld", run: mld, seeds: mld_seeds },
     Target { name: "mpa", run: mpa, seeds: mpa_seeds },
     Target { name: "oam", run: oam, seeds: oam_seeds },
     Target { name: "pfc", run: pfc, seeds: || vec![[&[1, 1, 0, 8][..], &[9; 42]].concat()] },
@@ -325,6 +326,42 @@ fn discovery_seeds() -> Vec<Vec<u8>> {
     prefix.resize(48, 1);
     seeds.push(prefix);
     seeds
+}
+
+fn mld(bytes: &[u8], features: &mut Features<'_>) {
+    let (message, used) = match mld::Message::read(bytes) {
+        Ok(read) => read,
+        Err(rule) => return broken(features, rule),
+    };
+    features.show(core::mem::discriminant(&message));
+    let mut again = vec![0; message.length()];
+    assert_eq!(message.write(&mut again), used);
+    assert_eq!(mld::Message::read(&again), Ok((message, used)));
+    match message {
+        mld::Message::Report(records) => {
+            for record in records {
+                features.show((record.kind, record.sources.len().checked_ilog2()));
+            }
+        }
+        mld::Message::Query { max_response_code, interval_code, sources, .. } => {
+            features
+                .show((mld::max_response_delay(max_response_code).as_secs().checked_ilog2(), sources.len()));
+            features.show(mld::query_interval(interval_code).as_secs().checked_ilog2());
+        }
+        _ => {}
+    }
+}
+
+fn mld_seeds() -> Vec<Vec<u8>> {
+    let old = [130, 131, 132].map(|kind| [&[kind][..], &[0; 23]].concat());
+    let new = [0_u8, 1].map(|sources| {
+        let front = [&[130, 0, 0, 0, 0x83, 0xe8][..], &[0; 18], &[2, 125, 0, sources]].concat();
+        [front, vec![9; 16 * usize::from(sources)]].concat()
+    });
+    let record = [&[4, 0, 0, 0][..], &[0xff; 16]].concat();
+    let with_more = [&[2, 1, 0, 1][..], &[0xff; 36]].concat();
+    let report = [&[143, 0, 0, 0, 0, 0, 0, 2][..], &record, &with_more].concat();
+    old.into_iter().chain(new).chain([report]).collect()
 }
 
 fn ethernet(bytes: &[u8], features: &mut Features<'_>) {

@@ -5,4 +5,5 @@ mod both_families;
 #[path = "../common/mod.rs"]
 mod common;
 mod helpers;
+mod listeners;
 mod neighbours;

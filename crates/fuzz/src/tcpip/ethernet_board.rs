@@ -19,6 +19,8 @@ use kiban_board::{BoardConfig, EthernetPortConfig, PortConfig};
 use kiban_tcpip::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
 use kiban_tcpip::wire::arp::{self, Operation};
 use kiban_tcpip::wire::discovery::{ALL_NODES, HOP_LIMIT, Item, Message, solicited_node};
+use kiban_tcpip::wire::ipv6_extension::{PAD_MORE, ROUTER_ALERT};
+use kiban_tcpip::wire::mld;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -175,6 +177,17 @@ fn discovery(source: Ipv6Addr, target: Ipv6Addr, message: Message, options: &[It
     framed(ether_type::IPV6, &packet)
 }
 
+/// Returns a frame with a query for multicast listeners, behind a router alert option.
+fn listeners(query: mld::Message<'_>) -> Vec<u8> {
+    let mut bytes = vec![protocol::ICMPV6, 0, ROUTER_ALERT, 2, 0, 0, PAD_MORE, 0];
+    bytes.resize(bytes.len() + query.length(), 0);
+    query.write(&mut bytes[8..]);
+    let mut packet = craft::ip(ROUTER.into(), ALL_NODES.into(), protocol::HOP_BY_HOP, &bytes);
+    packet[7] = mld::HOP_LIMIT;
+    craft::mend(&mut packet);
+    framed(ether_type::IPV6, &packet)
+}
+
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let ask = |operation, target| {
         let mut bytes = vec![0; arp::PACKET_BYTES];
@@ -205,6 +218,16 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         Message::Redirect { target: ROUTER, destination: "2001:db8::9".parse().expect("an address") };
     let (source, target) = ([Item::SourceLink(THEIRS)], [Item::TargetLink(THEIRS)]);
     let prefixes = [prefix("2001:db8:5::", 7200), prefix("2001:db8:6::", 1), Item::Mtu(1280), source[0]];
+    // A query for all groups, without delay, in either version.
+    let old = mld::Message::QueryV1 { max_response_ms: 0, group: Ipv6Addr::UNSPECIFIED };
+    let new = mld::Message::Query {
+        max_response_code: 0,
+        group: Ipv6Addr::UNSPECIFIED,
+        suppress: false,
+        robustness: 2,
+        interval_code: 1,
+        sources: &[],
+    };
     let frames: Vec<Vec<u8>> = [
         ask(Operation::Request, BOARD),
         ask(Operation::Reply, BOARD),
@@ -214,6 +237,8 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         discovery(ROUTER, ALL_NODES, router(0), &prefixes[..1]),
         discovery(PEER6, BOARD6, answer(PEER6), &target),
         discovery(ROUTER, LOCAL, redirect, &target),
+        listeners(old),
+        listeners(new),
     ]
     .into_iter()
     .chain(packets().iter().map(|packet| {

@@ -78,13 +78,14 @@ impl Link {
             self.counters.autoconf_table_full += 1;
             return;
         }
-        self.due.push_back(Output::Group(solicited_node(address), true));
+        let wait = if now == Instant::ZERO { self.autoconf.first_wait } else { Duration::ZERO };
+        // RFC 4862 §5.4.2: if the probe is delayed, the join is, too.
+        self.join(solicited_node(address), now + wait);
         let probes = self.config.autoconf.probes;
         let standing = if probes == 0 {
             self.due.push_back(Output::Address(address, true));
             AddressState::Ready
         } else {
-            let wait = if now == Instant::ZERO { self.autoconf.first_wait } else { Duration::ZERO };
             AddressState::Tentative { left: probes, at: now + wait }
         };
         self.autoconf.own.push(Own {
@@ -121,7 +122,7 @@ impl Link {
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
         self.counters.duplicate_addresses += 1;
-        self.due.push_back(Output::Group(solicited_node(address), false));
+        self.leave(solicited_node(address), cx.now);
         let own = &mut self.autoconf.own[at];
         own.standing = AddressState::Taken;
         let (made, taken, until) = (own.made, own.taken + 1, (own.valid_until, own.preferred_until));
@@ -139,15 +140,18 @@ impl Link {
         if self.autoconf.deadline() > now {
             return;
         }
-        let mut probes = Vec::new();
+        let (mut probes, mut left) = (Vec::new(), Vec::new());
         let due = &mut self.due;
+        let mld = &mut self.mld;
         let retransmit = self.cache.retransmit;
         self.autoconf.own.retain_mut(|own| {
             if own.valid_until <= now {
                 if own.standing == AddressState::Ready {
                     due.push_back(Output::Address(own.address, false));
                 }
-                due.push_back(Output::Group(solicited_node(own.address), false));
+                if own.standing != AddressState::Taken {
+                    left.push(solicited_node(own.address));
+                }
                 return false;
             }
             if own.preferred_until <= now && own.standing == AddressState::Ready && !own.deprecated {
@@ -158,6 +162,9 @@ impl Link {
                 AddressState::Tentative { left: 0, at } if at <= now => {
                     own.standing = AddressState::Ready;
                     due.push_back(Output::Address(own.address, true));
+                    if own.address.is_unicast_link_local() {
+                        mld.report_again(now);
+                    }
                 }
                 AddressState::Tentative { left, at } if at <= now => {
                     own.standing = AddressState::Tentative { left: left - 1, at: now + retransmit };
@@ -179,6 +186,7 @@ impl Link {
             }
             router.until > now
         });
+        left.into_iter().for_each(|group| self.leave(group, now));
         for address in probes {
             let group = solicited_node(address);
             let message = Message::NeighbourSolicitation { target: address };

@@ -43,6 +43,16 @@ kiban_base::counters! {
         autoconf_invalid,
         /// Our addresses that another station already uses (RFC 4862 §5.4).
         duplicate_addresses,
+        /// Queries for multicast listeners (MLD) that were accepted.
+        mld_queries_in,
+        /// Invalid MLD messages: not from this link, without a router alert, fragmented, or malformed.
+        mld_malformed,
+        /// MLD messages that require no response: for groups without a listener here, or of other listeners.
+        mld_ignored,
+        /// MLD reports and done messages sent.
+        mld_reports_out,
+        /// Responses to MLD queries that were delayed by the rate limit.
+        mld_rate_limited,
         /// Redirects accepted.
         redirects_in,
         /// Redirects rejected.

@@ -11,24 +11,25 @@ use super::cache::Advertised;
 use super::link::{Link, Output, group_mac6};
 use crate::ip::{Delivery, Prefix};
 use crate::wire::discovery::{ALL_NODES, HOP_LIMIT, Item, Message, solicited_node};
-use crate::wire::{icmpv6, ipv6};
+use crate::wire::{icmpv6, ipv6, mld};
 use core::net::{IpAddr, Ipv6Addr};
 use kiban_base::checksum;
 use kiban_base::ethernet::Mac;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu, Sum};
 
-/// Longest message processed, bytes: room for a few prefixes, or for the beginning of a redirected packet.
-const MESSAGE_BYTES_MAX: usize = 1280;
+/// Longest message processed, bytes: room for a few prefixes, for the beginning of a redirected packet, or
+/// for the sources in a query for multicast listeners.
+const MESSAGE_BYTES_MAX: usize = 1460;
 
 impl Link {
-    /// Processes a neighbour discovery message whose checksum is correct.
+    /// Processes a message of neighbour discovery or multicast listener discovery whose checksum is correct.
     pub fn on_discovery(&mut self, delivery: Delivery, cx: &mut Context<'_>) {
         let Delivery { source, target, pdu, brief, .. } = delivery;
         let (IpAddr::V6(source), IpAddr::V6(target)) = (source, target) else { return };
         let mut bytes = [0; MESSAGE_BYTES_MAX];
         let length = pdu.len();
-        if brief.hop_limit != HOP_LIMIT || brief.in_fragments || length > MESSAGE_BYTES_MAX {
+        if length > MESSAGE_BYTES_MAX {
             self.counters.discovery_malformed += 1;
             return;
         }
@@ -38,6 +39,13 @@ impl Link {
             at += run.len();
         }
         cx.copies.header_bytes += length as u64;
+        if mld::is_mld(bytes[0]) {
+            return self.on_mld(&bytes[..length], source, brief, cx);
+        }
+        if brief.hop_limit != HOP_LIMIT || brief.in_fragments {
+            self.counters.discovery_malformed += 1;
+            return;
+        }
         let Ok((message, options)) = Message::read(&bytes[..length]) else {
             self.counters.discovery_malformed += 1;
             return;

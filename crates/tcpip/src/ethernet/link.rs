@@ -6,6 +6,7 @@ use super::announcement::Announcement;
 use super::cache::{Cache, CacheEvent, Reach, Resolved};
 use super::config::LinkConfig;
 use super::counters::EthernetCounters;
+use super::listener::Mld;
 use crate::ip::Prefix;
 use crate::wire::ip::version;
 use crate::wire::{ipv4, ipv6};
@@ -54,6 +55,7 @@ pub struct Link {
     pub(super) own4: Vec<(Ipv4Addr, Prefix)>,
     pub(super) announcements: Vec<Announcement>,
     pub(super) autoconf: Autoconf,
+    pub(super) mld: Mld,
     pub(super) due: VecDeque<Output>,
     pub(super) counters: EthernetCounters,
 }
@@ -76,6 +78,7 @@ impl Link {
             own4,
             announcements,
             autoconf: Autoconf::new(&config, rng),
+            mld: Mld::new(),
             due: VecDeque::new(),
             counters: EthernetCounters::default(),
             config,
@@ -223,6 +226,8 @@ impl Link {
             }
         }
         self.settle_announcements(cx);
+        // The report of a group precedes the first duplicate address detection probe to it.
+        self.settle_mld(cx);
         self.settle_autoconf(cx);
         while let Some(due) = self.due.pop_front() {
             out(due, cx);
@@ -235,7 +240,8 @@ impl Link {
             return Instant::ZERO;
         }
         let announcements = self.announcements.iter().map(|announcement| announcement.at).min();
-        self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(self.autoconf.deadline())
+        let ipv6 = self.autoconf.deadline().min(self.mld.deadline());
+        self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(ipv6)
     }
 
     /// Sends a solicitation or ARP request by broadcast or multicast, or by unicast if a MAC address is
@@ -264,6 +270,16 @@ impl Link {
         header.write(pdu.push_head(HEADER_BYTES));
         self.due.push_back(Output::Frame(pdu));
         true
+    }
+
+    /// Returns a PDU with `bytes` in its body, or `None` if there is no memory.
+    pub(super) fn pdu_of(&mut self, bytes: &[u8], cx: &mut Context<'_>) -> Option<Pdu> {
+        let pdu = cx.memory.pdus.take().and_then(|mut pdu| {
+            let slice = cx.memory.transmit.take()?.append(bytes)?;
+            pdu.push_body(slice).ok().map(|()| pdu)
+        });
+        self.counters.no_memory += u64::from(pdu.is_none());
+        pdu
     }
 
     /// Sends packets that waited for a neighbour.

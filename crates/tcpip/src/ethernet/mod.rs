@@ -12,11 +12,11 @@
 //!                  IP.
 //! Files            `link`: the state machine; `cache`: the neighbour cache; `arp`; `discovery`: IPv6
 //!                  solicitations and advertisements; `autoconf`: IPv6 addresses and routers; `addresses`:
-//!                  their state; `opaque`: interface identifiers; `announcement`: announcements of IPv4
-//!                  addresses; `bridge`: the station table of a bridge, independent of the other files.
+//!                  their state; `opaque`: interface identifiers; `mld`: reports of IPv6 groups; `listener`:
+//!                  their state; `announcement`: announcements of IPv4 addresses; `bridge`: the station table
+//!                  of a bridge, independent of the other files.
 //! Limits           the configuration bounds every table.
-//! Not implemented  VLAN tags, MLD reports (groups are joined without a report), DHCP, sending redirects or
-//!                  router advertisements: a board is a host.
+//! Not implemented  VLAN tags, DHCP, sending redirects or router advertisements: a board is a host.
 
 mod addresses;
 mod announcement;
@@ -28,6 +28,8 @@ mod config;
 mod counters;
 mod discovery;
 mod link;
+mod listener;
+mod mld;
 mod opaque;
 
 pub use bridge::{Bridge, Forward, STATION_TIMEOUT, STATIONS_MAX};

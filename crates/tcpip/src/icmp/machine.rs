@@ -2,7 +2,7 @@
 
 use super::error::{self, IcmpError, read_quoted};
 use crate::ip::{Delivery, IcmpErrorKind, IcmpErrorRequest};
-use crate::wire::{discovery, icmp, icmpv6, ipv4, ipv6};
+use crate::wire::{discovery, icmp, icmpv6, ipv4, ipv6, mld};
 use alloc::collections::VecDeque;
 use core::net::IpAddr;
 use kiban_base::checksum;
@@ -45,7 +45,7 @@ kiban_base::counters! {
         errors_rate_limited,
         /// Packets that cannot be processed and to which the standard forbids an ICMP error in response.
         errors_not_allowed,
-        /// Neighbour discovery messages received.
+        /// Messages of neighbour discovery and multicast listener discovery received.
         discovery_in,
         /// Messages of other types received.
         others_in,
@@ -70,7 +70,7 @@ pub enum Indication {
     },
     /// An error arrived. The caller checks whether the quoted packet is really ours.
     Error(IcmpError),
-    /// A neighbour discovery message arrived; its checksum is correct.
+    /// A message of neighbour discovery or multicast listener discovery arrived; its checksum is correct.
     Discovery(Delivery),
 }
 
@@ -150,7 +150,9 @@ fn read6(head: &[u8]) -> Option<Content> {
         Header::ParameterProblem { code, pointer } => {
             Content::Error(Some(IcmpErrorKind::ParameterProblem { code, pointer }))
         }
-        Header::Other { kind, .. } if discovery::is_discovery(kind) => Content::Discovery,
+        Header::Other { kind, .. } if discovery::is_discovery(kind) || mld::is_mld(kind) => {
+            Content::Discovery
+        }
         other if other.is_error() => Content::Error(None),
         Header::Other { .. } => Content::Other,
     })

@@ -33,6 +33,8 @@ pub struct HeaderInfo {
     pub identification: u16,
     /// Whether the packet arrived in fragments, or with a fragment header.
     pub in_fragments: bool,
+    /// Whether the packet has a router alert option for multicast listener discovery (RFC 2711; IPv6).
+    pub router_alert: bool,
     /// Whether the packet was sent to a multicast or broadcast address; it must not be answered with an ICMP
     /// error (RFC 1122 §3.2.2).
     pub to_group: bool,

@@ -167,6 +167,7 @@ impl Ip {
             hop_limit: header.time_to_live,
             identification: header.identification,
             in_fragments: header.is_fragment(),
+            router_alert: false,
             to_group: false,
         };
         let protocol = header.protocol;

@@ -134,6 +134,7 @@ impl Ip {
             hop_limit: header.hop_limit,
             identification: 0,
             in_fragments: is_whole,
+            router_alert: false,
             to_group: header.target.is_multicast(),
         };
         let is_for_us = self.is_ours6(header.target) || (brief.to_group && self.listens_to(header.target));
@@ -249,6 +250,10 @@ impl Ip {
                     } else if let Some(verdict) = check_options(extension, at) {
                         self.counters.options_unknown += 1;
                         return verdict;
+                    } else if next == protocol::HOP_BY_HOP {
+                        brief.router_alert = Walk::new(extension)
+                            .flatten()
+                            .any(|item| item.kind == ipv6_extension::ROUTER_ALERT && item.data == [0, 0]);
                     }
                     (next, named_at, at) = (extension[0], at, end);
                 }

@@ -21,6 +21,7 @@ pub mod ipv4;
 pub mod ipv4_options;
 pub mod ipv6;
 pub mod ipv6_extension;
+pub mod mld;
 pub mod pfc;
 pub mod rtcp;
 pub mod rtp;
