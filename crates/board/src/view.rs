@@ -5,6 +5,7 @@ use crate::board::Board;
 use crate::port::Port;
 use core::net::IpAddr;
 use kiban_base::{Copies, Memory};
+use kiban_tcpip::dhcp;
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_tcpip::tcp;
 
@@ -106,6 +107,28 @@ impl Board {
     /// Returns TCP's state of every session.
     pub fn infos(&self) -> impl Iterator<Item = tcp::Info> + '_ {
         self.stack.ip.tcp.infos()
+    }
+
+    /// Returns a port's DHCP client, if it has one.
+    pub fn dhcp(&self, port: usize) -> Option<&dhcp::Client> {
+        match self.stack.ports.get(port) {
+            Some(Port::Packets(packets)) => packets.link.as_ref()?.dhcp(),
+            _ => None,
+        }
+    }
+
+    /// Gives all leased addresses back (DHCPRELEASE), because the board stops. The board must be polled
+    /// afterwards.
+    pub fn release_leases(&mut self) {
+        let now = self.stack.now;
+        for port in &mut self.stack.ports {
+            if let Port::Packets(packets) = port
+                && let Some(link) = &mut packets.link
+            {
+                link.release_lease(now);
+            }
+        }
+        self.stack.unsettled = true;
     }
 
     /// Adds a route. The routes for the ports' own prefixes exist already.

@@ -15,7 +15,8 @@ use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
 use kiban_tcpip::rtp::{Config, Session};
 use kiban_tcpip::wire::{
-    arp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp, rtp, tcp, udp,
+    arp, dhcp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp, rtp,
+    tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub(crate) const TARGETS: &[Target] = &[
     Target { name: "capture", run: capture, seeds: capture_seeds },
     Target { name: "checksum", run: checksum, seeds: || vec![vec![1; 70]] },
     Target { name: "crc", run: crc, seeds: || vec![vec![1; 300]] },
+    Target { name: "dhcp", run: dhcp, seeds: dhcp_seeds },
     Target { name: "discovery", run: discovery, seeds: discovery_seeds },
     Target {
         name: "efe",
@@ -287,6 +289,61 @@ fn crc(bytes: &[u8], features: &mut Features<'_>) {
     aal5.update(&aal5.value().to_be_bytes());
     assert!(aal5.is_intact());
     features.show((front.len() >= 64, bytes.len().checked_ilog2()));
+}
+
+fn dhcp(bytes: &[u8], features: &mut Features<'_>) {
+    let Some((header, used)) = comes_back!(bytes, features, dhcp::Header) else { return };
+    let options = match dhcp::Options::read(bytes) {
+        Ok(options) => options,
+        Err(rule) => return broken(features, rule),
+    };
+    features.show((header.is_reply, options.kind().map(|kind| kind as u8)));
+    // Written again without overload, every option has the same data.
+    let mut again = bytes[..used].to_vec();
+    let mut codes: Vec<u8> = options.parts().map(|part| part.0).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    for code in &codes {
+        let data = options.get(*code).expect("it is among the parts");
+        features.show((*code, data.len().checked_ilog2()));
+        if *code != dhcp::option::OVERLOAD && !data.is_empty() {
+            dhcp::push_option(&mut again, *code, &data);
+        }
+    }
+    dhcp::end(&mut again);
+    let read = dhcp::Options::read(&again).expect("the written bytes");
+    for code in codes.iter().filter(|code| **code != dhcp::option::OVERLOAD) {
+        assert_eq!(read.get(*code).unwrap_or_default(), options.get(*code).unwrap_or_default());
+    }
+    let _ = (options.seconds(dhcp::option::LEASE), options.addresses(dhcp::option::ROUTERS));
+}
+
+fn dhcp_seeds() -> Vec<Vec<u8>> {
+    let header = dhcp::Header {
+        is_reply: true,
+        xid: 7,
+        seconds: 0,
+        broadcast: true,
+        client: [0; 4].into(),
+        yours: [10, 0, 0, 5].into(),
+        next_server: [0; 4].into(),
+        relay: [0; 4].into(),
+        mac: ethernet::Mac([2, 0, 0, 0, 0, 1]),
+    };
+    let with = |options: &[(u8, &[u8])]| {
+        let mut bytes = vec![0; dhcp::HEADER_BYTES];
+        header.write(&mut bytes);
+        options.iter().for_each(|(code, data)| dhcp::push_option(&mut bytes, *code, data));
+        dhcp::end(&mut bytes);
+        bytes
+    };
+    use dhcp::option::{KIND, LEASE, MASK, NAME_SERVERS, OVERLOAD, ROUTERS, SERVER};
+    let plain = [(KIND, &[5][..]), (SERVER, &[10, 0, 0, 1]), (LEASE, &[0, 0, 14, 16]), (MASK, &[255; 4])];
+    let long = [9; 300];
+    let mut overloaded = with(&[(KIND, &[2]), (OVERLOAD, &[3]), (NAME_SERVERS, &long)]);
+    overloaded[108..116].copy_from_slice(&[ROUTERS, 4, 10, 0, 0, 254, 0, 255]);
+    overloaded[44..47].copy_from_slice(&[NAME_SERVERS, 0, 255]);
+    vec![with(&plain), overloaded, with(&[(KIND, &[6])])]
 }
 
 fn discovery(bytes: &[u8], features: &mut Features<'_>) {

@@ -36,6 +36,7 @@
 
 extern crate alloc;
 
+pub mod dhcp;
 pub mod ethernet;
 mod families;
 pub mod icmp;

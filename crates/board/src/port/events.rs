@@ -3,6 +3,7 @@
 use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 use kiban_base::Pdu;
+use kiban_tcpip::dhcp::Lease;
 use kiban_tcpip::ip::Prefix;
 
 /// An event of an ATM port.
@@ -23,7 +24,14 @@ pub(crate) enum LinkEvent {
     Address(Ipv6Addr, bool),
     Deprecated(Ipv6Addr, bool),
     Group(Ipv6Addr, bool),
-    Route { prefix: Prefix, gateway: Option<IpAddr>, exists: bool, mtu_bytes: usize },
+    Route {
+        prefix: Prefix,
+        gateway: Option<IpAddr>,
+        exists: bool,
+        mtu_bytes: usize,
+    },
+    /// An IPv4 address was leased by DHCP, or its lease ended.
+    Lease(Lease, bool),
     Mtu(usize),
     HopLimit(u8),
 }

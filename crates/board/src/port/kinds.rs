@@ -136,6 +136,9 @@ impl Port {
                 }
                 if let Some(link) = &port.link {
                     link.counters().each(&mut |name, value| see("ethernet", name, value));
+                    if let Some(dhcp) = link.dhcp() {
+                        dhcp.counters().each(&mut |name, value| see("dhcp", name, value));
+                    }
                 }
                 port.counters.each(&mut |name, value| see("port", name, value));
             }

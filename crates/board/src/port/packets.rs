@@ -189,6 +189,7 @@ impl PacketPort {
             Output::Route(prefix, gateway, exists) => {
                 up(LinkEvent::Route { prefix, gateway, exists, mtu_bytes: *mtu6_bytes }, cx);
             }
+            Output::Lease(lease, is_ours) => up(LinkEvent::Lease(lease, is_ours), cx),
             Output::Mtu(mtu_bytes) => {
                 *mtu6_bytes = mtu_bytes;
                 up(LinkEvent::Mtu(mtu_bytes), cx);

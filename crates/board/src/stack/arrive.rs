@@ -7,6 +7,7 @@ use crate::port::{AtmEvent, PacketPort, Port};
 use alloc::collections::VecDeque;
 use kiban_atm::TimedCell;
 use kiban_base::{Context, Instant, Pdu};
+use kiban_tcpip::dhcp::State;
 
 impl Stack {
     /// Starts a burst.
@@ -48,6 +49,11 @@ impl Stack {
         }
         packets.retain(|frame| !place.is_pause(frame, cx.now));
         let PacketPort { believe_sums, merges, merge, link, .. } = place;
+        if let Some(link) = link
+            && link.dhcp().is_some_and(|client| client.state() != State::Bound)
+        {
+            link.set_other_nets(ip.ip.other_nets(port));
+        }
         for mut pdu in packets.drain(..) {
             if !*believe_sums {
                 pdu.recompute_sums();

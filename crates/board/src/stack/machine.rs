@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Copies, Instant, Memory, Pdu, SecureRng};
-use kiban_tcpip::ip::{Hop, Packet, Route};
+use kiban_tcpip::dhcp::Lease;
+use kiban_tcpip::ip::{Hop, Ip, Packet, Prefix, Route};
 use kiban_tcpip::tcp::SessionId;
 use kiban_tcpip::udp::{self, SocketId};
 
@@ -192,6 +193,32 @@ impl Stack {
     }
 }
 
+/// Adds the address and the routes of a DHCP lease, or removes them. A configured route to the same prefix
+/// takes precedence.
+fn on_lease(ip: &mut Ip, port: usize, lease: &Lease, is_ours: bool) {
+    let source = IpAddr::from(lease.address);
+    let host = lease.router.filter(|router| !lease.prefix.contains((*router).into()));
+    let routes = [
+        Some((lease.prefix, None)),
+        // A router outside a subnet of one address is a neighbour.
+        host.map(|router| (Prefix::new(router.into(), 32), None)),
+        lease.router.map(|router| (Prefix::new(IpAddr::from([0; 4]), 0), Some(router.into()))),
+    ];
+    for (prefix, gateway) in routes.into_iter().flatten() {
+        if is_ours {
+            let route = Route { prefix, port, gateway, source, mtu_bytes: lease.mtu_bytes };
+            ip.add_route_unless_known(route);
+        } else {
+            ip.remove_route(port, prefix, gateway);
+        }
+    }
+    if is_ours {
+        ip.add_address(port, source);
+    } else {
+        ip.remove_address(source);
+    }
+}
+
 /// Handles an event from a link, on behalf of IP.
 fn on_link_event(
     ip_stack: &mut IpStack,
@@ -213,6 +240,7 @@ fn on_link_event(
             let source = core::net::Ipv6Addr::UNSPECIFIED.into();
             ip.add_route(Route { prefix, port, gateway, source, mtu_bytes });
         }
+        LinkEvent::Lease(lease, is_ours) => on_lease(ip, port, &lease, is_ours),
         LinkEvent::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
         LinkEvent::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
     }

@@ -5,5 +5,6 @@ mod both_families;
 #[path = "../common/mod.rs"]
 mod common;
 mod helpers;
+mod leases;
 mod listeners;
 mod neighbours;

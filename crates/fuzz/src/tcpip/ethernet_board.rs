@@ -2,9 +2,10 @@
 //! advertisements, and both IP families.
 //!
 //! Input     a byte of settings (1: accept redirects; 2: opaque identifiers; 4: use addresses at once; 8:
-//!           small caches), followed by frames. Each has a byte of corrections (1: lengths and checksums; 2:
-//!           addressed to the board's MAC, and to its own or its all-nodes address; 4: time passes; 8: the
-//!           host sends), a length of two bytes, and the frame itself.
+//!           small caches; 16: lease an IPv4 address, too), followed by frames. Each has a byte of
+//!           corrections (1: lengths and checksums; 2: addressed to the board's MAC, and to its own or its
+//!           all-nodes address; 4: time passes; 8: the host sends), a length of two bytes, and the frame
+//!           itself.
 //! Checks    nothing panics. One frame causes few answers, each correct and from the board's own MAC. The
 //!           number of addresses stays within its bound, and all memory is freed.
 
@@ -46,6 +47,7 @@ fn board(settings: u8) -> BoardConfig {
     let link = LinkConfig {
         addresses: vec![(BOARD.into(), net("10.0.0.0/24")), (BOARD6.into(), net("fd00::/64"))],
         neighbours,
+        dhcp: wishes(4),
         autoconf: AutoconfConfig {
             accept_redirects: wishes(0),
             identifier,
@@ -252,7 +254,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     };
     let wait = |seconds: usize| record(4 | 240, &Vec::new()).repeat(seconds.div_ceil(12));
     let mut seeds = Vec::new();
-    for settings in [0, 1, 2, 4, 8, 15] {
+    for settings in [0, 1, 2, 4, 8, 15, 16] {
         // Frames that arrive before the board's addresses are usable; in another input, frames that arrive
         // afterwards.
         seeds.push([vec![settings], frames.iter().flat_map(|frame| record(1, frame)).collect()].concat());

@@ -13,7 +13,12 @@ pub(super) struct Announcement {
 
 impl Announcement {
     pub(super) fn new(address: Ipv4Addr, count: u8) -> Announcement {
-        let at = if count > 0 { Instant::ZERO } else { Instant::NEVER };
+        Announcement::from(address, count, Instant::ZERO)
+    }
+
+    /// Creates the schedule of an address that is used from `now` on.
+    pub(super) fn from(address: Ipv4Addr, count: u8, now: Instant) -> Announcement {
+        let at = if count > 0 { now } else { Instant::NEVER };
         Announcement { address, left: count, at, defended: None }
     }
 }

@@ -43,6 +43,10 @@ impl Link {
             self.counters.arp_ignored += 1;
             return;
         }
+        // RFC 5227 §2.1.1: an address that we probe is in use if another station sends from it, or probes it
+        // at the same time.
+        let claimed = if sender.is_unspecified() { target } else { sender };
+        self.dhcp_conflict(claimed, cx);
         let is_ours = |address: Ipv4Addr| self.own4.iter().any(|(own, _)| *own == address);
         let for_us = is_ours(target);
         if is_ours(sender) {
@@ -128,6 +132,21 @@ impl Link {
             target: neighbour,
         };
         if self.send_arp(mac.unwrap_or(Mac::BROADCAST), packet, cx) {
+            self.counters.arp_requests_out += 1;
+        }
+    }
+
+    /// Sends a request from the unspecified address, which changes no cache (RFC 5227 §2.1.1).
+    pub(super) fn send_arp_probe(&mut self, target: Ipv4Addr, cx: &mut Context<'_>) {
+        let sender = Ipv4Addr::UNSPECIFIED;
+        let packet = Packet {
+            operation: Operation::Request,
+            sender_mac: self.config.mac,
+            sender,
+            target_mac: Mac::default(),
+            target,
+        };
+        if self.send_arp(Mac::BROADCAST, packet, cx) {
             self.counters.arp_requests_out += 1;
         }
     }

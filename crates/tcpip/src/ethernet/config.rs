@@ -20,6 +20,8 @@ pub struct LinkConfig {
     pub neighbours: NeighbourConfig,
     /// Settings of IPv6 addresses and routers.
     pub autoconf: AutoconfConfig,
+    /// Whether an IPv4 address is leased by DHCP.
+    pub dhcp: bool,
     /// Number of announcements of each IPv4 address at the start (RFC 5227 §2.3: 2).
     pub announcements: u8,
 }
@@ -33,6 +35,7 @@ impl LinkConfig {
             mtu_bytes: 1500,
             neighbours: NeighbourConfig::default(),
             autoconf: AutoconfConfig::default(),
+            dhcp: false,
             announcements: 2,
         }
     }

@@ -7,9 +7,11 @@ use super::cache::{Cache, CacheEvent, Reach, Resolved};
 use super::config::LinkConfig;
 use super::counters::EthernetCounters;
 use super::listener::Mld;
+use crate::dhcp;
 use crate::ip::Prefix;
 use crate::wire::ip::version;
 use crate::wire::{ipv4, ipv6};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -42,6 +44,8 @@ pub enum Output {
     Group(Ipv6Addr, bool),
     /// A route to a prefix, through a router or direct, was added or removed.
     Route(Prefix, Option<IpAddr>, bool),
+    /// An IPv4 address was leased by DHCP, or its lease ended.
+    Lease(dhcp::Lease, bool),
     /// The IPv6 MTU, bytes.
     Mtu(usize),
     /// The IPv6 hop limit.
@@ -56,6 +60,7 @@ pub struct Link {
     pub(super) announcements: Vec<Announcement>,
     pub(super) autoconf: Autoconf,
     pub(super) mld: Mld,
+    pub(super) dhcp: Option<Box<dhcp::Client>>,
     pub(super) due: VecDeque<Output>,
     pub(super) counters: EthernetCounters,
 }
@@ -79,6 +84,10 @@ impl Link {
             announcements,
             autoconf: Autoconf::new(&config, rng),
             mld: Mld::new(),
+            dhcp: config.dhcp.then(|| {
+                let config = dhcp::Config::new(config.mac, config.mtu_bytes);
+                Box::new(dhcp::Client::new(config, rng))
+            }),
             due: VecDeque::new(),
             counters: EthernetCounters::default(),
             config,
@@ -174,6 +183,7 @@ impl Link {
         }
         pdu.pull_head(length);
         match header.ether_type {
+            ether_type::IPV4 if self.take_dhcp(&mut pdu, header.source, cx) => None,
             ether_type::IPV4 | ether_type::IPV6 if to_group && !self.is_for_group(&mut pdu, cx) => {
                 self.counters.unicast_in_multicast += 1;
                 None
@@ -225,6 +235,7 @@ impl Link {
                 }
             }
         }
+        self.settle_dhcp(cx);
         self.settle_announcements(cx);
         // The report of a group precedes the first duplicate address detection probe to it.
         self.settle_mld(cx);
@@ -241,7 +252,8 @@ impl Link {
         }
         let announcements = self.announcements.iter().map(|announcement| announcement.at).min();
         let ipv6 = self.autoconf.deadline().min(self.mld.deadline());
-        self.cache.deadline().min(announcements.unwrap_or(Instant::NEVER)).min(ipv6)
+        let ipv4 = announcements.unwrap_or(Instant::NEVER).min(self.dhcp_deadline());
+        self.cache.deadline().min(ipv4).min(ipv6)
     }
 
     /// Sends a solicitation or ARP request by broadcast or multicast, or by unicast if a MAC address is

@@ -13,10 +13,10 @@
 //! Files            `link`: the state machine; `cache`: the neighbour cache; `arp`; `discovery`: IPv6
 //!                  solicitations and advertisements; `autoconf`: IPv6 addresses and routers; `addresses`:
 //!                  their state; `opaque`: interface identifiers; `mld`: reports of IPv6 groups; `listener`:
-//!                  their state; `announcement`: announcements of IPv4 addresses; `bridge`: the station table
-//!                  of a bridge, independent of the other files.
+//!                  their state; `announcement`: announcements of IPv4 addresses; `dhcp`: leased IPv4
+//!                  addresses; `bridge`: the station table of a bridge, independent of the other files.
 //! Limits           the configuration bounds every table.
-//! Not implemented  VLAN tags, DHCP, sending redirects or router advertisements: a board is a host.
+//! Not implemented  VLAN tags, sending redirects or router advertisements: a board is a host.
 
 mod addresses;
 mod announcement;
@@ -26,6 +26,7 @@ mod bridge;
 mod cache;
 mod config;
 mod counters;
+mod dhcp;
 mod discovery;
 mod link;
 mod listener;

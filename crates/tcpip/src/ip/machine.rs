@@ -103,6 +103,18 @@ impl Ip {
         self.routes.add(route);
     }
 
+    /// Adds a route, unless there is one for the same prefix.
+    pub fn add_route_unless_known(&mut self, route: Route) {
+        if !self.routes.has(route.prefix) {
+            self.routes.add(route);
+        }
+    }
+
+    /// Returns the nets that are directly connected to other ports than `port`.
+    pub fn other_nets(&self, port: usize) -> impl Iterator<Item = Prefix> {
+        self.routes.direct_elsewhere(port).map(|route| route.prefix)
+    }
+
     /// Removes the routes of `port` for `prefix` through `gateway`.
     pub fn remove_route(&mut self, port: usize, prefix: Prefix, gateway: Option<IpAddr>) {
         self.routes.remove(|route| route.port == port && route.prefix == prefix && route.gateway == gateway);

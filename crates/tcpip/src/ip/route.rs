@@ -159,6 +159,18 @@ impl Routes {
         self.list.iter().filter(move |route| route.port == port && route.gateway.is_none())
     }
 
+    /// Returns the directly connected nets of all other ports.
+    pub fn direct_elsewhere(&self, port: usize) -> impl Iterator<Item = &Route> {
+        self.list.iter().filter(move |route| route.port != port && route.gateway.is_none())
+    }
+
+    /// Returns whether there is a route for exactly this prefix; the addresses in it may differ in host bits.
+    pub fn has(&self, prefix: Prefix) -> bool {
+        self.list
+            .iter()
+            .any(|route| route.prefix.bits == prefix.bits && prefix.contains(route.prefix.address))
+    }
+
     /// Returns the route to `target` for packets from `source`. A link-local target is reached through the
     /// port that has the source address.
     #[inline]

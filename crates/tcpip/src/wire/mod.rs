@@ -13,6 +13,7 @@
 //! target slice is too short, because that is a bug in the caller.
 
 pub mod arp;
+pub mod dhcp;
 pub mod discovery;
 pub mod icmp;
 pub mod icmpv6;
