@@ -7,7 +7,7 @@ use common::lines::{self, Lines};
 use common::{Pair, config, socket};
 use kiban_base::Instant;
 use kiban_board::{Completion, Input, Output, StreamId};
-use kiban_tcpip::tcp::{Config, PROFILES};
+use kiban_tcpip::tcp::{Config, Nagle, PROFILES};
 use std::time::Duration;
 
 fn opened(tcp: &Config) -> (Pair, StreamId, StreamId) {
@@ -39,15 +39,19 @@ fn leaving(pair: &mut Pair) -> Vec<usize> {
 #[test]
 fn tcp_can_send_each_cluster_before_the_next_is_copied() {
     // After a write of 4000 bytes to an idle session, the first cluster is sent alone and full segments
-    // follow.
+    // follow. The rest waits (RFC 896).
     for (chunk, expected) in [
         (None, &[1460, 1460][..]),
         (Some(1024), &[1024, 1460, 1460]),
         (Some(2048), &[1460, 1460]),
         (Some(4096), &[1460, 1460]),
     ] {
-        let (mut pair, near, _) =
-            opened(&Config { copy_chunk_bytes: chunk, timestamps: false, ..Config::default() });
+        let (mut pair, near, _) = opened(&Config {
+            copy_chunk_bytes: chunk,
+            timestamps: false,
+            nagle: Nagle::Classic,
+            ..Config::default()
+        });
         assert_eq!(pair.boards[0].host().write(near, &[7; 4000]), Ok(4000));
         assert_eq!(leaving(&mut pair), expected, "{chunk:?}");
     }

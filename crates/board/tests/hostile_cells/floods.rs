@@ -101,7 +101,7 @@ fn unread_datagrams_are_bounded() {
     // memory. The stream continues.
     for sockets in [1, 60u16] {
         let mut bound = Vec::new();
-        let lines = Lines::under_attack(configs(), 2_000_000, |lines, round| {
+        let lines = Lines::under_attack(configs(), 4_000_000, |lines, round| {
             if round == 0 {
                 for port in 0..sockets {
                     bound.push(lines.boards[1].host().bind(socket(1, 1000 + port)).unwrap());
