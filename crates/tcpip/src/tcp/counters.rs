@@ -28,7 +28,7 @@ kiban_base::counters! {
         /// SYNs with a Fast Open cookie that was not valid, or that came when too many such connections were
         /// pending; the data in them was dropped.
         fast_opens_rejected,
-        /// Sessions whose first data came in the SYN.
+        /// Sessions accepted by Fast Open before their handshake was complete.
         fast_opens_in,
         /// Sessions that sent their first data in the SYN, and whose peer accepted it.
         fast_opens_out,

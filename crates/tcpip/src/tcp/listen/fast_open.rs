@@ -3,8 +3,8 @@
 //! Listener         a SYN with a valid cookie comes from an address that has answered us before, so that its
 //!                  data is delivered before the handshake is complete. The cookie is a keyed hash of both
 //!                  addresses and of the time (§4.1.2), so that no state is kept.
-//! Client           the cache keeps one cookie and MSS per server address (§4.1.3). If a SYN with data gets no
-//!                  answer, no data is sent in SYNs to that address for an hour (§4.1.3.1).
+//! Client           the cache keeps one cookie and MSS per server address (§4.1.3). If a SYN with data gets
+//!                  no answer, no data is sent in SYNs to that address for an hour (§4.1.3.1).
 //! Limits           a cookie is valid for six to twelve hours; the cache has `ENTRIES_MAX` entries, of which
 //!                  the oldest is replaced.
 
@@ -88,6 +88,13 @@ impl FastOpenCache {
     /// Stores a cookie that a server has granted.
     pub(crate) fn store(&mut self, address: IpAddr, cookie: FastOpenCookie, mss: u16) {
         self.put(Entry { address, cookie, mss, suspended_until: Instant::ZERO });
+    }
+
+    /// Stores the MSS that a server has sent without a new cookie.
+    pub(crate) fn set_mss(&mut self, address: IpAddr, mss: u16) {
+        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.address == address) {
+            entry.mss = mss;
+        }
     }
 
     /// Suspends Fast Open for an address, and forgets its cookie.

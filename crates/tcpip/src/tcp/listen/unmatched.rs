@@ -73,7 +73,7 @@ impl Tcp {
             let answer = cookie::syn_ack(&self.secret, &self.config, (local, remote), header, cx.now);
             return send_stateless(&answer, (local, remote), pdu, out);
         }
-        let fast_open = self.fast_open_syn((local, remote), header, pdu.body_len(), cx.now);
+        let fast_open = self.fast_open_syn((local, remote), header, cx.now);
         self.counters.syns_in += 1;
         let beginning = isn_not_before(self.secret.initial_numbers(local, remote, cx.now), least);
         let id = self.begin((local, remote), beginning, (owner, Some(number)), tx_queue);
@@ -106,7 +106,6 @@ impl Tcp {
         &mut self,
         (local, remote): (SocketAddr, SocketAddr),
         header: &Header,
-        payload_bytes: usize,
         now: Instant,
     ) -> FastOpenSyn {
         let (Some(listener), Some(shown)) =
@@ -120,10 +119,10 @@ impl Tcp {
         let has_room = listener.fast_open_pending < listener.fast_open_pending_max;
         let addresses = (local.ip(), remote.ip());
         if fast_open::is_valid(&self.secret, shown, addresses, now) {
-            if has_room && payload_bytes > 0 {
+            if has_room {
                 return FastOpenSyn::Accept;
             }
-            self.counters.fast_opens_rejected += u64::from(payload_bytes > 0);
+            self.counters.fast_opens_rejected += 1;
             return FastOpenSyn::Ordinary;
         }
         self.counters.fast_opens_rejected += u64::from(!shown.is_request());

@@ -7,6 +7,7 @@
 //!                  host may answer. The SYN-ACK is retransmitted until an ACK shows that it has arrived.
 
 use super::tcb::{FastOpen, Progress, Session, SessionContext};
+use crate::tcp::config::Config;
 use crate::tcp::interface::indication::Indication;
 use crate::wire::tcp::{FastOpenCookie, Flags, HEADER_BYTES, HEADER_BYTES_MAX, Header, Sequence};
 use kiban_base::{Instant, Pdu};
@@ -65,12 +66,22 @@ impl Session {
         }
     }
 
-    /// Stores the cookie of a SYN-ACK.
+    /// Sends our SYN again, without data, because a router could not forward it.
+    pub(super) fn on_syn_too_long(&mut self) {
+        if let FastOpen::Offer { sent: 1.., .. } = self.fast_open {
+            self.snd_nxt = self.snd_una;
+        }
+    }
+
+    /// Stores the cookie and the MSS of a SYN-ACK.
     pub(super) fn learn_fast_open(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
-        let offers = matches!(self.fast_open, FastOpen::Offer { .. });
-        if let Some(cookie) = header.options.fast_open.filter(|cookie| offers && !cookie.is_request()) {
-            let mss = header.options.mss.unwrap_or(crate::tcp::config::Config::mss_unsaid(self.remote));
-            ctx.fast_open.store(self.remote.ip(), cookie, mss);
+        if !matches!(self.fast_open, FastOpen::Offer { .. }) {
+            return;
+        }
+        let mss = header.options.mss.unwrap_or(Config::mss_unsaid(self.remote));
+        match header.options.fast_open.filter(|cookie| !cookie.is_request()) {
+            Some(cookie) => ctx.fast_open.store(self.remote.ip(), cookie, mss),
+            None => ctx.fast_open.set_mss(self.remote.ip(), mss),
         }
     }
 
@@ -121,8 +132,8 @@ impl Session {
         }
     }
 
-    /// Handles the retransmission timeout of the SYN-ACK. Data that followed it is not retransmitted before it
-    /// has arrived (RFC 7413 §4.2.2).
+    /// Handles the retransmission timeout of the SYN-ACK. Data that followed it is not retransmitted before
+    /// it has arrived (RFC 7413 §4.2.2).
     pub(super) fn on_fast_open_timeout(&mut self) {
         if let FastOpen::Pending { due, .. } = &mut self.fast_open {
             *due = true;

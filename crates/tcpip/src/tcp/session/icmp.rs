@@ -93,6 +93,9 @@ impl Session {
         }
         self.mss = mss;
         ctx.counters.mss_lowered += 1;
+        if self.state == State::SynSent {
+            self.on_syn_too_long();
+        }
         if self.state.is_synchronised() && self.snd_una != self.snd_max {
             self.scoreboard.shorten(mss as u16);
             self.scoreboard.mark_all_lost();

@@ -36,7 +36,7 @@ impl Session {
         ctx: &mut SessionContext<'_, '_>,
     ) {
         if self.state == State::SynSent {
-            return self.on_segment_in_syn_sent(header, ctx);
+            return self.on_segment_in_syn_sent(header, pdu, ctx);
         }
         let pure = pdu.body_len() == 0 && !header.flags.has_any(Flags::SYN | Flags::FIN);
         self.tally.segments_in += 1;
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Processes a segment in SYN-SENT (RFC 9293 §3.10.7.3).
-    fn on_segment_in_syn_sent(&mut self, header: &Header, ctx: &mut SessionContext<'_, '_>) {
+    fn on_segment_in_syn_sent(&mut self, header: &Header, pdu: Pdu, ctx: &mut SessionContext<'_, '_>) {
         let flags = header.flags;
         let acknowledged = flags.has(Flags::ACK);
         if acknowledged && !(self.snd_una.lt(header.acknowledgment) && header.acknowledgment.le(self.snd_max))
@@ -136,10 +136,25 @@ impl Session {
             self.learn_fast_open(header, ctx);
             self.establish(header.acknowledgment, ctx);
             self.pending_ack = PendingAck::Immediate;
+            self.on_syn_ack_data(header, pdu, ctx);
         } else {
             // Simultaneous open (§3.5): retransmit our SYN with an acknowledgement.
             self.state = State::SynReceived;
             self.snd_nxt = self.snd_una;
+        }
+    }
+
+    /// Processes the data and the FIN of a SYN-ACK (RFC 9293 §3.10.7.3, fourth: text is processed as usual).
+    fn on_syn_ack_data(&mut self, header: &Header, mut pdu: Pdu, ctx: &mut SessionContext<'_, '_>) {
+        let mut flags = header.flags.without(Flags::SYN);
+        let room = self.rcv_nxt.distance(self.rcv_adv) as usize;
+        if pdu.body_len() + usize::from(flags.has(Flags::FIN)) > room {
+            pdu.truncate_body(room.min(pdu.body_len()));
+            flags = flags.without(Flags::FIN);
+        }
+        if pdu.body_len() > 0 || flags.has(Flags::FIN) {
+            self.tally.received_at = ctx.cx.now;
+            self.on_data(self.rcv_nxt, pdu, flags, ctx);
         }
     }
 
