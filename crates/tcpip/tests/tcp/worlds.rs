@@ -7,7 +7,7 @@ use crate::common::world::{Finish, Role, World};
 use crate::common::{at_ms, ms, seeds, us};
 use core::time::Duration;
 use kiban_base::SimRng;
-use kiban_tcpip::tcp::{Config, Nagle};
+use kiban_tcpip::tcp::{Config, Ecn, Nagle};
 
 fn one_of<T: Copy>(chance: &mut SimRng, choices: &[T]) -> T {
     choices[chance.below(choices.len() as u64) as usize]
@@ -22,6 +22,7 @@ fn some_config(chance: &mut SimRng) -> Config {
         receive_buffer_bytes: one_of(chance, &[2_000, 10_000, 65_535, 65_536, 256 << 10, 1 << 20]),
         floor_bytes: one_of(chance, &[4 << 10, 16 << 10]),
         nagle: one_of(chance, &[Nagle::Off, Nagle::Classic, Nagle::Minshall, Nagle::Minshall]),
+        ecn: one_of(chance, &[Ecn::Off, Ecn::Accept, Ecn::On]),
         // In these runs, impairments do not abort sessions, and no FIN arrives after TIME-WAIT.
         rto_retries: 60,
         syn_retries: 60,
@@ -38,6 +39,7 @@ fn some_nature(chance: &mut SimRng) -> Nature {
         duplication: some(0.4),
         reordering: some(0.5),
         corruption: some(0.3),
+        marking: some(0.5),
         delay: one_of(chance, &[us(20), us(500), ms(10), ms(150), ms(700)]),
         rate: one_of(chance, &[0, 0, 1_000_000, 100_000_000]),
         port_frames: one_of(chance, &[0, 3, 64]),

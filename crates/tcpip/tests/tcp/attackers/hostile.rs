@@ -21,7 +21,7 @@ fn garbage(chance: &mut SimRng, most: u64) -> Vec<u8> {
 
 /// Returns a malformed frame, from pure noise to almost valid.
 fn nonsense(chance: &mut SimRng, source: IpAddr, target: IpAddr, ports: (u16, u16)) -> Frame {
-    let mut frame = Frame { source, target, bytes: garbage(chance, 200) };
+    let mut frame = Frame { source, target, traffic_class: 0, bytes: garbage(chance, 200) };
     if frame.bytes.len() >= 20 && chance.happens(0.9) {
         frame.bytes[0..2].copy_from_slice(&ports.0.to_be_bytes());
         frame.bytes[2..4].copy_from_slice(&ports.1.to_be_bytes());

@@ -3,6 +3,7 @@
 use super::station::Frame;
 use core::time::Duration;
 use kiban_base::{Instant, SimRng};
+use kiban_tcpip::wire::tcp::Flags;
 use std::collections::BTreeMap;
 
 /// The properties of a cable. Impairments are probabilities per frame.
@@ -19,6 +20,8 @@ pub(crate) struct Nature {
     /// Maximum extra delay of a reordered frame.
     pub(crate) reordering_delay: Duration,
     pub(crate) corruption: f64,
+    /// Marks of frames that are capable of ECN.
+    pub(crate) marking: f64,
     /// Corruption that escapes the checksum; used only by the canary.
     pub(crate) treason: f64,
 }
@@ -92,6 +95,14 @@ impl Cable {
         if self.chance.happens(nature.loss) {
             self.lost += 1;
             return;
+        }
+        let (header, payload) = frame.header();
+        if frame.traffic_class & 0b11 != 0 {
+            // RFC 3168 §6.1.1, §6.1.4: neither SYNs nor pure ACKs are capable of ECN.
+            assert!(!payload.is_empty() && !header.flags.has(Flags::SYN), "{header:?}");
+            if self.chance.happens(nature.marking) {
+                frame.traffic_class |= 0b11;
+            }
         }
         if self.chance.happens(nature.corruption) {
             let bit = self.chance.below(frame.bytes.len() as u64 * 8) as usize;

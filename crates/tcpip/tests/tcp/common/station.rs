@@ -81,7 +81,8 @@ impl Station {
             length => HEADER_BYTES * (length % 2),
         };
         let Some(pdu) = self.pdu_of(&frame.bytes, head) else { return false };
-        let segment = Segment { source: frame.source, target: frame.target, traffic_class: 0, pdu };
+        let Frame { source, target, traffic_class, .. } = *frame;
+        let segment = Segment { source, target, traffic_class, pdu };
         self.with(now, |tcp, cx, out| tcp.arrive(segment, 0, cx, out));
         true
     }
@@ -180,6 +181,7 @@ pub(crate) fn header(source_port: u16, flags: Flags, sequence: Sequence, acknowl
 pub(crate) struct Frame {
     pub(crate) source: IpAddr,
     pub(crate) target: IpAddr,
+    pub(crate) traffic_class: u8,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -194,7 +196,7 @@ impl Frame {
         let mut bytes = vec![0; header.length()];
         header.write(&mut bytes);
         bytes.extend_from_slice(payload);
-        let mut frame = Frame { source, target, bytes };
+        let mut frame = Frame { source, target, traffic_class: 0, bytes };
         frame.seal();
         frame
     }
@@ -223,9 +225,9 @@ impl Frame {
 
 /// Splits a segment into frames like a port: one frame, or several if it is marked for segmentation.
 pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
-    let Segment { source, target, pdu, .. } = segment;
+    let Segment { source, target, traffic_class, pdu } = segment;
     let bytes: Vec<u8> = pdu.runs().flatten().copied().collect();
-    let whole = Frame { source, target, bytes };
+    let whole = Frame { source, target, traffic_class, bytes };
     assert!(whole.is_intact(), "a station's checksums are right: {:?}", whole.header().0);
     let (header, payload) = whole.header();
     if pdu.segment_bytes() == 0 || payload.len() <= pdu.segment_bytes() {
@@ -235,11 +237,14 @@ pub(crate) fn frames_of(segment: Segment) -> Vec<Frame> {
     let mut frames = Vec::new();
     for part in payload.chunks(pdu.segment_bytes()) {
         let mut header = Header { sequence: header.sequence + at as u32, ..header };
+        if at > 0 {
+            header.flags = header.flags.without(Flags::CWR);
+        }
         at += part.len();
         if at < payload.len() {
             header.flags = header.flags.without(Flags::FIN | Flags::PSH);
         }
-        frames.push(Frame::of(source, target, &header, part));
+        frames.push(Frame { traffic_class, ..Frame::of(source, target, &header, part) });
     }
     frames
 }
