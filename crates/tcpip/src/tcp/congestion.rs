@@ -279,11 +279,12 @@ impl Congestion {
     }
 
     /// Returns the window before a reduction, with `outstanding` bytes outstanding. The network has carried
-    /// only those bytes, so that no larger window can be restored (RFC 4015 §3.3: FlightSize).
+    /// only those bytes, so that neither a larger window nor a larger threshold is restored: slow start must
+    /// not go on from a window that was in doubt (RFC 4015 §3.3 would allow it).
     pub(super) fn prior_window(&self, outstanding: u32) -> PriorWindow {
         PriorWindow {
             cwnd: self.cwnd.min(outstanding),
-            ssthresh: self.ssthresh.max(outstanding),
+            ssthresh: self.ssthresh.min(outstanding),
             rule: self.rule.clone(),
         }
     }

@@ -66,15 +66,16 @@ pub(crate) struct Episode {
 }
 
 impl Episode {
-    /// Begins an episode; `snd_max` is the end of the data sent so far.
-    pub(crate) fn new(prior: PriorWindow, by_timeout: bool, snd_max: Sequence) -> Episode {
+    /// Begins an episode; `snd_max` is the end of the data sent so far. F-RTO starts
+    /// (`with_frto`) only after a timeout, and not while earlier data is being sent again.
+    pub(crate) fn new(prior: PriorWindow, by_timeout: bool, snd_max: Sequence, with_frto: bool) -> Episode {
         Episode {
             prior,
             by_timeout,
             first: None,
             began: false,
             unreported: Some(Vec::new()),
-            frto: if by_timeout { Frto::Head } else { Frto::Off },
+            frto: if with_frto { Frto::Head } else { Frto::Off },
             recovery_point: snd_max,
             ends_at: None,
         }

@@ -303,7 +303,9 @@ impl Session {
     /// Keeps the window before a reduction, in case that it proves to be spurious.
     fn begin_episode(&mut self, by_timeout: bool, outstanding: u32, ctx: &SessionContext<'_, '_>) {
         self.episode = ctx.config.undo_spurious.then(|| {
-            Box::new(Episode::new(self.congestion.prior_window(outstanding), by_timeout, self.snd_max))
+            let with_frto = by_timeout && self.snd_nxt == self.snd_max;
+            let prior = self.congestion.prior_window(outstanding);
+            Box::new(Episode::new(prior, by_timeout, self.snd_max, with_frto))
         });
     }
 
