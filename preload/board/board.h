@@ -5,6 +5,7 @@
  *     options.c   socket options
  *     exec.c      programs that cannot use the board
  *     request.c   requests to the board; reads addresses and tests them (read_name(), is_loopback())
+ *     more.c      MSG_MORE
  *     late.c      the helper process that waits for a late reply
  *     datagrams.c datagram sockets
  *     resolve.c   getaddrinfo() */
@@ -51,7 +52,7 @@ union name {
     struct sockaddr_in6 in6;
 };
 /* The number of options in options.c. */
-#define OPTIONS 16
+#define OPTIONS 18
 struct known {
     uint64_t device, inode;
     union name name[2];
@@ -65,6 +66,7 @@ struct known {
 #define STATE (7ull << 24)
 #define HAS_FINISHED (8ull << 24)
 #define END_IS_KNOWN (16ull << 24)
+#define HAS_MORE (32ull << 24)
 #define FLAGS (0xffull << 24)
 #define STATE_OF(word) ((enum state)(((word) & STATE) >> 24))
 /* The result of a lookup: index, word, and a copy of the record. */
@@ -86,6 +88,7 @@ int note(int fd, struct known what, enum state state);
 bool change(struct found *found, enum state from, enum state to);
 bool rewrite(struct found *found, enum state state);
 void flag(const struct found *found, uint64_t flag);
+void unflag(const struct found *found, uint64_t flag);
 void forget(const struct found *found);
 bool find_or_adopt(int fd, struct found *found);
 bool may_listen(int fd);
@@ -152,10 +155,16 @@ int read_option(int at, const void *value, socklen_t length, uint32_t *to);
 int tell_option(int at, uint32_t value, void *target, socklen_t *length);
 void read_options(int fd, uint32_t *values);
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value);
+int set_more(const struct known *known, bool is_on);
 int query_option(int at, const struct known *known, bool is_listener, uint32_t *value);
 void send_options(const struct known *known, bool is_listener);
 int query_info(const struct known *known, void *info, socklen_t *bytes);
 bool is_beyond_board(int level, int name);
+
+/* ---- more.c ---- */
+
+void begin_write(int fd, bool has_more);
+void end_write(int fd, ssize_t count, bool has_more);
 
 /* ---- late.c ---- */
 

@@ -215,6 +215,11 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
         return ENOTCONN;
     if (fd >= FILES)
         return EMFILE;
+    /* Of several listeners at one address, all must have SO_REUSEPORT (socket(7)). */
+    int shares = 0;
+    socklen_t length = sizeof shares;
+    if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &shares, &length))
+        entry.code = shares != 0;
     int file = -1, error = ask(&entry, &reply, &file);
     if (error)
         return error;
@@ -415,6 +420,9 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
     if (flags & SOCK_NONBLOCK)
         fcntl(file, F_SETFL, O_NONBLOCK);
     struct known accepted = {.domain = found.known.domain};
+    /* The board resets a connection whose socket has no name, because no program has accepted it. */
+    static const sa_family_t any_name = AF_UNIX;
+    libc.bind(file, (const struct sockaddr *)&any_name, sizeof any_name);
     accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
     accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
     int error = note(file, accepted, CONNECTED);
@@ -657,7 +665,9 @@ static int board_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int 
 static ssize_t board_splice(int from, off64_t *from_offset, int to, off64_t *to_offset, size_t bytes, unsigned flags) {
     if (failed(from))
         return -1;
+    begin_write(to, flags & SPLICE_F_MORE);
     ssize_t count = libc.splice(from, from_offset, to, to_offset, bytes, flags);
+    end_write(to, count, flags & SPLICE_F_MORE);
     return ended(from, count, bytes, flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
 }
 
@@ -670,6 +680,12 @@ static bool asks_for_fast_open(int fd, int flags) {
     return true;
 }
 
+/* Returns whether an address that is passed with data is ignored: that of a connected stream, as in Linux. */
+static bool ignores_name(int fd, const void *name) {
+    struct found found;
+    return name && find_or_adopt(fd, &found) && found.state == CONNECTED;
+}
+
 static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, const struct sockaddr *name,
                             socklen_t length) {
     struct iovec part = {(void *)from, bytes};
@@ -677,41 +693,65 @@ static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, c
     ssize_t result;
     if (send_datagram(fd, &message, flags, &result))
         return result;
-    return asks_for_fast_open(fd, flags) ? -1 : libc.sendto(fd, from, bytes, flags, name, length);
+    if (asks_for_fast_open(fd, flags))
+        return -1;
+    begin_write(fd, flags & MSG_MORE);
+    if (ignores_name(fd, name))
+        name = NULL, length = 0;
+    result = libc.sendto(fd, from, bytes, flags, name, length);
+    end_write(fd, result, flags & MSG_MORE);
+    return result;
 }
 
 static ssize_t board_sendmsg(int fd, const struct msghdr *message, int flags) {
+    struct msghdr nameless = *message;
     ssize_t result;
     if (send_datagram(fd, message, flags, &result))
         return result;
-    return asks_for_fast_open(fd, flags) ? -1 : libc.sendmsg(fd, message, flags);
+    if (asks_for_fast_open(fd, flags))
+        return -1;
+    begin_write(fd, flags & MSG_MORE);
+    nameless.msg_name = NULL, nameless.msg_namelen = 0;
+    result = libc.sendmsg(fd, ignores_name(fd, message->msg_name) ? &nameless : message, flags);
+    end_write(fd, result, flags & MSG_MORE);
+    return result;
 }
 
 static int board_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int flags) {
     int result;
     if (send_datagrams(fd, messages, count, flags, &result))
         return result;
-    return asks_for_fast_open(fd, flags) ? -1 : libc.sendmmsg(fd, messages, count, flags);
+    if (asks_for_fast_open(fd, flags))
+        return -1;
+    begin_write(fd, flags & MSG_MORE);
+    result = libc.sendmmsg(fd, messages, count, flags);
+    end_write(fd, result, flags & MSG_MORE);
+    return result;
 }
 
 static ssize_t board_send(int fd, const void *from, size_t bytes, int flags) {
-    struct iovec part = {(void *)from, bytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    ssize_t result;
-    return send_datagram(fd, &message, flags, &result) ? result : libc.send(fd, from, bytes, flags);
+    return board_sendto(fd, from, bytes, flags, NULL, 0);
 }
 
 static ssize_t board_write(int fd, const void *from, size_t bytes) {
     struct iovec part = {(void *)from, bytes};
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t result;
-    return send_datagram(fd, &message, 0, &result) ? result : libc.write(fd, from, bytes);
+    if (send_datagram(fd, &message, 0, &result))
+        return result;
+    result = libc.write(fd, from, bytes);
+    end_write(fd, result, false);
+    return result;
 }
 
 static ssize_t board_writev(int fd, const struct iovec *parts, int count) {
     struct msghdr message = {.msg_iov = (struct iovec *)parts, .msg_iovlen = (size_t)count};
     ssize_t result;
-    return send_datagram(fd, &message, 0, &result) ? result : libc.writev(fd, parts, count);
+    if (send_datagram(fd, &message, 0, &result))
+        return result;
+    result = libc.writev(fd, parts, count);
+    end_write(fd, result, false);
+    return result;
 }
 
 BOARD_CALLS(ENTRY)

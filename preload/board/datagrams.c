@@ -275,7 +275,7 @@ static ssize_t send_one(int fd, const struct found *found, const struct msghdr *
     } else if (!remote.any.sa_family) {
         return fail(EDESTADDRREQ);
     }
-    if (flags & MSG_OOB)
+    if (flags & (MSG_OOB | MSG_MORE))
         return fail(EOPNOTSUPP);
     put(&entry, REMOTE, &remote);
     if (is_loopback(&entry, REMOTE))

@@ -31,7 +31,12 @@ static const struct option {
     {IPPROTO_TCP, TCP_LINGER2, 13, 60},
     {IPPROTO_TCP, TCP_SYNCNT, 14, 6},
     {IPPROTO_TCP, TCP_WINDOW_CLAMP, 15, 0},
+    {SOL_SOCKET, SO_REUSEADDR, 17, 0},
+    {SOL_SOCKET, SO_REUSEPORT, 18, 0},
 };
+
+/* The code of MSG_MORE, which is set like an option. */
+#define MORE 16
 
 /* Returns the index of an option; -1 if the board does not have it. */
 int option_at(int level, int name) {
@@ -86,8 +91,8 @@ void read_options(int fd, uint32_t *values) {
 }
 
 /* Sets or queries an option on the board. Returns 0 or an error number. */
-static int ask_for_option(uint8_t what, int at, const struct known *known, bool is_listener, uint32_t *value) {
-    struct entry entry = {.what = what, .code = options[at].code, .slot = *value}, reply;
+static int ask_for_option(uint8_t what, uint8_t code, const struct known *known, bool is_listener, uint32_t *value) {
+    struct entry entry = {.what = what, .code = code, .slot = *value}, reply;
     int file = -1;
     put(&entry, LOCAL, &known->name[LOCAL]);
     if (!is_listener)
@@ -101,12 +106,18 @@ static int ask_for_option(uint8_t what, int at, const struct known *known, bool 
 }
 
 int set_option(int at, const struct known *known, bool is_listener, uint32_t value) {
-    return ask_for_option(ASK_SET_OPTION, at, known, is_listener, &value);
+    return ask_for_option(ASK_SET_OPTION, options[at].code, known, is_listener, &value);
+}
+
+/* Tells the board whether the last write had MSG_MORE. Returns 0 or an error number. */
+int set_more(const struct known *known, bool is_on) {
+    uint32_t value = is_on;
+    return ask_for_option(ASK_SET_OPTION, MORE, known, false, &value);
 }
 
 int query_option(int at, const struct known *known, bool is_listener, uint32_t *value) {
     *value = 0;
-    return ask_for_option(ASK_OPTION, at, known, is_listener, value);
+    return ask_for_option(ASK_OPTION, options[at].code, known, is_listener, value);
 }
 
 /* Reads TCP_INFO from the board. On entry `*bytes` is the size of `info`; on return it is the number of bytes

@@ -259,6 +259,13 @@ void flag(const struct found *found, uint64_t flag) {
         continue;
 }
 
+void unflag(const struct found *found, uint64_t flag) {
+    uint64_t word = found->word;
+    while (!((word ^ found->word) & ~FLAGS) &&
+           !atomic_compare_exchange_weak(&slots[found->at], &word, word & ~flag))
+        continue;
+}
+
 /* Removes the record, unless another call has replaced it in the meantime. */
 void forget(const struct found *found) {
     uint64_t word = found->word;

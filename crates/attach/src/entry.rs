@@ -40,6 +40,9 @@ pub enum Request {
         /// The local address. An unspecified address means all of the board's addresses; `::` includes both
         /// families. Port 0 lets the board choose a port.
         local: SocketAddr,
+        /// Whether other listeners of the same user that have set this, too, may have the same address. Used
+        /// by clients that have no slots.
+        shares: bool,
     },
     /// Stops listening. Connections that wait for a slot are reset, and offered slots become free.
     Unlisten {
@@ -344,7 +347,9 @@ impl Request {
             Request::Connect { slot, local, remote } => {
                 Fields { what: 1, slot, local, remote: Some(remote), ..none }
             }
-            Request::Listen { listener, local } => Fields { what: 2, listener, local: Some(local), ..none },
+            Request::Listen { listener, local, shares } => {
+                Fields { what: 2, code: shares.into(), listener, local: Some(local), ..none }
+            }
             Request::Unlisten { listener } => Fields { what: 3, listener, ..none },
             Request::Offer { listener, slot } => Fields { what: 4, listener, slot, ..none },
             Request::Notify { slot } => Fields { what: 5, slot, ..none },
@@ -378,7 +383,7 @@ impl Request {
         let Fields { what, code, listener, slot, local, remote } = Fields::read(bytes)?;
         Some(match what {
             1 => Request::Connect { slot, local, remote: remote? },
-            2 => Request::Listen { listener, local: local? },
+            2 => Request::Listen { listener, local: local?, shares: code != 0 },
             3 => Request::Unlisten { listener },
             4 => Request::Offer { listener, slot },
             5 => Request::Notify { slot },

@@ -39,11 +39,17 @@ pub enum StreamOption {
     SynCount = 14,
     /// `TCP_WINDOW_CLAMP`, bytes.
     WindowClamp = 15,
+    /// Whether the last write had `MSG_MORE`, so that more data follows.
+    More = 16,
+    /// `SO_REUSEADDR`.
+    ReuseAddress = 17,
+    /// `SO_REUSEPORT`.
+    ReusePort = 18,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 15] = [
+    pub const ALL: [StreamOption; 18] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -59,6 +65,9 @@ impl StreamOption {
         StreamOption::Linger2,
         StreamOption::SynCount,
         StreamOption::WindowClamp,
+        StreamOption::More,
+        StreamOption::ReuseAddress,
+        StreamOption::ReusePort,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {

@@ -234,7 +234,7 @@ impl Core {
             return Err(end_error(EndReason::TooMany));
         }
         self.listeners.insert(number, ListenerState::default());
-        self.request(Request::Listen { listener: number, local });
+        self.request(Request::Listen { listener: number, local, shares: false });
         Ok(number)
     }
 

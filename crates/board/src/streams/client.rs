@@ -383,7 +383,7 @@ impl<C: Chunk> ClientStreams<C> {
                     }
                 }
             }
-            Request::Listen { listener, local } => {
+            Request::Listen { listener, local, .. } => {
                 if self.listeners.contains_key(&listener) || self.listeners.len() >= LISTENERS_MAX {
                     return Ok(false);
                 }

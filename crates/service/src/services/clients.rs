@@ -96,6 +96,11 @@ pub(super) fn process_of(client: impl AsFd) -> u32 {
     peer.map_or(0, |peer| peer.pid.as_raw_nonzero().get().unsigned_abs())
 }
 
+/// Returns the user of a client; `None` if the system does not say.
+pub(super) fn user_of(client: impl AsFd) -> Option<u32> {
+    rustix::net::sockopt::socket_peercred(client).ok().map(|peer| peer.uid.as_raw())
+}
+
 /// Creates and checks the directory for a Unix socket if it is the default directory. Any other directory is
 /// its owner's responsibility.
 fn make_folder(path: &Path) -> Result<(), String> {

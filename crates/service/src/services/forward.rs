@@ -58,8 +58,17 @@ impl Forward {
     fn begin(&mut self, stream: StreamId, socket: Socket, is_open: bool, slot: SessionSlot, now: Instant) {
         let (socket, is_connected) = (socket.into(), !is_open);
         let options = StreamOptions::default();
-        let begin =
-            Begin { socket, is_connected, is_open, skips: 0, tells_why: false, ends: None, options, slot };
+        let begin = Begin {
+            socket,
+            is_connected,
+            is_open,
+            skips: 0,
+            tells_why: false,
+            waits_for_accept: false,
+            ends: None,
+            options,
+            slot,
+        };
         self.relays.begin(stream, begin, &mut self.counters, now);
     }
 

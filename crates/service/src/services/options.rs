@@ -2,8 +2,9 @@
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
 //! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's
-//!            connection. `SO_LINGER` with a time of zero makes a close reset it (relay.rs). The others are
-//!            only stored and returned (docs/attach.md has the list).
+//!            connection. `SO_LINGER` with a time of zero makes a close reset it, and `TCP_CORK` and
+//!            `MSG_MORE` hold short segments (relay.rs). The others are only stored and returned
+//!            (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;
@@ -33,6 +34,11 @@ impl StreamOptions {
     /// Returns whether closing the socket resets the connection (socket(7): SO_LINGER with zero).
     pub(super) fn closes_with_reset(&self) -> bool {
         self.value(StreamOption::Linger) == 1
+    }
+
+    /// Returns whether a short segment waits for more data (tcp(7): `TCP_CORK`; send(2): `MSG_MORE`).
+    pub(super) fn is_corked(&self) -> bool {
+        self.value(StreamOption::Cork) != 0 || self.value(StreamOption::More) != 0
     }
 
     /// Puts all options that the program has set into effect.

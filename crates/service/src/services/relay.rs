@@ -5,6 +5,9 @@
 //! Back-pressure    a relay holds at most one page from the board and one piece from the socket. When it can
 //!                  hold no more, the receive window closes on one side, and the socket's buffer fills on the
 //!                  other. A socket is not watched for events that the relay cannot use.
+//! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
+//!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
+//!                  TCP_NODELAY release them.
 //! Non-blocking     every call passes MSG_DONTWAIT, because a program that holds the same socket may clear
 //!                  O_NONBLOCK.
 //! Descriptors      a program's socket is a [`Peer`]; a program that sends descriptors is disconnected.
@@ -13,7 +16,7 @@ use super::counters::ServiceCounters;
 use super::options::StreamOptions;
 use super::service::PIECE_BYTES;
 use super::slots::{SessionSlot, SessionSlots};
-use kiban_attach::{EndReason, Indication};
+use kiban_attach::{EndReason, Indication, StreamOption};
 use kiban_base::{Instant, Slice};
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
@@ -21,7 +24,7 @@ use kiban_link::{EpollSet, Interest};
 use kiban_os::unix::Peer;
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, SockRef, Socket};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Shutdown, SocketAddr};
@@ -31,6 +34,8 @@ use std::time::Duration;
 
 /// The maximum number of pieces that one relay moves in one call, so that other relays get their turn.
 const PIECES_MAX: usize = 8;
+/// How long a cork holds bytes (tcp(7), TCP_CORK).
+const CORK_TIME_MAX: Duration = Duration::from_millis(200);
 /// Flags that make a call non-blocking and report a broken pipe as an error instead of a signal.
 const FLAGS: i32 = (rustix::net::SendFlags::DONTWAIT.bits() | rustix::net::SendFlags::NOSIGNAL.bits()) as i32;
 
@@ -88,6 +93,8 @@ pub(super) struct Begin {
     pub(super) skips: usize,
     /// Whether the program learns the reason if the stream cannot be opened.
     pub(super) tells_why: bool,
+    /// Whether a program has yet to accept the connection. Its library then gives the socket a name.
+    pub(super) waits_for_accept: bool,
     /// The stream's addresses, if a program may later query how it ended.
     pub(super) ends: Option<Ends>,
     /// The options of the program's socket.
@@ -109,13 +116,19 @@ struct Relay {
     is_open: bool,
     skips: usize,
     tells_why: bool,
+    waits_for_accept: bool,
     ends: Option<Ends>,
     options: StreamOptions,
     /// A slice that the socket has not accepted completely, and the number of its bytes that have been sent.
     outward: Option<(Slice, usize)>,
-    /// Data that the stream has not accepted completely; the first `inward_sent` bytes have been sent.
+    /// Data that the stream has not accepted, or that a cork holds; the first `inward_sent` bytes have been
+    /// sent.
     inward: Vec<u8>,
     inward_sent: usize,
+    /// Whether the stream has no room for `inward`.
+    is_blocked: bool,
+    /// When the cork releases the bytes that it holds; `NEVER` if it holds none.
+    held_until: Instant,
     /// Whether the peer on the board's side has sent a FIN. `told_socket` is set once the socket has been
     /// shut down as a result.
     board_finished: bool,
@@ -144,6 +157,8 @@ pub(super) struct Relays {
     relays: BTreeMap<StreamId, Relay>,
     by_number: BTreeMap<u64, StreamId>,
     slots: SessionSlots,
+    /// When corks release what they hold.
+    held: BTreeSet<(Instant, StreamId)>,
     next: u64,
     piece: Vec<u8>,
     /// The reasons for recent resets; the most recent is last.
@@ -158,6 +173,7 @@ impl Relays {
             slots: SessionSlots::new(most),
             relays: BTreeMap::new(),
             by_number: BTreeMap::new(),
+            held: BTreeSet::new(),
             next: first,
             piece: vec![0; PIECE_BYTES],
             fates: VecDeque::new(),
@@ -215,7 +231,8 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why, ends, options, slot } = begin;
+        let Begin { socket, is_connected, is_open, skips, tells_why, waits_for_accept, ends, options, slot } =
+            begin;
         // Forget how an earlier stream with the same addresses ended.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
@@ -225,11 +242,14 @@ impl Relays {
             is_open,
             skips,
             tells_why,
+            waits_for_accept,
             ends,
             options,
             outward: None,
             inward: Vec::new(),
             inward_sent: 0,
+            is_blocked: false,
+            held_until: Instant::NEVER,
             board_finished: false,
             told_socket: false,
             socket_finished: false,
@@ -255,7 +275,14 @@ impl Relays {
         let Some(relay) = self.relays.get_mut(&stream) else { return };
         self.slots.set_now(now);
         let before = (counters.bytes_in, counters.bytes_out);
-        let next = relay.work(stream, host, &mut self.piece, counters);
+        let held_until = relay.held_until;
+        let next = relay.work(stream, host, &mut self.piece, counters, now);
+        if relay.held_until != held_until {
+            self.held.remove(&(held_until, stream));
+            if relay.held_until != Instant::NEVER {
+                self.held.insert((relay.held_until, stream));
+            }
+        }
         if before != (counters.bytes_in, counters.bytes_out) {
             relay.moved_at = now;
         }
@@ -282,7 +309,52 @@ impl Relays {
     fn remove(&mut self, stream: StreamId) -> Option<Relay> {
         let relay = self.relays.remove(&stream)?;
         self.by_number.remove(&relay.number);
+        self.held.remove(&(relay.held_until, stream));
         Some(relay)
+    }
+
+    /// Sets an option of the stream with these addresses; ignored if it has ended.
+    pub(super) fn set_option(
+        &mut self,
+        ends: Ends,
+        (option, value): (StreamOption, u32),
+        host: &mut Host<'_>,
+        files: &EpollSet,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let Some((stream, _)) = self.options(ends) else { return };
+        // The program wrote what waits in its socket under the old value.
+        self.pump(stream, host, files, counters, now);
+        let Some(relay) = self.relays.get_mut(&stream) else { return };
+        relay.options.set(option, value);
+        relay.options.apply(option, stream, host);
+        if option == StreamOption::NoDelay && value != 0 && relay.held_until != Instant::NEVER {
+            // tcp(7): TCP_NODELAY sends pending data, even under TCP_CORK.
+            self.held.remove(&(relay.held_until, stream));
+            relay.held_until = now;
+        }
+        self.pump(stream, host, files, counters, now);
+    }
+
+    /// Returns when a cork will release what it holds.
+    pub(super) fn deadline(&self) -> Instant {
+        self.held.first().map_or(Instant::NEVER, |(until, _)| *until)
+    }
+
+    /// Releases what corks have held for too long.
+    pub(super) fn on_timeout(
+        &mut self,
+        host: &mut Host<'_>,
+        files: &EpollSet,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) {
+        let due: Vec<_> = self.held.iter().take_while(|(until, _)| *until <= now).copied().collect();
+        for (until, stream) in due {
+            self.held.remove(&(until, stream));
+            self.pump(stream, host, files, counters, now);
+        }
     }
 
     /// Handles a completion; ignores it if its stream does not belong to a relay.
@@ -365,13 +437,14 @@ impl Relays {
         now: Instant,
     ) {
         let Some(idle) = idle else { return };
-        let Relays { relays, by_number, slots, fates, .. } = self;
+        let Relays { relays, by_number, held, slots, fates, .. } = self;
         slots.set_now(now);
         relays.retain(|stream, relay| {
             let stays = relay.moved_at + idle > now;
             if !stays {
                 counters.idle_timeouts += 1;
                 by_number.remove(&relay.number);
+                held.remove(&(relay.held_until, *stream));
                 cut_off(relay, EndReason::TimedOut, fates, counters);
                 let _ = host.abort(*stream);
             }
@@ -382,6 +455,7 @@ impl Relays {
     /// Resets all relays.
     pub(super) fn cut(&mut self, host: &mut Host<'_>, counters: &mut ServiceCounters) {
         self.by_number.clear();
+        self.held.clear();
         for (stream, relay) in std::mem::take(&mut self.relays) {
             cut_off(&relay, EndReason::Aborted, &mut self.fates, counters);
             let _ = host.abort(stream);
@@ -440,6 +514,7 @@ impl Relay {
         host: &mut Host<'_>,
         piece: &mut [u8],
         counters: &mut ServiceCounters,
+        now: Instant,
     ) -> Next {
         if !self.is_connected {
             match self.socket.calls().take_error() {
@@ -460,7 +535,7 @@ impl Relay {
         }
         let moved = self.go_out(stream, host, counters).and_then(|()| match self.ended {
             true => Ok(()),
-            false => self.go_in(stream, host, piece, counters),
+            false => self.go_in(stream, host, piece, counters, now),
         });
         match moved {
             Err(_) => Next::Cut,
@@ -515,48 +590,101 @@ impl Relay {
         host: &mut Host<'_>,
         piece: &mut [u8],
         counters: &mut ServiceCounters,
+        now: Instant,
     ) -> io::Result<()> {
         for _ in 0..PIECES_MAX {
-            if self.inward_sent < self.inward.len() {
-                let count = host.write(stream, &self.inward[self.inward_sent..]).map_err(io::Error::other)?;
-                self.inward_sent += count;
-                counters.bytes_out += count as u64;
-                if self.inward_sent < self.inward.len() {
-                    // A completion will report when the stream has room.
-                    return Ok(());
-                }
-                self.inward = Vec::new();
-                self.inward_sent = 0;
-            }
-            if self.socket_finished {
-                return Ok(());
-            }
-            match self.socket.receive(piece) {
-                // The program has closed its socket, and SO_LINGER requests a reset.
-                Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
-                    return Err(ErrorKind::ConnectionReset.into());
-                }
-                Ok(0) => {
-                    self.socket_finished = true;
-                    self.told_board = true;
-                    host.finish(stream).map_err(io::Error::other)?;
-                }
-                Ok(count) => {
-                    let skipped = self.skips.min(count);
-                    self.skips -= skipped;
-                    let written = host.write(stream, &piece[skipped..count]).map_err(io::Error::other)?;
-                    counters.bytes_out += written as u64;
-                    if skipped + written < count {
-                        self.inward = piece[skipped + written..count].to_vec();
-                        return Ok(());
-                    }
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
+            let may_read = self.write(stream, host, counters, now)? && !self.socket_finished;
+            if !may_read || !self.read(stream, host, piece, counters)? {
+                break;
             }
         }
+        // The last of these reads may have found the end.
+        if self.write(stream, host, counters, now)? && self.socket_finished && !self.told_board {
+            self.told_board = true;
+            host.finish(stream).map_err(io::Error::other)?;
+        }
         Ok(())
+    }
+
+    /// Reads from the socket once. Returns false if there is nothing to read.
+    fn read(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        piece: &mut [u8],
+        counters: &mut ServiceCounters,
+    ) -> io::Result<bool> {
+        let count = match self.socket.receive(piece) {
+            // The program has closed its socket, and SO_LINGER requests a reset.
+            Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            Ok(0) if self.waits_for_accept && self.has_hung_up() && !self.has_name() => {
+                // The listener has been closed before it accepted the connection.
+                return Err(ErrorKind::ConnectionReset.into());
+            }
+            Ok(0) => {
+                self.socket_finished = true;
+                return Ok(true);
+            }
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let skipped = self.skips.min(count);
+        self.skips -= skipped;
+        let mut rest = &piece[skipped..count];
+        if self.inward.is_empty() && !self.options.is_corked() {
+            let written = host.write(stream, rest).map_err(io::Error::other)?;
+            counters.bytes_out += written as u64;
+            rest = &rest[written..];
+        }
+        self.inward.extend_from_slice(rest);
+        Ok(true)
+    }
+
+    /// Writes the bytes that have been read, except those that a cork holds. Returns false if the stream has
+    /// no room for them; a completion will report when it has.
+    fn write(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        counters: &mut ServiceCounters,
+        now: Instant,
+    ) -> io::Result<bool> {
+        let waiting = self.inward.len() - self.inward_sent;
+        let released = self.released(waiting, stream, host, now);
+        let bytes = &self.inward[self.inward_sent..][..released];
+        let count = if released > 0 { host.write(stream, bytes).map_err(io::Error::other)? } else { 0 };
+        self.inward_sent += count;
+        counters.bytes_out += count as u64;
+        self.is_blocked = count < released;
+        if self.inward_sent == self.inward.len() {
+            (self.inward, self.inward_sent) = (Vec::new(), 0);
+            self.held_until = Instant::NEVER;
+        } else if !self.is_blocked && (count > 0 || self.held_until == Instant::NEVER) {
+            self.inward.drain(..std::mem::take(&mut self.inward_sent));
+            self.held_until = now + CORK_TIME_MAX;
+        }
+        Ok(!self.is_blocked)
+    }
+
+    /// Returns how many of the bytes that wait for the stream may be written now. Under a cork, these are the
+    /// ones that fill segments, together with those that TCP has not sent yet.
+    fn released(&self, waiting: usize, stream: StreamId, host: &mut Host<'_>, now: Instant) -> usize {
+        if !self.options.is_corked() || self.socket_finished || now >= self.held_until {
+            return waiting;
+        }
+        let Ok(info) = host.info(stream) else { return waiting };
+        let unsent = info.queued_bytes.saturating_sub(info.outstanding_bytes) as usize;
+        let segment = (info.mss as usize).max(1);
+        ((unsent + waiting) / segment * segment).saturating_sub(unsent).min(waiting)
+    }
+
+    /// Returns whether the other end of the socket pair has a name.
+    fn has_name(&self) -> bool {
+        self.socket.calls().peer_addr().is_ok_and(|name| !name.is_unnamed())
     }
 
     fn has_hung_up(&self) -> bool {
@@ -569,7 +697,7 @@ impl Relay {
     fn watch(&mut self, files: &EpollSet) -> io::Result<()> {
         let wanted = if self.is_connected {
             Interest {
-                read: self.is_open && self.inward.is_empty() && !self.socket_finished,
+                read: self.is_open && !self.is_blocked && !self.socket_finished,
                 write: self.outward.is_some(),
             }
         } else {
@@ -595,3 +723,6 @@ impl Relay {
 pub(super) fn reset(socket: &Socket) {
     let _ = socket.set_linger(Some(Duration::ZERO));
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,6 +30,12 @@ pub trait Service {
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant);
     /// Ends idle sessions, and does other periodic work.
     fn look(&mut self, host: &mut Host<'_>, now: Instant);
+    /// Returns when `on_timeout` must be called; `NEVER` if the service has no timer of its own.
+    fn deadline(&self) -> Instant {
+        Instant::NEVER
+    }
+    /// Handles the passing of the deadline.
+    fn on_timeout(&mut self, _host: &mut Host<'_>, _now: Instant) {}
     /// Stops listening. Open sessions continue until they end.
     fn close(&mut self, host: &mut Host<'_>);
     /// Resets all sessions.

@@ -169,12 +169,18 @@ impl Program for Services {
     }
 
     fn deadline(&self) -> Instant {
-        self.look_at
+        let deadlines = self.entries.iter().map(|entry| entry.service.deadline());
+        deadlines.fold(self.look_at, Instant::min)
     }
 
     fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
-        self.look_at = if self.entries.is_empty() { Instant::NEVER } else { now + LOOK };
-        self.entries.iter_mut().for_each(|entry| entry.service.look(host, now));
+        if now >= self.look_at {
+            self.look_at = if self.entries.is_empty() { Instant::NEVER } else { now + LOOK };
+            self.entries.iter_mut().for_each(|entry| entry.service.look(host, now));
+        }
+        for entry in self.entries.iter_mut().filter(|entry| entry.service.deadline() <= now) {
+            entry.service.on_timeout(&mut host.for_service(entry.number), now);
+        }
         self.forget();
     }
 

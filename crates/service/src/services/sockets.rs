@@ -7,7 +7,9 @@
 //!                  stream is open, the program cannot write, just as on a TCP socket that is still
 //!                  connecting: its send buffer is filled with bytes that the relay later skips.
 //! Listeners        the descriptor is one end of a pair of SOCK_SEQPACKET sockets; each packet announces a
-//!                  connection and carries the socket for its stream.
+//!                  connection and carries the socket for its stream. Listeners of one user that all have
+//!                  SO_REUSEPORT can share an address; a hash of the addresses of a connection selects its
+//!                  listener. When a listener closes, connections that it has not accepted are reset.
 //! End              if a stream cannot be opened, the address of the board's end holds the reason, apart from
 //!                  the stream's data. A reset makes the program's socket report a hang-up, while a FIN ends
 //!                  one direction. To a program that has already sent its own FIN, the two look the same, so
@@ -17,7 +19,7 @@
 //! Access           the user who runs the board, and root. The board accepts no descriptors from programs. If
 //!                  a program sends any, another thread closes them ([`kiban_os::unix`]).
 
-use super::clients::{Entrance, LISTENER, admit, process_of};
+use super::clients::{Entrance, LISTENER, admit, process_of, user_of};
 use super::counters::ServiceCounters;
 use super::datagrams::Datagrams;
 use super::options::StreamOptions;
@@ -34,6 +36,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
@@ -53,6 +56,8 @@ struct ProgramListener {
     /// The number of the listener on the board.
     number: u32,
     local: SocketAddr,
+    /// The user whose listeners may have the same address; `None` if it is not shared.
+    shared_by: Option<u32>,
     /// The options that its connections inherit.
     options: StreamOptions,
     /// The board's end of the pair; the program holds the other end.
@@ -69,6 +74,8 @@ pub struct Sockets {
     listeners: BTreeMap<u64, ProgramListener>,
     relays: Relays,
     datagrams: Datagrams,
+    /// Spreads connections over the listeners that share an address.
+    hash: RandomState,
     next: u64,
     counters: ServiceCounters,
     lines: ClientLog,
@@ -94,6 +101,7 @@ impl Sockets {
             listeners: BTreeMap::new(),
             relays: Relays::new(RELAYS, bounds.sessions_max),
             datagrams: Datagrams::new(),
+            hash: RandomState::new(),
             next: 0,
             counters: ServiceCounters::default(),
             lines: ClientLog::new("sockets"),
@@ -154,10 +162,15 @@ impl Sockets {
                     Err(why) => (Indication::Ended { slot: 0, why }, None),
                 }
             }
-            Some(Request::Listen { local, .. }) => match self.listen(owner, local, host) {
-                Ok((local, file)) => (Indication::Listening { listener: 0, result: Ok(local) }, Some(file)),
-                Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
-            },
+            Some(Request::Listen { local, shares, .. }) => {
+                let user = if shares { user_of(&socket) } else { None };
+                match self.listen(owner, (local, user), host) {
+                    Ok((local, file)) => {
+                        (Indication::Listening { listener: 0, result: Ok(local) }, Some(file))
+                    }
+                    Err(why) => (Indication::Listening { listener: 0, result: Err(why) }, None),
+                }
+            }
             Some(Request::Bind { local, remote, shares }) => {
                 return self.bind((number, socket), (local, remote, shares), host);
             }
@@ -169,7 +182,7 @@ impl Sockets {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
             Some(Request::SetOption { local, remote, option, value }) => {
-                self.set_option((local, remote), option, value, host);
+                self.set_option((local, remote), (option, value), host, now);
                 (Indication::Option { value }, None)
             }
             Some(Request::QueryOption { local, remote, option }) => {
@@ -250,6 +263,7 @@ impl Sockets {
             is_open: false,
             skips,
             tells_why: true,
+            waits_for_accept: false,
             ends,
             options: StreamOptions::default(),
             slot,
@@ -262,13 +276,21 @@ impl Sockets {
     fn listen(
         &mut self,
         owner: Owner,
-        local: SocketAddr,
+        (local, shared_by): (SocketAddr, Option<u32>),
         host: &mut Host<'_>,
     ) -> Result<(SocketAddr, OwnedFd), EndReason> {
         if self.listeners.len() >= self.bounds.sessions_max {
             return Err(EndReason::TooMany);
         }
-        let (number, local) = kiban_board::streams::listen(host, owner, local)?;
+        let is_other = |its: &&ProgramListener| its.local == local && its.shared_by == shared_by;
+        let other = self.listeners.values().find(is_other).filter(|_| shared_by.is_some());
+        let (number, local, options) = match other {
+            Some(other) => (other.number, local, other.options),
+            None => {
+                let (number, local) = kiban_board::streams::listen(host, owner, local)?;
+                (number, local, StreamOptions::default())
+            }
+        };
         let pair = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, packets(), None)
             .map_err(io::Error::from)
             .and_then(|(ours, theirs)| Ok((Peer::new(ours)?, theirs)));
@@ -276,16 +298,32 @@ impl Sockets {
         match pair {
             Ok((ours, theirs)) if self.files.watch(&ours, own, Interest::READ).is_ok() => {
                 self.next += 1;
-                let options = StreamOptions::default();
                 name_socket(&ours, Indication::Listening { listener: 0, result: Ok(local) });
-                self.listeners.insert(own, ProgramListener { number, local, options, socket: ours });
+                let listener = ProgramListener { number, local, shared_by, options, socket: ours };
+                self.listeners.insert(own, listener);
                 Ok((local, theirs))
             }
             _ => {
-                let _ = host.unlisten(number);
+                self.unlisten(number, host);
                 Err(EndReason::TooMany)
             }
         }
+    }
+
+    /// Stops listening on the board, unless another program's listener shares the board's.
+    fn unlisten(&self, number: u32, host: &mut Host<'_>) {
+        if !self.listeners.values().any(|other| other.number == number) {
+            let _ = host.unlisten(number);
+        }
+    }
+
+    /// Returns the program's listener for a connection to a listener of the board; `None` if it has been
+    /// closed.
+    fn listener_for(&self, number: u32, ends: (SocketAddr, SocketAddr)) -> Option<u64> {
+        let those = || self.listeners.iter().filter(|(_, listener)| listener.number == number);
+        let count = those().count().max(1) as u64;
+        let at = self.hash.hash_one(ends) % count;
+        those().nth(at as usize).map(|(own, _)| *own)
     }
 
     /// Handles a new connection to a program's listener.
@@ -326,6 +364,7 @@ impl Sockets {
             is_open: true,
             skips: 0,
             tells_why: false,
+            waits_for_accept: true,
             ends,
             options,
             slot,
@@ -334,25 +373,25 @@ impl Sockets {
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
     }
 
-    fn listener_at(&mut self, local: SocketAddr) -> Option<&mut ProgramListener> {
-        self.listeners.values_mut().find(|listener| listener.local == local)
+    fn listener_at(&self, local: SocketAddr) -> Option<&ProgramListener> {
+        self.listeners.values().find(|listener| listener.local == local)
     }
 
     /// Sets an option of a stream or of a listener; ignored if it has ended.
     fn set_option(
         &mut self,
         (local, remote): (SocketAddr, Option<SocketAddr>),
-        option: StreamOption,
-        value: u32,
+        (option, value): (StreamOption, u32),
         host: &mut Host<'_>,
+        now: Instant,
     ) {
         if let Some(remote) = remote {
-            if let Some((stream, options)) = self.relays.options((local, remote)) {
-                options.set(option, value);
-                options.apply(option, stream, host);
-            }
-        } else if let Some(listener) = self.listener_at(local) {
-            listener.options.set(option, value);
+            let Sockets { relays, files, counters, .. } = self;
+            relays.set_option((local, remote), (option, value), host, files, counters, now);
+        } else {
+            // Listeners that share an address have common options, because requests name only the address.
+            let those = self.listeners.values_mut().filter(|listener| listener.local == local);
+            those.for_each(|listener| listener.options.set(option, value));
         }
     }
 
@@ -360,7 +399,7 @@ impl Sockets {
     fn on_listener(&mut self, number: u64, host: &mut Host<'_>) {
         if let Some(listener) = self.listeners.remove(&number) {
             let _ = self.files.forget(&listener.socket);
-            let _ = host.unlisten(listener.number);
+            self.unlisten(listener.number, host);
         }
     }
 }
@@ -408,10 +447,10 @@ impl Service for Sockets {
 
     fn on_completion(&mut self, completion: Completion, host: &mut Host<'_>, now: Instant) {
         if let Completion::Accepted { stream, listener, remote } = completion {
-            let own = self.listeners.iter().find(|(_, own)| own.number == listener).map(|(own, _)| *own);
-            match own {
+            let local = host.info(stream).map(|info| info.local);
+            match local.ok().and_then(|local| self.listener_for(listener, (local, remote))) {
                 Some(own) => self.on_accepted(stream, own, remote, host, now),
-                // The listener was closed after this connection had been established.
+                // The listener or the stream was closed after this connection had been established.
                 None => drop(host.abort(stream)),
             }
             return;
@@ -425,6 +464,14 @@ impl Service for Sockets {
         self.entrance.look(&self.files);
         self.remove_askers(Some(now));
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
+    }
+
+    fn deadline(&self) -> Instant {
+        self.relays.deadline()
+    }
+
+    fn on_timeout(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.relays.on_timeout(host, &self.files, &mut self.counters, now);
     }
 
     fn close(&mut self, host: &mut Host<'_>) {

@@ -26,6 +26,20 @@ fn socket_options_act_on_the_boards_connection_are_stored_or_are_refused() {
 }
 
 #[test]
+fn short_segments_wait_while_more_data_is_announced() {
+    if enter() {
+        succeeds("run-more", include_str!("python/more.py"));
+    }
+}
+
+#[test]
+fn listeners_of_several_processes_share_a_port() {
+    if enter() {
+        succeeds("run-reuse-port", include_str!("python/reuse_port.py"));
+    }
+}
+
+#[test]
 fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     if enter() {
         succeeds("run-inherited", include_str!("python/inherited.py"));
