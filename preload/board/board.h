@@ -8,7 +8,9 @@
  *     more.c      MSG_MORE
  *     late.c      the helper process that waits for a late reply
  *     datagrams.c datagram sockets
- *     resolve.c   getaddrinfo() */
+ *     resolve.c   getaddrinfo(), and queries to name servers
+ *     queries.c   res_query() and its relatives
+ *     names.c     gethostbyname(), gethostbyaddr(), getnameinfo() */
 #ifndef KIBAN_BOARD_H
 #define KIBAN_BOARD_H
 #include "../interpose.h"

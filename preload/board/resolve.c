@@ -7,45 +7,30 @@
  *                  this library. libc makes the result from the addresses, as it does from addresses in text form.
  * Configuration    servers, search list, ndots, timeout and attempts as libc reads them (resolv.conf(5)).
  * Order            IPv4 addresses come first: boards rarely have an IPv6 route to the Internet.
- * Left to libc     everything else, also names for which the hosts line of nsswitch.conf names other sources than files
- *                  and dns.
- * Not implemented  gethostbyname(), res_query() and the reverse lookup of getnameinfo(), which use the host's network;
- *                  names of aliases (AI_CANONNAME returns the name that was asked for), AI_V4MAPPED; EDNS0, DNSSEC; a
- *                  cache. */
-#include "board.h"
-#include <arpa/inet.h>
-#include <arpa/nameser.h>
-#include <netdb.h>
-#include <resolv.h>
+ * Left to libc     names in /etc/hosts, and everything if the board has no route to a server.
+ * Other calls      queries.c has res_query() and its relatives, names.c gethostbyname() and the reverse lookups.
+ * Not implemented  other sources that the hosts line of nsswitch.conf may name (files and dns are its usual ones); the
+ *                  aliases of a name in getaddrinfo() (AI_CANONNAME returns the name that was asked for), AI_V4MAPPED;
+ *                  DNSSEC; a cache. */
+#include "resolve.h"
+#include <ctype.h>
 #include <strings.h>
 #include <sys/random.h>
 
-#define ANSWER_BYTES 65535
-#define ADDRESSES 32
-#define NAME_BYTES 256
-
-/* What is known of a name. */
-struct lookup {
-    struct __res_state *state;
-    char address[ADDRESSES][INET6_ADDRSTRLEN];
-    int count;
-    /* Whether a server has answered, and whether one has not. */
-    bool is_answered, is_silent;
-    unsigned char answer[ANSWER_BYTES];
-};
-
 static int (*libc_getaddrinfo)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 
-static bool is_in_hosts(const char *name) {
-    char *line = NULL, *rest, *word;
-    size_t room = 0;
+/* Whether /etc/hosts has a name or, if that is NULL, an address. */
+static bool is_in_hosts(const char *name, int family, const void *address) {
+    char *line = NULL, *rest, *word, its[sizeof(struct in6_addr)];
+    size_t room = 0, length = family == AF_INET ? 4 : 16;
     bool is_there = false;
     FILE *hosts = fopen("/etc/hosts", "re");
     while (hosts && !is_there && getline(&line, &room, hosts) > 0) {
         line[strcspn(line, "#")] = 0;
-        if (!strtok_r(line, " \t\n", &rest))
+        if (!(word = strtok_r(line, " \t\n", &rest)))
             continue;
-        while (!is_there && (word = strtok_r(NULL, " \t\n", &rest)))
+        is_there = !name && inet_pton(family, word, its) == 1 && !memcmp(its, address, length);
+        while (name && !is_there && (word = strtok_r(NULL, " \t\n", &rest)))
             is_there = !strcasecmp(word, name);
     }
     free(line);
@@ -53,6 +38,8 @@ static bool is_in_hosts(const char *name) {
         fclose(hosts);
     return is_there;
 }
+
+bool is_address_in_hosts(int family, const void *address) { return is_in_hosts(NULL, family, address); }
 
 /* Whether a name is that of this host (RFC 6761 6.3). */
 static bool is_localhost(const char *name) {
@@ -94,10 +81,29 @@ static int open_server(const struct __res_state *state, int at, int type) {
     return -1;
 }
 
-/* Whether an answer is that to a query: the same number and question. */
+/* Returns the length of the question in a message; 0 if it has not exactly one. */
+static int question_bytes(const unsigned char *message, int bytes) {
+    int at = NS_HFIXEDSZ;
+    if (bytes < NS_HFIXEDSZ || message[4] || message[5] != 1)
+        return 0;
+    while (at < bytes && message[at] && message[at] < 0x40)
+        at += message[at] + 1;
+    at += 1 + NS_QFIXEDSZ;
+    return at <= bytes && !message[at - 1 - NS_QFIXEDSZ] ? at - NS_HFIXEDSZ : 0;
+}
+
+/* Whether an answer is that to a query: the same number and question (RFC 5452 9.1). The letters of the name may differ
+ * in case, and the query may have more sections, such as that of EDNS. An error may come without the question. */
 static bool answers(const unsigned char *query, int query_bytes, const unsigned char *answer, int bytes) {
-    return bytes >= query_bytes && !memcmp(query, answer, 2) && (answer[2] & 0x80) &&
-           !memcmp(query + NS_HFIXEDSZ, answer + NS_HFIXEDSZ, query_bytes - NS_HFIXEDSZ);
+    int length = question_bytes(query, query_bytes), its = question_bytes(answer, bytes);
+    if (bytes < NS_HFIXEDSZ || memcmp(query, answer, 2) || !(answer[2] & 0x80))
+        return false;
+    if (!length || (!answer[4] && !answer[5] && (answer[3] & 0xf)))
+        return true;
+    bool is_same = its == length;
+    for (int at = NS_HFIXEDSZ; is_same && at < NS_HFIXEDSZ + length; at++)
+        is_same = tolower(query[at]) == tolower(answer[at]);
+    return is_same;
 }
 
 static bool receive_whole(int file, void *to, size_t bytes) {
@@ -128,23 +134,38 @@ static int ask_by_tcp(struct lookup *lookup, int at, const unsigned char *query,
 /* Sends a query to a server over UDP, and again over TCP if the answer is cut. Returns the length of the answer; -1 if
  * there is none. */
 static int ask_server(struct lookup *lookup, int at, const unsigned char *query, int query_bytes) {
-    int file = open_server(lookup->state, at, SOCK_DGRAM), bytes = -1;
-    if (file < 0)
+    bool is_stream = (lookup->state->options & RES_USEVC) || query_bytes > NS_PACKETSZ;
+    int file = is_stream ? -1 : open_server(lookup->state, at, SOCK_DGRAM), bytes = -1;
+    if (file < 0 && !is_stream)
         return -1;
     int64_t until = microseconds() + (int64_t)lookup->state->retrans * 1000000;
-    if (send(file, query, query_bytes, 0) == query_bytes)
+    if (!is_stream && send(file, query, query_bytes, 0) == query_bytes)
         while (microseconds() < until) {
             bytes = (int)recv(file, lookup->answer, sizeof lookup->answer, 0);
             if (bytes < 0 || answers(query, query_bytes, lookup->answer, bytes))
                 break;
             bytes = -1;
         }
-    close(file);
-    if (bytes >= NS_HFIXEDSZ && (lookup->answer[2] & 2)) {
+    if (file >= 0)
+        close(file);
+    bool is_cut = bytes >= NS_HFIXEDSZ && (lookup->answer[2] & 2) && !(lookup->state->options & RES_IGNTC);
+    if (is_stream || is_cut) {
         int whole = ask_by_tcp(lookup, at, query, query_bytes);
         bytes = whole >= 0 && answers(query, query_bytes, lookup->answer, whole) ? whole : -1;
     }
     return bytes;
+}
+
+/* Sends a query to the servers in turn until one answers. Returns the length of the answer; -1 if there is none. */
+int ask_servers(struct lookup *lookup, const unsigned char *query, int query_bytes) {
+    for (int attempt = 0; attempt < lookup->state->retry; attempt++)
+        for (int at = 0; at < lookup->state->nscount; at++) {
+            int bytes = ask_server(lookup, at, query, query_bytes);
+            int code = bytes < NS_HFIXEDSZ ? ns_r_servfail : lookup->answer[3] & 0xf;
+            if (code != ns_r_servfail && code != ns_r_notimpl && code != ns_r_refused)
+                return bytes;
+        }
+    return -1;
 }
 
 /* Adds the addresses of an answer. */
@@ -154,30 +175,32 @@ static void read_answer(struct lookup *lookup, int bytes, int type) {
     size_t length = type == ns_t_a ? 4 : 16;
     if (ns_initparse(lookup->answer, bytes, &message))
         return;
-    for (int at = 0; at < ns_msg_count(message, ns_s_an) && lookup->count < ADDRESSES; at++)
-        if (!ns_parserr(&message, ns_s_an, at, &record) && (int)ns_rr_type(record) == type &&
-            ns_rr_class(record) == ns_c_in && ns_rr_rdlen(record) == length)
-            inet_ntop(type == ns_t_a ? AF_INET : AF_INET6, ns_rr_rdata(record), lookup->address[lookup->count++],
-                      INET6_ADDRSTRLEN);
+    for (int at = 0; at < ns_msg_count(message, ns_s_an) && lookup->count < ADDRESSES; at++) {
+        if (ns_parserr(&message, ns_s_an, at, &record) || (int)ns_rr_type(record) != type ||
+            ns_rr_class(record) != ns_c_in || ns_rr_rdlen(record) != length)
+            continue;
+        inet_ntop(type == ns_t_a ? AF_INET : AF_INET6, ns_rr_rdata(record), lookup->address[lookup->count++],
+                  INET6_ADDRSTRLEN);
+        if (!*lookup->canonical && strlen(ns_rr_name(record)) < NAME_BYTES && res_hnok(ns_rr_name(record)))
+            strcpy(lookup->canonical, ns_rr_name(record));
+    }
 }
 
 /* Asks for the addresses of one family that a name has. */
 static void ask_for(struct lookup *lookup, const char *name, int type) {
     unsigned char query[NS_PACKETSZ];
-    int query_bytes = res_nmkquery(lookup->state, ns_o_query, name, ns_c_in, type, NULL, 0, NULL, query, sizeof query);
-    if (query_bytes < 0 || getrandom(query, 2, 0) != 2)
+    int bytes = res_nmkquery(lookup->state, ns_o_query, name, ns_c_in, type, NULL, 0, NULL, query, sizeof query);
+    if (bytes < 0 || getrandom(query, 2, 0) != 2)
         return;
-    for (int attempt = 0; attempt < lookup->state->retry; attempt++)
-        for (int at = 0; at < lookup->state->nscount; at++) {
-            int bytes = ask_server(lookup, at, query, query_bytes);
-            int code = bytes < NS_HFIXEDSZ ? ns_r_servfail : lookup->answer[3] & 0xf;
-            if (code == ns_r_noerror || code == ns_r_nxdomain) {
-                lookup->is_answered = true;
-                read_answer(lookup, bytes, type);
-                return;
-            }
-        }
-    lookup->is_silent = true;
+    bytes = ask_servers(lookup, query, bytes);
+    int code = bytes < 0 ? ns_r_servfail : lookup->answer[3] & 0xf;
+    if (code != ns_r_noerror && code != ns_r_nxdomain) {
+        lookup->is_silent = true;
+        return;
+    }
+    lookup->is_answered = true;
+    lookup->exists |= code == ns_r_noerror;
+    read_answer(lookup, bytes, type);
 }
 
 static void look_up(struct lookup *lookup, const char *name, int family) {
@@ -188,7 +211,7 @@ static void look_up(struct lookup *lookup, const char *name, int family) {
 }
 
 /* Looks a name up with the search list (resolv.conf(5)). `found` becomes the name that has addresses. */
-static void look_up_all(struct lookup *lookup, const char *name, int family, char *found) {
+void look_up_all(struct lookup *lookup, const char *name, int family, char *found) {
     const struct __res_state *state = lookup->state;
     unsigned dots = 0;
     for (const char *at = name; *at; at++)
@@ -235,7 +258,7 @@ static int make_result(const struct lookup *lookup, const char *name, const char
 
 /* Whether the board has a route to one of the servers. Sets `*is_down` if it has stopped: then the host's network must
  * not be used. */
-static bool has_server(const struct __res_state *state, bool *is_down) {
+bool has_server(const struct __res_state *state, bool *is_down) {
     *is_down = false;
     for (int at = 0; at < state->nscount; at++) {
         errno = 0;
@@ -249,15 +272,18 @@ static bool has_server(const struct __res_state *state, bool *is_down) {
     return false;
 }
 
-OURS int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **result) {
+/* Whether libc looks a name up: it is an address, or in /etc/hosts, or too long. */
+bool is_left_to_libc(const char *name) {
     struct in6_addr address;
+    return !board_path || !name || !*name || strlen(name) >= NAME_BYTES || inet_pton(AF_INET, name, &address) == 1 ||
+           strchr(name, ':') || inet_aton(name, (struct in_addr *)&address) || is_localhost(name) ||
+           is_in_hosts(name, AF_UNSPEC, NULL);
+}
+
+OURS int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **result) {
     if (!libc_getaddrinfo)
         *(void **)&libc_getaddrinfo = dlsym(RTLD_NEXT, "getaddrinfo");
-    bool is_libcs = BYPASSED || !board_path || !name || !*name || strlen(name) >= NAME_BYTES ||
-                       (hints && (hints->ai_flags & AI_NUMERICHOST)) || inet_pton(AF_INET, name, &address) == 1 ||
-                       strchr(name, ':') || inet_aton(name, (struct in_addr *)&address) || is_localhost(name) ||
-                       is_in_hosts(name);
-    if (is_libcs)
+    if (BYPASSED || (hints && (hints->ai_flags & AI_NUMERICHOST)) || is_left_to_libc(name))
         return libc_getaddrinfo(name, service, hints, result);
     int kept = errno, error = EAI_MEMORY;
     bool is_down;
