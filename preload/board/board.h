@@ -8,6 +8,7 @@
  *     more.c      MSG_MORE
  *     late.c      the helper process that waits for a late reply
  *     datagrams.c datagram sockets
+ *     control.c   options and ancillary data of datagram sockets
  *     resolve.c   getaddrinfo(), and queries to name servers
  *     queries.c   res_query() and its relatives
  *     names.c     gethostbyname(), gethostbyaddr(), getnameinfo() */
@@ -60,6 +61,9 @@ struct known {
     union name name[2];
     /* is_late: a helper process waits for the board's reply (connect_by_helper()). */
     int domain, was_bound, is_late;
+    /* Of a datagram socket: an error number that the next call returns, and the packet of the last error (control.c). */
+    int pending;
+    uint64_t error[6];
     /* The options that the socket had when it became the board's. */
     uint32_t options[OPTIONS];
 };
@@ -129,14 +133,26 @@ int ask(const struct entry *entry, struct entry *reply, int *file);
 bool has_answer(int asker, int wait_ms);
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
 bool is_blocking(int fd);
+void copy_inline(int from, int to);
 void copy_time(int from, int option, int to, int its);
 int replace_file(int fd, int file);
 short ready_for(int file, short events);
 
 /* ---- datagrams.c ---- */
 
+/* The packets' header, as in kiban_attach. */
+struct header {
+    uint8_t kind, reason;
+    uint16_t port;
+    uint8_t family, class, hops, is_icmp;
+    uint64_t nanoseconds;
+    uint8_t address[16], local[16];
+};
+_Static_assert(sizeof(struct header) == 48, "as the board has it");
+enum { DATA = 1, PROBLEM = 2, SETTINGS = 3 };
 extern _Atomic bool datagrams;
 void begin_datagrams(void);
+void look_for_datagrams(const struct msghdr *message);
 bool find_datagrams(int fd, struct found *found);
 bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result);
 bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result);
@@ -144,7 +160,17 @@ bool send_datagram(int fd, const struct msghdr *message, int flags, ssize_t *res
 bool receive_datagram(int fd, struct msghdr *message, int flags, ssize_t *result);
 bool send_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, int *result);
 bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int flags, const struct timespec *time, int *result);
-bool is_hint_of_datagrams(int level, int option);
+
+/* ---- control.c ---- */
+
+void read_datagram_options(int fd, uint32_t *values);
+void apply_datagram_options(int fd, const struct known *known);
+int set_datagram_option(int fd, struct found *found, int level, int name, const void *value, socklen_t length);
+int get_datagram_option(int fd, const struct found *found, int level, int name, void *target, socklen_t *length);
+int read_control(const struct known *known, const struct msghdr *message, struct header *header, unsigned *segment);
+void write_control(const struct known *known, struct msghdr *message, const struct header *header);
+void keep_error(struct found *found, const struct header *header);
+ssize_t receive_error(int fd, struct found *found, struct msghdr *message);
 
 /* ---- exec.c ---- */
 

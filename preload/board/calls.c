@@ -32,7 +32,9 @@
  * After exec       the board's end of a socket is bound to an address that contains the addresses of the
  *                  stream; a process without a record of the socket reads them from it (find_or_adopt()).
  * Datagrams        UDP sockets are in datagrams.c.
- * Not implemented  urgent data; TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
+ * Urgent data      Unix sockets have it, too: MSG_OOB, SO_OOBINLINE, SIOCATMARK, POLLPRI and SIGURG work on the program's
+ *                  end, and the board passes the urgent byte on.
+ * Not implemented  TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
  *                  before the board has replied; errors at bind(), which listen() returns instead. If a descriptor
  *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
  *                  kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP) are the kernel's. */
@@ -425,6 +427,7 @@ static int board_accept4(int fd, struct sockaddr *name, socklen_t *length, int f
     libc.bind(file, (const struct sockaddr *)&any_name, sizeof any_name);
     accepted.name[LOCAL] = name_of(&reply, LOCAL, found.known.domain);
     accepted.name[REMOTE] = name_of(&reply, REMOTE, found.known.domain);
+    copy_inline(fd, file);
     int error = note(file, accepted, CONNECTED);
     if (error) {
         close(file);
@@ -491,24 +494,15 @@ static int tell_info(const struct found *found, int option, void *target, sockle
                               : tell(target, length, &all.info.tcpi_snd_mss, sizeof all.info.tcpi_snd_mss);
 }
 
-/* getsockopt() of a datagram socket. Its send and receive buffers are those of the Unix socket. */
-static int get_option_of_datagrams(int fd, const struct found *found, int level, int option, void *target,
-                                   socklen_t *length) {
-    int value = option == SO_TYPE ? SOCK_DGRAM : option == SO_PROTOCOL ? IPPROTO_UDP : found->known.domain;
-    if (level != SOL_SOCKET)
-        return fail(ENOPROTOOPT);
-    if (option == SO_TYPE || option == SO_PROTOCOL || option == SO_DOMAIN)
-        return tell(target, length, &value, sizeof value);
-    return libc.getsockopt(fd, level, option, target, length);
-}
-
 static int board_getsockopt(int fd, int level, int option, void *target, socklen_t *length) {
     int kept = errno;
     struct found found;
     if (find_datagrams(fd, &found))
-        return get_option_of_datagrams(fd, &found, level, option, target, length);
+        return get_datagram_option(fd, &found, level, option, target, length);
     if (!find_or_adopt(fd, &found) || found.state == BOUND)
         return libc.getsockopt(fd, level, option, target, length);
+    if (level == IPPROTO_IPV6 && found.known.domain == AF_INET)
+        return fail(EOPNOTSUPP);
     int value = 0, at = option_at(level, option);
     if (at >= 0) {
         /* While a helper waits for the board, the local address is not known yet. */
@@ -551,17 +545,17 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     int kept = errno, at = option_at(level, option);
     struct found found;
     uint32_t number;
-    if (find_datagrams(fd, &found)) {
-        if (level == SOL_SOCKET)
-            return libc.setsockopt(fd, level, option, value, length);
-        return is_hint_of_datagrams(level, option) ? 0 : fail(ENOPROTOOPT);
-    }
+    if (find_datagrams(fd, &found))
+        return set_datagram_option(fd, &found, level, option, value, length);
     bool is_ours = find_or_adopt(fd, &found) && found.state != BOUND;
     if (board_path && (asks_for_protection(level, option) || is_beyond_board(level, option)) &&
         (is_ours || stream_family(fd)))
         return fail(ENOPROTOOPT);
     if (!is_ours || (at < 0 && level == SOL_SOCKET))
         return libc.setsockopt(fd, level, option, value, length);
+    /* As in Linux, the value comes before the option. */
+    if (at < 0 && level == IPPROTO_TCP && (length < sizeof(int) || !value))
+        return fail(length < sizeof(int) ? EINVAL : EFAULT);
     if (at < 0)
         return fail(ENOPROTOOPT);
     int error = read_option(at, value, length, &number);
@@ -640,6 +634,8 @@ static ssize_t board_recvmsg(int fd, struct msghdr *message, int flags) {
     if (failed(fd))
         return -1;
     ssize_t count = libc.recvmsg(fd, message, flags);
+    if (count >= 0)
+        look_for_datagrams(message);
     return count ? count : ended_parts(fd, count, message->msg_iov, message->msg_iovlen, flags);
 }
 
@@ -650,6 +646,8 @@ static int board_recvmmsg(int fd, struct mmsghdr *messages, unsigned count, int 
     if (failed(fd))
         return -1;
     int got = libc.recvmmsg(fd, messages, count, flags, time);
+    for (int at = 0; at < got; at++)
+        look_for_datagrams(&messages[at].msg_hdr);
     /* At the end of a stream, each message is empty. Return the data before it; the next call returns the
      * end. */
     for (int at = 0; at < got; at++)

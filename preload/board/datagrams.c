@@ -14,23 +14,14 @@
  * After exec       the program's end is bound to an address that contains the local address (find_or_adopt_datagrams());
  *                  the board knows the remote address.
  * syscall()        older versions of libuv, which dig and Node.js use, make these calls through syscall(2).
- * Not implemented  ancillary data (IP_PKTINFO); sockets of a process that receives the descriptor of another one, or that
- *                  has inherited only descriptors with numbers from INHERITED on. */
+ * Options          and ancillary data are in control.c.
+ * Passing          a process that receives a descriptor (SCM_RIGHTS) finds the socket in the same way.
+ * Not implemented  a process that has inherited only descriptors with numbers from INHERITED on. */
 #include "board.h"
 #include <stdarg.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
 
-/* The packets' header, as in kiban_attach. */
-struct header {
-    uint8_t kind, reason;
-    uint16_t port;
-    uint8_t family, unused[3];
-    uint64_t nanoseconds;
-    uint8_t address[16];
-};
-_Static_assert(sizeof(struct header) == 32, "as the board has it");
-enum { DATA = 1, PROBLEM = 2 };
 #define PAYLOAD_MAX 65507
 /* The number of parts of a message, as in sendmsg(2) with the header in front. */
 #define PARTS 64
@@ -85,6 +76,24 @@ void begin_datagrams(void) {
     *(void **)&libc_syscall = dlsym(RTLD_NEXT, "syscall");
     for (int fd = 0; board_path && fd < INHERITED && !datagrams; fd++)
         datagrams = own_entry(fd, &entry);
+}
+
+/* Looks for sockets among the descriptors that a process has received in a message (SCM_RIGHTS). */
+void look_for_datagrams(const struct msghdr *message) {
+    struct entry entry;
+    int file;
+    if (!board_path || datagrams || !message->msg_control)
+        return;
+    struct cmsghdr *at = message->msg_controllen < sizeof *at ? NULL : message->msg_control;
+    for (; at && !datagrams; at = CMSG_NXTHDR((struct msghdr *)message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS || at->cmsg_len < CMSG_LEN(sizeof file))
+            continue;
+        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof file;
+        for (size_t number = 0; number < count && !datagrams; number++) {
+            memcpy(&file, CMSG_DATA(at) + number * sizeof file, sizeof file);
+            datagrams = own_entry(file, &entry);
+        }
+    }
 }
 
 /* Looks up a datagram socket of the board. After exec, makes its record. */
@@ -157,6 +166,8 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
             return ENOBUFS;
         }
         datagrams = true;
+        read_datagram_options(fd, known.options);
+        apply_datagram_options(asker, &known);
         if ((error = replace_file(fd, asker)) || (error = note(fd, known, DATAGRAMS)))
             return error;
         return find(fd, found) ? 0 : EBADF;
@@ -262,12 +273,30 @@ static ssize_t failed_call(void) {
     return -1;
 }
 
+/* The number of datagrams into which UDP_SEGMENT may cut one, as in Linux. */
+#define SEGMENTS 128
+
+/* Collects the parts of a message from `from` on, at most `bytes`. Returns their number. */
+static int parts_from(const struct msghdr *message, size_t from, size_t bytes, struct iovec *to) {
+    int count = 0;
+    for (size_t part = 0; part < message->msg_iovlen && bytes; part++) {
+        struct iovec its = message->msg_iov[part];
+        size_t before = from < its.iov_len ? from : its.iov_len, left = its.iov_len - before;
+        from -= before;
+        if (left)
+            to[count++] = (struct iovec){(char *)its.iov_base + before, left < bytes ? left : bytes};
+        bytes -= left < bytes ? left : bytes;
+    }
+    return count;
+}
+
 static ssize_t send_one(int fd, const struct found *found, const struct msghdr *message, int flags) {
     struct header header = {.kind = DATA};
     struct entry entry = {0};
     struct iovec parts[PARTS + 1] = {{&header, sizeof header}};
     union name remote = found->known.name[REMOTE];
     size_t bytes = 0;
+    unsigned segment;
     if (message->msg_name) {
         int error = read_name(&remote, found->known.domain, message->msg_name, message->msg_namelen);
         if (error)
@@ -283,27 +312,54 @@ static ssize_t send_one(int fd, const struct found *found, const struct msghdr *
     header.family = entry.family[REMOTE];
     header.port = entry.port[REMOTE];
     memcpy(header.address, entry.address[REMOTE], sizeof header.address);
-    for (size_t part = 0; part < message->msg_iovlen; part++) {
-        if (part == PARTS)
-            return fail(EMSGSIZE);
-        parts[part + 1] = message->msg_iov[part];
+    int error = read_control(&found->known, message, &header, &segment);
+    if (error)
+        return fail(error);
+    if (message->msg_iovlen > PARTS)
+        return fail(EMSGSIZE);
+    for (size_t part = 0; part < message->msg_iovlen; part++)
         bytes += message->msg_iov[part].iov_len;
-    }
     if (bytes > PAYLOAD_MAX)
         return fail(EMSGSIZE);
-    struct msghdr packet = {.msg_iov = parts, .msg_iovlen = message->msg_iovlen + 1};
-    ssize_t count = libc.sendmsg(fd, &packet, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
-    return count < 0 ? failed_call() : count - (ssize_t)sizeof header;
+    if (segment && bytes > (size_t)segment * SEGMENTS)
+        return fail(EINVAL);
+    size_t piece = segment && segment < bytes ? segment : bytes, sent = 0;
+    do {
+        struct msghdr packet = {.msg_iov = parts};
+        packet.msg_iovlen = (size_t)parts_from(message, sent, piece, parts + 1) + 1;
+        ssize_t count = libc.sendmsg(fd, &packet, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL);
+        if (count < 0 && sent && errno == EAGAIN) {
+            /* A call must not send only the first of several datagrams. Wait a moment; then they are lost, as they may
+             * be in the network. */
+            struct pollfd polled = {fd, POLLOUT, 0};
+            if (poll(&polled, 1, PROMPT_MS) > 0)
+                continue;
+            break;
+        }
+        if (count < 0)
+            return failed_call();
+        sent += (size_t)count - sizeof header;
+    } while (sent < bytes);
+    return (ssize_t)bytes;
 }
 
-static ssize_t receive_one(int fd, const struct found *found, struct msghdr *message, int flags) {
+static ssize_t receive_one(int fd, struct found *found, struct msghdr *message, int flags) {
     const union name *remote = &found->known.name[REMOTE];
+    if (flags & MSG_ERRQUEUE)
+        return receive_error(fd, found, message);
+    if (found->known.pending) {
+        int error = found->known.pending;
+        found->known.pending = 0;
+        rewrite(found, DATAGRAMS);
+        return fail(error);
+    }
     for (;;) {
         struct header header = {0};
         struct iovec parts[PARTS + 1] = {{&header, sizeof header}};
         if (message->msg_iovlen > PARTS)
             return fail(EMSGSIZE);
-        memcpy(parts + 1, message->msg_iov, message->msg_iovlen * sizeof *parts);
+        if (message->msg_iovlen)
+            memcpy(parts + 1, message->msg_iov, message->msg_iovlen * sizeof *parts);
         struct msghdr packet = {.msg_iov = parts, .msg_iovlen = message->msg_iovlen + 1};
         ssize_t count = libc.recvmsg(fd, &packet, flags & (MSG_DONTWAIT | MSG_PEEK | MSG_TRUNC));
         if (count < 0)
@@ -318,12 +374,14 @@ static ssize_t receive_one(int fd, const struct found *found, struct msghdr *mes
         if (header.kind == PROBLEM || is_foreign) {
             if (flags & MSG_PEEK)
                 libc.recv(fd, &header, sizeof header, MSG_DONTWAIT);
-            if (header.kind == PROBLEM)
+            if (header.kind == PROBLEM) {
+                keep_error(found, &header);
                 return fail(error_of(header.reason));
+            }
             continue;
         }
         message->msg_flags = packet.msg_flags & MSG_TRUNC;
-        message->msg_controllen = 0;
+        write_control(&found->known, message, &header);
         if (message->msg_name) {
             socklen_t length = message->msg_namelen;
             tell_name(&from, message->msg_name, &length);
@@ -394,8 +452,14 @@ bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int fla
     unsigned at = 0;
     for (; at < count; at++) {
         ssize_t received = receive_one(fd, &found, &messages[at].msg_hdr, flags);
-        if (received < 0)
+        if (received < 0) {
+            /* An error after some datagrams is that of the next call (recvmmsg(2)). */
+            if (at && errno != EAGAIN && errno != EINTR) {
+                found.known.pending = errno;
+                rewrite(&found, DATAGRAMS);
+            }
             break;
+        }
         messages[at].msg_len = (unsigned)received;
         if (flags & MSG_WAITFORONE)
             flags |= MSG_DONTWAIT;
@@ -406,18 +470,6 @@ bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int fla
     }
     *result = at || !count ? (int)at : -1;
     return true;
-}
-
-/* Whether setting an option is accepted, although it has no effect on the board. */
-bool is_hint_of_datagrams(int level, int option) {
-    switch (level) {
-    case IPPROTO_IP:
-        return option == IP_RECVERR || option == IP_MTU_DISCOVER || option == IP_TOS;
-    case IPPROTO_IPV6:
-        return option == IPV6_RECVERR || option == IPV6_MTU_DISCOVER || option == IPV6_TCLASS;
-    default:
-        return false;
-    }
 }
 
 /* Programs make other system calls in this way, too; those go to libc unchanged. */

@@ -22,7 +22,10 @@ static void carry(int program, int far) {
     static char space[2][65536];
     int file[2] = {program, far};
     size_t from[2] = {0}, to[2] = {0};
-    bool has_ended[2] = {false}, is_shut[2] = {false};
+    bool has_ended[2] = {false}, is_shut[2] = {false}, is_urgent[2] = {false};
+    /* An urgent byte is read like the others, and passed on with MSG_OOB. */
+    for (int i = 0, on = 1; i < 2; i++)
+        libc.setsockopt(file[i], SOL_SOCKET, SO_OOBINLINE, &on, sizeof on);
     while (!is_shut[0] || !is_shut[1]) {
         struct pollfd polled[2];
         for (int i = 0; i < 2; i++) {
@@ -37,7 +40,8 @@ static void carry(int program, int far) {
             continue;
         for (int i = 0; i < 2; i++) {
             if (from[i] == to[i] && !has_ended[i] && (polled[i].revents & (POLLIN | POLLHUP | POLLERR))) {
-                ssize_t count = libc.recv(file[i], space[i], sizeof space[i], MSG_DONTWAIT);
+                is_urgent[i] = sockatmark(file[i]) == 1;
+                ssize_t count = libc.recv(file[i], space[i], is_urgent[i] ? 1 : sizeof space[i], MSG_DONTWAIT);
                 if (count < 0 && errno != EAGAIN && errno != EINTR)
                     return;
                 from[i] = 0;
@@ -45,7 +49,8 @@ static void carry(int program, int far) {
                 has_ended[i] = count == 0;
             }
             if (from[i] != to[i]) {
-                ssize_t count = send(file[!i], space[i] + from[i], to[i] - from[i], MSG_DONTWAIT | MSG_NOSIGNAL);
+                int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (is_urgent[i] ? MSG_OOB : 0);
+                ssize_t count = send(file[!i], space[i] + from[i], to[i] - from[i], flags);
                 if (count < 0 && errno != EAGAIN && errno != EINTR)
                     return;
                 from[i] += count > 0 ? count : 0;

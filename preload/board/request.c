@@ -290,12 +290,32 @@ void copy_time(int from, int option, int to, int its) {
         libc.setsockopt(to, SOL_SOCKET, its, &time, length);
 }
 
-/* Replaces the program's descriptor with the board's socket, which gets the same flags and timeouts. */
+/* Copies SO_OOBINLINE. */
+void copy_inline(int from, int to) {
+    int is_inline = 0;
+    socklen_t length = sizeof is_inline;
+    if (!libc.getsockopt(from, SOL_SOCKET, SO_OOBINLINE, &is_inline, &length) && is_inline)
+        libc.setsockopt(to, SOL_SOCKET, SO_OOBINLINE, &is_inline, sizeof is_inline);
+}
+
+/* Copies the process to which signals of a socket are sent (fcntl(2)). */
+static void copy_owner(int from, int to) {
+    struct f_owner_ex owner = {0};
+    int signal;
+    if (!fcntl(from, F_GETOWN_EX, &owner) && owner.pid)
+        fcntl(to, F_SETOWN_EX, &owner);
+    if ((signal = fcntl(from, F_GETSIG)) > 0)
+        fcntl(to, F_SETSIG, signal);
+}
+
+/* Replaces the program's descriptor with the board's socket, which gets the same flags, timeouts and owner. */
 int replace_file(int fd, int file) {
     int status = fcntl(fd, F_GETFL), error = 0;
+    copy_inline(fd, file);
+    copy_owner(fd, file);
     copy_time(fd, SO_RCVTIMEO, file, SO_RCVTIMEO);
     copy_time(fd, SO_SNDTIMEO, file, SO_SNDTIMEO);
-    if (status < 0 || fcntl(file, F_SETFL, status & O_NONBLOCK) || replace_by_copy(fd, file))
+    if (status < 0 || fcntl(file, F_SETFL, status & (O_NONBLOCK | O_ASYNC)) || replace_by_copy(fd, file))
         error = errno;
     close(file);
     return error;

@@ -46,7 +46,7 @@ mod entry;
 mod option;
 
 pub use client::{Client, Read};
-pub use datagram::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader};
+pub use datagram::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, IcmpReport};
 pub use entry::{ENTRY_BYTES, EndReason, Indication, Request, STATISTICS_BYTES, STATISTICS_PIECE_BYTES};
 pub use option::StreamOption;
 

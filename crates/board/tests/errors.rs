@@ -72,6 +72,11 @@ fn error(kind: IcmpErrorKind, quoted: &[u8]) -> Vec<u8> {
     }
 }
 
+/// Returns the sender of [`error`].
+fn reporter(is_ipv4: bool) -> IpAddr {
+    if is_ipv4 { "10.0.0.99".parse().unwrap() } else { ROUTER.into() }
+}
+
 /// Binds a socket of board 0 for an address family. Returns the socket and its peer's address.
 fn socket(hub: &mut Hub, is_ipv4: bool) -> (SocketId, SocketAddr) {
     let (any, remote): (IpAddr, IpAddr) = if is_ipv4 {
@@ -122,7 +127,10 @@ fn the_path_mtu_is_learnt_only_from_errors_that_quote_our_packets() {
         hub.inject(0, &error(IcmpErrorKind::FragmentationNeeded { mtu: 1300 }, &sent[..48.min(sent.len())]));
         hub.run();
         let kind = IcmpErrorKind::FragmentationNeeded { mtu: 1300 };
-        assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote, kind }]);
+        assert_eq!(
+            hub.take_completions(0),
+            [Completion::DatagramError { socket, remote, reporter: reporter(is_ipv4), kind }]
+        );
         hub.seen.clear();
         hub.boards[0].host().send_to(socket, remote, &bytes).unwrap();
         hub.run();
@@ -159,7 +167,10 @@ fn icmp_errors_reach_their_stream_and_do_not_end_it() {
         for kind in kinds {
             hub.inject(0, &error(kind, of(protocol::UDP)));
             hub.run();
-            assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote, kind }]);
+            assert_eq!(
+                hub.take_completions(0),
+                [Completion::DatagramError { socket, remote, reporter: reporter(is_ipv4), kind }]
+            );
         }
         hub.inject(0, &error(kinds[0], of(protocol::TCP)));
         hub.run();

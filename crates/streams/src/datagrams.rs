@@ -127,7 +127,7 @@ impl DatagramSocket {
             let message = format!("a datagram has at most {DATAGRAM_BYTES_MAX} bytes");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let header = DatagramHeader::Data { remote, nanos: 0 }.bytes();
+        let header = DatagramHeader::to(remote).bytes();
         let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         match rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), flags) {
@@ -151,11 +151,11 @@ impl DatagramSocket {
             Err(error) => return Err(error.into()),
         };
         match DatagramHeader::read(&header[..length.min(DATAGRAM_HEADER_BYTES)]) {
-            Some((DatagramHeader::Data { remote, nanos }, _)) => {
+            Some((DatagramHeader::Data { remote, nanos, .. }, _)) => {
                 Ok(Received { bytes: length - DATAGRAM_HEADER_BYTES, from: remote, nanos })
             }
             Some((DatagramHeader::Error { why, .. }, _)) => Err(end_error(why)),
-            None => Err(board_gone_error()),
+            _ => Err(board_gone_error()),
         }
     }
 }

@@ -86,6 +86,10 @@ pub struct Datagram {
     pub source: IpAddr,
     /// Destination address.
     pub target: IpAddr,
+    /// DSCP and ECN.
+    pub traffic_class: u8,
+    /// Hop limit; 0 means that of the configuration.
+    pub hop_limit: u8,
     /// Header and payload.
     pub pdu: Pdu,
 }
@@ -234,7 +238,7 @@ impl Udp {
         Header { source_port: local.port(), target_port: remote.port(), total_bytes }.write(header);
         udp::fill(header, rest);
         self.counters.datagrams_out += 1;
-        Ok(Datagram { source, target: remote.ip(), pdu })
+        Ok(Datagram { source, target: remote.ip(), traffic_class: 0, hop_limit: 0, pdu })
     }
 
     /// Processes a datagram that arrived.

@@ -107,6 +107,8 @@ pub enum Completion {
         socket: SocketId,
         /// The destination of the datagram.
         remote: SocketAddr,
+        /// The host that sent the error.
+        reporter: IpAddr,
         /// The kind of error.
         kind: IcmpErrorKind,
     },

@@ -19,5 +19,6 @@ mod table;
 pub(crate) use completion::Upper;
 pub use completion::{Completion, Consumer, StreamId};
 pub(crate) use line::NEXT_TURN;
+pub use stream::DatagramInfo;
 pub(crate) use stream::{Inbox, NicDatagram};
 pub(crate) use table::Edge;

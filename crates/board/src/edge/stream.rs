@@ -3,7 +3,7 @@
 use super::completion::{Consumer, Upper};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use kiban_base::{Copies, Page, PagePool, Pdu, Slice};
 use kiban_tcpip::tcp::SessionId;
 use kiban_tcpip::udp::SocketId;
@@ -25,6 +25,9 @@ pub(crate) struct Stream {
     /// The urgent mark to be reported to the host. It is reported in one completion, however often the peer
     /// moves it.
     pub(crate) urgent: Option<u32>,
+    /// Number of bytes from the next one that the host reads up to and including the last urgent one; zero if
+    /// there is none ahead.
+    pub(crate) urgent_ahead: usize,
     pub(crate) waits_for_page: bool,
     pub(crate) open: bool,
     /// Whether the host has finished writing.
@@ -34,10 +37,34 @@ pub(crate) struct Stream {
     pub(crate) closed: bool,
 }
 
+/// The addresses and header fields of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DatagramInfo {
+    /// The remote address and port.
+    pub remote: SocketAddr,
+    /// The address of the board.
+    pub local: IpAddr,
+    /// DSCP and ECN (RFC 2474 §3, RFC 3168 §5).
+    pub traffic_class: u8,
+    /// The hop limit (TTL).
+    pub hop_limit: u8,
+}
+
+impl DatagramInfo {
+    /// Returns the fields of a datagram to `remote` for which the program has no wishes.
+    pub const fn to(remote: SocketAddr) -> DatagramInfo {
+        let local = match remote {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        DatagramInfo { remote, local, traffic_class: 0, hop_limit: 0 }
+    }
+}
+
 pub(crate) struct Inbox {
     pub(crate) consumer: Consumer,
     pub(crate) socket: SocketId,
-    pub(crate) datagrams: VecDeque<(SocketAddr, Pdu)>,
+    pub(crate) datagrams: VecDeque<(DatagramInfo, Pdu)>,
 }
 
 /// A received datagram for the RDMA NIC.

@@ -3,14 +3,13 @@
 use super::completion::{Completion, Consumer, StreamId, Upper};
 use super::memory_waiters::MemoryWaiters;
 use super::partial_pages::PartialPages;
-use super::stream::{Inbox, NicDatagram, Stream};
+use super::stream::{DatagramInfo, Inbox, NicDatagram, Stream};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
 use core::time::Duration;
 use kiban_base::{Copies, Memory, PagePool, Pdu, Slice};
 use kiban_tcpip::icmp::IcmpError;
-use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::tcp::{self, SessionId};
 use kiban_tcpip::udp::SocketId;
 
@@ -93,6 +92,7 @@ impl Edge {
             page: None,
             grain_filled: 0,
             urgent: None,
+            urgent_ahead: 0,
             waits_for_page: false,
             open,
             finished: false,
@@ -286,6 +286,7 @@ impl Edge {
             Urgent { session, bytes } => {
                 let (stream, state) = self.of_session(session)?;
                 let upper = state.upper;
+                state.urgent_ahead = state.received_bytes + bytes as usize;
                 if !state.closed && state.urgent.replace(bytes).is_none() {
                     self.push_completion(upper, Completion::Urgent { stream, bytes });
                 }
@@ -349,7 +350,7 @@ impl Edge {
     pub(crate) fn on_datagram(
         &mut self,
         socket: SocketId,
-        remote: SocketAddr,
+        info: DatagramInfo,
         pdu: Pdu,
         memory: &mut Memory,
     ) {
@@ -364,7 +365,7 @@ impl Edge {
         if inbox.datagrams.is_empty() {
             self.completions.push_back((inbox.consumer, Completion::Datagram { socket }));
         }
-        inbox.datagrams.push_back((remote, pdu));
+        inbox.datagrams.push_back((info, pdu));
     }
 
     /// Handles an echo reply.
@@ -383,9 +384,10 @@ impl Edge {
     }
 
     /// Handles an ICMP error about a datagram.
-    pub(crate) fn on_icmp_error(&mut self, socket: SocketId, remote: SocketAddr, kind: IcmpErrorKind) {
+    pub(crate) fn on_icmp_error(&mut self, socket: SocketId, error: &IcmpError) {
         let Some(inbox) = self.inboxes.iter().find(|inbox| inbox.socket == socket) else { return };
-        self.push_rate_limited(inbox.consumer, Completion::DatagramError { socket, remote, kind });
+        let (remote, IcmpError { reporter, kind, .. }) = (error.remote(), *error);
+        self.push_rate_limited(inbox.consumer, Completion::DatagramError { socket, remote, reporter, kind });
     }
 
     /// Queues a completion of a kind that peers can cause at will, unless too many completions wait.

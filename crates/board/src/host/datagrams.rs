@@ -1,13 +1,13 @@
 //! Datagrams and pings for the host: UDP, ICMP, and circuits (F5 OAM).
 
 use super::streams::Host;
-use crate::edge::Inbox;
+use crate::edge::{DatagramInfo, Inbox};
 use crate::error::HostError;
 use alloc::collections::VecDeque;
 use core::net::{IpAddr, SocketAddr};
 use kiban_atm::wire::atm::{PTI_OAM_END_TO_END, PTI_OAM_SEGMENT};
 use kiban_base::Pdu;
-use kiban_tcpip::udp::SocketId;
+use kiban_tcpip::udp::{self, SocketId};
 
 impl Host<'_> {
     /// Opens a UDP socket on `local`; an unspecified address means every address of the board.
@@ -56,11 +56,35 @@ impl Host<'_> {
     /// [`HostError::NoMemory`]; [`HostError::Udp`]: there is no such socket, or `remote` is of the other
     /// family or has port zero.
     pub fn send_to(&mut self, socket: SocketId, remote: SocketAddr, bytes: &[u8]) -> Result<(), HostError> {
+        self.send_datagram(socket, &DatagramInfo::to(remote), bytes)
+    }
+
+    /// Sends a datagram like [`send_to`](Self::send_to), with the traffic class in `info`. A hop limit of 0
+    /// means that of the configuration. A socket on an unspecified address sends from the local address in
+    /// `info`; if that is unspecified, too, the route determines it.
+    ///
+    /// # Errors
+    /// Same as for [`send_to`](Self::send_to); [`HostError::Udp`] also if the board does not have the local
+    /// address.
+    pub fn send_datagram(
+        &mut self,
+        socket: SocketId,
+        info: &DatagramInfo,
+        bytes: &[u8],
+    ) -> Result<(), HostError> {
+        let DatagramInfo { remote, local, traffic_class, hop_limit } = *info;
         self.board.stack.ip.udp.local(socket)?;
-        let source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?;
+        let mut source = self.board.stack.ip.ip.source_for(remote.ip()).ok_or(HostError::NoRoute)?;
+        if !local.is_unspecified() {
+            if !self.is_own(local) {
+                return Err(udp::Refusal::BadAddress.into());
+            }
+            source = local;
+        }
         let pdu = self.payload(remote.ip(), bytes)?;
         let datagram =
             self.board.stack.ip.udp.send(socket, source, remote, pdu).map_err(|(_, refusal)| refusal)?;
+        let datagram = udp::Datagram { traffic_class, hop_limit, ..datagram };
         self.board.stack.ip.datagrams.push_back(datagram);
         self.board.stack.unsettled = true;
         Ok(())
@@ -76,9 +100,23 @@ impl Host<'_> {
         socket: SocketId,
         target: &mut [u8],
     ) -> Result<Option<(SocketAddr, usize)>, HostError> {
+        let received = self.receive_datagram(socket, target)?;
+        Ok(received.map(|(info, count)| (info.remote, count)))
+    }
+
+    /// Receives the next datagram of a socket like [`receive_from`](Self::receive_from), with its header
+    /// fields.
+    ///
+    /// # Errors
+    /// [`HostError::Udp`]: there is no such socket.
+    pub fn receive_datagram(
+        &mut self,
+        socket: SocketId,
+        target: &mut [u8],
+    ) -> Result<Option<(DatagramInfo, usize)>, HostError> {
         self.board.stack.ip.udp.local(socket)?;
         let inbox = self.board.stack.edge.inboxes.iter_mut().find(|inbox| inbox.socket == socket);
-        let Some((remote, pdu)) = inbox.and_then(|inbox| inbox.datagrams.pop_front()) else {
+        let Some((info, pdu)) = inbox.and_then(|inbox| inbox.datagrams.pop_front()) else {
             return Ok(None);
         };
         let mut count = 0;
@@ -88,7 +126,7 @@ impl Host<'_> {
             count += part;
         }
         self.board.stack.copies.host_out_bytes += count as u64;
-        Ok(Some((remote, count)))
+        Ok(Some((info, count)))
     }
 
     /// Sends an ICMP echo request with `bytes` of payload. The reply is an

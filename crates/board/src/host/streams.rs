@@ -264,6 +264,15 @@ impl Host<'_> {
         self.board.stack.take(id)
     }
 
+    /// Returns the number of bytes from the next one to be read up to and including the last urgent one that
+    /// the peer has announced (RFC 9293 §3.8.5); zero if there is none ahead.
+    ///
+    /// # Errors
+    /// [`HostError::UnknownStream`].
+    pub fn urgent_ahead(&mut self, id: StreamId) -> Result<usize, HostError> {
+        Ok(self.board.stack.edge.stream(id).ok_or(HostError::UnknownStream)?.urgent_ahead)
+    }
+
     /// Marks everything written so far as urgent: segments carry the mark until it is acknowledged (RFC 9293
     /// §3.8.5).
     ///

@@ -146,9 +146,9 @@ impl Stack {
         self.unsettled = true;
         let Stack { memory, rng, copies, ip, ports, now, .. } = self;
         let sent = ip.udp.send(socket, local, remote, pdu);
-        let udp::Datagram { source, target, pdu } = sent.expect("a datagram of the NIC is short enough");
+        let udp::Datagram { source, target, pdu, .. } = sent.expect("a datagram of the NIC is short enough");
         let protocol = protocol::UDP;
-        let packet = Packet { source, target, protocol, traffic_class, dont_fragment, pdu };
+        let packet = Packet { source, target, protocol, traffic_class, dont_fragment, hop_limit: 0, pdu };
         let cx = &mut Context { now: *now, memory, rng, copies };
         ip.ip.send(packet, cx, &mut |Hop { port, next, pdu }, cx: &mut Context<'_>| {
             ports[port].send(next, pdu, QueueLimit::Granted, cx);

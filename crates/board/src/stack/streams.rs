@@ -222,6 +222,7 @@ impl Stack {
         }
         let Some(stream) = self.edge.stream(id) else { return };
         stream.received_bytes -= count;
+        stream.urgent_ahead = stream.urgent_ahead.saturating_sub(count);
         if stream.received.is_empty() {
             stream.crumbs = None;
         }

@@ -12,14 +12,14 @@
 //!           └─────────────┘ hops: port, neighbour, packet
 //! ```
 
-use crate::edge::{Edge, NicDatagram};
+use crate::edge::{DatagramInfo, Edge, NicDatagram};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_base::numbers::protocol;
 use kiban_base::{Context, Pdu, SecureRng};
 use kiban_tcpip::icmp::{self, Icmp, IcmpError};
-use kiban_tcpip::ip::{Delivery, Hop, IcmpErrorKind, Ip, Packet, target_of};
+use kiban_tcpip::ip::{Delivery, HeaderInfo, Hop, IcmpErrorKind, Ip, Packet, target_of};
 use kiban_tcpip::tcp::{self, Indication, Segment, SessionId, Tcp};
 use kiban_tcpip::udp::{self, Arrival, Udp};
 use kiban_tcpip::wire::icmp::{UNREACHABLE_PORT, UNREACHABLE_PROTOCOL};
@@ -118,7 +118,11 @@ impl IpStack {
                 let (local, traffic_class) = (target, brief.traffic_class);
                 edge.on_nic_datagram(NicDatagram { socket, remote, local, traffic_class, pdu });
             }
-            Arrival::Data { socket, remote, pdu } => edge.on_datagram(socket, remote, pdu, cx.memory),
+            Arrival::Data { socket, remote, pdu } => {
+                let HeaderInfo { traffic_class, hop_limit, .. } = brief;
+                let info = DatagramInfo { remote, local: target, traffic_class, hop_limit };
+                edge.on_datagram(socket, info, pdu, cx.memory);
+            }
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
             Arrival::NoSocket { pdu } => {
                 let code = if target.is_ipv4() { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
@@ -170,7 +174,7 @@ impl IpStack {
             }
             protocol::UDP => {
                 if let Some(socket) = self.udp.on_icmp_error(&error) {
-                    edge.on_icmp_error(socket, error.remote(), error.kind);
+                    edge.on_icmp_error(socket, &error);
                 }
             }
             _ => {
@@ -251,25 +255,43 @@ impl IpStack {
             let protocol = message.protocol();
             let icmp::Message { source, target, pdu } = message;
             self.ip.send(
-                Packet { source, target, protocol, traffic_class: 0, dont_fragment: false, pdu },
+                Packet {
+                    source,
+                    target,
+                    protocol,
+                    traffic_class: 0,
+                    dont_fragment: false,
+                    hop_limit: 0,
+                    pdu,
+                },
                 cx,
                 &mut hop,
             );
         }
-        while let Some(udp::Datagram { source, target, pdu }) = self.datagrams.pop_front() {
+        while let Some(udp::Datagram { source, target, traffic_class, hop_limit, pdu }) =
+            self.datagrams.pop_front()
+        {
             let packet = Packet {
                 source,
                 target,
                 protocol: protocol::UDP,
-                traffic_class: 0,
+                traffic_class,
                 dont_fragment: false,
+                hop_limit,
                 pdu,
             };
             self.ip.send(packet, cx, &mut hop);
         }
         while let Some(Segment { source, target, traffic_class, pdu }) = self.from_tcp.down.pop_front() {
-            let packet =
-                Packet { source, target, protocol: protocol::TCP, traffic_class, dont_fragment: false, pdu };
+            let packet = Packet {
+                source,
+                target,
+                protocol: protocol::TCP,
+                traffic_class,
+                dont_fragment: false,
+                hop_limit: 0,
+                pdu,
+            };
             self.ip.send(packet, cx, &mut hop);
         }
     }

@@ -90,8 +90,9 @@ fn pings_and_long_datagrams_work_over_both_families() {
         hub.run();
         let code = if remote.is_ipv4() { 3 } else { 4 };
         let kind = IcmpErrorKind::Unreachable { code };
-        let remote = SocketAddr::new(remote, 54);
-        assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket: here, remote, kind }]);
+        let (reporter, remote) = (remote, SocketAddr::new(remote, 54));
+        let error = Completion::DatagramError { socket: here, remote, reporter, kind };
+        assert_eq!(hub.take_completions(0), [error]);
     }
     assert!(hub.seen.iter().all(|frame| frame.len() <= 1514));
     assert!(hub.count(1, "ip", "reassembled") >= 8);

@@ -24,7 +24,10 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     hub.pass(Duration::from_millis(500));
     let kind = IcmpErrorKind::Unreachable { code: 1 };
     let completions = hub.take_completions(0);
-    assert_eq!(completions, vec![Completion::DatagramError { socket, remote: gone, kind }; 3]);
+    assert_eq!(
+        completions,
+        vec![Completion::DatagramError { socket, remote: gone, reporter: ip4(0), kind }; 3]
+    );
     assert_eq!(hub.count(0, "ethernet", "unresolved_discards"), 27);
     assert_eq!(hub.count(0, "ethernet", "neighbours_failed"), 1);
     // The same test runs with an IPv6 wildcard socket.
@@ -38,7 +41,10 @@ fn a_missing_neighbour_is_solicited_once_a_second_and_given_up() {
     let question = Message::NeighbourSolicitation { target: six("fe80::77") };
     assert_eq!(asked, vec![(local6(0), solicited_node(six("fe80::77")), question); 3]);
     let kind = IcmpErrorKind::Unreachable { code: 3 };
-    assert_eq!(hub.take_completions(0), [Completion::DatagramError { socket, remote: gone, kind }]);
+    assert_eq!(
+        hub.take_completions(0),
+        [Completion::DatagramError { socket, remote: gone, reporter: local6(0).into(), kind }]
+    );
     hub.check_home();
 }
 

@@ -31,4 +31,4 @@ mod tests;
 
 pub use listener::Listener;
 pub(crate) use listener::remove_stale;
-pub use peer::{Peer, is_plain_memory};
+pub use peer::{Peer, is_at_mark, is_plain_memory};

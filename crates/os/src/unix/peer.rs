@@ -19,6 +19,8 @@ const DRAIN_BYTES: usize = 16 << 10;
 const DRAINS_MAX: usize = 64;
 /// `SO_PASSRIGHTS` of Linux 6.16, which the libc crate does not define.
 const SO_PASSRIGHTS: libc::c_int = 83;
+/// `SIOCATMARK` of asm-generic/sockios.h, which the libc crate does not define.
+const SIOCATMARK: libc::Ioctl = 0x8905;
 /// `TMPFS_MAGIC` of linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
@@ -49,6 +51,14 @@ pub(super) fn refuse_files(socket: BorrowedFd<'_>) -> bool {
         )
     };
     set == 0
+}
+
+/// Returns whether the next byte of a socket with SO_OOBINLINE is its urgent byte (sockatmark(3)).
+pub fn is_at_mark(socket: BorrowedFd<'_>) -> bool {
+    let mut is_at: libc::c_int = 0;
+    // SAFETY: the call writes one int, into `is_at`, which outlives it.
+    let status = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCATMARK, &raw mut is_at) };
+    status == 0 && is_at == 1
 }
 
 /// Calls `work` with the socket address of a path. A path that is too long for an address is reached through

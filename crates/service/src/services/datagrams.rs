@@ -9,7 +9,8 @@
 //!           wait in the board's socket, which holds `BoardConfig::datagrams_max`; the board drops and counts
 //!           any more.
 //! Errors    if there is no route for a datagram, the program gets a packet with the error. It gets ICMP
-//!           errors only for a remote address that it has set, as on other hosts (RFC 1122 §4.1.3.3).
+//!           errors only for a remote address that it has set, as on other hosts (RFC 1122 §4.1.3.3), unless
+//!           it asks for all (IP_RECVERR).
 //! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the same address as others if all of
 //!           those have set their remote addresses: servers bind such a socket for the next client. A
 //!           datagram goes to the socket whose remote address is the datagram's sender, or else to the one
@@ -24,8 +25,10 @@
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
 use super::counters::ServiceCounters;
-use kiban_attach::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, EndReason, Indication};
-use kiban_board::{Completion, Host, HostError, SocketId};
+use kiban_attach::{
+    DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, EndReason, IcmpReport, Indication,
+};
+use kiban_board::{Completion, DatagramInfo, Host, HostError, SocketId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
@@ -35,7 +38,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Maximum number of datagrams taken from a program before other work has a turn.
 const TURN_DATAGRAMS: usize = 64;
@@ -46,6 +49,8 @@ struct ProgramSocket {
     local: SocketAddr,
     /// The only remote address from which it receives.
     remote: Option<SocketAddr>,
+    /// Whether the program gets errors about datagrams to all addresses.
+    takes_errors: bool,
     socket: Peer,
     /// A packet for which the Unix socket has no room, and whether its room is watched for.
     waiting: Option<Vec<u8>>,
@@ -115,7 +120,8 @@ impl Datagrams {
             return Err((socket, EndReason::TooMany));
         }
         let (remote, waiting, is_watched) = (None, None, false);
-        self.sockets.insert(number, ProgramSocket { id, local, remote, socket, waiting, is_watched });
+        let program = ProgramSocket { id, local, remote, takes_errors: false, socket, waiting, is_watched };
+        self.sockets.insert(number, program);
         Ok(())
     }
 
@@ -179,20 +185,29 @@ impl Datagrams {
         counters: &mut ServiceCounters,
     ) -> bool {
         for _ in 0..TURN_DATAGRAMS {
-            let Some(program) = self.sockets.get(&number) else { return false };
+            let Some(program) = self.sockets.get_mut(&number) else { return false };
             let length = match program.socket.receive(&mut self.room) {
                 Ok(length) => length,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => 0,
             };
             let packet = DatagramHeader::read(&self.room[..length]);
-            let Some((DatagramHeader::Data { remote, .. }, payload)) = packet else {
-                // The program has closed its socket, or has sent an invalid packet.
-                counters.errors += u64::from(length > 0);
-                self.remove(number, host, files);
-                return true;
+            let (info, payload) = match packet {
+                Some((DatagramHeader::Data { remote, local, traffic_class, hop_limit, .. }, payload)) => {
+                    (DatagramInfo { remote, local, traffic_class, hop_limit }, payload)
+                }
+                Some((DatagramHeader::Settings { takes_errors }, [])) => {
+                    program.takes_errors = takes_errors;
+                    continue;
+                }
+                _ => {
+                    // The program has closed its socket, or has sent an invalid packet.
+                    counters.errors += u64::from(length > 0);
+                    self.remove(number, host, files);
+                    return true;
+                }
             };
-            match host.send_to(program.id, remote, payload) {
+            match host.send_datagram(program.id, &info, payload) {
                 Ok(()) => {
                     counters.datagrams_out += 1;
                     counters.bytes_out += payload.len() as u64;
@@ -201,7 +216,8 @@ impl Datagrams {
                     counters.datagrams_refused += 1;
                     if !matches!(refused, HostError::NoMemory | HostError::TooLong) {
                         let why = EndReason::from(refused);
-                        let _ = send(&program.socket, &DatagramHeader::Error { remote, why }.bytes());
+                        let error = DatagramHeader::Error { remote: info.remote, why, icmp: None };
+                        let _ = send(&program.socket, &error.bytes());
                     }
                 }
             }
@@ -223,11 +239,15 @@ impl Datagrams {
         let (Completion::Datagram { socket } | Completion::DatagramError { socket, .. }) = completion else {
             return;
         };
-        if let Completion::DatagramError { remote, kind, .. } = completion {
-            let is_it = |program: &&ProgramSocket| program.id == socket && program.remote == Some(remote);
-            if let (Some(program), Some(why)) = (self.sockets.values().find(is_it), reason(kind, remote)) {
+        if let Completion::DatagramError { remote, reporter, kind, .. } = completion {
+            let there = || self.sockets.values().filter(|program| program.id == socket);
+            let program = there()
+                .find(|program| program.remote == Some(remote))
+                .or_else(|| there().find(|program| program.remote.is_none() && program.takes_errors));
+            if let (Some(program), Some(why)) = (program, reason(kind, remote)) {
+                let icmp = Some(report(kind, reporter));
                 // If the socket is full, the error is lost, as in the network.
-                let _ = send(&program.socket, &DatagramHeader::Error { remote, why }.bytes());
+                let _ = send(&program.socket, &DatagramHeader::Error { remote, why, icmp }.bytes());
             }
             return;
         }
@@ -256,8 +276,11 @@ impl Datagrams {
         // If only one program has the socket, its datagrams wait on the board.
         while !matches!(&programs[..], [(_, one)] if one.waiting.is_some()) {
             let (header, payload) = room.split_at_mut(DATAGRAM_HEADER_BYTES);
-            let Ok(Some((remote, length))) = host.receive_from(id, payload) else { break };
-            header.copy_from_slice(&DatagramHeader::Data { remote, nanos: machine_nanos() }.bytes());
+            let Ok(Some((info, length))) = host.receive_datagram(id, payload) else { break };
+            let DatagramInfo { remote, local, traffic_class, hop_limit } = info;
+            let nanos = machine_nanos();
+            let data = DatagramHeader::Data { remote, nanos, local, traffic_class, hop_limit };
+            header.copy_from_slice(&data.bytes());
             let at = |wanted| programs.iter().position(|(_, program)| program.remote == wanted);
             if let Some(at) = at(Some(remote)).or_else(|| at(None)) {
                 programs[at].1.pass(&room[..DATAGRAM_HEADER_BYTES + length], counters);
@@ -295,6 +318,25 @@ fn send(socket: &Peer, packet: &[u8]) -> io::Result<()> {
         Err(Errno::AGAIN) => Err(io::ErrorKind::WouldBlock.into()),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Returns the ICMP message that reported an error (RFC 792, RFC 4443). Over IPv4, an MTU is in a message of
+/// the type Destination Unreachable with code 4 (RFC 1191 §4).
+fn report(kind: IcmpErrorKind, reporter: IpAddr) -> IcmpReport {
+    let is_4 = reporter.is_ipv4();
+    let (kind, code, info) = match kind {
+        IcmpErrorKind::Unreachable { code } => (if is_4 { 3 } else { 1 }, code, 0),
+        IcmpErrorKind::FragmentationNeeded { mtu } => {
+            if is_4 {
+                (3, 4, mtu)
+            } else {
+                (2, 0, mtu)
+            }
+        }
+        IcmpErrorKind::TimeExceeded { code } => (if is_4 { 11 } else { 3 }, code, 0),
+        IcmpErrorKind::ParameterProblem { code, pointer } => (if is_4 { 12 } else { 4 }, code, pointer),
+    };
+    IcmpReport { reporter, kind, code, info }
 }
 
 /// Returns what an ICMP error means for a program, if it means anything (ip(7)).

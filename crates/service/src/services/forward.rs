@@ -109,6 +109,7 @@ impl Forward {
             match host.open(to) {
                 Ok(stream) => {
                     let _ = socket.set_tcp_nodelay(true);
+                    let _ = socket.set_out_of_band_inline(true);
                     self.begin(stream, socket, false, slot, now);
                 }
                 Err(_) => {
@@ -125,6 +126,7 @@ fn connect(to: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
+    socket.set_out_of_band_inline(true)?;
     match socket.connect(&to.into()) {
         Ok(()) => {}
         // EINPROGRESS: the handshake is in progress.

@@ -8,6 +8,10 @@
 //! Cork             while the program's socket is corked (TCP_CORK, MSG_MORE), the bytes that do not fill a
 //!                  segment are held here, for at most `CORK_TIME_MAX`. The end of the program's data and
 //!                  TCP_NODELAY release them.
+//! Urgent data      the byte that a program sends with MSG_OOB is written with everything before it; then TCP
+//!                  marks it as urgent (RFC 6093 §2). The last byte before the peer's mark is sent to the
+//!                  program with MSG_OOB. A system whose Unix sockets have no urgent data (before Linux 5.15)
+//!                  gets it like any other byte.
 //! Non-blocking     every call passes MSG_DONTWAIT, because a program that holds the same socket may clear
 //!                  O_NONBLOCK.
 //! Descriptors      a program's socket is a [`Peer`]; a program that sends descriptors is disconnected.
@@ -21,7 +25,7 @@ use kiban_base::{Instant, Slice};
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, Reason, StreamId};
 use kiban_link::{EpollSet, Interest};
-use kiban_os::unix::Peer;
+use kiban_os::unix::{Peer, is_at_mark};
 use rustix::event::{PollFd, PollFlags};
 use socket2::{SockAddr, SockRef, Socket};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -81,6 +85,9 @@ impl Line {
     }
 }
 
+/// The error of a socket that has no urgent data.
+const NO_URGENT: Option<i32> = Some(rustix::io::Errno::OPNOTSUPP.raw_os_error());
+
 /// Initial state of a relay.
 pub(super) struct Begin {
     /// The relay's socket on this host.
@@ -119,12 +126,15 @@ struct Relay {
     waits_for_accept: bool,
     ends: Option<Ends>,
     options: StreamOptions,
-    /// A slice that the socket has not accepted completely, and the number of its bytes that have been sent.
-    outward: Option<(Slice, usize)>,
+    /// A slice that the socket has not accepted completely, the number of its bytes that have been sent, and
+    /// the place of the urgent byte in it.
+    outward: Option<(Slice, usize, Option<usize>)>,
     /// Data that the stream has not accepted, or that a cork holds; the first `inward_sent` bytes have been
     /// sent.
     inward: Vec<u8>,
     inward_sent: usize,
+    /// Whether `inward` ends with an urgent byte.
+    has_urgent: bool,
     /// Whether the stream has no room for `inward`.
     is_blocked: bool,
     /// When the cork releases the bytes that it holds; `NEVER` if it holds none.
@@ -139,6 +149,8 @@ struct Relay {
     told_board: bool,
     /// Whether the stream has ended without a reset. Data received before the end is still relayed.
     ended: bool,
+    /// MSG_OOB, unless the socket has no urgent data.
+    urgent_flag: i32,
     watched: Option<Interest>,
     moved_at: Instant,
     slot: SessionSlot,
@@ -248,6 +260,7 @@ impl Relays {
             outward: None,
             inward: Vec::new(),
             inward_sent: 0,
+            has_urgent: false,
             is_blocked: false,
             held_until: Instant::NEVER,
             board_finished: false,
@@ -255,6 +268,7 @@ impl Relays {
             socket_finished: false,
             told_board: false,
             ended: false,
+            urgent_flag: rustix::net::SendFlags::OOB.bits() as i32,
             watched: None,
             moved_at: now,
             slot,
@@ -369,6 +383,7 @@ impl Relays {
         let (Completion::Opened { stream }
         | Completion::Readable { stream }
         | Completion::Writable { stream }
+        | Completion::Urgent { stream, .. }
         | Completion::PeerFinished { stream }
         | Completion::Ended { stream, .. }) = completion
         else {
@@ -552,12 +567,13 @@ impl Relay {
         counters: &mut ServiceCounters,
     ) -> io::Result<()> {
         while !self.told_socket {
-            let (slice, mut sent) = match self.outward.take() {
+            let (slice, mut sent, urgent) = match self.outward.take() {
                 Some(held) => held,
-                None => match host.take(stream) {
-                    Ok(Some(slice)) => {
+                None => match host.urgent_ahead(stream).and_then(|ahead| Ok((ahead, host.take(stream)?))) {
+                    Ok((ahead, Some(slice))) => {
                         counters.bytes_in += slice.len() as u64;
-                        (slice, 0)
+                        let urgent = ahead.checked_sub(1).filter(|at| *at < slice.len());
+                        (slice, 0, urgent)
                     }
                     _ => {
                         if self.board_finished {
@@ -569,12 +585,20 @@ impl Relay {
                 },
             };
             while sent < slice.len() {
-                match self.socket.calls().send_with_flags(&slice.bytes()[sent..], FLAGS) {
+                let (end, flags) = match urgent {
+                    Some(at) if sent < at => (at, FLAGS),
+                    Some(at) if sent == at => (at + 1, FLAGS | self.urgent_flag),
+                    _ => (slice.len(), FLAGS),
+                };
+                match self.socket.calls().send_with_flags(&slice.bytes()[sent..end], flags) {
                     Ok(count) => sent += count,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        self.outward = Some((slice, sent));
+                        self.outward = Some((slice, sent, urgent));
                         return Ok(());
+                    }
+                    Err(error) if error.raw_os_error() == NO_URGENT && self.urgent_flag != 0 => {
+                        self.urgent_flag = 0;
                     }
                     Err(error) => return Err(error),
                 }
@@ -614,7 +638,9 @@ impl Relay {
         piece: &mut [u8],
         counters: &mut ServiceCounters,
     ) -> io::Result<bool> {
-        let count = match self.socket.receive(piece) {
+        let is_urgent = is_at_mark(self.socket.as_fd());
+        let most = if is_urgent { 1 } else { piece.len() };
+        let count = match self.socket.receive(&mut piece[..most]) {
             // The program has closed its socket, and SO_LINGER requests a reset.
             Ok(0) if self.options.closes_with_reset() && self.has_hung_up() => {
                 return Err(ErrorKind::ConnectionReset.into());
@@ -632,10 +658,11 @@ impl Relay {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(error),
         };
+        self.has_urgent = is_urgent;
         let skipped = self.skips.min(count);
         self.skips -= skipped;
         let mut rest = &piece[skipped..count];
-        if self.inward.is_empty() && !self.options.is_corked() {
+        if self.inward.is_empty() && !self.options.is_corked() && !is_urgent {
             let written = host.write(stream, rest).map_err(io::Error::other)?;
             counters.bytes_out += written as u64;
             rest = &rest[written..];
@@ -663,6 +690,9 @@ impl Relay {
         if self.inward_sent == self.inward.len() {
             (self.inward, self.inward_sent) = (Vec::new(), 0);
             self.held_until = Instant::NEVER;
+            if std::mem::take(&mut self.has_urgent) {
+                host.send_urgent(stream).map_err(io::Error::other)?;
+            }
         } else if !self.is_blocked && (count > 0 || self.held_until == Instant::NEVER) {
             self.inward.drain(..std::mem::take(&mut self.inward_sent));
             self.held_until = now + CORK_TIME_MAX;
@@ -673,7 +703,8 @@ impl Relay {
     /// Returns how many of the bytes that wait for the stream may be written now. Under a cork, these are the
     /// ones that fill segments, together with those that TCP has not sent yet.
     fn released(&self, waiting: usize, stream: StreamId, host: &mut Host<'_>, now: Instant) -> usize {
-        if !self.options.is_corked() || self.socket_finished || now >= self.held_until {
+        let is_due = self.socket_finished || self.has_urgent || now >= self.held_until;
+        if !self.options.is_corked() || is_due {
             return waiting;
         }
         let Ok(info) = host.info(stream) else { return waiting };

@@ -280,10 +280,11 @@ impl Ip {
 
     /// A packet from this host to itself needs no header, link or checksum.
     fn loop_back(&mut self, packet: Packet) {
-        let Packet { source, target, protocol, traffic_class, mut pdu, .. } = packet;
+        let Packet { source, target, protocol, traffic_class, hop_limit, mut pdu, .. } = packet;
         self.counters.loopback += 1;
         pdu.set_verified();
-        let brief = HeaderInfo { traffic_class, hop_limit: self.config.hop_limit, ..HeaderInfo::default() };
+        let hop_limit = if hop_limit == 0 { self.config.hop_limit } else { hop_limit };
+        let brief = HeaderInfo { traffic_class, hop_limit, ..HeaderInfo::default() };
         self.looped.push_back(Delivery { source, target, protocol, pdu, brief });
     }
 

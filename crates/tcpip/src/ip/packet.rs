@@ -18,6 +18,8 @@ pub struct Packet {
     /// Whether the packet is dropped if it is too long for the path, instead of being fragmented. Over IPv4
     /// it then has the DF bit and identification 0 (RFC 6864 §4.1). TCP's segments need not set it.
     pub dont_fragment: bool,
+    /// Hop limit (TTL); 0 means that of the configuration.
+    pub hop_limit: u8,
     /// Transport header and payload.
     pub pdu: Pdu,
 }

@@ -55,7 +55,7 @@ impl Ip {
         cx: &mut Context<'_>,
         hop: &mut F,
     ) {
-        let Packet { protocol, traffic_class, mut pdu, .. } = packet;
+        let Packet { protocol, traffic_class, hop_limit, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
             self.counters.no_route += 1;
             return;
@@ -101,7 +101,7 @@ impl Ip {
             dont_fragment,
             more_fragments: false,
             fragment_offset_bytes: 0,
-            time_to_live: self.config.hop_limit,
+            time_to_live: if hop_limit == 0 { self.config.hop_limit } else { hop_limit },
             protocol,
             source,
             target,

@@ -59,7 +59,7 @@ impl Ip {
         cx: &mut Context<'_>,
         hop: &mut F,
     ) {
-        let Packet { protocol, traffic_class, mut pdu, .. } = packet;
+        let Packet { protocol, traffic_class, hop_limit: wanted, mut pdu, .. } = packet;
         let Some(route) = self.routes.find_from(packet.target, packet.source) else {
             self.counters.no_route += 1;
             return;
@@ -78,7 +78,8 @@ impl Ip {
             return;
         }
         let asked = self.hop_limits.get(port).copied().unwrap_or(0);
-        let hop_limit = if asked == 0 { self.config.hop_limit } else { asked };
+        let usual = if asked == 0 { self.config.hop_limit } else { asked };
+        let hop_limit = if wanted == 0 { usual } else { wanted };
         let brief = HeaderInfo { hop_limit, traffic_class, ..HeaderInfo::default() };
         if piece <= limit {
             header6(protocol, payload, source, target, brief).write(pdu.push_head(HEADER_BYTES));

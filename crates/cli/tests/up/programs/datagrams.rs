@@ -273,6 +273,27 @@ fn an_unmodified_program_uses_the_boards_udp_like_the_systems() {
     assert!(!dir.log().contains("panicked"), "{}", dir.log());
 }
 
+#[test]
+fn options_and_ancillary_data_of_datagrams_are_those_of_the_system() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-ancillary");
+    let addresses = "[\"10.9.0.2/24\", \"10.9.0.3/24\", \"fd00:9::2/64\"]";
+    let board = dir.up(&format!("{}{SOCKETS}", PORT.replace("\"10.9.0.2/24\"", addresses)));
+    ip("-6 addr add fd00:9::1/64 dev kiban0 nodad");
+    // The board first makes sure that no other host has its address.
+    let clock = Clock::new();
+    while !dir.kiban(&["ping", "fd00:9::1", "-c", "1"]).status.success() {
+        assert!(clock.now().as_secs_f64() < LONG.as_secs_f64(), "{}", dir.log());
+    }
+    let idle = board.status();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/python/ancillary.py");
+    let output = told(on_board(&dir, &["python3", script]));
+    assert_eq!(text(&output), "all as with the system's UDP\n", "{}", dir.log());
+    is_clean(&board, &idle);
+}
+
 /// Returns a command that runs a program with the `resolv.conf` of the test's directory.
 fn with_names(dir: &TestDir, program: &Command) -> Command {
     let mut command = Command::new("unshare");

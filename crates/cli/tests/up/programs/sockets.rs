@@ -40,6 +40,13 @@ fn listeners_of_several_processes_share_a_port() {
 }
 
 #[test]
+fn urgent_data_passes_in_both_directions() {
+    if enter() {
+        succeeds("run-urgent", include_str!("python/urgent.py"));
+    }
+}
+
+#[test]
 fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     if enter() {
         succeeds("run-inherited", include_str!("python/inherited.py"));

@@ -77,7 +77,7 @@ proptest! {
         }
         pdu.push_head(8).copy_from_slice(b"transprt");
         let hops = bench.send(Packet {
-            source: ours(), target: peer(), protocol: 17, traffic_class: 0, dont_fragment: false, pdu,
+            source: ours(), target: peer(), protocol: 17, traffic_class: 0, dont_fragment: false, hop_limit: 0, pdu,
         });
         let whole = 8 + length;
         let size = (mtu - 20) & !7;
@@ -320,6 +320,7 @@ fn without_memory_all_fragments_are_sent_or_none() {
                     protocol: 17,
                     traffic_class: 0,
                     dont_fragment: false,
+                    hop_limit: 0,
                     pdu
                 })
                 .is_empty()
@@ -412,6 +413,7 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
                 protocol: 17,
                 traffic_class: 0,
                 dont_fragment: false,
+                hop_limit: 0,
                 pdu
             })
             .len(),
@@ -424,6 +426,7 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
         protocol: 6,
         traffic_class: 0,
         dont_fragment: false,
+        hop_limit: 0,
         pdu,
     });
     let dont_fragment = |hops: &[Hop]| Header::read_quoted(hops[0].pdu.head()).unwrap().0.dont_fragment;
@@ -439,6 +442,7 @@ fn a_plausible_path_mtu_is_used_until_it_expires() {
         protocol: 6,
         traffic_class: 0,
         dont_fragment: false,
+        hop_limit: 0,
         pdu,
     });
     assert!(hops.len() == 1 && dont_fragment(&hops));
@@ -456,6 +460,7 @@ fn datagrams_without_df_have_unique_identifications() {
             protocol: 17,
             traffic_class: 0,
             dont_fragment: false,
+            hop_limit: 0,
             pdu,
         });
         let header = Header::read_quoted(hops[0].pdu.head()).unwrap().0;
@@ -478,6 +483,7 @@ fn a_packet_that_must_not_be_fragmented_is_sent_whole_or_dropped() {
             protocol: 17,
             traffic_class: 2,
             dont_fragment: true,
+            hop_limit: 0,
             pdu,
         };
         let hops = bench.send(packet);

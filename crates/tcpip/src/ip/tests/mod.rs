@@ -129,6 +129,7 @@ fn a_packet_arrives_at_the_peer_unchanged() {
         protocol: 6,
         traffic_class: 0,
         dont_fragment: false,
+        hop_limit: 0,
         pdu,
     });
     let [hop] = &hops[..] else { panic!("one packet") };
@@ -214,7 +215,15 @@ fn sending_fails_without_a_route_or_if_the_packet_is_too_long() {
     let target = "192.0.2.1".parse().unwrap();
     assert!(
         bench
-            .send(Packet { source: ours(), target, protocol: 6, traffic_class: 0, dont_fragment: false, pdu })
+            .send(Packet {
+                source: ours(),
+                target,
+                protocol: 6,
+                traffic_class: 0,
+                dont_fragment: false,
+                hop_limit: 0,
+                pdu
+            })
             .is_empty()
     );
     let pdu = bench.pdu(&[0; 1481]);
@@ -226,6 +235,7 @@ fn sending_fails_without_a_route_or_if_the_packet_is_too_long() {
                 protocol: 6,
                 traffic_class: 0,
                 dont_fragment: false,
+                hop_limit: 0,
                 pdu
             })
             .is_empty()

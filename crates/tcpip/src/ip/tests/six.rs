@@ -210,6 +210,7 @@ fn datagrams_are_fragmented_at_the_source_and_reassembled() {
             protocol: UDP,
             traffic_class: 0,
             dont_fragment: false,
+            hop_limit: 0,
             pdu,
         };
         let hops = bench.send(packet);
