@@ -46,29 +46,64 @@ int option_at(int level, int name) {
     return -1;
 }
 
+/* Whether a value lies in the range of an option, as in Linux. */
+static bool is_valid(const struct option *option, int value) {
+    if (option->level == IPPROTO_IPV6)
+        return value >= -1 && value <= 255;
+    if (option->level != IPPROTO_TCP)
+        return true;
+    switch (option->name) {
+    case TCP_KEEPIDLE:
+    case TCP_KEEPINTVL:
+        return value >= 1 && value <= 32767;
+    case TCP_KEEPCNT:
+    case TCP_SYNCNT:
+        return value >= 1 && value <= 127;
+    case TCP_USER_TIMEOUT:
+        return value >= 0;
+    default:
+        return true;
+    }
+}
+
+/* Returns what Linux stores of a value. */
+static uint32_t stored(const struct option *option, int value) {
+    enum { LINGER2_MAX = 120 };
+    /* The two low bits are ECN, which belongs to TCP. */
+    if (option->level == IPPROTO_IP || option->level == IPPROTO_IPV6)
+        return value < 0 && option->level == IPPROTO_IPV6 ? 0 : (uint32_t)value & 0xfc;
+    if (option->level == SOL_SOCKET || option->name == TCP_NODELAY || option->name == TCP_CORK)
+        return value != 0;
+    if (option->name == TCP_LINGER2)
+        return (uint32_t)(value < 0 ? -1 : value > LINGER2_MAX ? LINGER2_MAX : value ? value : (int)option->usual);
+    return (uint32_t)value;
+}
+
 /* Reads the value that a program passes to setsockopt(). Returns 0 or an error number. */
 int read_option(int at, const void *value, socklen_t length, uint32_t *to) {
+    const struct option *option = &options[at];
     struct linger linger;
+    int number = 0;
     if (!value && length)
         return EFAULT;
-    if (options[at].name == SO_LINGER && options[at].level == SOL_SOCKET) {
+    if (option->name == SO_LINGER && option->level == SOL_SOCKET) {
         if (length < sizeof linger)
             return EINVAL;
         memcpy(&linger, value, sizeof linger);
         *to = linger.l_onoff ? (uint32_t)linger.l_linger + 1 : 0;
         return 0;
     }
-    /* Linux also accepts IP_TOS as a byte. */
-    if (options[at].level == IPPROTO_IP && length >= 1 && length < sizeof(int)) {
-        *to = *(const uint8_t *)value;
-        return 0;
-    }
-    if (length < sizeof(int))
+    /* Linux also accepts IP_TOS as a byte, and nothing as 0. */
+    if (option->level == IPPROTO_IP && length < sizeof number)
+        number = length ? *(const uint8_t *)value : 0;
+    else if (length < sizeof number)
         return EINVAL;
-    memcpy(to, value, sizeof(int));
-    int name = options[at].level == IPPROTO_TCP ? options[at].name : 0;
-    bool is_positive = name == TCP_KEEPIDLE || name == TCP_KEEPINTVL || name == TCP_KEEPCNT;
-    return is_positive && (int)*to < 1 ? EINVAL : 0;
+    else
+        memcpy(&number, value, sizeof number);
+    if (!is_valid(option, number))
+        return EINVAL;
+    *to = stored(option, number);
+    return 0;
 }
 
 /* Passes the value of an option to the program. */

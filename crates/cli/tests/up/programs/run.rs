@@ -309,7 +309,7 @@ static HANDLERS: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// A peer that uses the kernel's TCP, sends no data, and keeps its streams open until the test ends.
-fn silent_peer() {
+pub(super) fn silent_peer() {
     let listener = std::net::TcpListener::bind("10.9.0.1:5000").expect("it is the host's");
     std::thread::spawn(move || listener.incoming().collect::<Vec<_>>());
 }

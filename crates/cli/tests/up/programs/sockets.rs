@@ -4,6 +4,7 @@
 
 use super::run::{SOCKETS, TOOLS, on_board, told};
 use crate::common::{PORT, TestDir, enter, run, text};
+use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
 
@@ -51,6 +52,44 @@ fn inherited_and_passed_sockets_have_the_addresses_of_the_connection() {
     if enter() {
         succeeds("run-inherited", include_str!("python/inherited.py"));
     }
+}
+
+/// Returns the options in the table of docs/attach.md whose results differ from those of Linux.
+fn documented_differences() -> BTreeSet<String> {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/attach.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (_, section) = page.split_once("#### Results that differ from Linux\n").expect("the section");
+    let table =
+        section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let first_cells = table.filter_map(|line| line.split('|').nth(1));
+    first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_results_of_all_options_are_those_of_linux_except_for_the_documented_ones() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("run-table");
+    run("ip", &["link", "set", "lo", "up"]);
+    let _board = dir.up(&format!("{PORT}{SOCKETS}"));
+    super::run::silent_peer();
+    let program = dir.0.join("options").display().to_string();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/up/programs/options.c");
+    let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
+    cc.args(["-Wall", "-Wextra", "-Werror", "-O1", source, "-o", &program]);
+    let output = told(cc);
+    assert!(output.status.success(), "{}", text(&output));
+    let system = run(&program, &["10.9.0.1", "5000", "10.9.0.1"]);
+    let board = told(on_board(&dir, &[&program, "10.9.0.1", "5000", "10.9.0.2"]));
+    assert!(system.status.success() && board.status.success(), "{}{}", text(&system), text(&board));
+    let (system, board) = (text(&system), text(&board));
+    assert_eq!(system.lines().count(), board.lines().count());
+    let different: Vec<_> =
+        system.lines().zip(board.lines()).filter(|(system, board)| system != board).collect();
+    let names: BTreeSet<String> =
+        different.iter().filter_map(|(line, _)| line.split(' ').nth(1)).map(str::to_owned).collect();
+    assert_eq!(names, documented_differences(), "the system, and the board: {different:#?}");
 }
 
 /// Connects to the host's listener. A statically linked program does so over the host's network.
