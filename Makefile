@@ -106,7 +106,7 @@ test: ## Run all tests; names the Debian packages that are missing, and installs
 	@scripts/need cargo gcc g++ iproute2 tshark libibverbs-dev librdmacm-dev ibverbs-utils rdmacm-utils perftest qperf \
 		libfabric-bin ucx-utils python3-pyverbs rdma-core openmpi-bin python3-mpi4py nodejs npm parallel \
 		default-jdk-headless maven chromium curl bind9-dnsutils iperf3 iputils-ping python3 python3-venv strace systemd \
-		qemu-system-x86
+		qemu-system-x86 dnsmasq-base
 	PROPTEST_RNG_SEED=$(SEED) $(CARGO) test --locked --no-fail-fast $(TEST)
 
 properties: SEED = $(shell date +%s)

@@ -64,7 +64,7 @@ static int host_of_name(const char *name, int family, struct host *host) {
     struct __res_state state = {0};
     char found[NAME_BYTES];
     bool is_down;
-    if ((family != AF_INET && family != AF_INET6) || is_left_to_libc(name) || res_ninit(&state))
+    if ((family != AF_INET && family != AF_INET6) || is_left_to_libc(name) || !open_resolver(&state))
         return LEFT_TO_LIBC;
     int outcome = LEFT_TO_LIBC, kept = errno;
     struct lookup *lookup = NULL;
@@ -88,7 +88,7 @@ static int host_of_name(const char *name, int family, struct host *host) {
         errno = kept;
     }
     free(lookup);
-    res_nclose(&state);
+    close_resolver(&state);
     return outcome;
 }
 
@@ -124,7 +124,7 @@ static int host_of_address(int family, const void *address, struct host *host) {
     if (!board_path || (family != AF_INET && family != AF_INET6) || is_address_in_hosts(family, address))
         return LEFT_TO_LIBC;
     bool is_mapped = family == AF_INET6 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)address);
-    if ((is_mapped && is_address_in_hosts(AF_INET, its + 12)) || res_ninit(&state))
+    if ((is_mapped && is_address_in_hosts(AF_INET, its + 12)) || !open_resolver(&state))
         return LEFT_TO_LIBC;
     int outcome = NETDB_INTERNAL, kept = errno;
     host->family = family;
@@ -148,7 +148,7 @@ static int host_of_address(int family, const void *address, struct host *host) {
         errno = kept;
     }
     free(lookup);
-    res_nclose(&state);
+    close_resolver(&state);
     return outcome;
 }
 

@@ -272,6 +272,39 @@ bool has_server(const struct __res_state *state, bool *is_down) {
     return false;
 }
 
+/* Replaces the servers of /etc/resolv.conf by those that `kiban run` names: the ones that the board has leased. */
+static void use_named_servers(struct __res_state *state) {
+    const char *said = getenv("KIBAN_NAME_SERVERS");
+    char copy[MAXNS * INET_ADDRSTRLEN + MAXNS], *rest;
+    struct sockaddr_in servers[MAXNS];
+    int count = 0;
+    if (!said || strlen(said) >= sizeof copy)
+        return;
+    strcpy(copy, said);
+    for (char *word = strtok_r(copy, " ", &rest); word && count < MAXNS; word = strtok_r(NULL, " ", &rest)) {
+        servers[count] = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(NAMESERVER_PORT)};
+        count += inet_pton(AF_INET, word, &servers[count].sin_addr) == 1;
+    }
+    if (count) {
+        memcpy(state->nsaddr_list, servers, sizeof servers[0] * count);
+        state->nscount = count;
+    }
+}
+
+/* As res_ninit, for a state that is zero, but with the name servers of `kiban run`. Returns false on failure. */
+bool open_resolver(struct __res_state *state) {
+    if (res_ninit(state))
+        return false;
+    use_named_servers(state);
+    return true;
+}
+
+void close_resolver(struct __res_state *state) {
+    /* res_nclose frees what res_ninit has allocated for this many servers; for others, there is nothing. */
+    state->nscount = MAXNS;
+    res_nclose(state);
+}
+
 /* Whether libc looks a name up: it is an address, or in /etc/hosts, or too long. */
 bool is_left_to_libc(const char *name) {
     struct in6_addr address;
@@ -289,7 +322,7 @@ OURS int getaddrinfo(const char *name, const char *service, const struct addrinf
     bool is_down;
     struct __res_state state = {0};
     struct lookup *lookup = NULL;
-    if (res_ninit(&state))
+    if (!open_resolver(&state))
         return libc_getaddrinfo(name, service, hints, result);
     if (!has_server(&state, &is_down)) {
         error = is_down ? EAI_AGAIN : libc_getaddrinfo(name, service, hints, result);
@@ -303,6 +336,6 @@ OURS int getaddrinfo(const char *name, const char *service, const struct addrinf
         free(lookup);
         errno = kept;
     }
-    res_nclose(&state);
+    close_resolver(&state);
     return error;
 }

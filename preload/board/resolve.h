@@ -24,6 +24,8 @@ struct lookup {
 };
 
 bool is_left_to_libc(const char *name);
+bool open_resolver(struct __res_state *state);
+void close_resolver(struct __res_state *state);
 bool is_address_in_hosts(int family, const void *address);
 bool has_server(const struct __res_state *state, bool *is_down);
 int ask_servers(struct lookup *lookup, const unsigned char *query, int query_bytes);

@@ -6,6 +6,7 @@ use crate::port::Port;
 use core::net::IpAddr;
 use kiban_base::{Copies, Memory};
 use kiban_tcpip::dhcp;
+use kiban_tcpip::ethernet::Link;
 use kiban_tcpip::ip::{Prefix, Route};
 use kiban_tcpip::tcp;
 
@@ -117,18 +118,28 @@ impl Board {
         }
     }
 
+    /// Verifies the leased address of a port, because its link works again. The board must be polled
+    /// afterwards.
+    pub fn verify_lease(&mut self, port: usize) {
+        let now = self.stack.now;
+        self.links().skip(port).take(1).flatten().for_each(|link| link.verify_lease(now));
+        self.stack.unsettled = true;
+    }
+
     /// Gives all leased addresses back (DHCPRELEASE), because the board stops. The board must be polled
     /// afterwards.
     pub fn release_leases(&mut self) {
         let now = self.stack.now;
-        for port in &mut self.stack.ports {
-            if let Port::Packets(packets) = port
-                && let Some(link) = &mut packets.link
-            {
-                link.release_lease(now);
-            }
-        }
+        self.links().flatten().for_each(|link| link.release_lease(now));
         self.stack.unsettled = true;
+    }
+
+    /// Returns the Ethernet link of each port that has one.
+    fn links(&mut self) -> impl Iterator<Item = Option<&mut Link>> {
+        self.stack.ports.iter_mut().map(|port| match port {
+            Port::Packets(packets) => packets.link.as_deref_mut(),
+            _ => None,
+        })
     }
 
     /// Adds a route. The routes for the ports' own prefixes exist already.

@@ -105,6 +105,10 @@ pub fn text(status: &Status) -> String {
             &labels,
             port.losses as f64,
         );
+        if let Some(dhcp) = &port.dhcp {
+            let is_bound = if dhcp.lease.is_some() { 1.0 } else { 0.0 };
+            metrics.gauge("kiban_dhcp_bound", "1 if the port has a leased address", &labels, is_bound);
+        }
         for (cause, lost) in &port.lost {
             let labels = [board, ("port", port.name.as_str()), ("cause", cause.as_str())];
             let help = "packets, frames or cells lost, by cause";

@@ -95,6 +95,9 @@ pub struct Port {
     pub error: Option<String>,
     /// The board's addresses on it.
     pub addresses: Vec<String>,
+    /// The state of the DHCP client, if the port leases its address.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub dhcp: Option<Dhcp>,
     /// The device through which this host's kernel owns the port's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<String>,
@@ -113,6 +116,35 @@ pub struct Port {
     pub link_counters: Counters,
     /// The port's counters, by family and name.
     pub counters: BTreeMap<String, Counters>,
+}
+
+/// The DHCP client of a port, and its lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dhcp {
+    /// `init`, `selecting`, `requesting`, `probing`, `bound`, `renewing`, `rebinding` or `released`.
+    pub state: String,
+    /// The lease, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub lease: Option<Lease>,
+}
+
+/// A lease.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The address and the length of its prefix.
+    pub address: String,
+    /// The server.
+    pub server: String,
+    /// The default router, if the server named a plausible one.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub router: Option<String>,
+    /// The name servers, in order of preference.
+    pub name_servers: Vec<String>,
+    /// The MTU, bytes.
+    pub mtu_bytes: u64,
+    /// Seconds until the lease expires; absent if it does not.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub seconds_left: Option<u64>,
 }
 
 /// Rates per second.

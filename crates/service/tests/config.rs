@@ -376,6 +376,7 @@ fn a_change_that_needs_a_restart_is_named() {
         ("nagle = \"off\"\n", "", Some("tcp.nagle")),
         ("[tcp]", "[sandbox]\nkill = true\n[tcp]", Some("sandbox")),
         ("address = \"10.1.0.1/24\"", "address = \"10.1.0.3/24\"", Some("address of port atm")),
+        ("\"fd00::1/64\"]", "\"fd00::2/64\"]", Some("address of port lan")),
         ("vc = \"0.101\"", "vc = \"0.102\"", Some("pvc of port atm")),
         ("tap:tap0", "tap:tap1", None),
         ("via = \"10.0.0.254\"", "via = \"10.0.0.253\"", None),
@@ -389,6 +390,64 @@ fn a_change_that_needs_a_restart_is_named() {
         let other = Plan::read(&text, "file").expect(to);
         assert_eq!(plan.needs_new_board(&other).as_deref(), expected, "{to}");
     }
+}
+
+/// A port that leases its address, on a link of each kind.
+fn leases(link: &str, address: &str, more: &str) -> Result<Plan, String> {
+    let pvc = if link.starts_with("udp-cells") { "[[port.pvc]]\nvc = \"0.100\"\n" } else { "" };
+    let text = format!("[[port]]\nname = \"lan\"\nlink = \"{link}\"\naddress = {address}\n{pvc}{more}");
+    Plan::read(&text, "file").map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_ethernet_port_can_lease_its_address() {
+    for (address, fixed) in [("\"dhcp\"", 0), ("[\"dhcp\", \"fd00::1/64\"]", 1)] {
+        let echo = "[[service]]\nkind = \"echo\"\nlisten = \"0.0.0.0:7\"\n";
+        let plan = leases("tap:tap0", address, echo).expect(address);
+        assert_eq!((plan.ports[0].dhcp, plan.ports[0].addresses.len()), (true, fixed));
+    }
+    assert!(!Plan::read(GOOD, "file").expect("good").ports[0].dhcp);
+    let cells = "udp-cells:127.0.0.1:7000-127.0.0.1:7001";
+    for (link, address, more, expected) in [
+        (
+            cells,
+            "\"dhcp\"",
+            "",
+            "line 4: address: DHCP needs broadcast, which Classical IP over ATM does not have: write an address",
+        ),
+        (
+            "tun:tun0",
+            "\"dhcp\"",
+            "",
+            "line 4: address: DHCP needs a link that carries Ethernet frames: write an address, or use a link such as tap:",
+        ),
+        (
+            "tap:tap0",
+            "[\"dhcp\", \"10.0.0.1/24\"]",
+            "",
+            "line 4: address: a port with `dhcp` has no other IPv4 address: remove one of them; IPv6 addresses may stay",
+        ),
+        ("tap:tap0", "[\"dhcp\", \"dhcp\"]", "", "line 4: address: `dhcp` is listed twice: list it once"),
+        (
+            "tap:tap0",
+            "\"dhcp\"",
+            "host = \"tun:kiban1\"\n",
+            "line 4: address: `host` needs an address that is known when the board starts: write the address, or let this host's own DHCP client configure an interface",
+        ),
+        (
+            "tap:tap0",
+            "\"dhcp\"",
+            "[[service]]\nkind = \"echo\"\nlisten = \"10.0.0.1:7\"\n",
+            "line 7: listen: 10.0.0.1 is not an address of this board: the leased address is not known yet: listen on 0.0.0.0",
+        ),
+    ] {
+        assert_eq!(leases(link, address, more).err().as_deref(), Some(expected));
+    }
+    // A change between a fixed and a leased address requires a new board.
+    let fixed = leases("tap:tap0", "\"10.0.0.1/24\"", "").expect("good");
+    let leased = leases("tap:tap0", "\"dhcp\"", "").expect("good");
+    assert_eq!(fixed.needs_new_board(&leased).as_deref(), Some("address of port lan"));
+    assert_eq!(leased.needs_new_board(&leased), None);
 }
 
 const BRIDGE: &str = r#"

@@ -7,7 +7,7 @@ use kiban_service::config::DurationValue;
 use kiban_service::control::{CAPTURE_MAX, CaptureEnd, ControlClient, Question, Reply};
 use kiban_service::requests::Captured;
 use kiban_service::signals::{self, SignalRequest};
-use kiban_service::status::{Sandbox, Status, Use};
+use kiban_service::status::{Dhcp, Sandbox, Status, Use};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -333,8 +333,24 @@ pub(crate) fn ports(status: &Status) -> Table {
         if let Some(error) = &port.error {
             table.remark(format!("{}  {error}", port.name));
         }
+        if let Some(dhcp) = &port.dhcp {
+            table.remark(format!("{}  DHCP {}", port.name, dhcp_line(dhcp)));
+        }
     }
     table
+}
+
+/// Describes the state of a DHCP client in one line.
+fn dhcp_line(dhcp: &Dhcp) -> String {
+    let mut text = dhcp.state.clone();
+    if let Some(lease) = &dhcp.lease {
+        text += &format!(": {} from server {}", lease.address, lease.server);
+        text += &match lease.seconds_left {
+            Some(seconds) => format!(", {seconds} s left"),
+            None => ", for ever".to_owned(),
+        };
+    }
+    text
 }
 
 pub(crate) fn services(status: &Status) -> Table {

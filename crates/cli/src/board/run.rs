@@ -4,23 +4,31 @@
 //!           socket. Then execve(2) replaces this process twice: first with `kiban run` again, now with the
 //!           library loaded, then with the program. So the library checks whether the program can use the
 //!           board, as it checks all programs that the program starts.
+//! Names     if the board has leased its address by DHCP, the programs use the leased name servers, which are
+//!           passed in KIBAN_NAME_SERVERS. A later change of the lease does not reach programs that run.
 //! Limits    the library cannot be loaded into programs that are statically linked or have more privileges
 //!           than their user, and has no effect on Go programs. These are not started
 //!           (preload/board/exec.c), unless `--allow-host-network` is given.
 
-use crate::board::control::unavailable_reason;
+use crate::board::control::{query_status, unavailable_reason};
 use crate::nic::verbs::{PRELOAD, become_program, library_dir, prepend, quoted};
 use clap::Args;
 use kiban_os::unix::names::folders_of_boards;
+use kiban_service::control::ControlClient;
 use kiban_streams::{boards, has_listener, run_socket_path};
 use std::env::{args_os, current_exe, var_os};
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const LIBRARY: &str = "libkiban_sockets.so";
 const SOCKETS_VARIABLE: &str = "KIBAN_SOCKETS";
+/// The addresses of name servers, separated by spaces; they replace those of /etc/resolv.conf.
+const NAME_SERVERS_VARIABLE: &str = "KIBAN_NAME_SERVERS";
+/// Maximum number of name servers that libc's resolver uses (MAXNS in resolv.h).
+const NAME_SERVERS_MAX: usize = 3;
 /// `host` starts programs that cannot use the board, on the host's network.
 const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
 
@@ -42,6 +50,8 @@ const UNSERVED_VARIABLE: &str = "KIBAN_SOCKETS_UNSERVED";
         \n  eval \"$(kiban run --env)\"                          for all programs in this shell\
         \n\nVariables:\
         \n  KIBAN_SOCKETS=PATH          the board's socket, as printed by --env\
+        \n  KIBAN_NAME_SERVERS=ADDRESS… name servers instead of those that the board has leased by DHCP, or of\
+        \n                              those in /etc/resolv.conf; separated by spaces\
         \n  KIBAN_VERBS_LIB=FOLDER      the directory of kiban's libraries, if they are not next to this program\
         \n\nExit status: that of the program; 126 or 127 if it cannot be started, 1 if no board offers sockets, 2 for invalid arguments.")]
 pub(crate) struct Run {
@@ -61,7 +71,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let door = door(self.board.as_deref())?;
+        let (board, door) = door(self.board.as_deref())?;
         let library = library_dir(&[LIBRARY])?.join(LIBRARY);
         // LD_PRELOAD has no escape for its separators (ld.so(8)).
         if library.to_str().is_none_or(|path| path.contains([' ', ':'])) {
@@ -71,10 +81,14 @@ impl Run {
             ));
         }
         let Some((program, arguments)) = self.program.split_first() else {
+            let name_servers = name_servers(&board);
             let (library, door) = (quoted(library.as_os_str())?, quoted(door.as_os_str())?);
             let mut text = format!(
                 "export {PRELOAD}={library}\"${{{PRELOAD}:+:${PRELOAD}}}\"\nexport {SOCKETS_VARIABLE}={door}\n"
             );
+            if let Some(servers) = name_servers {
+                text += &format!("export {NAME_SERVERS_VARIABLE}='{servers}'\n");
+            }
             if self.allow_host_network {
                 text += &format!("export {UNSERVED_VARIABLE}=host\n");
             }
@@ -105,6 +119,9 @@ impl Run {
             .args(args_os().skip(1))
             .env(PRELOAD, prepend(library.as_os_str(), var_os(PRELOAD)))
             .env(SOCKETS_VARIABLE, door);
+        if let Some(servers) = name_servers(&board) {
+            command.env(NAME_SERVERS_VARIABLE, servers);
+        }
         if self.allow_host_network {
             command.env(UNSERVED_VARIABLE, "host");
         }
@@ -112,9 +129,26 @@ impl Run {
     }
 }
 
-/// Returns the path of a board's socket for unmodified programs; without a name, returns the path for the
-/// only board that has such a socket.
-fn door(board: Option<&str>) -> Result<PathBuf, String> {
+/// Returns the name servers that the board has leased, unless the user has chosen others.
+fn name_servers(board: &str) -> Option<String> {
+    if var_os(NAME_SERVERS_VARIABLE).is_some() {
+        return None;
+    }
+    // A board that does not answer is no reason not to start the program, which may need no names.
+    let status = ControlClient::call(Some(board)).and_then(|mut client| query_status(&mut client)).ok()?;
+    let leases = status.ports.iter().filter_map(|port| port.dhcp.as_ref()?.lease.as_ref());
+    // The board may be another user's, so its answer may contain anything.
+    let servers: Vec<String> = leases
+        .flat_map(|lease| &lease.name_servers)
+        .filter_map(|server| Some(server.parse::<Ipv4Addr>().ok()?.to_string()))
+        .take(NAME_SERVERS_MAX)
+        .collect();
+    (!servers.is_empty()).then(|| servers.join(" "))
+}
+
+/// Returns the name of a board and the path of its socket for unmodified programs; without a name, those of
+/// the only board that has such a socket.
+fn door(board: Option<&str>) -> Result<(String, PathBuf), String> {
     let why = || {
         unavailable_reason(
             board,
@@ -138,7 +172,7 @@ fn door(board: Option<&str>) -> Result<PathBuf, String> {
     for folder in folders_of_boards() {
         let door = run_socket_path(&folder, &name);
         if has_listener(&door).map_err(|error| format!("board {name}: {error}"))? {
-            return Ok(door);
+            return Ok((name, door));
         }
     }
     Err(why())

@@ -8,6 +8,7 @@
 //! unit                boards under systemd
 //! links/kernel        the kernel's TCP as the peer, over TAP, TUN and a veth
 //! links/atm           two hosts that exchange cells
+//! links/dhcp          an address leased from dnsmasq
 //! links/iperf         an iperf3 server and client
 //! links/capture       captures on a port
 //! links/ping          pings from a board

@@ -84,6 +84,8 @@ pub struct PortPlan {
     pub carries: Carries,
     /// The board's addresses.
     pub addresses: Vec<(IpAddr, Prefix)>,
+    /// Whether the board leases an IPv4 address by DHCP.
+    pub dhcp: bool,
     /// This host's own address on a TUN or TAP device that the board creates.
     pub host_address: Option<(IpAddr, Prefix)>,
     /// The board's MAC.

@@ -65,7 +65,9 @@ impl Validator<'_> {
             };
             return Err(self.at(word, wrong, remedy));
         }
+        let is_leased = address.is_ipv4() && ports.iter().any(|port| port.dhcp);
         let remedy = match all.next() {
+            _ if is_leased => "the leased address is not known yet: listen on 0.0.0.0".to_owned(),
             Some((own, _)) => {
                 format!("listen on {own}, or on {} for all", if own.is_ipv4() { "0.0.0.0" } else { "[::]" })
             }

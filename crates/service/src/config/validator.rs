@@ -22,6 +22,8 @@ use std::time::Duration;
 /// Limits of a configuration.
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
+/// The value of `address` that means an address leased by DHCP.
+const DHCP: &str = "dhcp";
 
 pub(super) struct Validator<'a> {
     pub(super) text: &'a str,
@@ -218,13 +220,15 @@ impl Validator<'_> {
                 ));
             }
             for (at, (address, _)) in port.addresses.iter().enumerate() {
+                let word = table.address.0.iter().filter(|word| word.value != DHCP).nth(at);
+                let word = word.expect("each address has a word");
                 if port.addresses[..at].iter().any(|(its, _)| its == address) {
                     let wrong = format!("duplicate address {address}");
-                    return Err(self.at(&table.address.0[at], wrong, "list each address once"));
+                    return Err(self.at(word, wrong, "list each address once"));
                 }
                 if ports.iter().any(|other| other.addresses.iter().any(|(its, _)| its == address)) {
                     let wrong = format!("address {address} is also assigned to another port");
-                    return Err(self.at(&table.address.0[at], wrong, "assign each address to one port"));
+                    return Err(self.at(word, wrong, "assign each address to one port"));
                 }
             }
             ports.push(port);
@@ -249,8 +253,14 @@ impl Validator<'_> {
         let carries = link::carries(&table.link).map_err(|remedy| {
             self.at(&table.link, format!("invalid link address `{}`", table.link.value), remedy)
         })?;
+        let (leased, fixed): (Vec<&Word>, Vec<&Word>) =
+            table.address.0.iter().partition(|word| word.value == DHCP);
         let addresses: Vec<(IpAddr, Prefix)> =
-            table.address.0.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
+            fixed.iter().map(|word| self.address(word)).collect::<Result<_, _>>()?;
+        let dhcp = leased.first().copied();
+        if let Some(word) = dhcp {
+            self.dhcp(word, table, carries, &addresses)?;
+        }
         let is_bridges = !table.pvcs.is_empty() && table.pvcs.iter().all(|pvc| is_bridged(&pvc.vc.value));
         if addresses.is_empty() && carries != Carries::Frames && !is_bridges {
             let wrong = format!("port `{name}` has no address");
@@ -258,7 +268,7 @@ impl Validator<'_> {
         }
         let only = |there: bool, word: &dyn Fn() -> ConfigError| if there { Err(word()) } else { Ok(()) };
         if carries == Carries::Cells {
-            let mut pairs = addresses.iter().zip(&table.address.0);
+            let mut pairs = addresses.iter().zip(fixed);
             if let Some((_, word)) = pairs.find(|((address, _), _)| address.is_ipv6()) {
                 return Err(self.at(
                     word,
@@ -394,6 +404,7 @@ impl Validator<'_> {
             link: table.link.value.clone(),
             carries,
             addresses,
+            dhcp: dhcp.is_some(),
             host_address,
             mac,
             mtu_bytes,
@@ -404,6 +415,31 @@ impl Validator<'_> {
             circuits,
             bridge: None,
         })
+    }
+
+    /// Checks that a port can lease its address.
+    fn dhcp(
+        &self,
+        word: &Word,
+        table: &tables::Port,
+        carries: Carries,
+        fixed: &[(IpAddr, Prefix)],
+    ) -> Result<(), ConfigError> {
+        let (wrong, remedy) = if carries == Carries::Cells {
+            ("DHCP needs broadcast, which Classical IP over ATM does not have", "write an address")
+        } else if carries == Carries::Packets {
+            ("DHCP needs a link that carries Ethernet frames", "write an address, or use a link such as tap:")
+        } else if table.address.0.iter().filter(|other| other.value == DHCP).count() > 1 {
+            ("`dhcp` is listed twice", "list it once")
+        } else if fixed.iter().any(|(address, _)| address.is_ipv4()) {
+            ("a port with `dhcp` has no other IPv4 address", "remove one of them; IPv6 addresses may stay")
+        } else if table.host.is_some() {
+            let wrong = "`host` needs an address that is known when the board starts";
+            (wrong, "write the address, or let this host's own DHCP client configure an interface")
+        } else {
+            return Ok(());
+        };
+        Err(self.at(word, wrong, remedy))
     }
 
     /// Validates a bridge and returns the plan of its link. `ports` are the ports that come before it.
@@ -470,6 +506,7 @@ impl Validator<'_> {
             link: table.link.value.clone(),
             carries,
             addresses: Vec::new(),
+            dhcp: false,
             host_address,
             mtu_bytes,
             bits_per_second: OC3C_BITS_PER_SECOND,

@@ -202,6 +202,11 @@ impl Running {
                 }
             }
             self.reopen(now);
+            for (number, link) in self.links.iter_mut().enumerate() {
+                if let Some(client) = self.driver.view().dhcp(number) {
+                    link.log_lease(client);
+                }
+            }
             if now >= self.sampled_at + SAMPLE {
                 self.sample(now);
             }
@@ -223,6 +228,9 @@ impl Running {
                     left
                 });
                 self.driver.turn();
+                self.driver.board().release_leases();
+                // This sends the releases.
+                self.with_services(|_, _, _| ());
                 self.end_captures(CapturePoint::end_any);
                 tracing::info!(cut = left, "stopped");
                 return;
@@ -245,14 +253,23 @@ impl Running {
 
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
+        let mut any = false;
         for (number, link) in self.links.iter_mut().enumerate() {
             if !link.state.is_due(now) {
                 continue;
             }
             match link.open().map(|opened| self.driver.attach(number, opened)) {
-                Ok(()) => link.rise(now),
+                Ok(()) => {
+                    link.rise(now);
+                    self.driver.board().verify_lease(number);
+                    any = true;
+                }
                 Err(error) => link.fail(&error, now),
             }
+        }
+        if any {
+            // This sends the requests that verify leases.
+            self.with_services(|_, _, _| ());
         }
     }
 

@@ -101,8 +101,8 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
                 })
             }
             Carries::Frames => {
-                let link =
-                    LinkConfig { addresses: port.addresses.clone(), mtu_bytes, ..LinkConfig::new(port.mac) };
+                let (addresses, dhcp) = (port.addresses.clone(), port.dhcp);
+                let link = LinkConfig { addresses, dhcp, mtu_bytes, ..LinkConfig::new(port.mac) };
                 let believe_sums = true;
                 PortConfig::Ethernet(EthernetPortConfig {
                     packets_max,

@@ -7,6 +7,7 @@ use crate::link_state::LinkState;
 use crate::status::Rates;
 use kiban_base::Instant;
 use kiban_link::{AnyLink, LinkCounters};
+use kiban_tcpip::dhcp::{Client, Lease, State};
 use std::io;
 use std::sync::Arc;
 
@@ -19,6 +20,16 @@ pub(super) struct PortLink {
     pub(super) state: LinkState,
     pub(super) sampled: LinkCounters,
     pub(super) rates: Rates,
+    /// The lease as last logged.
+    lease: LoggedLease,
+}
+
+/// What the log says of a port's lease.
+#[derive(Default)]
+struct LoggedLease {
+    lease: Option<Lease>,
+    is_rebinding: bool,
+    declines: u64,
 }
 
 impl PortLink {
@@ -30,6 +41,7 @@ impl PortLink {
             state: LinkState::new(),
             sampled: LinkCounters::default(),
             rates: Rates::default(),
+            lease: LoggedLease::default(),
         }
     }
 
@@ -51,6 +63,42 @@ impl PortLink {
     /// Returns the link's address.
     pub(super) fn address(&self) -> &str {
         self.device.as_deref().unwrap_or(&self.plan.link)
+    }
+
+    /// Logs what has happened to the port's lease since the last call.
+    pub(super) fn log_lease(&mut self, client: &Client) {
+        let port = self.plan.name.as_str();
+        let LoggedLease { lease, is_rebinding, declines } = &mut self.lease;
+        let (new, rebinds) = (client.lease(), client.state() == State::Rebinding);
+        match (lease.as_ref(), new) {
+            (Some(old), Some(new)) if old.address == new.address => {
+                if old.expires_at != new.expires_at {
+                    tracing::debug!(port, address = %new.address, server = %new.server, "lease renewed");
+                }
+            }
+            (None, None) => {}
+            (old, new) => {
+                if let Some(old) = old {
+                    tracing::warn!(port, address = %old.address, server = %old.server, "lease lost");
+                }
+                if let Some(new) = new {
+                    let address = format!("{}/{}", new.address, new.prefix.bits());
+                    let router = new.router.map(tracing::field::display);
+                    tracing::info!(port, address, server = %new.server, router, "address leased");
+                }
+            }
+        }
+        if rebinds && !*is_rebinding {
+            tracing::warn!(port, "DHCP server does not answer: requesting an extension from any server");
+        }
+        if client.counters().declines_out > *declines {
+            tracing::warn!(port, "leased address declined: another station uses it");
+        }
+        *is_rebinding = rebinds;
+        *declines = client.counters().declines_out;
+        if lease.as_ref() != new {
+            *lease = new.cloned();
+        }
     }
 
     pub(super) fn lose(&mut self, error: &io::Error, now: Instant) {

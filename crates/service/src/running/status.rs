@@ -7,6 +7,7 @@ use crate::services::ProgramView;
 use crate::status::{self, Counters, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
+use kiban_tcpip::dhcp;
 use kiban_tcpip::tcp::State;
 use std::collections::BTreeMap;
 
@@ -23,6 +24,18 @@ fn program(view: &ProgramView) -> status::Program {
     }
 }
 
+fn dhcp_status(client: &dhcp::Client, now: Instant) -> status::Dhcp {
+    let lease = client.lease().map(|lease| status::Lease {
+        address: format!("{}/{}", lease.address, lease.prefix.bits()),
+        server: lease.server.to_string(),
+        router: lease.router.map(|router| router.to_string()),
+        name_servers: lease.name_servers.iter().map(ToString::to_string).collect(),
+        mtu_bytes: lease.mtu_bytes as u64,
+        seconds_left: (lease.expires_at != Instant::NEVER).then(|| lease.expires_at.since(now).as_secs()),
+    });
+    status::Dhcp { state: client.state().to_string(), lease }
+}
+
 impl Running {
     pub(super) fn status(&mut self, now: Instant) -> Status {
         let views = self.with_services(|services, _, _| services.views().collect::<Vec<_>>());
@@ -37,7 +50,7 @@ impl Running {
             programs: view.programs.iter().map(program).collect(),
         });
         let services = services.collect();
-        let ports = (0..self.links.len()).map(|number| self.port_status(number)).collect();
+        let ports = (0..self.links.len()).map(|number| self.port_status(number, now)).collect();
         let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
         let at_ports: Vec<BTreeMap<String, Counters>> =
             (0..self.links.len()).map(|number| self.port_counters(number)).collect();
@@ -90,10 +103,13 @@ impl Running {
         counters
     }
 
-    fn port_status(&mut self, number: usize) -> status::Port {
+    fn port_status(&mut self, number: usize, now: Instant) -> status::Port {
         let link_counters = self.driver.link_counters(number).unwrap_or_default();
         let counters = self.port_counters(number);
-        let waiting = self.driver.board().waiting(number) as u64;
+        let board = self.driver.board();
+        let waiting = board.waiting(number) as u64;
+        let dhcp = board.dhcp(number).map(|client| dhcp_status(client, now));
+        let leased = dhcp.iter().flat_map(|dhcp| &dhcp.lease).map(|lease| lease.address.clone());
         let link = &self.links[number];
         status::Port {
             name: link.name(),
@@ -106,7 +122,9 @@ impl Running {
                 .addresses
                 .iter()
                 .map(|(address, net)| format!("{address}/{}", net.bits()))
+                .chain(leased)
                 .collect(),
+            dhcp: dhcp.clone(),
             host: if link.device.is_none() { link.plan.host.clone() } else { None },
             mtu_bytes: link.plan.mtu_bytes as u64,
             waiting,

@@ -118,8 +118,8 @@ pub enum Destination {
     Broadcast,
     /// To the server, through ARP and the router if it is not on the link.
     Server(Ipv4Addr),
-    /// To the server, through the station from which its last message arrived. There is no time for ARP when
-    /// the board stops.
+    /// To the server, through the station from which its last message arrived. A board that stops
+    /// does not wait for ARP.
     ServerAtOnce(Ipv4Addr, Mac),
 }
 
@@ -162,6 +162,8 @@ pub struct Client {
     /// Number of exchanges in a row that failed.
     failures: u8,
     broadcast: bool,
+    /// Whether all servers are asked for the next extension, because the link may lead to another network.
+    verifies: bool,
     /// The station from which the last offer or ACK came.
     server_mac: Mac,
     /// Nets of the other ports.
@@ -185,6 +187,7 @@ impl Client {
             attempts: 0,
             failures: 0,
             broadcast: false,
+            verifies: false,
             server_mac: Mac::BROADCAST,
             others: Vec::new(),
             outputs: VecDeque::new(),
@@ -274,7 +277,18 @@ impl Client {
         }
     }
 
+    /// The link works again, perhaps in another network: a search starts again at once, and a lease is
+    /// verified by a REQUEST to all servers, which is refused in another network (RFC 2131 §4.4.5, §4.3.2).
+    pub fn on_link_up(&mut self, now: Instant) {
+        match self.state {
+            State::Selecting => (self.state, self.at) = (State::Init, now),
+            State::Bound | State::Renewing | State::Rebinding => (self.verifies, self.at) = (true, now),
+            State::Init | State::Requesting | State::Probing | State::Released => {}
+        }
+    }
+
     fn extend(&mut self, lease: Lease) {
+        self.verifies = false;
         self.at = lease.renew_at;
         self.state = State::Bound;
         if let Some(old) = self.lease.replace(lease.clone())
@@ -314,7 +328,7 @@ impl Client {
         if self.lease().is_some() {
             self.outputs.extend(self.lease.take().map(Output::Unbound));
         }
-        self.lease = None;
+        (self.lease, self.verifies) = (None, false);
         let delay = Duration::from_secs((1 << self.failures.min(6)).min(RESTART_MAX)).max(least);
         self.failures = self.failures.saturating_add(1);
         self.state = State::Init;
@@ -387,7 +401,7 @@ impl Client {
             self.failures = 0;
             return self.restart(Duration::ZERO, now, rng);
         }
-        let (state, until, target) = match now < lease.rebind_at {
+        let (state, until, target) = match now < lease.rebind_at && !self.verifies {
             true => (State::Renewing, lease.rebind_at, Destination::Server(lease.server)),
             false => (State::Rebinding, lease.expires_at, Destination::Broadcast),
         };

@@ -1,8 +1,8 @@
 //! The DHCP client of a link: its datagrams, and the address that it leases.
 //!
-//! Receive path     replies are taken before IP, because they are addressed to an address that is not ours yet.
-//!                  Only a whole, correct datagram to port 68 is taken; everything else, such as a fragment
-//!                  whose data looks like one, goes to IP.
+//! Receive path     replies are taken before IP, because they are addressed to an address that is not ours
+//!                  yet. Only a whole, correct datagram to port 68 is taken; everything else, such as a
+//!                  fragment whose data looks like one, goes to IP.
 //! Transmit path    before there is an address, messages are sent from 0.0.0.0 to all stations.
 
 use super::announcement::Announcement;
@@ -68,6 +68,13 @@ impl Link {
     pub fn set_other_nets(&mut self, nets: impl Iterator<Item = Prefix>) {
         if let Some(dhcp) = &mut self.dhcp {
             dhcp.set_others(nets.collect());
+        }
+    }
+
+    /// Verifies the lease, because the link works again.
+    pub fn verify_lease(&mut self, now: Instant) {
+        if let Some(dhcp) = &mut self.dhcp {
+            dhcp.on_link_up(now);
         }
     }
 

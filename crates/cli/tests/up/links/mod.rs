@@ -2,6 +2,7 @@
 
 pub(crate) mod atm;
 pub(crate) mod capture;
+mod dhcp;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod ping;

@@ -12,20 +12,20 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-pub(super) const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
+pub(crate) const SOCKETS: &str = "[[service]]\nkind = \"sockets\"\n";
 
 /// The directory that contains the preloaded library, which is built in the same way as by `make verbs`.
 pub(crate) static LIBRARY: LazyLock<PathBuf> = LazyLock::new(|| preload::built("sockets", "board"));
 
 /// Returns a command that runs a program on the board.
-pub(super) fn on_board(dir: &TestDir, program: &[&str]) -> Command {
+pub(crate) fn on_board(dir: &TestDir, program: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["60", KIBAN, "run", "--board", "lab", "--"]).args(program);
     command.env("XDG_RUNTIME_DIR", &dir.0).env("KIBAN_VERBS_LIB", &*LIBRARY).current_dir(&dir.0);
     command
 }
 
-pub(super) fn told(mut command: Command) -> Output {
+pub(crate) fn told(mut command: Command) -> Output {
     command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 

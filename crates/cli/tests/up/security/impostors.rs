@@ -4,7 +4,7 @@
 use crate::common::{ECHO, PORT, TestDir, enter, ip, text};
 use crate::programs::run::LIBRARY;
 use crate::security::files::DOORS;
-use kiban_service::status::{Counters, Port, Service, Status};
+use kiban_service::status::{Counters, Dhcp, Lease, Port, Service, Status};
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
@@ -169,12 +169,20 @@ fn output_of_a_board_cannot_control_the_terminal() {
     let evil = format!("{EVIL}\nx");
     let evil = evil.as_str();
     let counters = Counters::from([(evil.to_owned(), 1)]);
+    let lease = Lease {
+        address: evil.into(),
+        server: evil.into(),
+        router: Some(evil.into()),
+        name_servers: vec![evil.into()],
+        ..Lease::default()
+    };
     let port = Port {
         name: evil.into(),
         link: evil.into(),
         state: evil.into(),
         error: Some(evil.into()),
         addresses: vec![evil.into()],
+        dhcp: Some(Dhcp { state: evil.into(), lease: Some(lease) }),
         ..Port::default()
     };
     let service = Service {

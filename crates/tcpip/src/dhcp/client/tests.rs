@@ -332,6 +332,30 @@ fn a_lease_is_released_at_its_server_without_arp() {
 }
 
 #[test]
+fn a_lease_is_verified_when_the_link_works_again() {
+    for kind in [Kind::Ack, Kind::Nak] {
+        let mut stand = Stand::bound();
+        stand.pass(secs(10));
+        stand.client.on_link_up(stand.now);
+        stand.pass(Duration::ZERO);
+        let (_, request) = stand.sent.pop().unwrap();
+        assert_eq!((request.kind, request.target), (Kind::Request, Destination::Broadcast));
+        assert_eq!((request.header.client, stand.client.state()), (ADDRESS, State::Rebinding));
+        assert!(stand.bound.is_some(), "the address stays in use until it is refused");
+        let reply = stand.reply(kind, OTHER, ADDRESS);
+        stand.arrive(&reply);
+        assert_eq!(stand.bound.is_some(), kind == Kind::Ack);
+    }
+    // A search does not wait for its next retransmission.
+    let mut stand = Stand::new(1);
+    stand.pass(secs(70));
+    stand.kinds();
+    stand.client.on_link_up(stand.now);
+    stand.pass(secs(10));
+    assert_eq!(stand.kinds(), [Kind::Discover, Kind::Discover]);
+}
+
+#[test]
 fn a_changed_router_is_configured_at_the_renewal_and_an_unchanged_lease_changes_nothing() {
     let mut stand = Stand::bound();
     stand.pass(secs(1801));
