@@ -12,6 +12,7 @@
 //! links/iperf         an iperf3 server and client
 //! links/capture       captures on a port
 //! links/ping          pings from a board
+//! links/snooping      a bridge that learns the multicast groups of a board
 //! nics/rdma           verbs on boards, over cells and with the kernel
 //! nics/board_nic      programs that use a board's NIC
 //! nics/board_verbs    unmodified programs that use a board's NIC

@@ -27,7 +27,7 @@ impl Drop for Process {
     }
 }
 
-/// Starts a DHCP and name server on the kernel's side of the TAP device. Its messages go to the file `dnsmasq`.
+/// Starts a DHCP and name server on the kernel's side of the TAP device. It logs to the file `dnsmasq`.
 fn dnsmasq(dir: &TestDir) -> Process {
     let log = std::fs::File::create(dir.0.join("dnsmasq")).expect("a file");
     let mut command = Command::new("dnsmasq");

@@ -6,3 +6,4 @@ mod dhcp;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod ping;
+mod snooping;
