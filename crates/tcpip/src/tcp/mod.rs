@@ -15,7 +15,7 @@
 //! Timers           one timer per session, in a timer wheel: see [`kiban_base::TimerWheel`].
 //! Limits           [`Config`] bounds sessions, backlog and buffers; `out_of_order` bounds the number of its
 //!                  slices.
-//! Not implemented  ECN, Fast Open, Multipath TCP; `docs/tcp.md` lists every clause with its state.
+//! Not implemented  Multipath TCP; `docs/tcp.md` lists every clause with its state.
 
 mod buffers;
 mod config;

@@ -146,7 +146,10 @@ impl Session {
         if let Some(sent_at) = self.syn_sent_at.take() {
             self.rtt.on_delivered(sent_at, ctx.cx.now, ctx.config);
         }
-        self.rtt.on_opened();
+        // RFC 6928 §2: after more than one lost SYN-ACK, the initial window is one segment.
+        if self.rtt.on_opened() > 1 {
+            self.congestion.begin_with(self.mss);
+        }
         self.rto_deadline =
             if self.snd_una == self.snd_max { Instant::NEVER } else { ctx.cx.now + self.rtt.rto(ctx.config) };
     }

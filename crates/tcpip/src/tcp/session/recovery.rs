@@ -48,9 +48,16 @@ impl Session {
         if self.sack && !header.options.sack.is_empty() {
             let duplicate = self.on_sack(&header.options.sack, &mut report.delivery, ctx);
             twice = duplicate.is_some();
-            undoes = duplicate.is_some_and(|block| self.completes_episode(&block));
+            // While other segments are known to be lost, the reduction was right.
+            undoes =
+                duplicate.is_some_and(|block| self.completes_episode(&block)) && self.scoreboard.lost() == 0;
         } else if !self.sack && report.outstanding > 0 {
             self.count_duplicates(&mut report);
+        }
+        let ecn_echo = self.is_ecn_echo(header);
+        if ecn_echo {
+            // RFC 4015 §3.2: the path is congested, so the reduction is not undone.
+            (self.episode, undoes) = (None, false);
         }
         // RFC 8985 §7.2: a cumulative acknowledgement restarts the tail probe timer, and SACKed segments stop
         // it. Other acknowledgements, such as the SACK of part of a segment, leave it running.
@@ -65,7 +72,7 @@ impl Session {
             }
             return;
         }
-        let (delivery, ecn_echo) = (&report.delivery, self.is_ecn_echo(header));
+        let delivery = &report.delivery;
         if delivery.bytes == 0 && !report.duplicate && !twice && !ecn_echo {
             return;
         }
@@ -147,6 +154,8 @@ impl Session {
             self.rack.on_recovered();
         }
         self.congestion.restore(episode.prior);
+        // The next loss reduces the window again.
+        self.ecn.echo_reduced_at = None;
         if none_lost {
             self.scoreboard.unmark_lost();
         }

@@ -243,12 +243,16 @@ impl Session {
                 return None;
             }
             if self.state == State::SynReceived && flags.has(Flags::SYN) && begin + 1 == self.rcv_nxt {
-                if flags.has(Flags::ACK) && header.acknowledgment == self.snd_max {
+                let acknowledged = header.acknowledgment;
+                // A SYN's data is not taken in a simultaneous open.
+                if flags.has(Flags::ACK) && self.snd_una.lt(acknowledged) && acknowledged.le(self.snd_max) {
                     // RFC 9293 §3.5, figure 8: in a simultaneous open, the peer retransmits its SYN with the
                     // ACK.
                     return Some(Flags::ACK);
                 }
-                // The peer retransmits its SYN because our SYN-ACK was lost.
+                // The peer retransmits its SYN because our SYN-ACK was lost. RFC 3168 §6.1.1: if it no longer
+                // asks for ECN, it does not use it.
+                self.ecn.is_on &= flags.has(Flags::ECE) && flags.has(Flags::CWR);
                 self.snd_nxt = self.snd_una;
                 return None;
             }
