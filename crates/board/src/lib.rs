@@ -80,7 +80,7 @@ pub use config::{
     EthernetPortConfig, HostPortConfig, IpPortConfig, MemoryConfig, PortAddress, PortConfig, RdmaConfig,
     RoceConfig,
 };
-pub use edge::{Completion, Consumer, DatagramInfo, StreamId};
+pub use edge::{Completion, Consumer, DatagramInfo, Intercepted, InterceptedKind, StreamId};
 pub use error::HostError;
 pub use host::Host;
 pub use kiban_tcpip::ip::IcmpErrorKind;

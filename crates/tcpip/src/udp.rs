@@ -221,24 +221,38 @@ impl Udp {
         socket: SocketId,
         source: IpAddr,
         remote: SocketAddr,
-        mut pdu: Pdu,
+        pdu: Pdu,
     ) -> Result<Datagram, (Pdu, Refusal)> {
         let local = match self.local(socket) {
             Ok(local) => local,
             Err(refusal) => return Err((pdu, refusal)),
         };
         let source = if local.ip().is_unspecified() { source } else { local.ip() };
-        if remote.port() == 0 || source.is_ipv4() != remote.is_ipv4() {
+        self.send_from(SocketAddr::new(source, local.port()), remote, pdu)
+    }
+
+    /// Adds a header to the payload in `pdu`, from any address and port, as a transparent proxy does.
+    ///
+    /// # Errors
+    /// Same as for [`Udp::send`].
+    pub fn send_from(
+        &mut self,
+        local: SocketAddr,
+        remote: SocketAddr,
+        mut pdu: Pdu,
+    ) -> Result<Datagram, (Pdu, Refusal)> {
+        if remote.port() == 0 || local.is_ipv4() != remote.is_ipv4() {
             return Err((pdu, Refusal::BadAddress));
         }
+        let (source, target) = (local.ip(), remote.ip());
         let total = pdu.len() + udp::HEADER_BYTES;
         let Ok(total_bytes) = u16::try_from(total) else { return Err((pdu, Refusal::TooLong)) };
-        let rest = checksum::pseudo(source, remote.ip(), protocol::UDP, total).plus(pdu.body_sum());
+        let rest = checksum::pseudo(source, target, protocol::UDP, total).plus(pdu.body_sum());
         let header = pdu.push_head(udp::HEADER_BYTES);
         Header { source_port: local.port(), target_port: remote.port(), total_bytes }.write(header);
         udp::fill(header, rest);
         self.counters.datagrams_out += 1;
-        Ok(Datagram { source, target: remote.ip(), traffic_class: 0, hop_limit: 0, pdu })
+        Ok(Datagram { source, target, traffic_class: 0, hop_limit: 0, pdu })
     }
 
     /// Processes a datagram that arrived.

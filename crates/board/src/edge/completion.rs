@@ -66,6 +66,18 @@ pub enum Completion {
         /// The peer's address.
         remote: SocketAddr,
     },
+    /// A peer asks for a connection that is intercepted ([`Host::intercept`](crate::Host::intercept)):
+    /// [`Host::admit`](crate::Host::admit) or [`Host::refuse`](crate::Host::refuse) answers it.
+    Requested {
+        /// The number of the interception.
+        listener: u32,
+        /// The destination.
+        local: SocketAddr,
+        /// The peer's address.
+        remote: SocketAddr,
+    },
+    /// Intercepted packets wait, where there were none ([`Host::intercepted`](crate::Host::intercepted)).
+    Intercepted,
     /// Bytes arrived on a stream that had none.
     Readable {
         /// The stream.

@@ -10,6 +10,7 @@
 
 mod compaction;
 mod completion;
+mod intercepted;
 mod line;
 mod memory_waiters;
 mod partial_pages;
@@ -18,6 +19,7 @@ mod table;
 
 pub(crate) use completion::Upper;
 pub use completion::{Completion, Consumer, StreamId};
+pub use intercepted::{Intercepted, InterceptedKind};
 pub(crate) use line::NEXT_TURN;
 pub use stream::DatagramInfo;
 pub(crate) use stream::{Inbox, NicDatagram};

@@ -1,6 +1,7 @@
 //! Streams and sockets by number, and the indications that they get from the protocols.
 
 use super::completion::{Completion, Consumer, StreamId, Upper};
+use super::intercepted::{INTERCEPTED_MAX, Intercepted};
 use super::memory_waiters::MemoryWaiters;
 use super::partial_pages::PartialPages;
 use super::stream::{DatagramInfo, Inbox, NicDatagram, Stream};
@@ -41,6 +42,9 @@ pub(crate) struct Edge {
     /// The RDMA NIC's sockets, and their datagrams of this burst; the PDU pool bounds their number.
     nic_sockets: Vec<SocketId>,
     nic_datagrams: VecDeque<NicDatagram>,
+    /// The consumer that intercepts packets, with the number of its listener, and those that wait for it.
+    pub(crate) interceptor: Option<(u32, Consumer)>,
+    pub(crate) intercepted: VecDeque<Intercepted>,
     /// The consumer of the streams that a listener accepts.
     pub(crate) listeners: BTreeMap<u32, Upper>,
     pub(crate) loose: PartialPages,
@@ -65,6 +69,8 @@ impl Edge {
             rdma_events: VecDeque::new(),
             nic_sockets: Vec::new(),
             nic_datagrams: VecDeque::new(),
+            interceptor: None,
+            intercepted: VecDeque::new(),
             listeners: BTreeMap::new(),
             loose: PartialPages::new(full_bytes),
         }
@@ -233,7 +239,7 @@ impl Edge {
         copies: &mut Copies,
     ) -> Option<(SessionId, u32)> {
         use tcp::Indication::{
-            Accepted, Data, Finished, Gone, Opened, Piece, Sent, Starved, Urgent, Writable,
+            Accepted, Data, Finished, Gone, Opened, Piece, Requested, Sent, Starved, Urgent, Writable,
         };
         match indication {
             Opened { session, .. } => {
@@ -249,6 +255,11 @@ impl Edge {
                     self.listeners.get(&listener).copied().unwrap_or(Upper::Host(Consumer::default()));
                 let stream = self.add(upper, session, true);
                 self.push_completion(upper, Completion::Accepted { stream, listener, remote });
+            }
+            Requested { listener, local, remote } => {
+                if let Some(upper) = self.listeners.get(&listener).copied() {
+                    self.push_completion(upper, Completion::Requested { listener, local, remote });
+                }
             }
             Data { session, mut pdu } => {
                 let bytes = pdu.body_len();
@@ -355,10 +366,7 @@ impl Edge {
         memory: &mut Memory,
     ) {
         let Some(inbox) = self.inboxes.iter_mut().find(|inbox| inbox.socket == socket) else { return };
-        // When memory is short, streams have priority, so that unread datagrams do not delay them.
-        let scarce = memory.receive.available() * 4 < memory.receive.capacity()
-            || memory.pdus.available() * 4 < memory.pdus.capacity();
-        if scarce || inbox.datagrams.len() >= self.datagrams_max {
+        if is_scarce(memory) || inbox.datagrams.len() >= self.datagrams_max {
             self.datagrams_dropped += 1;
             return;
         }
@@ -366,6 +374,19 @@ impl Edge {
             self.completions.push_back((inbox.consumer, Completion::Datagram { socket }));
         }
         inbox.datagrams.push_back((info, pdu));
+    }
+
+    /// Handles an intercepted packet.
+    pub(crate) fn on_intercepted(&mut self, packet: Intercepted, memory: &mut Memory) {
+        let Some((_, consumer)) = self.interceptor else { return };
+        if self.intercepted.len() >= INTERCEPTED_MAX || is_scarce(memory) {
+            self.datagrams_dropped += 1;
+            return;
+        }
+        if self.intercepted.is_empty() {
+            self.completions.push_back((consumer, Completion::Intercepted));
+        }
+        self.intercepted.push_back(packet);
     }
 
     /// Handles an echo reply.
@@ -404,4 +425,10 @@ impl Edge {
         let consumer = self.loopbacks.get(&(port, circuit)).copied().unwrap_or_default();
         self.completions.push_back((consumer, Completion::CellLoopback { port, circuit, tag, round_trip }));
     }
+}
+
+/// Returns whether memory is so short that streams have priority, so that unread datagrams do not delay them.
+fn is_scarce(memory: &mut Memory) -> bool {
+    memory.receive.available() * 4 < memory.receive.capacity()
+        || memory.pdus.available() * 4 < memory.pdus.capacity()
 }

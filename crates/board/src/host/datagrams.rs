@@ -180,7 +180,7 @@ impl Host<'_> {
     /// Returns a PDU with `bytes` copied into content pages, if they and a header of 8 bytes (as in UDP and
     /// ICMP) do not exceed the maximum packet size. For IPv4, this size includes the IP header. For IPv6, the
     /// limit is the length field in the checksum's pseudo-header.
-    fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
+    pub(super) fn payload(&mut self, target: IpAddr, bytes: &[u8]) -> Result<Pdu, HostError> {
         let headers = if target.is_ipv4() { 28 } else { 8 };
         if bytes.len() + headers > usize::from(u16::MAX) {
             return Err(HostError::TooLong);

@@ -209,7 +209,8 @@ fn on_lease(ip: &mut Ip, port: usize, lease: &Lease, is_ours: bool) {
             let route = Route { prefix, port, gateway, source, mtu_bytes: lease.mtu_bytes };
             ip.add_route_unless_known(route);
         } else {
-            ip.remove_route(port, prefix, gateway);
+            // A configured route to the same router has no leased source, and stays.
+            ip.remove_leased_route(port, prefix, gateway, source);
         }
     }
     if is_ours {

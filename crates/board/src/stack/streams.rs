@@ -26,6 +26,11 @@ impl Stack {
     /// Stops listening. Streams that the listener accepted stay open.
     pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.edge.listeners.remove(&listener);
+        if self.edge.interceptor.is_some_and(|(its, _)| its == listener) {
+            self.edge.interceptor = None;
+            self.edge.intercepted.clear();
+            self.ip.ip.intercept(false);
+        }
         let known = self.with_context(|ip, cx| ip.tcp.unlisten(listener, cx, &mut ip.from_tcp));
         if known { Ok(()) } else { Err(HostError::UnknownListener) }
     }

@@ -12,7 +12,7 @@
 //!           └─────────────┘ hops: port, neighbour, packet
 //! ```
 
-use crate::edge::{DatagramInfo, Edge, NicDatagram};
+use crate::edge::{DatagramInfo, Edge, Intercepted, InterceptedKind, NicDatagram};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -123,6 +123,11 @@ impl IpStack {
                 let info = DatagramInfo { remote, local: target, traffic_class, hop_limit };
                 edge.on_datagram(socket, info, pdu, cx.memory);
             }
+            Arrival::NoSocket { pdu } if edge.interceptor.is_some() && !brief.to_group => {
+                let delivery = Delivery { source, target, protocol, pdu, brief };
+                let packet = Intercepted::datagram(delivery);
+                packet.into_iter().for_each(|packet| edge.on_intercepted(packet, cx.memory));
+            }
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
             Arrival::NoSocket { pdu } => {
                 let code = if target.is_ipv4() { UNREACHABLE_PORT } else { icmpv6::UNREACHABLE_PORT };
@@ -141,6 +146,12 @@ impl IpStack {
                 icmp::Indication::EchoReply { source, identifier, sequence, bytes } => {
                     edge.on_reply(source, identifier, sequence, bytes);
                 }
+                icmp::Indication::EchoRequest { source, target, identifier, sequence, pdu } => {
+                    let kind = InterceptedKind::Echo { local: target, remote: source, identifier, sequence };
+                    let (protocol, brief) = (protocol::ICMP, HeaderInfo::default());
+                    let delivery = Delivery { source, target, protocol, pdu, brief };
+                    edge.on_intercepted(Intercepted { kind, delivery }, cx.memory);
+                }
                 icmp::Indication::Error(error) => self.on_icmp_error(error, edge, cx),
                 icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),
             }
@@ -149,7 +160,7 @@ impl IpStack {
 
     /// Passes an ICMP error to the protocol whose packet it quotes.
     fn on_icmp_error(&mut self, mut error: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
-        if !self.ip.is_ours(error.source) {
+        if !self.ip.may_be_ours(error.source) {
             return self.icmp.on_implausible_error();
         }
         if let IcmpErrorKind::FragmentationNeeded { mtu } = error.kind {

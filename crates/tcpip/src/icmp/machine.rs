@@ -68,6 +68,19 @@ pub enum Indication {
         /// Payload bytes of the reply.
         bytes: usize,
     },
+    /// An echo request to another host arrived ([`Ip::intercept`](crate::ip::Ip::intercept)).
+    EchoRequest {
+        /// The host that asks.
+        source: IpAddr,
+        /// The host that is asked.
+        target: IpAddr,
+        /// The identifier of the request.
+        identifier: u16,
+        /// The sequence number of the request.
+        sequence: u16,
+        /// The payload.
+        pdu: Pdu,
+    },
     /// An error arrived. The caller checks whether the quoted packet is really ours.
     Error(IcmpError),
     /// A message of neighbour discovery or multicast listener discovery arrived; its checksum is correct.
@@ -167,6 +180,21 @@ fn write_echo(head: &mut [u8], is_ipv4: bool, is_reply: bool, identifier: u16, s
     };
 }
 
+/// Returns an echo request or a reply with the payload in `pdu`.
+fn echo(
+    (source, target): (IpAddr, IpAddr),
+    is_reply: bool,
+    identifier: u16,
+    sequence: u16,
+    mut pdu: Pdu,
+) -> Message {
+    let rest = pseudo(source, target, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
+    let header = pdu.push_head(HEADER_BYTES);
+    write_echo(header, target.is_ipv4(), is_reply, identifier, sequence);
+    icmp::fill(header, rest);
+    Message { source, target, pdu }
+}
+
 fn write_error(head: &mut [u8], is_ipv4: bool, kind: IcmpErrorKind) {
     if is_ipv4 {
         match kind {
@@ -218,13 +246,22 @@ impl Icmp {
         target: IpAddr,
         identifier: u16,
         sequence: u16,
-        mut pdu: Pdu,
+        pdu: Pdu,
     ) -> Message {
-        let rest = pseudo(source, target, pdu.len() + HEADER_BYTES).plus(pdu.body_sum());
-        let header = pdu.push_head(HEADER_BYTES);
-        write_echo(header, target.is_ipv4(), false, identifier, sequence);
-        icmp::fill(header, rest);
-        Message { source, target, pdu }
+        echo((source, target), false, identifier, sequence, pdu)
+    }
+
+    /// Sends an echo reply from `source` with the payload in `pdu`.
+    pub fn reply(
+        &mut self,
+        source: IpAddr,
+        target: IpAddr,
+        identifier: u16,
+        sequence: u16,
+        pdu: Pdu,
+    ) -> Message {
+        self.counters.echoes_answered += 1;
+        echo((source, target), true, identifier, sequence, pdu)
     }
 
     /// Sends an error about a packet to its sender, unless the rate limit is reached or the packet must not
@@ -303,6 +340,11 @@ impl Icmp {
             // source, is not answered.
             Content::EchoRequest(..) if delivery.brief.to_group || source.is_unspecified() => {
                 self.counters.echoes_to_groups += 1;
+            }
+            Content::EchoRequest(identifier, sequence) if delivery.brief.intercepted => {
+                let mut pdu = delivery.pdu;
+                pdu.pull_head(HEADER_BYTES);
+                up.push_back(Indication::EchoRequest { source, target, identifier, sequence, pdu });
             }
             Content::EchoRequest(identifier, sequence) => {
                 self.counters.echoes_answered += 1;

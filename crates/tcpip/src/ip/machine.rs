@@ -40,6 +40,7 @@ pub struct Ip {
     pub(super) error_requests: VecDeque<IcmpErrorRequest>,
     pub(super) looped: VecDeque<Delivery>,
     pub(super) counters: IpCounters,
+    is_intercepting: bool,
 }
 
 impl Ip {
@@ -58,6 +59,7 @@ impl Ip {
             error_requests: VecDeque::new(),
             looped: VecDeque::new(),
             counters: IpCounters::default(),
+            is_intercepting: false,
         }
     }
 
@@ -120,6 +122,19 @@ impl Ip {
         self.routes.remove(|route| route.port == port && route.prefix == prefix && route.gateway == gateway);
     }
 
+    /// Removes the route of a lease: one whose source address is the leased one.
+    pub fn remove_leased_route(
+        &mut self,
+        port: usize,
+        prefix: Prefix,
+        gateway: Option<IpAddr>,
+        source: IpAddr,
+    ) {
+        self.routes.remove(|route| {
+            (route.port, route.prefix, route.gateway, route.source) == (port, prefix, gateway, source)
+        });
+    }
+
     /// Sets the IPv6 MTU of a port, bytes (RFC 4861 §4.6.4).
     pub fn set_mtu6(&mut self, port: usize, mtu_bytes: usize) {
         self.routes.set_mtu6(port, mtu_bytes);
@@ -149,6 +164,27 @@ impl Ip {
 
     pub(super) fn listens_to(&self, group: Ipv6Addr) -> bool {
         group == discovery::ALL_NODES || self.groups.iter().any(|(_, known)| *known == group)
+    }
+
+    /// Sets whether packets to any unicast address are taken, as a transparent proxy does.
+    pub fn intercept(&mut self, is_on: bool) {
+        self.is_intercepting = is_on;
+    }
+
+    /// Returns whether packets to an address of another host are taken ([`Ip::intercept`]).
+    pub(super) fn intercepts(&self, address: IpAddr) -> bool {
+        // An IPv4-mapped address must not appear on the wire: this host's sockets would take it for IPv4's.
+        let is_near = match address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local() || address.to_ipv4_mapped().is_some(),
+        };
+        let is_nowhere = address.is_unspecified() || address.is_loopback() || is_near;
+        self.is_intercepting && !is_nowhere && !self.is_for_many(address)
+    }
+
+    /// Returns whether packets from an address may be ours.
+    pub fn may_be_ours(&self, address: IpAddr) -> bool {
+        self.is_ours(address) || self.intercepts(address)
     }
 
     /// Returns the addresses of this host.

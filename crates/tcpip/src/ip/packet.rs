@@ -40,6 +40,8 @@ pub struct HeaderInfo {
     /// Whether the packet was sent to a multicast or broadcast address; it must not be answered with an ICMP
     /// error (RFC 1122 §3.2.2).
     pub to_group: bool,
+    /// Whether the packet was sent to another host ([`Ip::intercept`](super::Ip::intercept)).
+    pub intercepted: bool,
 }
 
 /// A received packet, from its transport header on.

@@ -169,17 +169,19 @@ impl Ip {
             in_fragments: header.is_fragment(),
             router_alert: false,
             to_group: false,
+            intercepted: false,
         };
         let protocol = header.protocol;
         let (source, target) = (IpAddr::V4(header.source), IpAddr::V4(header.target));
         if !self.own4.contains(&header.target) {
             // RFC 1122 §3.3.6, §4.2.3.10: broadcast and multicast are accepted for UDP only.
             let is_for_all = header.target == ALL_HOSTS || self.is_broadcast(header.target);
-            if !is_for_all || protocol != protocol::UDP {
+            brief.intercepted = self.intercepts(target);
+            brief.to_group = is_for_all && protocol == protocol::UDP;
+            if !brief.intercepted && !brief.to_group {
                 self.counters.not_ours += 1;
                 return None;
             }
-            brief.to_group = true;
         }
         // RFC 1122 §3.2.1.3: a source must not be multicast, broadcast, unspecified or loopback. It must not
         // be one of our own addresses either, since packets from them never leave the host.

@@ -6,7 +6,7 @@ use super::counters::TcpCounters;
 use super::fairness::claims::{Claim, Claims, Owner};
 use super::fairness::share::Share;
 use super::listen::fast_open::FastOpenCache;
-use super::listen::listener::Listener;
+use super::listen::listener::{Listener, Request};
 use super::listen::secret::{InitialNumbers, Secret};
 use super::listen::time_wait::TimeWaitQueue;
 use super::segment::{Outbox, Segment};
@@ -45,6 +45,8 @@ pub struct Tcp {
     pub(super) table: Table,
     pub(super) listeners: Vec<Listener>,
     pub(super) next_listener: u32,
+    /// Intercepted SYNs about which the host has not decided.
+    pub(super) requests: Vec<Request>,
     pub(super) secret: Secret,
     pub(super) challenges: Throttle,
     pub(super) time_wait_queue: TimeWaitQueue,
@@ -84,6 +86,7 @@ impl Tcp {
             table: Table::new(rng),
             listeners: Vec::new(),
             next_listener: 0,
+            requests: Vec::new(),
             secret: Secret::new(rng),
             challenges: Throttle::default(),
             time_wait_queue: TimeWaitQueue::default(),
@@ -172,6 +175,7 @@ impl Tcp {
             owner,
             local,
             dual,
+            intercepts: false,
             half_open_count: 0,
             half_open: VecDeque::new(),
             cookies_until: Instant::ZERO,
@@ -186,6 +190,7 @@ impl Tcp {
     pub fn unlisten(&mut self, listener: u32, cx: &mut Context<'_>, out: &mut Outbox) -> bool {
         let before = self.listeners.len();
         self.listeners.retain(|other| other.number != listener);
+        self.forget_requests(listener);
         let half_made: Vec<u32> = self
             .table
             .iter()

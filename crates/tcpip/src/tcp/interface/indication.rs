@@ -55,6 +55,16 @@ pub enum Indication {
         /// The peer's address and port.
         remote: SocketAddr,
     },
+    /// A peer asks for a connection that is intercepted. [`Tcp::admit`](crate::tcp::Tcp::admit) or
+    /// [`Tcp::refuse`](crate::tcp::Tcp::refuse) answers it.
+    Requested {
+        /// The number of the listener.
+        listener: u32,
+        /// The destination.
+        local: SocketAddr,
+        /// The peer's address and port.
+        remote: SocketAddr,
+    },
     /// The next bytes of the stream, in the body of a PDU.
     Data {
         /// The session that received them.

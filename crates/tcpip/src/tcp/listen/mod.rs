@@ -2,6 +2,7 @@
 
 pub(crate) mod cookie;
 pub(crate) mod fast_open;
+mod intercept;
 pub(crate) mod listener;
 pub(crate) mod secret;
 pub(crate) mod time_wait;

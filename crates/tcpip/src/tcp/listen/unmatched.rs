@@ -34,7 +34,7 @@ impl Tcp {
     ) {
         let flags = header.flags;
         if flags.has(Flags::RST) {
-            return;
+            return self.on_request_reset((local, remote), header);
         }
         let listener = find_listener(&mut self.listeners, local);
         let Some(listener) = listener else { return self.answer_reset(local, remote, header, pdu, out) };
@@ -47,6 +47,15 @@ impl Tcp {
             return;
         }
         let (number, owner) = (listener.number, listener.owner);
+        if listener.intercepts {
+            let unanswered = listener.half_open_count + self.requests.len();
+            let is_full = unanswered >= self.config.backlog || self.table.len() >= self.config.sessions_max;
+            if is_full || !self.may_own_more(owner, remote.ip(), true) {
+                self.counters.syns_dropped += 1;
+                return;
+            }
+            return self.request(number, (local, remote), header, (tx_queue, least), out);
+        }
         let full = listener.half_open_count >= self.config.backlog;
         let with_cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
@@ -224,7 +233,7 @@ impl Tcp {
     }
 
     /// Sends the RST that answers a segment without a session (RFC 9293 §3.10.7.1), in the segment's own PDU.
-    fn answer_reset(
+    pub(super) fn answer_reset(
         &mut self,
         local: SocketAddr,
         remote: SocketAddr,

@@ -342,6 +342,7 @@ impl World {
                 }
                 (app.session, app.opened) = (Some(session), true);
             }
+            Indication::Requested { .. } => return Err(format!("{now:?}: nothing is intercepted")),
             Indication::Data { session, mut pdu } => {
                 for slice in pdu.drain_body() {
                     self.on_bytes(side, session, slice)?;
