@@ -93,6 +93,8 @@ impl Need {
         let record = address.options.record.as_deref().map(Need::create);
         let whats = match &address.transport {
             Transport::Tun(_) | Transport::Tap(_) => vec![What::Capabilities(Set::NET_ADMIN), device()],
+            // The device is open already.
+            Transport::TapFile(_) => Vec::new(),
             Transport::Packet(_) => vec![What::Capabilities(Set::NET_RAW)],
             // Without CAP_IPC_LOCK, memory shared with the kernel counts towards RLIMIT_MEMLOCK.
             Transport::Xdp(_) => {

@@ -28,7 +28,9 @@ pub(crate) fn carries(address: &str) -> Result<Carries, String> {
     };
     Ok(match &address.transport {
         Transport::Tun(_) => Carries::Packets,
-        Transport::Tap(_) | Transport::Packet(_) | Transport::Xdp(_) => Carries::Frames,
+        Transport::Tap(_) | Transport::TapFile(_) | Transport::Packet(_) | Transport::Xdp(_) => {
+            Carries::Frames
+        }
         Transport::Udp(holds, _) | Transport::Tcp(holds, ..) => of(*holds),
         Transport::AtmTcp(..) | Transport::Pseudowire(_) => Carries::Cells,
         Transport::Pcap(file) => {

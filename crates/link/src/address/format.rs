@@ -27,6 +27,7 @@ impl fmt::Display for Transport {
         match self {
             Transport::Tun(name) => write!(f, "tun:{name}"),
             Transport::Tap(name) => write!(f, "tap:{name}"),
+            Transport::TapFile(number) => write!(f, "tap-fd:{number}"),
             Transport::Packet(name) => write!(f, "packet:{name}"),
             Transport::Xdp(name) => write!(f, "xdp:{name}"),
             Transport::Udp(holds, Ends { local, peer }) => write!(f, "udp-{}:{local}-{peer}", unit(holds)),

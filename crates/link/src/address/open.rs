@@ -22,6 +22,7 @@ use kiban_board::impairment::ImpairmentConfig;
 use kiban_os::interface;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::BorrowedFd;
 
 impl Host {
     /// Resolves the host to its addresses.
@@ -84,6 +85,11 @@ impl Address {
         Ok(match &self.transport {
             Transport::Tun(name) => self.packets(TunLink::open(name, TunMode::Packets, offload)?)?,
             Transport::Tap(name) => self.frames(TunLink::open(name, TunMode::Frames, offload)?)?,
+            Transport::TapFile(number) => {
+                // SAFETY: the descriptor is borrowed only for the call, which fails if it is not open.
+                let file = unsafe { BorrowedFd::borrow_raw(*number) }.try_clone_to_owned()?;
+                self.frames(TunLink::of_file(file, mtu)?)?
+            }
             Transport::Packet(name) => {
                 self.frames(EthernetLink::open(name, offload, options.promiscuous)?)?
             }

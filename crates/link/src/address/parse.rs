@@ -14,9 +14,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Every kind of link: its name, the form of its address, and its options beyond the common ones.
-pub(super) const KINDS: [(&str, &str, &[&str]); 12] = [
+pub(super) const KINDS: [(&str, &str, &[&str]); 13] = [
     ("tun", "tun:NAME", &["offload"]),
     ("tap", "tap:NAME", &["offload"]),
+    ("tap-fd", "tap-fd:NUMBER", &["mtu"]),
     ("packet", "packet:INTERFACE", &["offload", "promiscuous"]),
     ("xdp", "xdp:INTERFACE", &["queue", "promiscuous"]),
     ("udp-packets", "udp-packets:LOCAL-PEER", &["mtu"]),
@@ -66,6 +67,7 @@ pub(super) fn parse(text: &str) -> Result<Address, String> {
     let carrier = match *kind {
         "tun" => Transport::Tun(interface_name(target)?),
         "tap" => Transport::Tap(interface_name(target)?),
+        "tap-fd" => Transport::TapFile(descriptor(target)?),
         "packet" => Transport::Packet(interface_name(target)?),
         "xdp" => Transport::Xdp(interface_name(target)?),
         "udp-packets" => Transport::Udp(UnitKind::Packets, ends(target, None)?),
@@ -116,6 +118,12 @@ pub(super) fn parse(text: &str) -> Result<Address, String> {
             .to_owned());
     }
     Ok(address)
+}
+
+/// Parses the number of a descriptor; the first three are standard streams.
+fn descriptor(text: &str) -> Result<i32, String> {
+    let number = text.parse().ok().filter(|number| *number > 2);
+    number.ok_or_else(|| format!("'{text}' is not the number of a descriptor above 2"))
 }
 
 /// Sets an option.

@@ -32,6 +32,9 @@ pub enum Transport {
     Tun(String),
     /// A TAP device: Ethernet frames to and from this host's kernel.
     Tap(String),
+    /// A TAP device that a descriptor of this process has open; its interface may be in another network
+    /// namespace.
+    TapFile(i32),
     /// Ethernet frames on an interface of this host.
     Packet(String),
     /// Ethernet frames on one queue of an interface, bypassing the kernel's stack.

@@ -6,6 +6,8 @@
 //!                  segments uncut, so TCP runs once for tens of kilobytes on both sides. Without system
 //!                  support, each segment is a packet, and checksums are computed here.
 //! Memory           packets are read directly into pages (`landing`), and written without a copy.
+//! Passed files     a device of another network namespace can be used through a descriptor that a program
+//!                  there has passed on ([`TunLink::of_file`]).
 //! Down             while the interface is down, packets are refused and counted. When it has been removed,
 //!                  the link is gone.
 //! Limits           there is one queue. The kernel's queue towards the board is limited to a number of
@@ -53,6 +55,13 @@ pub struct TunLink {
     counters: LinkCounters,
 }
 
+/// Calls ioctl(2) on a device with a number, or the address of an `ifreq`.
+fn ask(file: &OwnedFd, what: libc::Ioctl, argument: libc::c_ulong) -> io::Result<()> {
+    // SAFETY: these requests take a number, or read or write a whole `ifreq` that outlives the call.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), what, argument) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 impl TunLink {
     /// Opens a device, or creates it if there is none by that name; a device created here is removed with the
     /// link. With `offload`, segments pass through uncut, if the system supports it.
@@ -68,18 +77,45 @@ impl TunLink {
             TunMode::Packets => libc::IFF_TUN,
             TunMode::Frames => libc::IFF_TAP,
         };
-        let ask = |what: libc::Ioctl, argument: libc::c_ulong| {
-            // SAFETY: these requests take a number, or read a whole `ifreq` that outlives the call.
-            let result = unsafe { libc::ioctl(file.as_raw_fd(), what, argument) };
-            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-        };
         let header = if offload { libc::IFF_VNET_HDR } else { 0 };
         wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header) as libc::c_short;
-        ask(libc::TUNSETIFF, &raw const wanted as libc::c_ulong)
+        ask(&file, libc::TUNSETIFF, &raw mut wanted as libc::c_ulong)
             .map_err(|error| explain_error(name, "make", error))?;
+        TunLink::with(file, name, carries, offload, interface::mtu(name)?)
+    }
+
+    /// Returns a link on a device that the file has opened, with `IFF_NO_PI`. Its interface may be in another
+    /// network namespace, so the caller says its MTU.
+    ///
+    /// # Errors
+    /// The file is no TUN or TAP device.
+    pub fn of_file(file: OwnedFd, mtu_bytes: usize) -> io::Result<TunLink> {
+        // The system writes the name.
+        let mut its = request("tap")?;
+        ask(&file, libc::TUNGETIFF, &raw mut its as libc::c_ulong).map_err(|error| {
+            io::Error::new(error.kind(), format!("the file is no TUN or TAP device: {error}"))
+        })?;
+        // SAFETY: the system has written the flags.
+        let flags = libc::c_int::from(unsafe { its.ifr_ifru.ifru_flags });
+        let name: Vec<u8> =
+            its.ifr_name.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).collect();
+        let carries = if flags & libc::IFF_TAP != 0 { TunMode::Frames } else { TunMode::Packets };
+        let name = String::from_utf8_lossy(&name).into_owned();
+        rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::NONBLOCK)?;
+        TunLink::with(file, &name, carries, flags & libc::IFF_VNET_HDR != 0, mtu_bytes)
+    }
+
+    /// Returns a link on an open device; `offload` says whether its packets have virtio-net headers.
+    fn with(
+        file: OwnedFd,
+        name: &str,
+        carries: TunMode,
+        offload: bool,
+        mtu_bytes: usize,
+    ) -> io::Result<TunLink> {
         let whole = TUN_F_CSUM | TUN_F_TSO4 | TUN_F_TSO6 | TUN_F_TSO_ECN;
-        let whole_segments = offload && ask(libc::TUNSETOFFLOAD, whole).is_ok();
-        let traits = LinkTraits { mtu_bytes: interface::mtu(name)?, whole_segments };
+        let whole_segments = offload && ask(&file, libc::TUNSETOFFLOAD, whole).is_ok();
+        let traits = LinkTraits { mtu_bytes, whole_segments };
         let frame_bytes = match carries {
             TunMode::Packets => 0,
             TunMode::Frames => ethernet::HEADER_BYTES,
@@ -99,6 +135,11 @@ impl TunLink {
     /// Returns the interface's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the open device, for another process.
+    pub fn into_file(self) -> OwnedFd {
+        self.file
     }
 
     /// Reads the device's MTU again after it has been changed.
