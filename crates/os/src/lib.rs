@@ -10,6 +10,7 @@
 //! | [`channel`] | shared memory and doorbells between two processes |
 //! | [`faults`] | copies of memory that a program has unmapped fail without ending the process |
 //! | [`interface`], [`packet`], [`udp`] | network interfaces, packet sockets, UDP sockets |
+//! | [`namespace`] | network namespaces of guests |
 //! | [`origin`] | which unauthenticated connection to close if there are too many |
 //! | [`unix`] | Unix sockets with untrusted peers |
 //! | [`lock`](lock()), [`Flag`] | locks whose holder may have panicked; a flag that is read without a lock |
@@ -52,5 +53,5 @@ pub use clock::Clock;
 pub use files::{exposure, regular};
 pub use flag::Flag;
 pub use lock::{ignore_poison, lock, try_lock};
-pub use net::{icmp, interface, origin, packet, udp};
+pub use net::{icmp, interface, namespace, origin, packet, udp};
 pub use wait::{EventSleeper, FutexSleeper, Sleeper, WaitSet, Waiting, Waker, costs};

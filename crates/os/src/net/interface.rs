@@ -4,7 +4,8 @@
 //!                  the caller's network namespace.
 //! Method           the classic interface ioctls (netdevice(7)), which need CAP_NET_ADMIN; names have 1 to 15
 //!                  bytes.
-//! Not implemented  netlink: routes beyond an address's own prefix are left to the operator.
+//! Not implemented  netlink. Routes beyond an address's own prefix are left to the operator; a guest's
+//!                  default route is set by [`super::namespace`].
 
 use kiban_base::ethernet::Mac;
 use std::ffi::CStr;
@@ -201,12 +202,18 @@ pub fn exists(index: libc::c_int) -> bool {
 }
 
 /// A socket for interface ioctls in the caller's network namespace.
-struct IoctlSocket(OwnedFd);
+/// A socket for the ioctls of interfaces and routes (netdevice(7)).
+pub(super) struct IoctlSocket(OwnedFd);
 
 impl IoctlSocket {
     fn new() -> io::Result<IoctlSocket> {
+        IoctlSocket::of(libc::AF_INET)
+    }
+
+    /// Returns a socket of an address family, which determines the kind of request that some ioctls read.
+    pub(super) fn of(family: libc::c_int) -> io::Result<IoctlSocket> {
         // SAFETY: socket(2) takes no pointers.
-        let file = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        let file = unsafe { libc::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         if file < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -215,8 +222,17 @@ impl IoctlSocket {
     }
 
     fn ask(&self, what: libc::c_ulong, request: &mut libc::ifreq) -> io::Result<()> {
-        // SAFETY: the interface ioctls read and write one whole `ifreq`, which outlives the call.
-        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, request as *mut libc::ifreq) };
+        // SAFETY: the interface ioctls read and write one whole `ifreq`.
+        unsafe { self.ask_with(what, request) }
+    }
+
+    /// Makes a request of another kind.
+    ///
+    /// # Safety
+    /// The request must have the layout that the ioctl reads and writes on a socket of this family.
+    pub(super) unsafe fn ask_with<T>(&self, what: libc::c_ulong, request: &mut T) -> io::Result<()> {
+        // SAFETY: the caller guarantees the layout, and the request outlives the call.
+        let result = unsafe { libc::ioctl(self.0.as_raw_fd(), what as _, request as *mut T) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 }
@@ -322,7 +338,7 @@ fn set_flag(name: &str, up: bool, what: &str) -> io::Result<()> {
     socket.ask(libc::SIOCSIFFLAGS, &mut request).map_err(|error| explain_error(name, what, error))
 }
 
-fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
+pub(super) fn ipv4(address: Ipv4Addr) -> libc::sockaddr {
     let address = libc::sockaddr_in {
         sin_family: libc::AF_INET as libc::sa_family_t,
         sin_port: 0,
@@ -358,26 +374,15 @@ pub fn set_address(name: &str, address: IpAddr, bits: u8) -> io::Result<()> {
         }
         IpAddr::V6(address) => {
             let say = |error| explain_error(name, "assign an IPv6 address to", error);
-            IoctlSocket::new()?.ask(libc::SIOCGIFINDEX, &mut request).map_err(say)?;
-            // SAFETY: the system has written the index.
-            let index = unsafe { request.ifr_ifru.ifru_ifindex };
-            // SAFETY: socket(2) takes no pointers.
-            let file = unsafe { libc::socket(libc::AF_INET6, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
-            if file < 0 {
-                return Err(say(io::Error::last_os_error()));
-            }
-            // SAFETY: the descriptor was just created, and nothing else owns it.
-            let file = unsafe { OwnedFd::from_raw_fd(file) };
             let mut wanted = Request6 {
                 address: libc::in6_addr { s6_addr: address.octets() },
                 prefix_bits: u32::from(bits),
-                index,
+                index: query(name, Property::Index)?.index(),
             };
-            // SAFETY: on an IPv6 socket SIOCSIFADDR reads one `in6_ifreq`, whose layout `Request6` has; it
-            // outlives the call.
-            let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::SIOCSIFADDR as _, &raw mut wanted) };
-            match io::Error::last_os_error() {
-                error if result < 0 && error.raw_os_error() != Some(libc::EEXIST) => Err(say(error)),
+            let socket = IoctlSocket::of(libc::AF_INET6).map_err(say)?;
+            // SAFETY: on an IPv6 socket SIOCSIFADDR reads one `in6_ifreq`, whose layout `Request6` has.
+            match unsafe { socket.ask_with(libc::SIOCSIFADDR as _, &mut wanted) } {
+                Err(error) if error.raw_os_error() != Some(libc::EEXIST) => Err(say(error)),
                 _ => Ok(()),
             }
         }

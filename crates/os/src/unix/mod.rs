@@ -24,6 +24,7 @@
 pub mod closing;
 mod listener;
 pub mod names;
+mod pass;
 mod peer;
 
 #[cfg(test)]
@@ -31,4 +32,5 @@ mod tests;
 
 pub use listener::Listener;
 pub(crate) use listener::remove_stale;
+pub use pass::{close_inherited_files, inherited_file, receive_file, send_file};
 pub use peer::{Peer, is_at_mark, is_plain_memory};

@@ -1,0 +1,172 @@
+//! Network namespaces of guests, entered without privileges.
+//!
+//! Purpose   a process enters a new user and network namespace, or those of another process, and sets up the
+//!           interface that leads to its network.
+//! Users     in a new user namespace, the caller's user is root; no other user exists (user_namespaces(7)).
+//! Threads   only a process with one thread can change its user namespace.
+//! Limits    some systems forbid user namespaces; the error names the setting.
+
+use super::interface::{self, IoctlSocket, Property};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+/// Settings that can forbid user namespaces, the value that does, and the one that allows them.
+const SETTINGS: [(&str, &str, &str, &str); 3] = [
+    ("/proc/sys/kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone", "1"),
+    ("/proc/sys/user/max_user_namespaces", "0", "user.max_user_namespaces", "15000"),
+    (
+        "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "kernel.apparmor_restrict_unprivileged_userns",
+        "0",
+    ),
+];
+
+/// Returns an error that names the setting which forbids user namespaces.
+fn explain(error: Errno) -> io::Error {
+    let forbids = |(path, value, ..): &&(&str, &str, &str, &str)| {
+        fs::read_to_string(path).is_ok_and(|text| text.trim() == *value)
+    };
+    let what = match SETTINGS.iter().find(forbids) {
+        Some((_, value, name, allowed)) => {
+            format!("{name} is {value}; root can allow them: sysctl {name}={allowed}")
+        }
+        None => "the system, or the container around it, forbids them".to_owned(),
+    };
+    let error = io::Error::from(error);
+    io::Error::new(error.kind(), format!("cannot create a user namespace: {error}: {what}"))
+}
+
+/// Moves this process, which must have one thread, into new user, network and mount namespaces, in which its
+/// user is root.
+///
+/// # Errors
+/// The system forbids user namespaces (the error names the setting), or the process has several threads.
+pub fn enter_new() -> io::Result<()> {
+    let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let namespaces = UnshareFlags::NEWUSER | UnshareFlags::NEWNET | UnshareFlags::NEWNS;
+    // SAFETY: entering new namespaces changes neither memory nor the table of open files.
+    unsafe { rustix::thread::unshare_unsafe(namespaces) }.map_err(explain)?;
+    // user_namespaces(7): without privileges, setgroups must be denied before groups are mapped.
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("0 {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("0 {group} 1"))?;
+    // Mounts made here must not appear outside.
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    interface::set_up("lo")
+}
+
+/// Moves this process, which must have one thread, into the user and network namespaces of another.
+///
+/// # Errors
+/// There is no such process, or it belongs to another user.
+pub fn join(process: u32) -> io::Result<()> {
+    let open = |name: &str| {
+        let path = format!("/proc/{process}/ns/{name}");
+        let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        file.map_err(|error| {
+            let error = io::Error::from(error);
+            io::Error::new(
+                error.kind(),
+                format!("cannot use the network of process {process}: {path}: {error}"),
+            )
+        })
+    };
+    let (user, net) = (open("user")?, open("net")?);
+    let is_ours = fs::read_link("/proc/self/ns/user")? == fs::read_link(format!("/proc/{process}/ns/user"))?;
+    if !is_ours {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    join_file(net.as_fd())
+}
+
+/// Moves this process into the network namespace of an open file.
+///
+/// # Errors
+/// The file is no network namespace, or the process lacks privileges for it.
+pub fn join_file(net: BorrowedFd<'_>) -> io::Result<()> {
+    move_into_link_name_space(net, Some(LinkNameSpaceType::Network)).map_err(|error| {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), format!("cannot enter the network namespace: {error}"))
+    })
+}
+
+/// Shows this process, and those that it starts, another file at a path.
+///
+/// # Errors
+/// The process has no mount namespace of its own, or a file is missing.
+pub fn replace_file(shown: &Path, at: &Path) -> io::Result<()> {
+    Ok(mount_bind(shown, &fs::canonicalize(at)?)?)
+}
+
+/// Lets the IPv6 addresses of an interface be used at once: without duplicate address detection (RFC 4862
+/// §5.4), for which they would be unusable for two seconds.
+///
+/// # Errors
+/// The process lacks the privilege, or IPv6 is off.
+pub fn skip_duplicate_detection(name: &str) -> io::Result<()> {
+    fs::write(format!("/proc/sys/net/ipv6/conf/{name}/accept_dad"), "0")
+}
+
+/// A route for an ioctl on an IPv6 socket (`linux/ipv6_route.h`: `in6_rtmsg`).
+#[repr(C)]
+struct Route6 {
+    target: [u8; 16],
+    source: [u8; 16],
+    gateway: [u8; 16],
+    kind: u32,
+    target_bits: u16,
+    source_bits: u16,
+    metric: u32,
+    info: libc::c_ulong,
+    flags: u32,
+    index: libc::c_int,
+}
+
+const RTF_UP: u32 = 1;
+const RTF_GATEWAY: u32 = 2;
+
+/// Adds a default route.
+///
+/// # Errors
+/// The process lacks the privilege, the interface does not lead to the gateway, or there is such a route.
+pub fn add_default_route(name: &str, gateway: IpAddr) -> io::Result<()> {
+    let say = |error| interface::explain_error(name, "add a default route through", error);
+    match gateway {
+        IpAddr::V4(gateway) => {
+            // SAFETY: all bytes zero are a valid `rtentry`.
+            let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
+            route.rt_dst = interface::ipv4(Ipv4Addr::UNSPECIFIED);
+            route.rt_genmask = interface::ipv4(Ipv4Addr::UNSPECIFIED);
+            route.rt_gateway = interface::ipv4(gateway);
+            route.rt_flags = (RTF_UP | RTF_GATEWAY) as libc::c_ushort;
+            let socket = IoctlSocket::of(libc::AF_INET)?;
+            // SAFETY: on an IPv4 socket SIOCADDRT reads one `rtentry`.
+            unsafe { socket.ask_with(libc::SIOCADDRT as _, &mut route) }.map_err(say)
+        }
+        IpAddr::V6(gateway) => {
+            let mut route = Route6 {
+                target: Ipv6Addr::UNSPECIFIED.octets(),
+                source: Ipv6Addr::UNSPECIFIED.octets(),
+                gateway: gateway.octets(),
+                kind: 0,
+                target_bits: 0,
+                source_bits: 0,
+                metric: 1024,
+                info: 0,
+                flags: RTF_UP | RTF_GATEWAY,
+                index: interface::query(name, Property::Index)?.index(),
+            };
+            let socket = IoctlSocket::of(libc::AF_INET6)?;
+            // SAFETY: on an IPv6 socket SIOCADDRT reads one `in6_rtmsg`, whose layout `Route6` has.
+            unsafe { socket.ask_with(libc::SIOCADDRT as _, &mut route) }.map_err(say)
+        }
+    }
+}
