@@ -3,9 +3,18 @@
 use std::io::IsTerminal;
 use tracing_subscriber::EnvFilter;
 
-/// Starts printing log lines as text or as JSON.
+/// Starts printing log lines as text or as JSON, by default from level `info`.
 pub(crate) fn begin(json: bool) {
-    let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    start("info", json);
+}
+
+/// Starts printing log lines, by default only warnings and errors: they appear among those of a command.
+pub(crate) fn begin_quietly() {
+    start("warn", false);
+}
+
+fn start(level: &str, json: bool) {
+    let filter = EnvFilter::try_from_env("KIBAN_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

@@ -10,6 +10,7 @@ mod ftam;
 mod lab;
 mod log;
 mod man;
+mod net;
 mod nic;
 mod osi;
 mod output;
@@ -44,6 +45,7 @@ enum Verb {
     Ping(board::ping::Ping),
     Connect(board::connect::Connect),
     Run(board::run::Run),
+    Net(Box<net::Net>),
     Top(board::top::Top),
     Atm(Box<atm::Atm>),
     Talk(talk::Talk),
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         Verb::Ping(ping) => Ok(ping.run()),
         Verb::Connect(connect) => connect.run(),
         Verb::Run(run) => run.run(),
+        Verb::Net(net) => net.run(),
         Verb::Top(top) => top.run(),
         Verb::Atm(atm) => atm.run(),
         Verb::Talk(talk) => talk.run(),

@@ -139,6 +139,8 @@ pub enum Endpoint {
     Board(SocketAddr),
     /// On this host's kernel.
     Kernel(SocketAddr),
+    /// On the board, at all addresses and ports that have no other listener.
+    Everywhere,
     /// A Unix socket for programs on this host that attach to the board or use its sockets.
     UnixSocket(&'static str),
 }
@@ -148,6 +150,7 @@ impl fmt::Display for Endpoint {
         match self {
             Endpoint::Board(address) => address.fmt(f),
             Endpoint::Kernel(address) => write!(f, "kernel:{address}"),
+            Endpoint::Everywhere => f.write_str("all addresses"),
             Endpoint::UnixSocket(_) => f.write_str("this host"),
         }
     }
@@ -166,6 +169,15 @@ pub struct ServicePlan {
     pub idle: Option<Duration>,
     /// What it does.
     pub kind: Kind,
+}
+
+/// Which destinations of a guest stand for others.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NetConfig {
+    /// This host's name server.
+    pub name_server: Option<SocketAddr>,
+    /// Whether the board's addresses stand for this host's loopback addresses.
+    pub host_loopback: bool,
 }
 
 /// The kind of a service.
@@ -197,6 +209,8 @@ pub enum Kind {
         /// The endpoint.
         to: Endpoint,
     },
+    /// Connects a guest with other hosts through this host's sockets.
+    Net(NetConfig),
     /// Provides the board's sockets to unmodified programs.
     Sockets {
         /// The Unix socket on which programs connect.
@@ -228,6 +242,7 @@ impl Kind {
             Kind::Source { .. } => "source",
             Kind::Http { .. } => "http",
             Kind::Forward { .. } => "forward",
+            Kind::Net(_) => "net",
             Kind::Attach { .. } => "attach",
             Kind::Osi { .. } => "osi",
             Kind::Rdma { .. } => "rdma",

@@ -1,7 +1,7 @@
 //! The services section of a configuration.
 
 use super::error::{ConfigError, hint};
-use super::plan::{Carries, Endpoint, Kind, PortPlan, ServicePlan};
+use super::plan::{Carries, Endpoint, Kind, NetConfig, PortPlan, ServicePlan};
 use super::tables;
 use super::units::{Bytes, DurationValue, Word};
 use super::validator::Validator;
@@ -11,7 +11,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::time::Duration;
 
-const KINDS: [&str; 9] = ["echo", "discard", "source", "http", "forward", "attach", "osi", "rdma", "sockets"];
+const KINDS: [&str; 10] =
+    ["echo", "discard", "source", "http", "forward", "net", "attach", "osi", "rdma", "sockets"];
 
 const SERVICES_MAX: usize = 256;
 
@@ -127,14 +128,20 @@ impl Validator<'_> {
         let word = table.kind.value.as_str();
         let name = table.name.as_ref().map_or(Ok(word.to_owned()), |name| self.name(name))?;
         // A key that belongs to another kind of service is an error and is not ignored.
-        let others: [(&str, bool, &[&str]); 7] = [
+        let others: [(&str, bool, &[&str]); 9] = [
             ("listen", table.listen.is_some(), &["echo", "discard", "source", "http", "forward"]),
-            ("idle", table.idle.is_some(), &["echo", "discard", "source", "http", "forward", "sockets"]),
+            (
+                "idle",
+                table.idle.is_some(),
+                &["echo", "discard", "source", "http", "forward", "net", "sockets"],
+            ),
             ("root", table.root.is_some(), &["http"]),
             ("list", table.list.is_some(), &["http"]),
             ("head_time", table.head_time.is_some(), &["http"]),
             ("bytes", table.bytes.is_some(), &["source"]),
             ("to", table.to.is_some(), &["forward"]),
+            ("name_server", table.name_server.is_some(), &["net"]),
+            ("host_loopback", table.host_loopback.is_some(), &["net"]),
         ];
         if !KINDS.contains(&word) {
             return Err(self.at(&table.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));
@@ -155,6 +162,7 @@ impl Validator<'_> {
             None if word == "osi" => Endpoint::UnixSocket("osi"),
             None if word == "rdma" => Endpoint::UnixSocket("rdma"),
             None if word == "sockets" => Endpoint::UnixSocket("sockets"),
+            None if word == "net" => Endpoint::Everywhere,
             None => return Err(needs("listen", "10.9.0.2:80")),
         };
         let kind = match word {
@@ -162,6 +170,10 @@ impl Validator<'_> {
             "osi" => Kind::Osi { path: ClientService::Osi.path(&names::own_path(), board) },
             "rdma" => Kind::Rdma { path: ClientService::Rdma.path(&names::own_path(), board) },
             "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
+            "net" => Kind::Net(NetConfig {
+                name_server: table.name_server.as_ref().map(|word| self.socket(word)).transpose()?,
+                host_loopback: table.host_loopback.unwrap_or(false),
+            }),
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {

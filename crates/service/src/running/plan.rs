@@ -1,6 +1,6 @@
 //! The board's configuration from a plan.
 
-use crate::config::{Carries, Plan, PortPlan, RoutePlan};
+use crate::config::{Carries, Kind, Plan, PortPlan, RoutePlan};
 use kiban_atm::wire::atm::Interface;
 use kiban_board::{
     AtmPortConfig, BridgePortConfig, EthernetPortConfig, HostPortConfig, IpPortConfig, PortAddress,
@@ -102,7 +102,11 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
             }
             Carries::Frames => {
                 let (addresses, dhcp) = (port.addresses.clone(), port.dhcp);
-                let link = LinkConfig { addresses, dhcp, mtu_bytes, ..LinkConfig::new(port.mac) };
+                let mut link = LinkConfig { addresses, dhcp, mtu_bytes, ..LinkConfig::new(port.mac) };
+                if plan.services.iter().any(|service| matches!(service.kind, Kind::Net(_))) {
+                    // The guest's addresses are assigned together with the board's, so none is duplicate.
+                    link.autoconf.probes = 0;
+                }
                 let believe_sums = true;
                 PortConfig::Ethernet(EthernetPortConfig {
                     packets_max,

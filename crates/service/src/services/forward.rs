@@ -122,7 +122,7 @@ impl Forward {
 }
 
 /// Starts a connection.
-fn connect(to: SocketAddr) -> io::Result<Socket> {
+pub(super) fn connect(to: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
@@ -150,7 +150,9 @@ impl Service for Forward {
                 });
                 opened.map_err(|error| format!("kernel:{local}: {error}{}", bind_remedy(local, &error)))?;
             }
-            Endpoint::UnixSocket(_) => return Err("a forward service cannot listen on a Unix socket".into()),
+            Endpoint::UnixSocket(_) | Endpoint::Everywhere => {
+                return Err("a forward service listens on an address".into());
+            }
         }
         Ok(())
     }

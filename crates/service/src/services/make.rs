@@ -4,6 +4,7 @@ use super::attach::{Attach, ClientBells, Tcp};
 use super::forward::Forward;
 use super::http::disk::Folder;
 use super::http::{Http, HttpConfig};
+use super::net::Net;
 use super::osi::Osi;
 use super::plain::{Plain, Role};
 use super::rdma::Rdma;
@@ -41,6 +42,7 @@ pub fn make(plan: &ServicePlan, chime: &Arc<ClientBells>) -> io::Result<Box<dyn 
             Box::new(Attach::new(Osi::default(), path.clone(), bounds, chime.clone()).map_err(say)?)
         }
         Kind::Rdma { path } => Box::new(Rdma::new(path.clone(), bounds, chime.clone()).map_err(say)?),
+        Kind::Net(config) => Box::new(Net::new(config.clone(), bounds).map_err(say)?),
         Kind::Sockets { path } => Box::new(Sockets::new(path.clone(), bounds).map_err(say)?),
         Kind::Forward { to } => Box::new(Forward::new(plan.listen, *to, bounds).map_err(say)?),
     })

@@ -3,12 +3,12 @@
 //! ```text
 //! completions ─► Services ─┬─► Echo, Discard, Source ─┐
 //!                          ├─► Http                   ├─► Host
-//! files ready ─► Services ─┴─► Forward, Attach, Rdma, Sockets ─┘
+//! files ready ─► Services ─┴─► Forward, Net, Attach, Rdma, Sockets ─┘
 //! ```
 //!
 //! Services         each service receives the completions of its own streams ([`kiban_board::Consumer`]). The
-//!                  time is an argument, so services also run in the simulator. Only `forward`, `attach`,
-//!                  `osi`, `rdma` and `sockets` use the system's file descriptors.
+//!                  time is an argument, so services also run in the simulator. Only `forward`, `net`,
+//!                  `attach`, `osi`, `rdma` and `sockets` use the system's file descriptors.
 //! Limits           each service limits its sessions and shares them among peer addresses (`slots.rs`);
 //!                  further connections are reset and counted. Once a second, idle sessions are ended.
 //! Reload           services can be added and removed while the board runs. A removed service stops
@@ -21,6 +21,7 @@ mod datagrams;
 mod forward;
 mod http;
 mod make;
+mod net;
 mod options;
 mod osi;
 mod pace;
@@ -38,6 +39,7 @@ pub use counters::{ProgramCounters, ProgramView, ServiceCounters};
 pub use forward::Forward;
 pub use http::{Content, Entry, Found, Http, HttpConfig, Store, disk::Folder};
 pub use make::make;
+pub use net::Net;
 pub use osi::Osi;
 pub use plain::{Plain, Role};
 pub use rdma::Rdma;

@@ -1,0 +1,152 @@
+"""Both ends of the tests of `kiban net`: servers of a host, and a program of the guest.
+
+usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed; prints "ready"
+       peers.py guest       checks what the guest reaches, and what it does not
+       peers.py few         checks that the guest reaches a server
+       peers.py loopback    checks that the gateway leads to the host's loopback
+       peers.py serve       serves one connection at port 8080, for `-t`
+       peers.py call PORT   calls a port of the host's loopback, and checks the answer
+"""
+
+import hashlib
+import socket
+import struct
+import sys
+import threading
+
+HOSTS = ["192.0.2.1", "fd00:1::1"]
+DIGEST, LOCAL, ECHO, RESET, CLOSED, SERVED = 8000, 8001, 8002, 8003, 8004, 8080
+GATEWAY = "10.0.2.2"
+MEBIBYTES = 16
+
+
+def content():
+    return bytes(range(251)) * (MEBIBYTES * (1 << 20) // 251)
+
+
+def digest(connection):
+    """Reads to the end, and answers with the digest of what it read."""
+    seen = hashlib.sha256()
+    while data := connection.recv(1 << 16):
+        seen.update(data)
+    connection.sendall(seen.hexdigest().encode())
+    connection.close()
+
+
+def reset(connection):
+    connection.recv(1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
+
+
+def listen(address, port, serve):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, port), family=family)
+
+    def accept():
+        while True:
+            threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+
+
+def datagrams(address, port, answer):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.bind((address, port))
+
+    def serve():
+        while True:
+            data, peer = sock.recvfrom(1 << 16)
+            sock.sendto(answer(data), peer)
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def name_server(query):
+    """Answers any question of one name with 192.0.2.1 (RFC 1035 §4.1); others than A have no answer."""
+    end = query.index(0, 12) + 5
+    is_a = query[end - 4 : end - 2] == b"\0\1"
+    record = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(HOSTS[0])
+    counts = struct.pack(">HHHH", 1, int(is_a), 0, 0)
+    return query[:2] + b"\x81\x80" + counts + query[12:end] + (record if is_a else b"")
+
+
+def host():
+    for address in HOSTS:
+        listen(address, DIGEST, digest)
+        datagrams(address, ECHO, lambda data: data[::-1])
+    listen(HOSTS[0], RESET, reset)
+    listen("127.0.0.1", LOCAL, digest)
+    datagrams(HOSTS[0], 53, name_server)
+    print("ready", flush=True)
+    threading.Event().wait()
+
+
+def upload(address, port=DIGEST, data=None):
+    data = content() if data is None else data
+    with socket.create_connection((address, port), timeout=60) as sock:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+        answer = b""
+        while more := sock.recv(1000):
+            answer += more
+    assert answer.decode() == hashlib.sha256(data).hexdigest(), (address, answer)
+
+
+def fails(error, work):
+    try:
+        work()
+    except error as found:
+        return found
+    raise AssertionError(f"it should have failed with {error}")
+
+
+def exchange(address, port, data):
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(60)
+        sock.connect((address, port))
+        sock.send(data)
+        return sock.recv(1 << 16)
+
+
+def is_reset():
+    with socket.create_connection((HOSTS[0], RESET), timeout=60) as sock:
+        sock.sendall(b"x")
+        sock.recv(1)
+
+
+def guest():
+    for address in HOSTS:
+        upload(address)
+        assert exchange(address, ECHO, b"abc") == b"cba"
+    assert exchange(HOSTS[0], ECHO, bytes(30_000)) == bytes(30_000)
+    threads = [threading.Thread(target=upload, args=(HOSTS[0], DIGEST, bytes([n]) * 100_000)) for n in range(50)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    fails(ConnectionRefusedError, lambda: upload(HOSTS[0], CLOSED))
+    fails(ConnectionRefusedError, lambda: exchange(HOSTS[0], CLOSED, b"x"))
+    fails(ConnectionResetError, is_reset)
+    # The host's loopback is not to be reached, neither at the gateway nor at addresses of the guest itself.
+    for address in GATEWAY, "127.0.0.1":
+        fails(ConnectionRefusedError, lambda: upload(address, LOCAL))
+    assert socket.gethostbyname("name.test") == HOSTS[0]
+    print("guest: passed", flush=True)
+
+
+def serve():
+    with socket.create_server(("0.0.0.0", SERVED)) as listener:
+        digest(listener.accept()[0])
+
+
+part = sys.argv[1]
+if part == "call":
+    upload("127.0.0.1", int(sys.argv[2]))
+elif part == "few":
+    upload(HOSTS[0], DIGEST, b"few")
+elif part == "loopback":
+    upload(GATEWAY, LOCAL, b"loopback")
+else:
+    {"host": host, "guest": guest, "serve": serve}[part]()

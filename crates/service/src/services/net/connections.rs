@@ -1,0 +1,127 @@
+//! Connections of the guest that this host is opening.
+//!
+//! Purpose   the guest's SYN is answered when this host's connection is established, with a RST if it is
+//!           refused, and not at all if it times out; then the guest's own timer decides.
+//! State     a connection waits for the kernel (`opening`), then for the last segment of the guest's
+//!           handshake (`admitted`); then it is a relay.
+//! Limits    each has a session slot of the service. One that the guest does not complete within
+//!           [`HANDSHAKE`] is dropped.
+
+use crate::services::counters::ServiceCounters;
+use crate::services::forward::connect;
+use crate::services::options::StreamOptions;
+use crate::services::relay::{Begin, reset};
+use crate::services::slots::SessionSlot;
+use kiban_base::Instant;
+use kiban_board::Host;
+use kiban_link::{EpollSet, Interest};
+use rustix::io::Errno;
+use socket2::Socket;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long the guest may take for its handshake: longer than TCP repeats a SYN-ACK.
+const HANDSHAKE: Duration = Duration::from_secs(240);
+
+/// The destination, and the guest's address.
+type Addresses = (SocketAddr, SocketAddr);
+
+struct Connection {
+    socket: Socket,
+    slot: SessionSlot,
+    since: Instant,
+}
+
+/// The connections that are being opened.
+pub(super) struct Connections {
+    next: u64,
+    opening: BTreeMap<u64, (Addresses, Connection)>,
+    admitted: BTreeMap<Addresses, Connection>,
+}
+
+impl Connections {
+    /// Returns an empty set; `first` is the number of the first connection among the watched files.
+    pub(super) fn new(first: u64) -> Connections {
+        Connections { next: first, opening: BTreeMap::new(), admitted: BTreeMap::new() }
+    }
+
+    /// Starts to connect to a destination.
+    ///
+    /// # Errors
+    /// The kernel cannot connect to it.
+    pub(super) fn begin(
+        &mut self,
+        addresses: Addresses,
+        to: SocketAddr,
+        slot: SessionSlot,
+        files: &EpollSet,
+        now: Instant,
+    ) -> io::Result<()> {
+        let socket = connect(to)?;
+        files.watch(&socket, self.next, Interest { read: false, write: true })?;
+        self.opening.insert(self.next, (addresses, Connection { socket, slot, since: now }));
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Handles a socket that the kernel has connected, or could not connect.
+    pub(super) fn on_ready(
+        &mut self,
+        number: u64,
+        host: &mut Host<'_>,
+        files: &EpollSet,
+        counters: &mut ServiceCounters,
+    ) {
+        let Some(((local, remote), connection)) = self.opening.remove(&number) else { return };
+        let error = connection.socket.take_error().and_then(|error| error.map_or(Ok(()), Err));
+        let outcome = error.and_then(|()| files.forget(&connection.socket));
+        let answered = match outcome {
+            Ok(()) => {
+                let admitted = host.admit(local, remote);
+                if admitted.is_ok() {
+                    self.admitted.insert((local, remote), connection);
+                    return;
+                }
+                admitted
+            }
+            Err(error) if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) => {
+                host.ignore(local, remote);
+                Ok(())
+            }
+            Err(_) => host.refuse(local, remote),
+        };
+        counters.errors += 1;
+        // Without memory for the answer, the guest repeats its SYN.
+        let _ = answered;
+        reset(&connection.socket);
+    }
+
+    /// Returns the state of the relay for a connection whose handshake with the guest is complete.
+    pub(super) fn take(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<Begin> {
+        let Connection { socket, slot, .. } = self.admitted.remove(&(local, remote))?;
+        Some(Begin {
+            socket: socket.into(),
+            is_connected: true,
+            is_open: true,
+            skips: 0,
+            tells_why: false,
+            ends: None,
+            waits_for_accept: false,
+            options: StreamOptions::default(),
+            slot,
+        })
+    }
+
+    /// Drops connections whose handshake the guest has reset or not completed.
+    pub(super) fn look(&mut self, host: &mut Host<'_>, now: Instant) {
+        self.admitted.retain(|(local, remote), connection| {
+            let stays = host.has_connection(*local, *remote) && connection.since + HANDSHAKE > now;
+            if !stays {
+                reset(&connection.socket);
+            }
+            stays
+        });
+    }
+}

@@ -1,0 +1,224 @@
+//! Flows: the guest's datagrams to one destination, and its pings of one host.
+//!
+//! Purpose   each flow has a socket of this host, connected to its destination, so the kernel delivers only
+//!           answers of that destination, and reports its ICMP errors.
+//! Datagrams an answer goes to the guest from the address to which the guest had sent.
+//! Pings     the kernel's ping sockets (icmp(7)) send echo requests without privileges, for groups in
+//!           `net.ipv4.ping_group_range`; they replace the identifier.
+//! Limits    [`FLOWS_MAX`] flows; the longest idle one makes room. A flow ends after [`IDLE`] (RFC 4787
+//!           REQ-5: at least two minutes).
+
+use kiban_base::Instant;
+use kiban_board::Host;
+use kiban_link::{EpollSet, Interest};
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Maximum number of flows: with the sessions' sockets, below the usual limit of open files.
+pub(super) const FLOWS_MAX: usize = 512;
+/// How long a flow may be idle.
+const IDLE: Duration = Duration::from_secs(120);
+/// The maximum number of answers that one flow passes on in one call, so that others get their turn.
+const ANSWERS_MAX: usize = 64;
+/// Length of the header of an echo message (RFC 792, RFC 4443 §4).
+const ECHO_HEADER_BYTES: usize = 8;
+const ECHO_REQUEST: [u8; 2] = [8, 128];
+const ECHO_REPLY: [u8; 2] = [0, 129];
+
+/// What identifies a flow: the destination as the guest knows it, and the guest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Key {
+    Datagrams(SocketAddr, SocketAddr),
+    Pings(IpAddr, IpAddr, u16),
+}
+
+struct Flow {
+    key: Key,
+    socket: Socket,
+    used_at: Instant,
+}
+
+/// The flows by number.
+pub(super) struct Flows {
+    next: u64,
+    flows: BTreeMap<u64, Flow>,
+    by_key: BTreeMap<Key, u64>,
+    by_use: BTreeSet<(Instant, u64)>,
+    room: Vec<u8>,
+    /// Whether it has been reported that this host forbids ping sockets.
+    has_warned: bool,
+}
+
+impl Default for Flows {
+    fn default() -> Flows {
+        Flows {
+            next: 0,
+            flows: BTreeMap::new(),
+            by_key: BTreeMap::new(),
+            by_use: BTreeSet::new(),
+            room: vec![0; 1 << 16],
+            has_warned: false,
+        }
+    }
+}
+
+impl Flows {
+    /// Sends a datagram of the guest to a destination. Returns false if it is refused: the destination has no
+    /// such port, or this host has no route or no socket.
+    pub(super) fn send_datagram(
+        &mut self,
+        (local, remote): (SocketAddr, SocketAddr),
+        to: SocketAddr,
+        payload: &[u8],
+        files: &EpollSet,
+        now: Instant,
+    ) -> bool {
+        let open = || open(to, Protocol::UDP);
+        self.send(Key::Datagrams(local, remote), payload, files, open, now).is_ok()
+    }
+
+    /// Sends an echo request of the guest. Returns false if this host cannot.
+    pub(super) fn send_echo(
+        &mut self,
+        (local, remote, identifier): (IpAddr, IpAddr, u16),
+        sequence: u16,
+        payload: &[u8],
+        files: &EpollSet,
+        now: Instant,
+    ) -> bool {
+        let (kind, protocol) = match local {
+            IpAddr::V4(_) => (ECHO_REQUEST[0], Protocol::ICMPV4),
+            IpAddr::V6(_) => (ECHO_REQUEST[1], Protocol::ICMPV6),
+        };
+        // The kernel fills in checksum and identifier.
+        let mut message = vec![kind, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&sequence.to_be_bytes());
+        message.extend_from_slice(payload);
+        let open = || open(SocketAddr::new(local, 0), protocol);
+        let sent = self.send(Key::Pings(local, remote, identifier), &message, files, open, now);
+        if let Err(error) = &sent
+            && error.kind() == io::ErrorKind::PermissionDenied
+            && !self.has_warned
+        {
+            self.has_warned = true;
+            tracing::warn!(
+                "the guest cannot ping: this user's group is not in net.ipv4.ping_group_range; root can allow all \
+                 groups: sysctl -w net.ipv4.ping_group_range='0 2147483647'"
+            );
+        }
+        sent.is_ok()
+    }
+
+    fn send(
+        &mut self,
+        key: Key,
+        bytes: &[u8],
+        files: &EpollSet,
+        open: impl FnOnce() -> io::Result<Socket>,
+        now: Instant,
+    ) -> io::Result<()> {
+        let number = match self.by_key.get(&key) {
+            Some(number) => *number,
+            None => self.begin(key, open()?, files, now)?,
+        };
+        self.touch(number, now);
+        match self.flows[&number].socket.send(bytes) {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Err(error),
+            // The datagram is lost, as on a link: the socket's buffer is full, a firewall forbids it, or it
+            // is too long for the path.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn begin(&mut self, key: Key, socket: Socket, files: &EpollSet, now: Instant) -> io::Result<u64> {
+        if self.flows.len() >= FLOWS_MAX
+            && let Some(&(_, idle)) = self.by_use.first()
+        {
+            self.end(idle);
+        }
+        let number = self.next;
+        files.watch(&socket, number, Interest::READ)?;
+        self.next += 1;
+        self.by_key.insert(key, number);
+        self.by_use.insert((now, number));
+        self.flows.insert(number, Flow { key, socket, used_at: now });
+        Ok(number)
+    }
+
+    fn touch(&mut self, number: u64, now: Instant) {
+        let Some(flow) = self.flows.get_mut(&number) else { return };
+        self.by_use.remove(&(flow.used_at, number));
+        flow.used_at = now;
+        self.by_use.insert((now, number));
+    }
+
+    fn end(&mut self, number: u64) {
+        if let Some(flow) = self.flows.remove(&number) {
+            self.by_key.remove(&flow.key);
+            self.by_use.remove(&(flow.used_at, number));
+        }
+    }
+
+    /// Passes the answers of a flow to the guest. Returns how many.
+    pub(super) fn on_ready(&mut self, number: u64, host: &mut Host<'_>, now: Instant) -> u64 {
+        let mut passed = 0;
+        for _ in 0..ANSWERS_MAX {
+            let Some(Flow { key, socket, .. }) = self.flows.get(&number) else { break };
+            let received = rustix::net::recv(socket, &mut self.room, RecvFlags::DONTWAIT);
+            let length = match received {
+                Ok((_, length)) => length,
+                Err(Errno::CONNREFUSED) => {
+                    if let Key::Datagrams(local, remote) = *key {
+                        // Without memory for the answer, the guest sees a loss.
+                        let _ = host.refuse_datagram(local, remote);
+                    }
+                    break;
+                }
+                // Nothing has arrived, or another ICMP error, which does not end the flow.
+                Err(_) => break,
+            };
+            // Without packet memory, the answer is lost.
+            passed += u64::from(pass(*key, &self.room[..length], host));
+        }
+        self.touch(number, now);
+        passed
+    }
+
+    /// Ends flows that have been idle for too long.
+    pub(super) fn look(&mut self, now: Instant) {
+        while let Some(&(used_at, number)) = self.by_use.first()
+            && used_at + IDLE <= now
+        {
+            self.end(number);
+        }
+    }
+}
+
+/// Passes an answer to the guest. Returns whether it was sent.
+fn pass(key: Key, answer: &[u8], host: &mut Host<'_>) -> bool {
+    match key {
+        Key::Datagrams(local, remote) => host.send_from(local, remote, answer).is_ok(),
+        Key::Pings(local, remote, identifier) => {
+            let Some((header, payload)) = answer.split_first_chunk::<ECHO_HEADER_BYTES>() else {
+                return false;
+            };
+            let sequence = u16::from_be_bytes([header[6], header[7]]);
+            ECHO_REPLY.contains(&header[0])
+                && host.reply_to_echo((local, remote), identifier, sequence, payload).is_ok()
+        }
+    }
+}
+
+/// Returns a socket that is connected to a destination.
+fn open(to: SocketAddr, protocol: Protocol) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, Some(protocol))?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&to.into())?;
+    Ok(socket)
+}
