@@ -1,4 +1,4 @@
-"""Mooncake's own benchmark (transfer_engine_bench) with its default settings, over its TCP and over RDMA, by turns.
+"""Mooncake's own benchmark (transfer_engine_bench) with its default settings, over its TCP and over RDMA, alternating.
 
 usage: run_mooncake_bench.py KIBAN      prints GB/s and the ratio to its TCP, alone and beside two busy loops
 
@@ -18,7 +18,7 @@ BENCH = pathlib.Path(mooncake.__file__).parent / "transfer_engine_bench"
 COMMON = [str(BENCH), "--metadata_server=P2PHANDSHAKE", "--auto_discovery=true", "--local_server_name=127.0.0.1"]
 ROUNDS = 3
 SECONDS = 4
-TCP = "its TCP"
+TCP = "Mooncake's TCP"
 # Name: protocol, setting of KIBAN_SHARED_MEMORY; the ratio to TCP that is wanted alone, and beside busy loops.
 WAYS = {TCP: ("tcp", "", 0, 0), "shared memory": ("rdma", "1", 2.0, 1.0), "sockets": ("rdma", "0", 1.0, 1.0)}
 
@@ -34,7 +34,7 @@ def rate(kiban, protocol, shared):
                 if found := re.search(r"listening on (\S+:\d+)", line):
                     break
             else:
-                raise SystemExit("the target ended without a port")
+                raise SystemExit("the target ended before it printed its port")
             # The target goes on logging; cat keeps its pipe empty.
             with subprocess.Popen(["cat"], stdin=serving.stderr, stdout=subprocess.DEVNULL):
                 made = subprocess.run(
@@ -59,7 +59,7 @@ def compare(kiban, title, wanted):
         line = f"{title}, {name}: {median:.2f} GB/s ({min(rates[name]):.2f} to {max(rates[name]):.2f})"
         if way[wanted]:
             ratio = median / statistics.median(rates[TCP])
-            line += f", {ratio:.2f} of its TCP (target {way[wanted]}: {'met' if ratio >= way[wanted] else 'MISSED'})"
+            line += f", {ratio:.2f} times Mooncake's TCP (target {way[wanted]}: {'met' if ratio >= way[wanted] else 'MISSED'})"
         print("result:", line)
 
 
