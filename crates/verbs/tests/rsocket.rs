@@ -33,8 +33,13 @@ fn compiler(program: &Path) -> Command {
 
 /// Returns a program with our libraries and a time limit.
 fn program(name: &str, arguments: &[&str]) -> Command {
+    program_within("60", name, arguments)
+}
+
+/// Returns a program that is ended after this many seconds.
+fn program_within(seconds: &str, name: &str, arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["--kill-after=5", "60", name]).args(arguments).env("LD_LIBRARY_PATH", &*FOLDER);
+    command.args(["--kill-after=5", seconds, name]).args(arguments).env("LD_LIBRARY_PATH", &*FOLDER);
     command
 }
 
@@ -281,7 +286,8 @@ fn signal_handlers_may_make_the_calls_that_they_interrupted() {
     compiler.arg(home().join("../cli/tests/up/programs/handlers.c"));
     stdout_of(compiler.args(["-lpthread", "-ldl", "-lrt"]));
     let (_server, port, _said) = started(preloaded(HOLD, &[]));
-    let mut handlers = self::program("env", &[]);
+    // The program watches itself, round by round; on a busy machine, there are minutes of them.
+    let mut handlers = program_within("600", "env", &[]);
     handlers.arg(format!("LD_PRELOAD={}", FOLDER.join("librspreload.so").display()));
     handlers.arg(program).args(["timer", "127.0.0.1", &port, "127.0.0.1"]);
     assert_eq!(stdout_of(&mut handlers), "done\n");

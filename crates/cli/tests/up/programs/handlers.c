@@ -154,6 +154,14 @@ static void on_signal(int signal) {
 
 static volatile bool ends;
 
+/* A watchdog: a timer that raises another signal if a round of calls takes too long. */
+static timer_t watchdog;
+
+static void begin_round(void) {
+    struct itimerspec patience = {{0, 0}, {50, 0}};
+    check(timer_settime(watchdog, 0, &patience, NULL) == 0);
+}
+
 static void *keep_calling(void *unused) {
     const char *volatile call;
     (void)unused;
@@ -174,6 +182,7 @@ static void steps(void) {
     for (int round = 0; round < 20; round++) {
         /* Opening streams makes a handler slow, so do it only in every second round. */
         may_connect = round % 2;
+        begin_round();
         raises = 1;
         call_all(&doing, stream, listener);
         raises = 0;
@@ -188,6 +197,7 @@ static void timer(void) {
     check(setitimer(ITIMER_REAL, &often, NULL) == 0);
     while (handled < 300) {
         may_connect = handled % 16 == 0;
+        begin_round();
         call_all(&doing, stream, listener);
     }
     setitimer(ITIMER_REAL, &never, NULL);
@@ -201,6 +211,7 @@ static void forks(void) {
         check(pthread_create(&thread[i], NULL, keep_calling, NULL) == 0);
     for (int times = 0; times < 100; times++) {
         int status = -1;
+        begin_round();
         doing = "fork";
         /* Create every other child with a system call, so that fork handlers do not run (as with _Fork()). */
         pid_t child = times % 2 ? fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -229,12 +240,9 @@ int main(int count, char **words) {
     check(inet_pton(AF_INET, words[2], &far.sin_addr) == 1 && inet_pton(AF_INET, words[4], &own.sin_addr) == 1);
     struct sigaction watch = {.sa_handler = on_watch}, action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     const char *how = words[1];
-    /* A watchdog: a long timeout that raises another signal. */
-    timer_t late;
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGUSR2};
-    struct itimerspec patience = {{0, 0}, {50, 0}};
-    check(sigaction(SIGUSR2, &watch, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &late) == 0);
-    check(timer_settime(late, 0, &patience, NULL) == 0);
+    check(sigaction(SIGUSR2, &watch, NULL) == 0 && timer_create(CLOCK_MONOTONIC, &event, &watchdog) == 0);
+    begin_round();
     begin();
     sigaction(SIGUSR1, &action, NULL);
     sigaction(SIGALRM, &action, NULL);
