@@ -774,10 +774,6 @@ impl Tcp {
             listener.half_open_count -= 1;
         }
         let fast_open = session.fast_open_listener().filter(|_| !closed);
-        if was_fast_open != fast_open {
-            self.count_fast_open(was_fast_open, fast_open);
-        }
-        let Some(session) = self.table.at(index) else { return };
         if waiting.is_some() && (closed || session.listener.is_none()) {
             self.claims.set_half_open(claim, false);
         }
@@ -787,6 +783,9 @@ impl Tcp {
             self.receive_share.set_sessions(claim.owner, self.claims.sessions(claim.owner));
         } else if !session.in_tx_queue {
             self.enqueue_for_tx(index);
+        }
+        if was_fast_open != fast_open {
+            self.count_fast_open(was_fast_open, fast_open);
         }
         if enters_time_wait {
             self.on_time_wait(id, cx, out);

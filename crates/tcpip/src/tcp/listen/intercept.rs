@@ -49,16 +49,21 @@ impl Tcp {
         Ok(self.next_listener)
     }
 
-    /// Keeps a SYN, and reports it.
+    /// Keeps a SYN, and reports it, unless there is room for no more requests.
     pub(super) fn request(
         &mut self,
         listener: u32,
         addresses: (SocketAddr, SocketAddr),
         header: &Header,
         (tx_queue, least): (usize, Option<Sequence>),
+        room: usize,
         out: &mut Outbox,
     ) {
         if self.requests.iter().any(|request| request.addresses == addresses) {
+            return;
+        }
+        if self.requests.len() >= room {
+            self.counters.syns_dropped += 1;
             return;
         }
         self.requests.push(Request { listener, addresses, header: *header, tx_queue, least });

@@ -47,16 +47,8 @@ impl Tcp {
             return;
         }
         let (number, owner) = (listener.number, listener.owner);
-        if listener.intercepts {
-            let unanswered = listener.half_open_count + self.requests.len();
-            let is_full = unanswered >= self.config.backlog || self.table.len() >= self.config.sessions_max;
-            if is_full || !self.may_own_more(owner, remote.ip(), true) {
-                self.counters.syns_dropped += 1;
-                return;
-            }
-            return self.request(number, (local, remote), header, (tx_queue, least), out);
-        }
-        let full = listener.half_open_count >= self.config.backlog;
+        let (intercepts, half_open_count) = (listener.intercepts, listener.half_open_count);
+        let full = half_open_count >= self.config.backlog;
         let with_cookie = match self.config.syn_cookies {
             SynCookies::Off => false,
             SynCookies::Full => full,
@@ -69,6 +61,10 @@ impl Tcp {
         if !self.may_own_more(owner, remote.ip(), true) {
             self.counters.sessions_limited_by_share += 1;
             return;
+        }
+        if intercepts {
+            let room = self.config.backlog.saturating_sub(half_open_count);
+            return self.request(number, (local, remote), header, (tx_queue, least), room, out);
         }
         if full && !with_cookie && !self.evict_half_open(number, remote, cx, out) {
             self.counters.syns_dropped += 1;
