@@ -50,7 +50,7 @@ fn a_connection_opens_only_when_it_is_admitted_and_carries_data_both_ways() {
         panic!("accepted")
     };
     assert_eq!(its, remote);
-    assert_eq!(pair.boards[1].host().local_address(far), Ok(ELSEWHERE));
+    assert_eq!(pair.boards[1].host().info(far).unwrap().local, ELSEWHERE);
     pair.boards[0].host().write(near, b"question").unwrap();
     pair.boards[1].host().write(far, b"answer").unwrap();
     pair.run();

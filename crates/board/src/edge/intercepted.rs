@@ -2,8 +2,7 @@
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
-use kiban_base::numbers::protocol;
-use kiban_tcpip::ip::Delivery;
+use kiban_base::Pdu;
 use kiban_tcpip::wire::udp;
 
 /// Maximum number of packets that wait for the proxy; later ones are dropped.
@@ -13,8 +12,7 @@ pub(super) const INTERCEPTED_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct Intercepted {
     pub(crate) kind: InterceptedKind,
-    /// The packet: for a datagram from its UDP header on, for an echo request its payload.
-    pub(crate) delivery: Delivery,
+    pub(crate) payload: Pdu,
 }
 
 /// What an intercepted packet is.
@@ -41,12 +39,13 @@ pub enum InterceptedKind {
 }
 
 impl Intercepted {
-    /// Returns a datagram to a port without a socket; `None` if its header is cut off.
-    pub(crate) fn datagram(delivery: Delivery) -> Option<Intercepted> {
-        let [s0, s1, t0, t1, ..] = *delivery.pdu.head() else { return None };
-        let local = SocketAddr::new(delivery.target, u16::from_be_bytes([t0, t1]));
-        let remote = SocketAddr::new(delivery.source, u16::from_be_bytes([s0, s1]));
-        Some(Intercepted { kind: InterceptedKind::Datagram { local, remote }, delivery })
+    /// Returns a datagram to a port without a socket, given from its header on; `None` if that is cut off.
+    pub(crate) fn datagram(source: IpAddr, target: IpAddr, mut pdu: Pdu) -> Option<Intercepted> {
+        let [s0, s1, t0, t1, ..] = *pdu.head() else { return None };
+        let local = SocketAddr::new(target, u16::from_be_bytes([t0, t1]));
+        let remote = SocketAddr::new(source, u16::from_be_bytes([s0, s1]));
+        pdu.pull_head(udp::HEADER_BYTES);
+        Some(Intercepted { kind: InterceptedKind::Datagram { local, remote }, payload: pdu })
     }
 
     /// Returns what the packet is.
@@ -57,9 +56,6 @@ impl Intercepted {
     /// Replaces the contents of `target` by the payload.
     pub fn copy_payload(&self, target: &mut Vec<u8>) {
         target.clear();
-        self.delivery.pdu.runs().for_each(|run| target.extend_from_slice(run));
-        if self.delivery.protocol == protocol::UDP {
-            target.drain(..udp::HEADER_BYTES.min(target.len()));
-        }
+        self.payload.runs().for_each(|run| target.extend_from_slice(run));
     }
 }

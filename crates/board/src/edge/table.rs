@@ -42,8 +42,8 @@ pub(crate) struct Edge {
     /// The RDMA NIC's sockets, and their datagrams of this burst; the PDU pool bounds their number.
     nic_sockets: Vec<SocketId>,
     nic_datagrams: VecDeque<NicDatagram>,
-    /// The consumer that intercepts packets, with the number of its listener, and those that wait for it.
-    pub(crate) interceptor: Option<(u32, Consumer)>,
+    /// The listener that intercepts, and the packets that wait for its consumer.
+    pub(crate) interceptor: Option<u32>,
     pub(crate) intercepted: VecDeque<Intercepted>,
     /// The consumer of the streams that a listener accepts.
     pub(crate) listeners: BTreeMap<u32, Upper>,
@@ -378,13 +378,14 @@ impl Edge {
 
     /// Handles an intercepted packet.
     pub(crate) fn on_intercepted(&mut self, packet: Intercepted, memory: &mut Memory) {
-        let Some((_, consumer)) = self.interceptor else { return };
+        let upper = self.interceptor.and_then(|listener| self.listeners.get(&listener).copied());
+        let Some(upper) = upper else { return };
         if self.intercepted.len() >= INTERCEPTED_MAX || is_scarce(memory) {
             self.datagrams_dropped += 1;
             return;
         }
         if self.intercepted.is_empty() {
-            self.completions.push_back((consumer, Completion::Intercepted));
+            self.push_completion(upper, Completion::Intercepted);
         }
         self.intercepted.push_back(packet);
     }

@@ -4,14 +4,15 @@
 //!                  port, and answers in the name of their destinations.
 //! Connections      [`Completion::Requested`](crate::Completion::Requested) reports a SYN. The program
 //!                  decides with [`Host::admit`] or [`Host::refuse`]; an admitted connection is reported like
-//!                  any other ([`Completion::Accepted`](crate::Completion::Accepted)).
+//!                  any other ([`Completion::Accepted`](crate::Completion::Accepted)). Its local address
+//!                  ([`Host::info`]) is its destination.
 //! Packets          [`Completion::Intercepted`](crate::Completion::Intercepted): the program takes them with
 //!                  [`Host::intercepted`], and answers with [`Host::send_from`] and [`Host::reply_to_echo`].
 //! Own ports        listeners and sockets of the board have precedence: those on one of its addresses for
 //!                  that address only, those on an unspecified address for all hosts.
 
 use super::streams::Host;
-use crate::edge::{Intercepted, StreamId, Upper};
+use crate::edge::{Intercepted, Upper};
 use crate::error::HostError;
 use core::net::{IpAddr, SocketAddr};
 use kiban_base::numbers::protocol;
@@ -29,7 +30,7 @@ impl Host<'_> {
         let listener = stack.ip.tcp.intercept(tcp::Owner::BOARD)?;
         stack.ip.ip.intercept(true);
         stack.edge.listeners.insert(listener, Upper::Host(self.consumer));
-        stack.edge.interceptor = Some((listener, self.consumer));
+        stack.edge.interceptor = Some(listener);
         Ok(listener)
     }
 
@@ -59,14 +60,6 @@ impl Host<'_> {
     /// Returns whether a connection exists, in any state.
     pub fn has_connection(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
         self.board.stack.ip.tcp.has_connection(local, remote)
-    }
-
-    /// Returns our address of a stream: for an intercepted one, its destination.
-    ///
-    /// # Errors
-    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] if the stream has ended.
-    pub fn local_address(&mut self, id: StreamId) -> Result<SocketAddr, HostError> {
-        Ok(self.info(id)?.local)
     }
 
     /// Returns the next intercepted packet.

@@ -26,7 +26,7 @@ impl Stack {
     /// Stops listening. Streams that the listener accepted stay open.
     pub(crate) fn unlisten(&mut self, listener: u32) -> Result<(), HostError> {
         self.edge.listeners.remove(&listener);
-        if self.edge.interceptor.is_some_and(|(its, _)| its == listener) {
+        if self.edge.interceptor == Some(listener) {
             self.edge.interceptor = None;
             self.edge.intercepted.clear();
             self.ip.ip.intercept(false);

@@ -124,8 +124,7 @@ impl IpStack {
                 edge.on_datagram(socket, info, pdu, cx.memory);
             }
             Arrival::NoSocket { pdu } if edge.interceptor.is_some() && !brief.to_group => {
-                let delivery = Delivery { source, target, protocol, pdu, brief };
-                let packet = Intercepted::datagram(delivery);
+                let packet = Intercepted::datagram(source, target, pdu);
                 packet.into_iter().for_each(|packet| edge.on_intercepted(packet, cx.memory));
             }
             // RFC 1122 §4.1.3.1, RFC 4443 §3.1.
@@ -148,9 +147,7 @@ impl IpStack {
                 }
                 icmp::Indication::EchoRequest { source, target, identifier, sequence, pdu } => {
                     let kind = InterceptedKind::Echo { local: target, remote: source, identifier, sequence };
-                    let (protocol, brief) = (protocol::ICMP, HeaderInfo::default());
-                    let delivery = Delivery { source, target, protocol, pdu, brief };
-                    edge.on_intercepted(Intercepted { kind, delivery }, cx.memory);
+                    edge.on_intercepted(Intercepted { kind, payload: pdu }, cx.memory);
                 }
                 icmp::Indication::Error(error) => self.on_icmp_error(error, edge, cx),
                 icmp::Indication::Discovery(delivery) => self.discoveries.push_back(delivery),

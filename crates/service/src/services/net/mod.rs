@@ -145,8 +145,7 @@ impl Service for Net {
             Completion::Intercepted => self.on_intercepted(host, now),
             Completion::Accepted { stream, listener, remote } if Some(listener) == self.listener => {
                 let Net { connections, relays, files, counters, .. } = self;
-                let socket =
-                    host.local_address(stream).ok().and_then(|local| connections.take(local, remote));
+                let socket = host.info(stream).ok().and_then(|info| connections.take(info.local, remote));
                 let Some(begin) = socket else {
                     let _ = host.abort(stream);
                     return;
