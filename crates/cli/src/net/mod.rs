@@ -90,7 +90,7 @@ impl Net {
         let process = match self.target()? {
             Target::Command(..) => None,
             Target::Process(number) => {
-                let found = process(number);
+                let found = open_process(number);
                 Some(found.map_err(|error| format!("cannot use the network of process {number}: {error}"))?)
             }
         };
@@ -103,7 +103,7 @@ impl Net {
         let mut guest = part(&of_guest.as_raw_fd().to_string(), |command| command)?;
         drop(of_guest);
         if process.is_none() {
-            let command = self::process(guest.id()).map_err(say)?;
+            let command = open_process(guest.id()).map_err(say)?;
             std::thread::Builder::new().spawn(move || pass_on_signals(&command)).map_err(say)?;
         }
         let mut connect = || -> io::Result<()> {
@@ -138,7 +138,7 @@ fn part(name: &str, set_up: impl FnOnce(&mut Command) -> &mut Command) -> Result
 }
 
 /// Returns a process that is not confused with a later one of the same number.
-fn process(number: u32) -> io::Result<OwnedFd> {
+fn open_process(number: u32) -> io::Result<OwnedFd> {
     let number = i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
     Ok(pidfd_open(number, PidfdFlags::empty())?)
 }

@@ -14,7 +14,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Settings that can forbid user namespaces, the value that does, and the one that allows them.
@@ -84,15 +84,7 @@ pub fn join(process: u32) -> io::Result<()> {
     if !is_ours {
         move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
     }
-    join_file(net.as_fd())
-}
-
-/// Moves this process into the network namespace of an open file.
-///
-/// # Errors
-/// The file is no network namespace, or the process lacks privileges for it.
-pub fn join_file(net: BorrowedFd<'_>) -> io::Result<()> {
-    move_into_link_name_space(net, Some(LinkNameSpaceType::Network)).map_err(|error| {
+    move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| {
         let error = io::Error::from(error);
         io::Error::new(error.kind(), format!("cannot enter the network namespace: {error}"))
     })

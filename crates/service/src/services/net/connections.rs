@@ -76,25 +76,20 @@ impl Connections {
     ) {
         let Some(((local, remote), connection)) = self.opening.remove(&number) else { return };
         let error = connection.socket.take_error().and_then(|error| error.map_or(Ok(()), Err));
-        let outcome = error.and_then(|()| files.forget(&connection.socket));
-        let answered = match outcome {
-            Ok(()) => {
-                let admitted = host.admit(local, remote);
-                if admitted.is_ok() {
-                    self.admitted.insert((local, remote), connection);
-                    return;
-                }
-                admitted
+        match error.and_then(|()| files.forget(&connection.socket)) {
+            Ok(()) if host.admit(local, remote).is_ok() => {
+                self.admitted.insert((local, remote), connection);
+                return;
             }
+            // The guest has given up, or there is no session for it.
+            Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(Errno::TIMEDOUT.raw_os_error()) => {
                 host.ignore(local, remote);
-                Ok(())
             }
-            Err(_) => host.refuse(local, remote),
-        };
+            // Without memory for the RST, the guest retransmits its SYN.
+            Err(_) => drop(host.refuse(local, remote)),
+        }
         counters.errors += 1;
-        // Without memory for the answer, the guest repeats its SYN.
-        let _ = answered;
         reset(&connection.socket);
     }
 
