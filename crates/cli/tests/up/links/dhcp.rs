@@ -63,6 +63,9 @@ fn an_address_is_leased_used_by_name_and_released() {
         return;
     }
     let dir = TestDir::new("dhcp");
+    // The device outlives the board: without it, dnsmasq ends before it reads the RELEASE.
+    let created = run("ip", &["tuntap", "add", "kiban0", "mode", "tap"]);
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
     // The board is ready, and its services listen, before there is a lease.
     let mut board = dir.up(&format!("{LEASED}{SOCKETS}"));
     let status = board.status();
