@@ -43,6 +43,7 @@ pub mod icmp;
 pub mod ip;
 pub mod offload;
 pub mod rtp;
+pub mod steering;
 pub mod tcp;
 pub mod udp;
 pub mod wire;

@@ -6,7 +6,7 @@ use super::counters::TcpCounters;
 use super::fairness::claims::{Claim, Claims, Owner};
 use super::fairness::share::Share;
 use super::listen::fast_open::FastOpenCache;
-use super::listen::listener::{Listener, Request};
+use super::listen::listener::{Listener, Request, find_listener};
 use super::listen::secret::{InitialNumbers, Secret};
 use super::listen::time_wait::TimeWaitQueue;
 use super::segment::{Outbox, Segment};
@@ -15,6 +15,7 @@ use super::state::State;
 use super::table::Table;
 use super::throttle::Throttle;
 use crate::families;
+use crate::steering::Steering;
 use crate::tcp::interface::indication::SessionId;
 use crate::tcp::interface::info::Info;
 use crate::tcp::interface::refusal::Refusal;
@@ -71,6 +72,8 @@ pub struct Tcp {
     /// The time passed to the most recent call that had a time argument.
     pub(super) now: Instant,
     pub(super) counters: TcpCounters,
+    /// The number of this shard, and how flows find their shards; `None` on a board that is not divided.
+    shard: Option<(usize, Steering)>,
 }
 
 impl Tcp {
@@ -105,8 +108,30 @@ impl Tcp {
             contest_ends: Instant::NEVER,
             now: Instant::ZERO,
             counters: TcpCounters::default(),
+            shard: None,
             config,
         }
+    }
+
+    /// Makes this the TCP machine of one shard of a board, which gets the segments of its own flows.
+    pub fn set_shard(&mut self, number: usize, steering: Steering) {
+        self.shard = Some((number, steering));
+    }
+
+    /// Returns whether the segments of a connection reach this shard without being handed on.
+    fn is_own_flow(&self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.shard.is_none_or(|(number, steering)| steering.of_flow(local, remote) == number)
+    }
+
+    /// Returns whether a connection has a session here.
+    pub fn has_session(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.table.find(local, remote).is_some()
+    }
+
+    /// Returns whether a segment would find a session or a listener here.
+    #[inline]
+    pub fn expects(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        self.has_session(local, remote) || find_listener(&mut self.listeners, local).is_some()
     }
 
     /// Returns the counters.
@@ -279,7 +304,7 @@ impl Tcp {
             return Err(Refusal::TooMany);
         }
         let local = if local.port() == 0 { self.choose_port(local, remote, cx)? } else { local };
-        if self.table.find(local, remote).is_some() {
+        if self.table.find(local, remote).is_some() || !self.may_open_here(local, remote) {
             return Err(Refusal::AddressInUse);
         }
         let beginning = self.secret.initial_numbers(local, remote, cx.now);
@@ -290,6 +315,14 @@ impl Tcp {
         self.opening.push(id);
         self.enqueue_for_tx(id.index);
         Ok(id)
+    }
+
+    /// Returns whether the segments of a connection from a given port can reach this shard. Those that no
+    /// other shard expects are handed to shard 0. Where a listener has the port, other shards may have one,
+    /// too, and would expect them.
+    fn may_open_here(&mut self, local: SocketAddr, remote: SocketAddr) -> bool {
+        let is_first = self.shard.is_none_or(|(number, _)| number == 0);
+        self.is_own_flow(local, remote) || is_first && find_listener(&mut self.listeners, local).is_none()
     }
 
     /// Returns whether `owner` may have one more session and, for an incoming connection (`comes`), whether
@@ -320,7 +353,8 @@ impl Tcp {
         self.opening.retain(|id| table.get(*id).is_some_and(|session| session.state == State::SynSent));
     }
 
-    /// Chooses a random dynamic port, or the next free one after it (RFC 6056 §3.3.1).
+    /// Chooses a random dynamic port, or the next free one after it (RFC 6056 §3.3.1). A shard skips the
+    /// ports whose segments would arrive at other shards.
     fn choose_port(
         &mut self,
         local: SocketAddr,
@@ -331,7 +365,7 @@ impl Tcp {
         let first = cx.rng.below(count as u64) as usize;
         for step in first..first + count {
             let candidate = SocketAddr::new(local.ip(), DYNAMIC_PORTS.start() + (step % count) as u16);
-            if self.table.find(candidate, remote).is_none() {
+            if self.is_own_flow(candidate, remote) && self.table.find(candidate, remote).is_none() {
                 return Ok(candidate);
             }
         }

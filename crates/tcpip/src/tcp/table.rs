@@ -4,10 +4,11 @@
 //! carries a generation, so that looking up the id of an ended session finds nothing.
 
 use super::session::Session;
+use crate::steering::{fold_address, mix};
 use crate::tcp::interface::indication::SessionId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::SocketAddr;
 use hashbrown::HashTable;
 use kiban_base::SecureRng;
 
@@ -18,18 +19,6 @@ pub(super) struct Table {
     /// The most recently found slot; it may be free by now.
     recent: u32,
     key: [u64; 2],
-}
-
-fn mix(state: u64, word: u64) -> u64 {
-    let wide = u128::from(state ^ word) * 0x9e37_79b9_7f4a_7c15;
-    (wide as u64) ^ ((wide >> 64) as u64)
-}
-
-fn fold_address(state: u64, address: IpAddr) -> u64 {
-    match address {
-        IpAddr::V4(v4) => mix(state, u64::from(v4.to_bits())),
-        IpAddr::V6(v6) => mix(mix(state, (v6.to_bits() >> 64) as u64), v6.to_bits() as u64),
-    }
 }
 
 fn hash(key: [u64; 2], local: SocketAddr, remote: SocketAddr) -> u64 {
