@@ -4,6 +4,7 @@ use crate::board::Board;
 use crate::config::{BoardConfig, PortAddress, PortConfig, RdmaConfig};
 use crate::edge::Edge;
 use crate::port::{AtmPort, PacketPort, Port};
+use crate::shard::Shard;
 use crate::stack::Stack;
 use crate::wiring::ip;
 use crate::wiring::rdma::RdmaWiring;
@@ -35,6 +36,10 @@ impl Board {
         let mss = usize::from(config.tcp.mss);
         let page_payload = mss as f64 / (mss.div_ceil(sizes.page_bytes) * sizes.page_bytes) as f64;
         let mut ip_stack = ip::new_ip_stack(config, page_payload, &mut rng);
+        if let Some(shard) = &config.shard {
+            ip_stack.tcp.set_shard(shard.number, shard.steering);
+            ip_stack.shard = Some(Box::new(Shard::new(shard)));
+        }
         let segment_packets = (config.tcp.segment_bytes_max as usize).div_ceil(mss.max(1)).max(1);
         let mut ports = Vec::with_capacity(config.ports.len());
         let mut vi: Option<Box<Nic>> = None;
@@ -67,7 +72,11 @@ impl Board {
                 PortConfig::Bridge(bridge) => Port::Packets(PacketPort::bridge(bridge)),
                 PortConfig::Ip(ip) => Port::Packets(PacketPort::ip(ip, segment_packets)),
                 PortConfig::Ethernet(ethernet) => {
-                    Port::Packets(PacketPort::ethernet(ethernet, segment_packets, &mut rng))
+                    let mut ethernet = ethernet.clone();
+                    if let Some(shard) = &config.shard {
+                        ethernet.link = ethernet.link.of_shard(shard.number);
+                    }
+                    Port::Packets(PacketPort::ethernet(&ethernet, segment_packets, &mut rng))
                 }
                 PortConfig::Vi(traits) => {
                     let nic = vi.get_or_insert_with(|| Box::new(Nic::new(config.vi.clone(), rng.draw_key())));

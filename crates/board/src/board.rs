@@ -8,6 +8,7 @@
 //!                  packets to transmit, and finally the deadline.
 
 use crate::port::Port;
+use crate::shard::Parcel;
 use crate::stack::Stack;
 use crate::wiring::rdma::RdmaWiring;
 use alloc::boxed::Box;
@@ -16,6 +17,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, SharedBytes, SharedRoom};
+use kiban_tcpip::steering::Steering;
 use kiban_vi::Nic;
 
 /// Input from a driver to a board.
@@ -41,6 +43,11 @@ pub enum Input<'a> {
         port: usize,
         /// The packet.
         bytes: SharedBytes<'a>,
+    },
+    /// Another shard of the board has passed on parcels ([`Board::parcel`]); the board takes all of them.
+    Parcels {
+        /// The parcels, in the order in which each shard has sent them.
+        parcels: &'a mut VecDeque<Parcel>,
     },
     /// A port that was full has room again.
     Room,
@@ -89,6 +96,7 @@ impl Board {
                 (Some(Port::Efe), _, Some(endpoint)) => endpoint.on_frame(bytes, stack.now),
                 _ => {}
             },
+            Input::Parcels { parcels } => stack.on_parcels(parcels),
             Input::Room | Input::Timeout => {}
         }
     }
@@ -110,6 +118,17 @@ impl Board {
                 return Output::Idle { deadline: self.deadline() };
             }
         }
+    }
+
+    /// Returns how flows find their shards; `None` if the board is not divided.
+    pub fn steering(&self) -> Option<Steering> {
+        self.stack.ip.shard.as_ref().map(|shard| shard.steering)
+    }
+
+    /// Returns the next parcel for another shard, and the number of that shard. The driver of a shard calls
+    /// this until there is none, whenever the board is idle.
+    pub fn parcel(&mut self) -> Option<(usize, Parcel)> {
+        self.stack.ip.shard.as_mut()?.pop()
     }
 
     /// Runs the NICs, and queues completions for their users.

@@ -1,5 +1,6 @@
 //! The configuration of a board: memory, ports, addresses, settings.
 
+use crate::shard::ShardConfig;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 use kiban_atm::wire::atm::{Interface, Vc};
@@ -38,6 +39,9 @@ pub struct BoardConfig {
     pub addresses: Vec<PortAddress>,
     /// Routes in addition to the routes for the ports' own prefixes.
     pub routes: Vec<Route>,
+    /// The place of this board among the shards of one, if it is divided. The configurations of its shards
+    /// differ in this alone; only shard 0 may have a NIC.
+    pub shard: Option<ShardConfig>,
 }
 
 impl Default for BoardConfig {
@@ -54,6 +58,7 @@ impl Default for BoardConfig {
             ports: Vec::new(),
             addresses: Vec::new(),
             routes: Vec::new(),
+            shard: None,
         }
     }
 }

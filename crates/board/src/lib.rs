@@ -69,6 +69,7 @@ pub mod pace;
 mod port;
 mod program;
 pub mod recorder;
+mod shard;
 mod stack;
 pub mod streams;
 mod view;
@@ -84,7 +85,9 @@ pub use edge::{Completion, Consumer, DatagramInfo, Intercepted, InterceptedKind,
 pub use error::HostError;
 pub use host::Host;
 pub use kiban_tcpip::ip::IcmpErrorKind;
+pub use kiban_tcpip::steering::Steering;
 pub use kiban_tcpip::tcp::{Owner, Reason};
 pub use kiban_tcpip::udp::SocketId;
 pub use program::Program;
+pub use shard::{Parcel, ShardConfig, ShardCounters};
 pub use wiring::rdma::RdmaHost;

@@ -29,6 +29,9 @@ impl Board {
             rdma.counters(see);
         }
         self.stack.copies.each(&mut |name, value| see("copies", name, value));
+        if let Some(shard) = &self.stack.ip.shard {
+            shard.counters.each(&mut |name, value| see("shard", name, value));
+        }
         see("host", "page_waits", self.stack.edge.page_line.waits);
         see("host", "page_waiters_met", self.stack.edge.page_line.waiters_met);
         see("host", "datagrams_dropped", self.stack.edge.datagrams_dropped);

@@ -4,6 +4,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use core::time::Duration;
 use kiban_base::Pdu;
 use kiban_tcpip::dhcp::Lease;
+use kiban_tcpip::ethernet::Advertised;
 use kiban_tcpip::ip::Prefix;
 
 /// An event of an ATM port.
@@ -18,6 +19,7 @@ pub(crate) enum AtmEvent {
 
 /// An event that a link reports to IP: [`Output`](kiban_tcpip::ethernet::Output) without the packets that the
 /// port itself transmits.
+#[derive(Debug)]
 pub(crate) enum LinkEvent {
     Undelivered(Pdu),
     NeighbourFailed(IpAddr),
@@ -34,4 +36,32 @@ pub(crate) enum LinkEvent {
     Lease(Lease, bool),
     Mtu(usize),
     HopLimit(u8),
+    /// Shard 0 is asked for a neighbour.
+    Ask(IpAddr),
+    /// The other shards are informed about a neighbour.
+    Inform(IpAddr, Advertised),
+}
+
+impl LinkEvent {
+    /// Returns a copy for other shards, if it is a change of addresses or routes.
+    pub(crate) fn shared(&self) -> Option<LinkEvent> {
+        Some(match self {
+            LinkEvent::Address(address, is_ours) => LinkEvent::Address(*address, *is_ours),
+            LinkEvent::Deprecated(address, deprecated) => LinkEvent::Deprecated(*address, *deprecated),
+            LinkEvent::Group(group, listen) => LinkEvent::Group(*group, *listen),
+            LinkEvent::Route { prefix, gateway, exists, mtu_bytes } => LinkEvent::Route {
+                prefix: *prefix,
+                gateway: *gateway,
+                exists: *exists,
+                mtu_bytes: *mtu_bytes,
+            },
+            LinkEvent::Lease(lease, is_ours) => LinkEvent::Lease(lease.clone(), *is_ours),
+            LinkEvent::Mtu(mtu_bytes) => LinkEvent::Mtu(*mtu_bytes),
+            LinkEvent::HopLimit(hop_limit) => LinkEvent::HopLimit(*hop_limit),
+            LinkEvent::Undelivered(_)
+            | LinkEvent::NeighbourFailed(_)
+            | LinkEvent::Ask(_)
+            | LinkEvent::Inform(..) => return None,
+        })
+    }
 }

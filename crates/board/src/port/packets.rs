@@ -195,6 +195,8 @@ impl PacketPort {
                 up(LinkEvent::Mtu(mtu_bytes), cx);
             }
             Output::HopLimit(hop_limit) => up(LinkEvent::HopLimit(hop_limit), cx),
+            Output::Ask(neighbour) => up(LinkEvent::Ask(neighbour), cx),
+            Output::Inform(neighbour, word) => up(LinkEvent::Inform(neighbour, word), cx),
         });
         self.link = Some(link);
         for (mac, pdu) in ready {

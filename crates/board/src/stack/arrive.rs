@@ -1,13 +1,15 @@
 //! Handles input from ports: passes it to IP, to a bridge, or to the port that shares its address with the
 //! host.
 
-use super::machine::Stack;
+use super::machine::{Stack, on_link_event};
 use crate::bridge;
 use crate::port::{AtmEvent, PacketPort, Port};
+use crate::shard::{Contents, Parcel};
 use alloc::collections::VecDeque;
 use kiban_atm::TimedCell;
 use kiban_base::{Context, Instant, Pdu};
 use kiban_tcpip::dhcp::State;
+use kiban_tcpip::ethernet::Link;
 
 impl Stack {
     /// Starts a burst.
@@ -48,6 +50,9 @@ impl Stack {
             return packets.drain(..).for_each(|pdu| bridge::forward(ports, port, 0, pdu, cx));
         }
         packets.retain(|frame| !place.is_pause(frame, cx.now));
+        if let Some(shard) = &mut ip.shard {
+            shard.steer(port, packets, place.link.is_some(), cx.copies);
+        }
         let PacketPort { believe_sums, merges, merge, link, .. } = place;
         if let Some(link) = link
             && link.dhcp().is_some_and(|client| client.state() != State::Bound)
@@ -81,6 +86,58 @@ impl Stack {
         self.forward_host_packets();
     }
 
+    /// Other shards have passed on parcels; all of them are taken.
+    pub(crate) fn on_parcels(&mut self, parcels: &mut VecDeque<Parcel>) {
+        // The units for one port are one burst.
+        let (mut at, mut burst) = (0, VecDeque::new());
+        for Parcel(contents) in parcels.drain(..) {
+            if let Contents::Unit { port, pdu } = contents {
+                if port != at && !burst.is_empty() {
+                    self.on_packets(at, &mut burst);
+                }
+                at = port;
+                burst.push_back(pdu);
+                self.ip.shard.iter_mut().for_each(|shard| shard.counters.handed_in += 1);
+            } else {
+                self.on_message(contents);
+            }
+        }
+        if !burst.is_empty() {
+            self.on_packets(at, &mut burst);
+        }
+    }
+
+    /// Handles a parcel other than a unit.
+    fn on_message(&mut self, contents: Contents) {
+        let Stack { memory, rng, copies, ip, edge, ports, now, .. } = self;
+        let cx = &mut Context { now: *now, memory, rng, copies };
+        if let (Some(shard), false) = (&mut ip.shard, matches!(contents, Contents::Delivery { .. })) {
+            shard.counters.messages_in += 1;
+        }
+        match contents {
+            // The caller takes units.
+            Contents::Unit { .. } => {}
+            Contents::Delivery { delivery, tx_queue } => ip.deliver_handed(delivery, tx_queue, edge, cx),
+            Contents::IcmpError(error) => ip.on_icmp_error(error, edge, cx),
+            Contents::Event { port, event } => on_link_event(ip, edge, port, event, cx),
+            Contents::Ask { port, neighbour } => {
+                if let Some(link) = link_of(ports, port) {
+                    link.ask(neighbour, cx);
+                }
+            }
+            Contents::NegativeAdvice { port, neighbour } => {
+                if let Some(link) = link_of(ports, port) {
+                    link.negative_advice(neighbour);
+                }
+            }
+            Contents::Inform { port, neighbour, word } => {
+                if let Some(link) = link_of(ports, port) {
+                    link.inform(neighbour, word, cx);
+                }
+            }
+        }
+    }
+
     /// Forwards the frames of this burst that are for bridges, and the packets that are for the other port of
     /// a pair that shares its address with the host.
     fn forward_host_packets(&mut self) {
@@ -103,5 +160,13 @@ impl Stack {
     fn other_side(&self, port: usize) -> Option<usize> {
         let (host, of) = *self.passages.iter().find(|(host, of)| port == *host || port == *of)?;
         Some(if port == host { of } else { host })
+    }
+}
+
+/// Returns the Ethernet link of a port.
+fn link_of(ports: &mut [Port], port: usize) -> Option<&mut Link> {
+    match ports.get_mut(port)? {
+        Port::Packets(PacketPort { link, .. }) => link.as_deref_mut(),
+        Port::Atm(_) | Port::Vi(_) | Port::Efe => None,
     }
 }

@@ -3,6 +3,7 @@
 use crate::edge::{Edge, NEXT_TURN};
 use crate::error::HostError;
 use crate::port::{LinkEvent, Port, QueueLimit};
+use crate::shard::Contents;
 use crate::wiring::ip::IpStack;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -67,6 +68,9 @@ impl Stack {
         }
         while let Some((port, next)) = ip.negative_advice.pop_front() {
             ports[port].negative_advice(next);
+            if let Some(shard) = ip.shard.as_mut().filter(|shard| shard.number != 0) {
+                shard.send(0, Contents::NegativeAdvice { port, neighbour: next });
+            }
         }
         for (index, port) in ports.iter_mut().enumerate() {
             let mut up = |event, cx: &mut Context<'_>| {
@@ -221,13 +225,18 @@ fn on_lease(ip: &mut Ip, port: usize, lease: &Lease, is_ours: bool) {
 }
 
 /// Handles an event from a link, on behalf of IP.
-fn on_link_event(
+pub(super) fn on_link_event(
     ip_stack: &mut IpStack,
     edge: &mut Edge,
     port: usize,
     event: LinkEvent,
     cx: &mut Context<'_>,
 ) {
+    if let Some(shard) = &mut ip_stack.shard
+        && let Some(shared) = event.shared()
+    {
+        shard.broadcast(|| Contents::Event { port, event: shared.shared().expect("it is one to share") });
+    }
     let ip = &mut ip_stack.ip;
     match event {
         LinkEvent::Undelivered(pdu) => ip_stack.on_undelivered(&pdu, edge, cx),
@@ -244,5 +253,12 @@ fn on_link_event(
         LinkEvent::Lease(lease, is_ours) => on_lease(ip, port, &lease, is_ours),
         LinkEvent::Mtu(mtu_bytes) => ip.set_mtu6(port, mtu_bytes),
         LinkEvent::HopLimit(hop_limit) => ip.set_hop_limit6(port, hop_limit),
+        LinkEvent::Ask(neighbour) => {
+            ip_stack.shard.iter_mut().for_each(|shard| shard.send(0, Contents::Ask { port, neighbour }));
+        }
+        LinkEvent::Inform(neighbour, word) => {
+            let inform = || Contents::Inform { port, neighbour, word };
+            ip_stack.shard.iter_mut().for_each(|shard| shard.broadcast(inform));
+        }
     }
 }

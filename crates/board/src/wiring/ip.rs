@@ -13,6 +13,8 @@
 //! ```
 
 use crate::edge::{DatagramInfo, Edge, Intercepted, InterceptedKind, NicDatagram};
+use crate::shard::{Contents, Shard};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -40,6 +42,8 @@ pub(crate) struct IpStack {
     /// Next hops about which TCP has given negative advice.
     pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
     indications: VecDeque<icmp::Indication>,
+    /// The shard, if the board is divided.
+    pub(crate) shard: Option<Box<Shard>>,
 }
 
 impl IpStack {
@@ -55,6 +59,7 @@ impl IpStack {
             discoveries: VecDeque::new(),
             negative_advice: VecDeque::new(),
             indications: VecDeque::new(),
+            shard: None,
         }
     }
 
@@ -66,7 +71,7 @@ impl IpStack {
         }
     }
 
-    /// Delivers a packet for this board to its protocol.
+    /// Delivers a packet for this board to its protocol, or hands it on to the shard that serves it.
     pub(crate) fn deliver(
         &mut self,
         delivery: Delivery,
@@ -74,6 +79,33 @@ impl IpStack {
         edge: &mut Edge,
         cx: &mut Context<'_>,
     ) {
+        match &mut self.shard {
+            None => self.deliver_here(delivery, tx_queue, edge, cx),
+            Some(shard) => {
+                if let Some(delivery) = shard.keep(delivery, tx_queue, false, &mut self.tcp, cx.copies) {
+                    self.deliver_here(delivery, tx_queue, edge, cx);
+                }
+            }
+        }
+    }
+
+    /// Delivers a packet that another shard has handed on after IP had processed it.
+    pub(crate) fn deliver_handed(
+        &mut self,
+        delivery: Delivery,
+        tx_queue: usize,
+        edge: &mut Edge,
+        cx: &mut Context<'_>,
+    ) {
+        let Some(shard) = &mut self.shard else { return };
+        shard.counters.handed_in += 1;
+        if let Some(delivery) = shard.keep(delivery, tx_queue, true, &mut self.tcp, cx.copies) {
+            self.deliver_here(delivery, tx_queue, edge, cx);
+        }
+    }
+
+    /// Delivers a packet for this shard to its protocol.
+    fn deliver_here(&mut self, delivery: Delivery, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         match delivery.protocol {
             protocol::TCP => {
                 let Delivery { source, target, pdu, brief, .. } = delivery;
@@ -81,7 +113,7 @@ impl IpStack {
                 self.tcp.arrive(segment, tx_queue, cx, &mut self.from_tcp);
                 self.report_indications(edge, cx);
             }
-            protocol::UDP => self.on_datagram(delivery, edge, cx),
+            protocol::UDP => self.on_datagram(delivery, tx_queue, edge, cx),
             protocol::ICMP if delivery.target.is_ipv4() => self.on_message(delivery, edge, cx),
             protocol::ICMPV6 if delivery.target.is_ipv6() => self.on_message(delivery, edge, cx),
             _ => {
@@ -111,7 +143,7 @@ impl IpStack {
         None
     }
 
-    fn on_datagram(&mut self, delivery: Delivery, edge: &mut Edge, cx: &mut Context<'_>) {
+    fn on_datagram(&mut self, delivery: Delivery, tx_queue: usize, edge: &mut Edge, cx: &mut Context<'_>) {
         let Delivery { source, target, protocol, pdu, brief } = delivery;
         match self.udp.arrive(source, target, pdu, cx) {
             Arrival::Data { socket, remote, pdu } if edge.is_of_nic(socket) => {
@@ -122,6 +154,11 @@ impl IpStack {
                 let HeaderInfo { traffic_class, hop_limit, .. } = brief;
                 let info = DatagramInfo { remote, local: target, traffic_class, hop_limit };
                 edge.on_datagram(socket, info, pdu, cx.memory);
+            }
+            Arrival::NoSocket { pdu } if self.shard.as_ref().is_some_and(|shard| shard.number != 0) => {
+                let delivery = Delivery { source, target, protocol, pdu, brief };
+                let shard = self.shard.as_mut().expect("the guard has seen it");
+                shard.hand_to_first(delivery, tx_queue);
             }
             Arrival::NoSocket { pdu } if edge.interceptor.is_some() && !brief.to_group => {
                 let packet = Intercepted::datagram(source, target, pdu);
@@ -156,9 +193,19 @@ impl IpStack {
     }
 
     /// Passes an ICMP error to the protocol whose packet it quotes.
-    fn on_icmp_error(&mut self, mut error: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
+    pub(crate) fn on_icmp_error(&mut self, mut error: IcmpError, edge: &mut Edge, cx: &mut Context<'_>) {
         if !self.ip.may_be_ours(error.source) {
             return self.icmp.on_implausible_error();
+        }
+        if let Some(shard) = &mut self.shard
+            && let Some(to) = shard.of_error(&error)
+            && !(error.protocol == protocol::TCP && self.tcp.has_session(error.local(), error.remote()))
+        {
+            shard.send(to, Contents::IcmpError(error));
+            if error.protocol == protocol::TCP {
+                return;
+            }
+            // A socket of either shard may have sent the datagram.
         }
         if let IcmpErrorKind::FragmentationNeeded { mtu } = error.kind {
             // RFC 5927 §7, RFC 8201 §6: an error that a session rejects must not affect other sessions on the

@@ -19,6 +19,9 @@ impl World {
         let started = self.ticks.map(|ticks| ticks());
         let node = &mut self.nodes[number];
         node.board.handle(input, self.now);
+        if !node.parcels.is_empty() {
+            node.board.handle(Input::Parcels { parcels: &mut node.parcels }, self.now);
+        }
         let begun = node.programs.len() - node.fresh;
         for (number, program) in node.programs[..begun].iter_mut().enumerate() {
             if program.deadline() <= self.now {
@@ -73,6 +76,7 @@ impl World {
                     None => node.packets_nowhere += 1,
                 },
                 Output::Idle { deadline } => {
+                    self.pass_on(number);
                     let room_at = self.fetch(number);
                     if room_at <= now {
                         continue;
@@ -85,6 +89,15 @@ impl World {
             }
         }
         panic!("board {number} does not come to rest at {now:?}");
+    }
+
+    /// Passes the parcels of a shard to the others, which are called at this time.
+    fn pass_on(&mut self, number: usize) {
+        while let Some((to, parcel)) = self.nodes[number].board.parcel() {
+            let to = self.nodes[number].shards[to];
+            self.nodes[to].parcels.push_back(parcel);
+            self.wake(to, self.now);
+        }
     }
 
     /// Moves the VI packets that fit onto their cables, and releases ports whose cables have room again.

@@ -15,7 +15,8 @@ use crate::programs::terminal::Terminal;
 use kiban_atm::Switch;
 use kiban_base::{Instant, RngKey};
 use kiban_board::impairment::ImpairmentConfig;
-use kiban_board::{Board, BoardConfig};
+use kiban_board::{Board, BoardConfig, ShardConfig, Steering};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 impl World {
@@ -33,8 +34,31 @@ impl World {
             wake_at: Instant::NEVER,
             out: Vec::new(),
             processor: None,
+            shards: Vec::new(),
+            parcels: VecDeque::new(),
+            bursts: 0,
         });
         BoardNumber(self.nodes.len() - 1)
+    }
+
+    /// Adds a board of several shards, and returns all of them. Only the ports of the first one are connected
+    /// to cables, which serve all shards. A cable passes its arrivals to the shards in turn, whatever their
+    /// flows, so most of them have to be handed on.
+    ///
+    /// # Panics
+    /// If there is no shard.
+    pub fn add_shards(&mut self, config: &BoardConfig, shards: usize) -> Vec<BoardNumber> {
+        let key = RngKey::for_simulation(self.rng.fork((3 << 32) + self.nodes.len() as u64).draw());
+        let steering = Steering::new(shards, key);
+        let numbers: Vec<BoardNumber> = (0..shards)
+            .map(|number| {
+                let shard = Some(ShardConfig { number, steering });
+                self.add_board(&BoardConfig { shard, ..config.clone() })
+            })
+            .collect();
+        let nodes: Vec<usize> = numbers.iter().map(|BoardNumber(node)| *node).collect();
+        nodes.iter().for_each(|node| self.nodes[*node].shards.clone_from(&nodes));
+        numbers
     }
 
     /// Adds a switch.
@@ -139,6 +163,7 @@ impl World {
 
     /// A port's link comes up, so its board configures its addresses and announces itself.
     fn link_up(&mut self, BoardNumber(node): BoardNumber) {
+        self.nodes[node].shards.clone().into_iter().for_each(|shard| self.wake(shard, self.now));
         if let Some(processor) = &mut self.nodes[node].processor {
             processor.due = self.now;
         }
@@ -180,6 +205,8 @@ impl World {
         let rng = self.rng.fork((1 << 32) + number as u64);
         let cable = Cable::new(*config, port_state.kind.link_type(), rng);
         port_state.cable = Some(number);
+        let others: Vec<usize> = self.nodes[from.0.0].shards.clone();
+        others.into_iter().for_each(|node| self.nodes[node].ports[from.1].cable = Some(number));
         self.cable_links.push(CableLink { to, cable, event_at: Instant::NEVER });
         CableNumber(number)
     }

@@ -146,7 +146,16 @@ impl World {
             }
             return self.expect_arrival(number);
         }
+        let shards = self.nodes[node].shards.len();
+        let node = match shards {
+            0 => node,
+            _ => {
+                self.nodes[node].bursts += 1;
+                self.nodes[node].shards[self.nodes[node].bursts % shards]
+            }
+        };
         let mut packets = std::mem::take(&mut self.packets);
+        let cable = &mut self.cable_links[number].cable;
         cable.arrive(self.now, self.nodes[node].board.memory_mut(), &mut packets);
         self.give_packets(node, port, packets);
         self.expect_arrival(number);

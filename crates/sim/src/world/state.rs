@@ -12,7 +12,7 @@ use crate::programs::program::Program;
 use crate::programs::terminal::Terminal;
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, SimRng};
-use kiban_board::Board;
+use kiban_board::{Board, Parcel};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
@@ -78,6 +78,12 @@ pub(super) struct Node {
     pub(super) out: Vec<usize>,
     /// The modelled processor. With `None`, processing takes no time.
     pub(super) processor: Option<Box<Processor>>,
+    /// The nodes of all shards, by shard number, if this is a shard of a divided board.
+    pub(super) shards: Vec<usize>,
+    /// Parcels of other shards that the board has not taken yet.
+    pub(super) parcels: VecDeque<Parcel>,
+    /// The number of bursts that have arrived at the ports of a divided board, if this is its first shard.
+    pub(super) bursts: usize,
 }
 
 pub(super) struct SwitchNode {

@@ -9,6 +9,7 @@ mod long_path;
 mod osi;
 #[path = "../../../base/tests/common/refusal.rs"]
 mod refusal;
+mod shards;
 mod traffic;
 mod tx_queues;
 mod worlds;

@@ -61,9 +61,7 @@ impl Link {
                 router: None,
                 learn: operation == Operation::Request && for_us,
             };
-            let Link { cache, config, counters, .. } = self;
-            let learned = cache.update(sender.into(), word, cx.now, &config.neighbours, cx.rng, counters);
-            self.release(sender_mac, learned.queue);
+            self.learn(sender.into(), word, cx);
         }
         if operation == Operation::Request && for_us {
             let reply = Packet {

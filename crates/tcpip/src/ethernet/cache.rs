@@ -75,8 +75,8 @@ pub(super) enum CacheEvent {
 }
 
 /// Information about a neighbour's MAC address, from a received message.
-#[derive(Clone, Copy)]
-pub(super) struct Advertised {
+#[derive(Clone, Copy, Debug)]
+pub struct Advertised {
     pub(super) mac: Option<Mac>,
     /// Whether the message answers one of our solicitations.
     pub(super) solicited: bool,
@@ -156,18 +156,36 @@ impl Cache {
         config: &NeighbourConfig,
         counters: &mut EthernetCounters,
     ) -> Resolved {
+        match self.look_up(next, now, config, counters) {
+            Ok(mac) => Resolved::Known(mac, pdu),
+            Err(ask) => {
+                self.wait(next, pdu, config, counters);
+                Resolved::Waits { ask }
+            }
+        }
+    }
+
+    /// Returns the MAC address of a neighbour that is to be used now. If it is unknown, the error says
+    /// whether a solicitation must be sent now.
+    #[inline]
+    pub(super) fn look_up(
+        &mut self,
+        next: IpAddr,
+        now: Instant,
+        config: &NeighbourConfig,
+        counters: &mut EthernetCounters,
+    ) -> Result<Mac, bool> {
         if let Some(known) = self.known.get_mut(&next) {
             known.used = now;
             if known.reach == Reach::Incomplete {
-                self.wait(next, pdu, config, counters);
-                return Resolved::Waits { ask: false };
+                return Err(false);
             }
             if known.reach == Reach::Stale {
                 known.reach = Reach::Delay;
                 known.until = now + config.delay;
                 self.next = self.next.min(known.until);
             }
-            return Resolved::Known(known.mac, pdu);
+            return Ok(known.mac);
         }
         self.make_room(config, counters);
         let until = now + self.retransmit;
@@ -182,8 +200,7 @@ impl Cache {
         };
         self.known.insert(next, neighbour);
         self.next = self.next.min(until);
-        self.wait(next, pdu, config, counters);
-        Resolved::Waits { ask: true }
+        Err(true)
     }
 
     fn wait(&mut self, next: IpAddr, pdu: Pdu, config: &NeighbourConfig, counters: &mut EthernetCounters) {

@@ -24,6 +24,21 @@ pub struct LinkConfig {
     pub dhcp: bool,
     /// Number of announcements of each IPv4 address at the start (RFC 5227 §2.3: 2).
     pub announcements: u8,
+    /// Which shard of a board the link belongs to.
+    pub role: Role,
+}
+
+/// The shard of a board that a link belongs to. The links of a port's shards have the same addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Role {
+    /// The board is not divided.
+    #[default]
+    Alone,
+    /// The first shard: it gets the frames of ARP, neighbour discovery and DHCP, and reports neighbours to
+    /// the others.
+    First,
+    /// Another shard: it asks the first one for neighbours, and sends nothing of its own.
+    Other,
 }
 
 impl LinkConfig {
@@ -37,7 +52,18 @@ impl LinkConfig {
             autoconf: AutoconfConfig::default(),
             dhcp: false,
             announcements: 2,
+            role: Role::Alone,
         }
+    }
+
+    /// Returns the settings for the link of a shard.
+    pub fn of_shard(mut self, number: usize) -> LinkConfig {
+        self.role = if number == 0 { Role::First } else { Role::Other };
+        if self.role == Role::Other {
+            // The first shard configures, verifies and announces the addresses.
+            (self.autoconf.enabled, self.dhcp, self.announcements) = (false, false, 0);
+        }
+        self
     }
 }
 

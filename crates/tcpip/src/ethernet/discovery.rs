@@ -186,14 +186,9 @@ impl Link {
     }
 
     pub(super) fn hear6(&mut self, neighbour: Ipv6Addr, word: Advertised, cx: &mut Context<'_>) {
-        let Link { cache, config, counters, .. } = self;
-        let learned = cache.update(neighbour.into(), word, cx.now, &config.neighbours, cx.rng, counters);
-        if learned.no_router {
+        if self.learn(neighbour.into(), word, cx) {
             // §7.2.5: the neighbour is no longer a default router.
             self.drop_router(neighbour);
-        }
-        if let Some(mac) = word.mac {
-            self.release(mac, learned.queue);
         }
     }
 

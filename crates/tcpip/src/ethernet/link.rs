@@ -3,8 +3,8 @@
 
 use super::addresses::Autoconf;
 use super::announcement::Announcement;
-use super::cache::{Cache, CacheEvent, Reach, Resolved};
-use super::config::LinkConfig;
+use super::cache::{Advertised, Cache, CacheEvent, Reach, Resolved};
+use super::config::{LinkConfig, Role};
 use super::counters::EthernetCounters;
 use super::listener::Mld;
 use crate::dhcp;
@@ -50,6 +50,10 @@ pub enum Output {
     Mtu(usize),
     /// The IPv6 hop limit.
     HopLimit(u8),
+    /// The first shard of the board is asked for a neighbour ([`Link::ask`]).
+    Ask(IpAddr),
+    /// The other shards of the board are informed about a neighbour ([`Link::inform`]).
+    Inform(IpAddr, Advertised),
 }
 
 /// One Ethernet link.
@@ -136,6 +140,51 @@ impl Link {
                 None
             }
         }
+    }
+
+    /// Handles the question of another shard about a neighbour: informs the shards about what is known, or
+    /// solicits.
+    pub fn ask(&mut self, neighbour: IpAddr, cx: &mut Context<'_>) {
+        let Link { cache, config, counters, .. } = self;
+        match cache.look_up(neighbour, cx.now, &config.neighbours, counters) {
+            Ok(mac) => {
+                let is_reachable = cache.reach(neighbour) == Some(Reach::Reachable);
+                let word = Advertised {
+                    mac: Some(mac),
+                    solicited: is_reachable,
+                    overrides: true,
+                    router: None,
+                    learn: false,
+                };
+                self.due.push_back(Output::Inform(neighbour, word));
+                if !is_reachable {
+                    // The other shard asks at most once per second while it needs the answer.
+                    self.solicit(neighbour, Some(mac), cx);
+                }
+            }
+            Err(true) => self.solicit(neighbour, None, cx),
+            Err(false) => {}
+        }
+    }
+
+    /// Handles information of the first shard about a neighbour.
+    pub fn inform(&mut self, neighbour: IpAddr, word: Advertised, cx: &mut Context<'_>) {
+        self.learn(neighbour, word, cx);
+    }
+
+    /// Updates the neighbour cache and sends the packets that waited. Returns whether the neighbour was a
+    /// router and no longer is.
+    pub(super) fn learn(&mut self, neighbour: IpAddr, word: Advertised, cx: &mut Context<'_>) -> bool {
+        let Link { cache, config, counters, .. } = self;
+        let learned = cache.update(neighbour, word, cx.now, &config.neighbours, cx.rng, counters);
+        if config.role == Role::First && cache.reach(neighbour).is_some() {
+            // The others update their entries, but create none.
+            self.due.push_back(Output::Inform(neighbour, Advertised { learn: false, ..word }));
+        }
+        if let Some(mac) = word.mac {
+            self.release(mac, learned.queue);
+        }
+        learned.no_router
     }
 
     /// Gives negative advice about `next`, because packets through it seem to be lost.
@@ -259,6 +308,9 @@ impl Link {
     /// Sends a solicitation or ARP request by broadcast or multicast, or by unicast if a MAC address is
     /// given.
     fn solicit(&mut self, neighbour: IpAddr, mac: Option<Mac>, cx: &mut Context<'_>) {
+        if self.config.role == Role::Other {
+            return self.due.push_back(Output::Ask(neighbour));
+        }
         match neighbour {
             IpAddr::V4(neighbour) => self.send_arp_request(neighbour, mac, cx),
             IpAddr::V6(neighbour) => self.send_solicitation(neighbour, mac, cx),

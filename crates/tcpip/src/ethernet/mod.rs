@@ -34,7 +34,7 @@ mod mld;
 mod opaque;
 
 pub use bridge::{Bridge, Forward, STATION_TIMEOUT, STATIONS_MAX};
-pub use cache::Reach;
-pub use config::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig};
+pub use cache::{Advertised, Reach};
+pub use config::{AutoconfConfig, Identifier, LinkConfig, NeighbourConfig, Role};
 pub use counters::EthernetCounters;
 pub use link::{Link, Output};

@@ -1,0 +1,231 @@
+//! Shards: one board divided into several stacks, each driven by a thread of its own.
+//!
+//! Shard            a [`Board`](crate::Board) with its own packet memory, timers, sessions and listeners, and
+//!                  with the addresses of the whole board. Shards share nothing; they pass each other
+//!                  [`Parcel`]s, which the driver carries through rings.
+//! Flows            a keyed hash chooses the shard of a TCP connection or of a UDP flow ([`Steering`]). A
+//!                  packet that arrives at another shard is handed on before anything else looks at it. A
+//!                  connection that a shard opens has a local port that leads back to this shard.
+//! Shard 0          gets everything that has no flow: ARP, neighbour discovery, DHCP, ICMP and fragments,
+//!                  whose datagrams it passes on once they are whole. It also gets segments and datagrams
+//!                  that the flow's own shard does not expect. Programs that use shard 0 only, and the NICs,
+//!                  therefore work as on an undivided board; their packets take one step more.
+//! Neighbours       shard 0 resolves them. The other shards ask it, and it informs all of them.
+//! Addresses, routes    that shard 0 learns or leases are passed to all shards.
+//! Limits           the driver's rings are bounded; when one is full, packets are dropped and counted there.
+
+use crate::port::LinkEvent;
+use alloc::collections::VecDeque;
+use core::net::{IpAddr, SocketAddr};
+use kiban_base::ethernet::{self, HEADER_BYTES};
+use kiban_base::numbers::{ether_type, protocol};
+use kiban_base::{Copies, Pdu};
+use kiban_tcpip::ethernet::Advertised;
+use kiban_tcpip::icmp::IcmpError;
+use kiban_tcpip::ip::Delivery;
+use kiban_tcpip::steering::{PORTS_BYTES, Steering};
+use kiban_tcpip::tcp::Tcp;
+use kiban_tcpip::wire::ip::version;
+use kiban_tcpip::wire::{ipv4, ipv6};
+
+/// The place of a board among the shards.
+#[derive(Clone, Copy, Debug)]
+pub struct ShardConfig {
+    /// The shard's number; 0 is the first.
+    pub number: usize,
+    /// How flows find their shards; the same for all shards.
+    pub steering: Steering,
+}
+
+/// Something that one shard passes to another.
+#[derive(Debug)]
+pub struct Parcel(pub(crate) Contents);
+
+/// The contents of a parcel.
+#[derive(Debug)]
+pub(crate) enum Contents {
+    /// A packet or frame that has arrived at a port.
+    Unit { port: usize, pdu: Pdu },
+    /// A packet that IP has processed, and the TX queue to its sender.
+    Delivery { delivery: Delivery, tx_queue: usize },
+    /// An ICMP error about a flow.
+    IcmpError(IcmpError),
+    /// A question of another shard to shard 0: what is the MAC address of a neighbour?
+    Ask { port: usize, neighbour: IpAddr },
+    /// Negative advice about a neighbour, for shard 0.
+    NegativeAdvice { port: usize, neighbour: IpAddr },
+    /// Information of shard 0 about a neighbour.
+    Inform { port: usize, neighbour: IpAddr, word: Advertised },
+    /// A change of addresses or routes at a port of shard 0.
+    Event { port: usize, event: LinkEvent },
+}
+
+impl Parcel {
+    /// Returns whether it holds a packet, which may be dropped if there is no room for it.
+    pub fn is_packet(&self) -> bool {
+        matches!(self.0, Contents::Unit { .. } | Contents::Delivery { .. })
+    }
+}
+
+kiban_base::counters! {
+    /// Counters of a shard.
+    pub struct ShardCounters {
+        /// Packets and frames handed on to the shard of their flow.
+        handed_on,
+        /// Packets and frames without a flow, handed on to shard 0.
+        handed_to_first,
+        /// Segments and datagrams of the shard's flows that it did not expect, handed on to shard 0.
+        unexpected,
+        /// Packets and frames that other shards have handed on.
+        handed_in,
+        /// Messages about neighbours, addresses and routes sent to other shards.
+        messages_out,
+        /// Messages about neighbours, addresses and routes from other shards.
+        messages_in,
+    }
+}
+
+/// One shard's side of the division.
+pub(crate) struct Shard {
+    pub(crate) number: usize,
+    pub(crate) steering: Steering,
+    pub(crate) counters: ShardCounters,
+    outbox: VecDeque<(usize, Parcel)>,
+}
+
+impl Shard {
+    pub(crate) fn new(config: &ShardConfig) -> Shard {
+        let ShardConfig { number, steering } = *config;
+        Shard { number, steering, counters: ShardCounters::default(), outbox: VecDeque::new() }
+    }
+
+    /// Returns the next parcel for another shard.
+    pub(crate) fn pop(&mut self) -> Option<(usize, Parcel)> {
+        self.outbox.pop_front()
+    }
+
+    /// Queues a message for another shard.
+    pub(crate) fn send(&mut self, to: usize, contents: Contents) {
+        self.counters.messages_out += 1;
+        self.outbox.push_back((to, Parcel(contents)));
+    }
+
+    /// Queues a message of shard 0 for all others.
+    pub(crate) fn broadcast(&mut self, make: impl Fn() -> Contents) {
+        if self.number == 0 {
+            (1..self.steering.shards()).for_each(|to| self.send(to, make()));
+        }
+    }
+
+    /// Keeps the packets or frames of a burst that belong here, and hands on the others.
+    pub(crate) fn steer(
+        &mut self,
+        port: usize,
+        units: &mut VecDeque<Pdu>,
+        are_frames: bool,
+        copies: &mut Copies,
+    ) {
+        for _ in 0..units.len() {
+            let mut pdu = units.pop_front().expect("the burst is that long");
+            let flow = if are_frames {
+                self.of_frame(&mut pdu, copies)
+            } else {
+                pull_up_headers(&mut pdu, 0, copies).and_then(|()| self.steering.of_packet(pdu.head()))
+            };
+            let to = flow.unwrap_or(0);
+            if to == self.number {
+                units.push_back(pdu);
+                continue;
+            }
+            match flow {
+                Some(_) => self.counters.handed_on += 1,
+                None => self.counters.handed_to_first += 1,
+            }
+            self.outbox.push_back((to, Parcel(Contents::Unit { port, pdu })));
+        }
+    }
+
+    fn of_frame(&self, pdu: &mut Pdu, copies: &mut Copies) -> Option<usize> {
+        copies.header_bytes += pdu.pull_up(HEADER_BYTES)? as u64;
+        let (header, _) = ethernet::Header::read(pdu.head()).ok()?;
+        let is_ip = matches!(header.ether_type, ether_type::IPV4 | ether_type::IPV6);
+        if !is_ip || header.target.is_group() {
+            return None;
+        }
+        pull_up_headers(pdu, HEADER_BYTES, copies)?;
+        self.steering.of_packet(&pdu.head()[HEADER_BYTES..])
+    }
+
+    /// Returns a packet that IP has processed if this shard serves it; otherwise hands it on. `is_handed`
+    /// says whether another shard has handed it on after IP had processed it.
+    #[inline]
+    pub(crate) fn keep(
+        &mut self,
+        mut delivery: Delivery,
+        tx_queue: usize,
+        is_handed: bool,
+        tcp: &mut Tcp,
+        copies: &mut Copies,
+    ) -> Option<Delivery> {
+        if !matches!(delivery.protocol, protocol::TCP | protocol::UDP) {
+            return Some(delivery);
+        }
+        // TCP and UDP count a packet without a whole header.
+        let Some(moved) = delivery.pdu.pull_up(PORTS_BYTES) else { return Some(delivery) };
+        copies.header_bytes += moved as u64;
+        let Some(to) = self.steering.of_delivery(&delivery) else { return Some(delivery) };
+        if self.number == 0 {
+            // Fragments, and packets with extension headers, are only now known to have a flow.
+            if is_handed || to == 0 {
+                return Some(delivery);
+            }
+            self.counters.handed_on += 1;
+            self.hand(to, delivery, tx_queue);
+            return None;
+        }
+        if delivery.protocol == protocol::TCP {
+            let (local, remote) = ends(&delivery);
+            if !tcp.expects(local, remote) {
+                self.hand_to_first(delivery, tx_queue);
+                return None;
+            }
+        }
+        Some(delivery)
+    }
+
+    /// Hands a packet that nothing here expects to shard 0.
+    pub(crate) fn hand_to_first(&mut self, delivery: Delivery, tx_queue: usize) {
+        self.counters.unexpected += 1;
+        self.hand(0, delivery, tx_queue);
+    }
+
+    fn hand(&mut self, to: usize, delivery: Delivery, tx_queue: usize) {
+        self.outbox.push_back((to, Parcel(Contents::Delivery { delivery, tx_queue })));
+    }
+
+    /// Returns the other shard that an ICMP error about a flow concerns.
+    pub(crate) fn of_error(&self, error: &IcmpError) -> Option<usize> {
+        let has_flow = matches!(error.protocol, protocol::TCP | protocol::UDP);
+        let to = has_flow.then(|| self.steering.of_flow(error.local(), error.remote()))?;
+        (self.number == 0 && to != 0).then_some(to)
+    }
+}
+
+/// Returns our end and the peer's end of a received segment or datagram.
+fn ends(delivery: &Delivery) -> (SocketAddr, SocketAddr) {
+    let [s0, s1, t0, t1] = *delivery.pdu.head().first_chunk().expect("the ports have been pulled up");
+    let local = SocketAddr::new(delivery.target, u16::from_be_bytes([t0, t1]));
+    (local, SocketAddr::new(delivery.source, u16::from_be_bytes([s0, s1])))
+}
+
+/// Makes the IP header that begins at `at`, and the ports behind it, contiguous. Returns `None` if the packet
+/// is too short.
+fn pull_up_headers(pdu: &mut Pdu, at: usize, copies: &mut Copies) -> Option<()> {
+    copies.header_bytes += pdu.pull_up(at + ipv4::HEADER_BYTES)? as u64;
+    let header_bytes = match version(&pdu.head()[at..]) {
+        Some(6) => ipv6::HEADER_BYTES,
+        _ => usize::from(pdu.head()[at] & 0x0f) * 4,
+    };
+    copies.header_bytes += pdu.pull_up(at + header_bytes + PORTS_BYTES)? as u64;
+    Some(())
+}

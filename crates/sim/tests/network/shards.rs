@@ -1,0 +1,232 @@
+//! Boards of several shards, whose cable passes arrivals to the shards in turn: most packets arrive at a
+//! shard that does not serve them.
+
+use kiban_base::ethernet::Mac;
+use kiban_base::{Instant, SimRng};
+use kiban_board::{BoardConfig, EthernetPortConfig, IpPortConfig, PortConfig};
+use kiban_sim::program::{Receiver, Sender, Sink, Source};
+use kiban_sim::{Attachment, BoardNumber, CableConfig, World};
+use kiban_tcpip::ethernet::LinkConfig;
+use kiban_tcpip::ip::Prefix;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+const SHARDS: usize = 4;
+const PORT: u16 = 80;
+const STREAMS: usize = 32;
+const BYTES: usize = 50_000;
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO + Duration::from_secs(seconds)
+}
+
+fn v4(side: usize) -> IpAddr {
+    IpAddr::from([10, 0, 0, 1 + side as u8])
+}
+
+fn v6(side: usize) -> IpAddr {
+    IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1 + side as u16])
+}
+
+fn ethernet(side: usize) -> BoardConfig {
+    let mut link = LinkConfig::new(Mac([2, 0, 0, 0, 0, side as u8]));
+    link.addresses = vec![(v4(side), Prefix::new(v4(side), 24)), (v6(side), Prefix::new(v6(side), 64))];
+    let ports = vec![PortConfig::Ethernet(EthernetPortConfig::on(link))];
+    BoardConfig { ports, ..BoardConfig::default() }
+}
+
+fn ip(side: usize) -> BoardConfig {
+    let port = IpPortConfig {
+        address: v4(side),
+        prefix: Prefix::new(v4(side), 24),
+        mtu_bytes: 1500,
+        packets_max: 256,
+        cuts: false,
+        merges: true,
+        believe_sums: false,
+    };
+    BoardConfig { ports: vec![PortConfig::Ip(port)], ..BoardConfig::default() }
+}
+
+/// A divided board (side 0) and an undivided one (side 1) on one cable.
+struct Pair {
+    world: World,
+    shards: Vec<BoardNumber>,
+    peer: BoardNumber,
+}
+
+impl Pair {
+    fn new(config: fn(usize) -> BoardConfig) -> Pair {
+        let mut world = World::new(1);
+        let shards = world.add_shards(&config(0), SHARDS);
+        let peer = world.add_board(&config(1));
+        let cable = CableConfig::ip(1_000_000_000, Duration::from_micros(50));
+        let (one, other) = (Attachment::Board(shards[0], 0), Attachment::Board(peer, 0));
+        world.connect_packets(one, other, &cable).expect("the ports match");
+        Pair { world, shards, peer }
+    }
+
+    fn counter(&self, shard: usize, family: &str, name: &str) -> u64 {
+        self.world.board(self.shards[shard]).counter(family, name)
+    }
+
+    /// Returns one counter, summed over the shards.
+    fn sum(&self, family: &str, name: &str) -> u64 {
+        (0..SHARDS).map(|shard| self.counter(shard, family, name)).sum()
+    }
+}
+
+fn noise(seed: u64) -> Vec<u8> {
+    let mut rng = SimRng::from_seed(seed);
+    (0..BYTES).map(|_| rng.draw() as u8).collect()
+}
+
+fn sources(seeds: impl Iterator<Item = u64>) -> Vec<(u64, Source)> {
+    let source = |seed| {
+        let bytes = noise(seed);
+        let give = move |offset: u64, into: &mut [u8]| {
+            into.copy_from_slice(&bytes[offset as usize..offset as usize + into.len()]);
+        };
+        (BYTES as u64, Box::new(give) as Source)
+    };
+    seeds.map(source).collect()
+}
+
+/// All streams received.
+type Arrived = Rc<RefCell<Vec<Vec<u8>>>>;
+
+fn sinks(arrived: &Arrived) -> Box<dyn FnMut(usize) -> Sink> {
+    let arrived = arrived.clone();
+    Box::new(move |_| {
+        let at = arrived.borrow().len();
+        arrived.borrow_mut().push(Vec::new());
+        let arrived = arrived.clone();
+        Box::new(move |_, bytes| arrived.borrow_mut()[at].extend_from_slice(bytes))
+    })
+}
+
+/// Checks that each of these streams has arrived once and intact.
+fn check_all(arrived: &Arrived, seeds: impl Iterator<Item = u64>) {
+    let mut expected: Vec<Vec<u8>> = seeds.map(noise).collect();
+    expected.sort();
+    let mut arrived = arrived.borrow().clone();
+    arrived.sort();
+    assert_eq!(arrived.len(), expected.len());
+    assert!(arrived == expected, "the streams are intact");
+}
+
+/// Streams from the peer to listeners on all shards.
+fn listeners_on_all_shards(config: fn(usize) -> BoardConfig, server: IpAddr) -> Pair {
+    let mut pair = Pair::new(config);
+    let arrived = Arrived::default();
+    for shard in pair.shards.clone() {
+        // How many streams a shard gets depends on the hash, so none of these programs is ever done.
+        pair.world.run_program(shard, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    }
+    // IPv6 addresses are usable after duplicate address detection.
+    pair.world.settle(at(5));
+    let remote = SocketAddr::new(server, PORT);
+    pair.world.run_program(pair.peer, Box::new(Sender::new(remote, sources(0..STREAMS as u64))));
+    pair.world.run(at(60));
+    check_all(&arrived, 0..STREAMS as u64);
+    pair
+}
+
+#[test]
+fn every_shard_serves_the_flows_of_a_common_listener() {
+    for (config, server) in [(ip as fn(usize) -> BoardConfig, v4(0)), (ethernet, v4(0)), (ethernet, v6(0))] {
+        let pair = listeners_on_all_shards(config, server);
+        for shard in 0..SHARDS {
+            assert!(pair.counter(shard, "tcp", "syns_in") > 0, "shard {shard} has streams");
+            assert!(pair.counter(shard, "shard", "handed_on") > 0, "shard {shard} hands on");
+            assert!(pair.counter(shard, "shard", "handed_in") > 0, "shard {shard} is handed packets");
+        }
+        assert_eq!(pair.sum("tcp", "syns_in"), STREAMS as u64);
+        assert_eq!(pair.sum("tcp", "resets_out"), 0);
+        let handed_on = pair.sum("shard", "handed_on") + pair.sum("shard", "handed_to_first");
+        assert_eq!(pair.sum("shard", "handed_in"), handed_on + pair.sum("shard", "unexpected"));
+    }
+}
+
+#[test]
+fn a_neighbour_that_shard_0_has_resolved_serves_all_shards() {
+    let mut pair = Pair::new(ethernet);
+    let arrived = Arrived::default();
+    for shard in pair.shards.clone() {
+        pair.world.run_program(shard, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    }
+    let receiver = Receiver::new(PORT, usize::MAX, sinks(&arrived));
+    pair.world.run_program(pair.peer, Box::new(receiver));
+    // The last shard opens streams before any other shard has talked to the peer.
+    let opened = Sender::new(SocketAddr::new(v4(1), PORT), sources(0..3));
+    pair.world.run_program(pair.shards[SHARDS - 1], Box::new(opened));
+    pair.world.run(at(60));
+    check_all(&arrived, 0..3);
+    assert_eq!(pair.counter(0, "ethernet", "arp_requests_out"), 1);
+    assert!(pair.counter(SHARDS - 1, "shard", "messages_out") > 0, "it has asked shard 0");
+    for shard in 1..SHARDS {
+        for name in ["arp_requests_out", "arp_replies_out", "arp_announced", "solicitations_out"] {
+            assert_eq!(pair.counter(shard, "ethernet", name), 0, "{name} of shard {shard}");
+        }
+    }
+    // A neighbour that no shard has resolved for 60 s is still the same one.
+    let again = Sender::new(SocketAddr::new(v4(1), PORT), sources(10..12));
+    pair.world.run_program(pair.shards[1], Box::new(again));
+    pair.world.settle(at(180));
+    check_all(&arrived, (0..3).chain(10..12));
+}
+
+#[test]
+fn a_connection_that_a_shard_opens_comes_back_to_it() {
+    let mut pair = Pair::new(ip);
+    let arrived = Arrived::default();
+    pair.world.run_program(pair.peer, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    for (number, shard) in pair.shards.clone().into_iter().enumerate() {
+        let seeds = 8 * number as u64..8 * (number as u64 + 1);
+        pair.world.run_program(shard, Box::new(Sender::new(SocketAddr::new(v4(1), PORT), sources(seeds))));
+    }
+    pair.world.run(at(60));
+    check_all(&arrived, 0..8 * SHARDS as u64);
+    assert_eq!(pair.sum("shard", "unexpected"), 0);
+    let steering = pair.world.board(pair.shards[0]).steering().expect("it is divided");
+    for (number, shard) in pair.shards.iter().enumerate() {
+        let locals = pair.world.program::<Sender>(*shard).expect("it runs").locals();
+        for local in locals.into_iter().map(|local| local.expect("it was opened")) {
+            assert_eq!(steering.of_flow(local, SocketAddr::new(v4(1), PORT)), number);
+        }
+    }
+}
+
+#[test]
+fn shard_0_serves_what_the_other_shards_do_not_expect() {
+    let mut pair = Pair::new(ip);
+    let arrived = Arrived::default();
+    // The only listener is on shard 0, and connections from a given port begin there, whatever their hash.
+    pair.world.run_program(pair.shards[0], Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    pair.world.run_program(pair.peer, Box::new(Receiver::new(PORT, usize::MAX, sinks(&arrived))));
+    let seeds = 100..100 + STREAMS as u64;
+    pair.world
+        .run_program(pair.peer, Box::new(Sender::new(SocketAddr::new(v4(0), PORT), sources(seeds.clone()))));
+    let ends = (0..8).map(|n| (Some(SocketAddr::new(v4(0), 2000 + n)), SocketAddr::new(v4(1), PORT)));
+    let opened = ends.zip(sources(200..208)).map(|(ends, (length, source))| (ends, length, source)).collect();
+    pair.world.run_program(pair.shards[0], Box::new(Sender::between(opened)));
+    pair.world.run(at(60));
+    check_all(&arrived, seeds.chain(200..208));
+    assert!(pair.sum("shard", "unexpected") > 0);
+    for shard in 1..SHARDS {
+        assert_eq!(pair.counter(shard, "tcp", "segments_in"), 0, "shard {shard} has no session");
+    }
+    assert_eq!(pair.sum("tcp", "resets_out"), 0);
+}
+
+#[test]
+fn a_closed_port_is_answered_with_one_reset() {
+    let mut pair = Pair::new(ip);
+    pair.world
+        .run_program(pair.peer, Box::new(Sender::new(SocketAddr::new(v4(0), 9), sources(0..STREAMS as u64))));
+    assert!(pair.world.run(at(60)), "all streams are refused");
+    assert_eq!(pair.sum("tcp", "resets_out"), STREAMS as u64);
+    assert_eq!(pair.counter(0, "tcp", "resets_out"), STREAMS as u64);
+}
