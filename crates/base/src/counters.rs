@@ -31,6 +31,11 @@ macro_rules! counters {
             pub fn each(&self, see: &mut dyn FnMut(&'static str, u64)) {
                 $(see(stringify!($field), self.$field);)*
             }
+
+            /// Adds the values of `other`.
+            pub fn add(&mut self, other: &$name) {
+                $(self.$field += other.$field;)*
+            }
         }
     };
 }

@@ -18,10 +18,13 @@
 //!                  called when one of those is ready.
 //! Sleep            the driver sleeps on all links at once, and watches them only while it sleeps, whatever
 //!                  its waiting policy. [`Driver::waker`] wakes it from other threads.
+//! Shards           the driver of a shard also carries parcels between its board and the rings to the other
+//!                  shards ([`ShardRings`]).
 //! Errors           a link that is gone is detached from its port and reported ([`Driver::take_lost_links`]);
 //!                  the board continues.
 
 use crate::fd_program::FdProgram;
+use crate::shards::{RETRY, ShardRings};
 use crate::{AnyLink, Link, LinkContext, LinkCounters};
 use kiban_atm::TimedCell;
 use kiban_base::{Instant, Pdu, Wait};
@@ -109,6 +112,8 @@ pub struct Driver {
     train: Vec<TimedCell>,
     gone: Vec<(usize, io::Error)>,
     wait_set: Arc<WaitSet>,
+    /// The rings to the other shards of the board, if it is divided.
+    rings: Option<Box<ShardRings>>,
 }
 
 impl Driver {
@@ -117,7 +122,16 @@ impl Driver {
     /// # Errors
     /// The process has too many open files.
     pub fn new(board: Board, clock: Clock) -> io::Result<Driver> {
-        Ok(Driver {
+        Ok(Driver::with(board, clock, WaitSet::new()?, None))
+    }
+
+    /// Returns a driver for one shard of a board.
+    pub fn of_shard(board: Board, clock: Clock, rings: ShardRings) -> Driver {
+        Driver::with(board, clock, rings.wait_set.clone(), Some(Box::new(rings)))
+    }
+
+    fn with(board: Board, clock: Clock, wait_set: Arc<WaitSet>, rings: Option<Box<ShardRings>>) -> Driver {
+        Driver {
             board,
             ports: Vec::new(),
             programs: Vec::new(),
@@ -126,8 +140,9 @@ impl Driver {
             deadline: Instant::ZERO,
             train: Vec::new(),
             gone: Vec::new(),
-            wait_set: WaitSet::new()?,
-        })
+            wait_set,
+            rings,
+        }
     }
 
     /// Returns the board, for changes.
@@ -259,6 +274,7 @@ impl Driver {
         for port in 0..self.ports.len() {
             worked |= self.receive(port, now);
         }
+        worked |= self.receive_parcels(now);
         worked |= self.poll_fd_programs(now);
         if now >= self.deadline.min(self.programs_deadline()) {
             self.board.handle(Input::Timeout, now);
@@ -318,6 +334,39 @@ impl Driver {
         true
     }
 
+    /// Passes the parcels of other shards to the board.
+    fn receive_parcels(&mut self, now: Instant) -> bool {
+        let Driver { board, rings: Some(rings), .. } = self else { return false };
+        let parcels = rings.take();
+        if parcels.is_empty() {
+            if rings.has_waiting() {
+                rings.wake();
+            }
+            return false;
+        }
+        board.handle(Input::Parcels { parcels }, now);
+        self.drain(now);
+        true
+    }
+
+    /// Passes the board's parcels to other shards.
+    fn pass_parcels(&mut self) {
+        let Driver { board, rings: Some(rings), .. } = self else { return };
+        let mut any = false;
+        while let Some((to, parcel)) = board.parcel() {
+            rings.pass(to, parcel);
+            any = true;
+        }
+        if any {
+            rings.wake();
+        }
+    }
+
+    /// Returns the number of packets for other shards that were dropped because a ring was full.
+    pub fn dropped_parcels(&self) -> u64 {
+        self.rings.as_ref().map_or(0, |rings| rings.dropped())
+    }
+
     /// Calls the programs whose system files are ready.
     fn poll_fd_programs(&mut self, now: Instant) -> bool {
         let mut worked = false;
@@ -363,6 +412,7 @@ impl Driver {
                 },
                 Output::Idle { deadline } => {
                     self.deadline = deadline;
+                    self.pass_parcels();
                     return self.send(now);
                 }
             }
@@ -436,6 +486,9 @@ impl Driver {
     /// Returns when the driver must run the next turn, even if nothing happens.
     pub fn deadline(&self) -> Instant {
         let mut deadline = self.deadline.min(self.programs_deadline());
+        if self.rings.as_ref().is_some_and(|rings| rings.has_waiting()) {
+            deadline = deadline.min(self.clock.now() + RETRY);
+        }
         for (port, link) in self.ports.iter().enumerate() {
             deadline = deadline.min(match link {
                 PortLink::Empty => Instant::NEVER,

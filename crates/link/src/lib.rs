@@ -44,12 +44,14 @@ pub mod frames;
 pub mod impair;
 pub mod pcap;
 pub mod record;
+mod shards;
 pub mod unit;
 
 pub use address::{Address, AnyLink};
 pub use board_driver::Driver;
 pub use cells::connection::Role;
 pub use fd_program::{EpollSet, FdProgram, Interest};
+pub use shards::ShardRings;
 
 use kiban_base::{Instant, Memory};
 use std::collections::VecDeque;

@@ -54,8 +54,18 @@ pub(crate) fn mac(address: &str) -> io::Result<Option<Mac>> {
     address.parse::<Address>().map_err(io::Error::other)?.mac()
 }
 
-/// Opens the link of a port.
-pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<AnyLink> {
+/// Returns whether the link can have several queues, one for each shard of a board, and is not impaired or
+/// recorded, which would apply to each queue separately.
+pub(crate) fn has_queues(address: &str) -> Result<bool, &'static str> {
+    let Ok(address) = address.parse::<Address>() else { return Ok(false) };
+    if address.is_impaired() || address.options.record.is_some() {
+        return Err("impairments and `record` work on one queue");
+    }
+    Ok(address.has_queues())
+}
+
+/// Opens the link of a port, with a queue for each shard of the board.
+pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>, queues: usize) -> io::Result<Vec<AnyLink>> {
     let mut address: Address = port.link.parse().map_err(io::Error::other)?;
     if port.host.is_some() || port.bridge.is_some() {
         address.options.offload = Some(false);
@@ -73,7 +83,7 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<A
     {
         address.options.promiscuous = true;
     }
-    let link = address.open()?;
+    let links = address.open_queues(queues)?;
     if let Transport::Tun(name) | Transport::Tap(name) = &address.transport {
         interface::set_mtu(name, port.mtu_bytes)?;
         if let Some((address, prefix)) = port.host_address {
@@ -81,7 +91,7 @@ pub(crate) fn open(port: &PortPlan, capture: &Arc<CapturePoint>) -> io::Result<A
         }
         interface::set_up(name)?;
     }
-    Ok(with_capture(link, capture))
+    Ok(links.into_iter().map(|link| with_capture(link, capture)).collect())
 }
 
 fn with_capture(link: AnyLink, capture: &Arc<CapturePoint>) -> AnyLink {

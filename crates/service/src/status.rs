@@ -31,6 +31,9 @@ pub struct Status {
     pub memory: Memory,
     /// TCP sessions, by state.
     pub sessions: Counters,
+    /// The shards, if the board is divided. Everything else sums them up.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub shards: Vec<Shard>,
     /// Ports.
     pub ports: Vec<Port>,
     /// Circuits of all ATM ports.
@@ -77,6 +80,19 @@ pub struct Use {
     pub capacity: u64,
     /// The amount in use.
     pub used: u64,
+}
+
+/// One shard of a divided board.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Shard {
+    /// TCP sessions in any state.
+    pub sessions: u64,
+    /// Packets and frames that arrived at its queues.
+    pub units_in: u64,
+    /// Packets and frames sent through its queues.
+    pub units_out: u64,
+    /// Counters of packets handed on and in, and of messages.
+    pub counters: Counters,
 }
 
 /// A port and its link.

@@ -383,6 +383,7 @@ fn a_change_that_needs_a_restart_is_named() {
         ("kind = \"echo\"", "kind = \"discard\"", None),
         ("drain = \"5s\"", "\n\n\ndrain = \"6s\"", None),
         ("drain = \"5s\"", "drain = \"5s\"\nwait = \"poll\"", Some("wait")),
+        ("drain = \"5s\"", "drain = \"5s\"\nshards = 1", None),
         ("127.0.0.1:9464", "127.0.0.1:9465", None),
     ] {
         let text = GOOD.replacen(from, to, 1);
@@ -560,4 +561,62 @@ fn services_for_programs_of_this_host_take_no_listen_address() {
         error.starts_with("line 1: wait: invalid value `hybrid`: not a wait policy: write poll,"),
         "{error}"
     );
+}
+
+/// A board of four shards.
+const SHARDS: &str = r#"shards = 4
+
+[memory]
+transmit = "8MiB"
+
+[[port]]
+name = "lan"
+link = "tun:tun0"
+address = "10.0.0.1/24"
+"#;
+
+#[test]
+fn shards_are_refused_with_everything_that_needs_one_thread() {
+    assert_eq!(Plan::read(SHARDS, "file").expect("good").shards, 4);
+    let one = SHARDS.replace("shards = 4\n", "");
+    assert_eq!(Plan::read(&one, "file").expect("good").shards, 1);
+    for (from, to, expected) in [
+        (
+            "shards = 4",
+            "shards = 0",
+            "line 1: shards: 0 shards are out of range: must be 1 to 64: at most one for each processor core",
+        ),
+        (
+            "8MiB",
+            "2MiB",
+            "line 1: shards: 4 shards would have less than 1 MiB of packet memory each: \
+             set transmit and receive in [memory] to 4MiB or more",
+        ),
+        (
+            "tun:tun0",
+            "udp-packets:127.0.0.1:7000-127.0.0.1:7001",
+            "line 8: link: the link of port `lan` has one queue, not one for each shard: \
+             use tun: or tap:, or remove `shards`",
+        ),
+        (
+            "tun:tun0",
+            "tun:tun0,loss=1%",
+            "line 8: link: the link of port `lan` cannot have several queues: impairments and `record` work on \
+             one queue: remove these options, or remove `shards`",
+        ),
+        (
+            "address = \"10.0.0.1/24\"",
+            "address = \"10.0.0.1/24\"\nhost = \"tun:tun1\"",
+            "line 10: host: `host` of port `lan` needs a board of one shard: \
+             remove `shards`, or give the host an address with `host_address`",
+        ),
+    ] {
+        let text = SHARDS.replacen(from, to, 1);
+        assert_ne!(text, SHARDS, "{from}");
+        let error = Plan::read(&text, "file").expect_err(to);
+        assert_eq!(error.to_string(), expected);
+    }
+    let plan = Plan::read(SHARDS, "file").expect("good");
+    let other = Plan::read(&SHARDS.replace("shards = 4", "shards = 3"), "file").expect("good");
+    assert_eq!(plan.needs_new_board(&other).as_deref(), Some("shards"));
 }

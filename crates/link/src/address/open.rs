@@ -74,17 +74,42 @@ impl Address {
     /// # Errors
     /// The link cannot be opened; the message says why and how to fix it.
     pub fn open(&self) -> io::Result<AnyLink> {
+        self.open_one(false)
+    }
+
+    /// Opens the link with a queue for each of several shards.
+    ///
+    /// # Errors
+    /// Same as for [`Address::open`]; also if the transport has only one queue.
+    pub fn open_queues(&self, queues: usize) -> io::Result<Vec<AnyLink>> {
+        if queues == 1 {
+            return Ok(vec![self.open()?]);
+        }
+        if !self.has_queues() {
+            let why = format!("{} has one queue: several shards need tun: or tap:", self.transport);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        (0..queues).map(|_| self.open_one(true)).collect()
+    }
+
+    /// Returns whether the link can have several queues.
+    pub fn has_queues(&self) -> bool {
+        matches!(self.transport, Transport::Tun(_) | Transport::Tap(_))
+    }
+
+    fn open_one(&self, is_queue: bool) -> io::Result<AnyLink> {
         let options = &self.options;
         let offload = options.offload.unwrap_or(!self.is_impaired());
         let name = self.transport.to_string();
         let mtu = options.mtu.unwrap_or(MTU_BYTES);
+        let open_tun = if is_queue { TunLink::open_queue } else { TunLink::open };
         let udp_mtu = |holds: UnitKind| {
             let taken = if holds == UnitKind::Frames { HEADER_BYTES } else { 0 };
             options.mtu.unwrap_or(UDP_MTU_BYTES - taken)
         };
         Ok(match &self.transport {
-            Transport::Tun(name) => self.packets(TunLink::open(name, TunMode::Packets, offload)?)?,
-            Transport::Tap(name) => self.frames(TunLink::open(name, TunMode::Frames, offload)?)?,
+            Transport::Tun(name) => self.packets(open_tun(name, TunMode::Packets, offload)?)?,
+            Transport::Tap(name) => self.frames(open_tun(name, TunMode::Frames, offload)?)?,
             Transport::TapFile(number) => {
                 // SAFETY: the descriptor is borrowed only for the call, which fails if it is not open.
                 let file = unsafe { BorrowedFd::borrow_raw(*number) }.try_clone_to_owned()?;

@@ -10,9 +10,10 @@
 //!                  there has passed on ([`TunLink::of_file`]).
 //! Down             while the interface is down, packets are refused and counted. When it has been removed,
 //!                  the link is gone.
-//! Limits           there is one queue. The kernel's queue towards the board is limited to a number of
-//!                  packets (`txqueuelen`); windows should fit into it.
-//! Not implemented  several queues: one thread drives a board.
+//! Queues           several files can serve one device (`IFF_MULTI_QUEUE`), one for each shard of a board.
+//!                  The kernel sends the packets of a flow to the queue from which it last received one.
+//! Limits           the kernel's queue towards the board is limited to a number of packets (`txqueuelen`);
+//!                  windows should fit into it.
 
 use super::landing::{ReadError, ReceiveBuffers};
 use super::virtio::{self, HEADER_BYTES};
@@ -69,6 +70,18 @@ impl TunLink {
     /// # Errors
     /// The process lacks the privilege, or another program uses the device.
     pub fn open(name: &str, carries: TunMode, offload: bool) -> io::Result<TunLink> {
+        TunLink::open_with(name, carries, offload, 0)
+    }
+
+    /// Opens one more queue of a device that has several, or creates the device with its first queue.
+    ///
+    /// # Errors
+    /// Same as for [`TunLink::open`]; also if the device exists and was made for one queue.
+    pub fn open_queue(name: &str, carries: TunMode, offload: bool) -> io::Result<TunLink> {
+        TunLink::open_with(name, carries, offload, libc::IFF_MULTI_QUEUE)
+    }
+
+    fn open_with(name: &str, carries: TunMode, offload: bool, queues: libc::c_int) -> io::Result<TunLink> {
         let mut wanted = request(name)?;
         let say = |error: Errno| explain_error(name, "open /dev/net/tun for", error.into());
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::CLOEXEC;
@@ -78,9 +91,18 @@ impl TunLink {
             TunMode::Frames => libc::IFF_TAP,
         };
         let header = if offload { libc::IFF_VNET_HDR } else { 0 };
-        wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header) as libc::c_short;
+        wanted.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI | header | queues) as libc::c_short;
         ask(&file, libc::TUNSETIFF, &raw mut wanted as libc::c_ulong)
-            .map_err(|error| explain_error(name, "make", error))?;
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidInput if queues != 0 => io::Error::new(
+                    error.kind(),
+                    format!(
+                        "cannot open a queue of {name}: the device was made for one queue: remove it, so that \
+                         it is made again, or make it with `ip tuntap add {name} … multi_queue`"
+                    ),
+                ),
+                _ => explain_error(name, "make", error),
+            })?;
         TunLink::with(file, name, carries, offload, interface::mtu(name)?)
     }
 

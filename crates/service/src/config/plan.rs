@@ -32,8 +32,10 @@ pub struct Plan {
     pub log_json: bool,
     /// How long sessions may take to end when the board stops.
     pub drain: Duration,
-    /// The waiting policy of the board's thread.
+    /// The waiting policy of the board's threads.
     pub wait: Wait,
+    /// The number of shards, each driven by a thread of its own.
+    pub shards: usize,
     /// The privileges that are kept after start.
     pub sandbox: SandboxPlan,
     pub(super) tables: Tables,
@@ -281,6 +283,9 @@ impl Plan {
         }
         if self.wait != other.wait {
             return Some("wait".into());
+        }
+        if self.shards != other.shards {
+            return Some("shards".into());
         }
         if old.log != new.log {
             return Some("log".into());

@@ -1,6 +1,6 @@
 //! The tables of a configuration, as written in the file.
 
-use super::units::{Word, Words};
+use super::units::{Located, Word, Words};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -17,8 +17,10 @@ pub(super) struct Tables {
     pub(super) name: Option<Word>,
     /// How long sessions may take to end when the board stops.
     pub(super) drain: Option<Word>,
-    /// Wait policy of the board's thread.
+    /// Wait policy of the board's threads.
     pub(super) wait: Option<Word>,
+    /// Number of shards, each driven by a thread of its own.
+    pub(super) shards: Option<Located<usize>>,
     /// Packet memory.
     #[serde(default, deserialize_with = "once")]
     pub(super) memory: Memory,

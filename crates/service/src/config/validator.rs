@@ -1,7 +1,7 @@
 //! Validates the tables of a configuration and converts them to a plan.
 
 use super::error::{ConfigError, hint};
-use super::plan::{Carries, Plan, PortPlan, RoutePlan, SandboxPlan};
+use super::plan::{Carries, Kind, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
 use super::rates::{Rates, service};
 use super::tables::{self, Tables};
 use super::units::{Bytes, DurationValue, Rate, Word, Words};
@@ -22,6 +22,10 @@ use std::time::Duration;
 /// Limits of a configuration.
 pub(crate) const PORTS_MAX: usize = 64;
 const CIRCUITS_MAX: usize = 4096;
+/// As many as queues of a TUN device (`MAX_TAP_QUEUES` of Linux is 256), and more than any test has tried.
+const SHARDS_MAX: usize = 64;
+/// Least packet memory of a shard in each direction, bytes.
+const SHARD_BYTES_MIN: usize = 1 << 20;
 /// The value of `address` that means an address leased by DHCP.
 const DHCP: &str = "dhcp";
 
@@ -79,6 +83,7 @@ impl Validator<'_> {
         }
         let routes = tables.routes.iter().map(|route| self.route(route, &ports)).collect::<Result<_, _>>()?;
         let services = self.services(&tables.services, &ports, &name)?;
+        let shards = self.shards(&tables, &board, &ports, &services)?;
         let metrics = match &tables.metrics {
             Some(metrics) => Some(self.socket(&metrics.listen)?),
             None => None,
@@ -101,8 +106,65 @@ impl Validator<'_> {
             log_json: tables.log.json,
             drain: self.time(tables.drain.as_ref(), Duration::from_secs(10))?,
             wait: tables.wait.as_ref().map_or(Ok(Wait::Interrupt), |word| self.read(word))?,
+            shards,
             tables,
         })
+    }
+
+    /// Validates the number of shards, and that everything else works with several.
+    fn shards(
+        &self,
+        tables: &Tables,
+        board: &BoardConfig,
+        ports: &[PortPlan],
+        services: &[ServicePlan],
+    ) -> Result<usize, ConfigError> {
+        let Some(word) = &tables.shards else { return Ok(1) };
+        let shards = word.value;
+        if !(1..=SHARDS_MAX).contains(&shards) {
+            let remedy = format!("must be 1 to {SHARDS_MAX}: at most one for each processor core");
+            return Err(self.at(word, format!("{shards} shards are out of range"), remedy));
+        }
+        if shards == 1 {
+            return Ok(1);
+        }
+        let memory = board.memory.transmit_bytes.min(board.memory.receive_bytes);
+        if memory / shards < SHARD_BYTES_MIN {
+            let wrong = format!("{shards} shards would have less than 1 MiB of packet memory each");
+            let remedy = format!("set transmit and receive in [memory] to {shards}MiB or more");
+            return Err(self.at(word, wrong, remedy));
+        }
+        if let Some(bridge) = tables.bridges.first() {
+            let wrong = format!("bridge `{}` needs a board of one shard", bridge.name.value);
+            return Err(self.at(&bridge.name, wrong, "remove `shards`, or put the bridge on another board"));
+        }
+        for (port, table) in ports.iter().zip(&tables.ports) {
+            let name = &port.name;
+            if let Some(host) = &table.host {
+                let wrong = format!("`host` of port `{name}` needs a board of one shard");
+                return Err(self.at(
+                    host,
+                    wrong,
+                    "remove `shards`, or give the host an address with `host_address`",
+                ));
+            }
+            match link::has_queues(&port.link) {
+                Ok(true) => {}
+                Ok(false) => {
+                    let wrong = format!("the link of port `{name}` has one queue, not one for each shard");
+                    return Err(self.at(&table.link, wrong, "use tun: or tap:, or remove `shards`"));
+                }
+                Err(why) => {
+                    let wrong = format!("the link of port `{name}` cannot have several queues: {why}");
+                    return Err(self.at(&table.link, wrong, "remove these options, or remove `shards`"));
+                }
+            }
+        }
+        if let Some(service) = services.iter().find(|service| matches!(service.kind, Kind::Net(_))) {
+            let wrong = format!("service `{}` needs a board of one shard", service.name);
+            return Err(self.at(word, wrong, "remove `shards`"));
+        }
+        Ok(shards)
     }
 
     fn directories(&self, words: &Words) -> Result<Vec<PathBuf>, ConfigError> {

@@ -1,8 +1,10 @@
 //! A running board: starts, answers requests, reloads and stops.
 
 use super::configuration::read_again;
+use super::part::is_quiet;
 use super::plan::{has_memory, plan_board, route_of};
 use super::port_link::PortLink;
+use super::shards::{Shards, config_of, share_of};
 use crate::capture::{CapturePoint, Wanted};
 use crate::config::Plan;
 use crate::confinement;
@@ -12,15 +14,14 @@ use crate::requests::{Answer, Captured, Echo, Request, RequestQueue, RunningCapt
 use crate::services::{self, Services};
 use crate::status::{Rates, rounded};
 use kiban_atm::wire::atm::Vc;
-use kiban_base::Instant;
-use kiban_board::{Board, Host};
-use kiban_link::Driver;
+use kiban_base::{Instant, SecureRng};
+use kiban_board::{Board, Host, ShardConfig, Steering};
 use kiban_link::board_driver::Waker;
+use kiban_link::{AnyLink, Driver, ShardRings};
 use kiban_os::lines::LogLimiter;
 use kiban_os::{Clock, Waiting, random};
 use kiban_sandbox as sandbox;
 use kiban_sandbox::{OnRefusal, Sandbox};
-use kiban_tcpip::tcp::State;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,10 +37,12 @@ pub struct Running {
     /// The file from which the plan was read, if any.
     pub(super) file: Option<PathBuf>,
     pub(super) driver: Driver,
+    /// The other shards, if the board is divided.
+    pub(super) shards: Shards,
     waiting: Waiting,
     clock: Clock,
     pub(super) began: Instant,
-    services: usize,
+    pub(super) services: usize,
     loopbacks: usize,
     echoes: usize,
     pub(super) links: Vec<PortLink>,
@@ -72,7 +75,7 @@ impl Running {
         links.extend(sides.map(|port| PortLink::new(port.clone(), port.host.clone())));
         let mut opened = Vec::new();
         for link in &links {
-            opened.push(match link.open() {
+            opened.push(match link.open(plan.shards) {
                 Err(error) if !link.plan.retry => return Err(format!("port {}: {error}", link.plan.name)),
                 result => result,
             });
@@ -83,24 +86,38 @@ impl Running {
         let identifier =
             random::bytes().map_err(|error| format!("cannot get random numbers from the system: {error}"))?;
         has_memory(config.memory.transmit_bytes + config.memory.receive_bytes)?;
-        let mut board = Board::new(&config, key);
-        plan.routes.iter().for_each(|route| board.add_route(route_of(&plan, route)));
         let say = |error: io::Error| format!("cannot set up event polling for the board: {error}");
-        let mut driver = Driver::new(board, clock).map_err(say)?;
+        let (mut driver, shards) = if plan.shards == 1 {
+            let board = with_routes(Board::new(&config, key), &plan);
+            (Driver::new(board, clock).map_err(say)?, Shards::default())
+        } else {
+            let mut keys = SecureRng::new(key);
+            let steering = Steering::new(plan.shards, keys.draw_key());
+            let boards = (0..plan.shards).map(|number| {
+                let config = config_of(&config, &plan, ShardConfig { number, steering });
+                with_routes(Board::new(&config, keys.draw_key()), &plan)
+            });
+            let mut boards: Vec<_> = boards.zip(ShardRings::between(plan.shards).map_err(say)?).collect();
+            let (first, rings) = boards.remove(0);
+            let shards = Shards::start(boards, clock, plan.wait)?;
+            (Driver::of_shard(first, clock, rings), shards)
+        };
         let now = clock.now();
         for (number, (link, opened)) in links.iter_mut().zip(opened).enumerate() {
             match opened {
                 Ok(opened) => {
-                    driver.attach(number, opened);
+                    attach(&mut driver, &shards, number, opened);
                     link.rise(now);
                 }
                 Err(error) => link.lose(&error, now),
             }
         }
+        let shard_count = plan.shards;
         let mut services = Services::new().map_err(say)?;
         for plan in &plan.services {
-            let service = services::make(plan, services.chime()).map_err(|error| error.to_string())?;
-            services.put(plan.clone(), service);
+            let plan = share_of(plan, shard_count);
+            let service = services::make(&plan, services.chime()).map_err(|error| error.to_string())?;
+            services.put(plan, service);
         }
         let services = driver.add_fd_program(Box::new(services));
         let loopbacks = driver.add(Box::<Loopbacks>::default());
@@ -108,6 +125,7 @@ impl Running {
         let requests = Arc::new(RequestQueue::new(driver.waker()));
         let mut running = Running {
             waiting: driver.waiting(plan.wait),
+            shards,
             plan,
             file: file.map(Path::to_owned),
             driver,
@@ -134,7 +152,7 @@ impl Running {
     fn begin(&mut self) -> Result<(), String> {
         match self.with_services(|services, _, _| services.failures().first().cloned()) {
             Some(failure) => Err(failure),
-            None => Ok(()),
+            None => self.shards.add_services(&self.plan.services),
         }
     }
 
@@ -188,19 +206,16 @@ impl Running {
     pub fn run(&mut self) {
         loop {
             let until = self.next_look();
-            let Running { driver, waiting, requests, services, stops_at, links, .. } = self;
+            let Running { driver, shards, waiting, requests, services, stops_at, links, .. } = self;
             driver.run(waiting, until, |driver| {
                 requests.waits()
                     || driver.has_lost_links()
                     || links.iter().any(|link| link.capture.is_full())
-                    || stops_at.is_some() && is_quiet(driver, *services)
+                    || stops_at.is_some() && !shards.are_there() && is_quiet(driver, *services)
             });
             let now = self.clock.now();
-            for (port, error) in self.driver.take_lost_links() {
-                if let Some(link) = self.links.get_mut(port) {
-                    link.lose(&error, now);
-                }
-            }
+            let lost = self.driver.take_lost_links();
+            self.lose(lost, now);
             self.reopen(now);
             for (number, link) in self.links.iter_mut().enumerate() {
                 if let Some(client) = self.driver.view().dhcp(number) {
@@ -220,13 +235,14 @@ impl Running {
                 }
             }
             if let Some(stops_at) = self.stops_at
-                && (now >= stops_at || is_quiet(&self.driver, self.services))
+                && (now >= stops_at || is_quiet(&self.driver, self.services) && self.shards.are_quiet())
             {
                 let left = self.with_services(|services, host, _| {
                     let left = services.sessions();
                     services.cut(host);
                     left
                 });
+                let left = left + self.shards.cut();
                 self.driver.turn();
                 self.driver.board().release_leases();
                 // This sends the releases.
@@ -251,6 +267,16 @@ impl Running {
 
     // ---- Links ------------------------------------------------------------------------------------
 
+    /// Handles the loss of links. A link that one shard has lost is opened again for all.
+    fn lose(&mut self, lost: Vec<(usize, io::Error)>, now: Instant) {
+        for (port, error) in lost {
+            let Some(link) = self.links.get_mut(port).filter(|link| link.state.is_up) else { continue };
+            link.lose(&error, now);
+            self.driver.detach(port);
+            self.shards.detach(port);
+        }
+    }
+
     /// Reopens lost links that are due.
     fn reopen(&mut self, now: Instant) {
         let mut any = false;
@@ -258,7 +284,8 @@ impl Running {
             if !link.state.is_due(now) {
                 continue;
             }
-            match link.open().map(|opened| self.driver.attach(number, opened)) {
+            let opened = link.open(self.plan.shards);
+            match opened.map(|opened| attach(&mut self.driver, &self.shards, number, opened)) {
                 Ok(()) => {
                     link.rise(now);
                     self.driver.board().verify_lease(number);
@@ -288,8 +315,10 @@ impl Running {
     fn sample(&mut self, now: Instant) {
         let seconds = now.since(self.sampled_at).as_secs_f64();
         self.sampled_at = now;
+        let others = self.shards.link_states(self.links.len());
         for (number, link) in self.links.iter_mut().enumerate() {
-            let counters = self.driver.link_counters(number).unwrap_or_default();
+            let mut counters = self.driver.link_counters(number).unwrap_or_default();
+            others.iter().for_each(|(theirs, _)| counters.add(&theirs[number]));
             // The counters of a reopened link start from zero.
             let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let rate = |now: u64, before: u64| rounded(rate(now, before));
@@ -301,6 +330,7 @@ impl Running {
             };
             link.sampled = counters;
         }
+        others.into_iter().for_each(|(_, lost)| self.lose(lost, now));
     }
 
     // ---- Requests ---------------------------------------------------------------------------------
@@ -406,6 +436,7 @@ impl Running {
             services.close(host, |_| true);
             services.sessions()
         });
+        self.shards.close_services(Vec::new());
         self.stops_at = match self.stops_at {
             Some(_) => Some(now),
             None => Some(now + drain),
@@ -437,11 +468,14 @@ impl Running {
         // Create the new services before changing anything, because their creation may fail.
         let chime = self.with_services(|services, _, _| services.chime().clone());
         let is_new = |service: &&crate::config::ServicePlan| !self.plan.services.contains(service);
-        let made: Vec<_> = plan
-            .services
+        let mut new: Vec<_> = plan.services.iter().filter(is_new).cloned().collect();
+        let made: Vec<_> = new
             .iter()
-            .filter(is_new)
-            .map(|service| Ok((service.clone(), services::make(service, &chime)?)))
+            .map(|service| {
+                let service = share_of(service, plan.shards);
+                let made = services::make(&service, &chime)?;
+                Ok((service, made))
+            })
             .collect::<io::Result<_>>()
             .map_err(|error| match self.sandbox {
                 Some(_) => format!("{error}{}", sandbox::hint(&error)),
@@ -449,8 +483,10 @@ impl Running {
             })?;
         let (added, kept) = (made.len(), plan.services.len() - made.len());
         let closed = self.plan.services.len() - kept;
-        let failed = self.with_services(|services, host, now| {
-            services.close(host, |old| !plan.services.contains(old));
+        let kept_shares: Vec<_> =
+            plan.services.iter().map(|service| share_of(service, plan.shards)).collect();
+        let mut failed = self.with_services(|services, host, now| {
+            services.close(host, |old| !kept_shares.contains(old));
             let mut failed = Vec::new();
             for (plan, service) in made {
                 let name = plan.name.clone();
@@ -460,6 +496,15 @@ impl Running {
             }
             failed
         });
+        if self.shards.are_there() {
+            self.shards.close_services(plan.services.clone());
+            new.retain(|service| failed.iter().all(|(name, _)| *name != service.name));
+            for service in new {
+                if let Err(error) = self.shards.add_services(std::slice::from_ref(&service)) {
+                    failed.push((service.name, error));
+                }
+            }
+        }
         let board = self.driver.board();
         let mut said = format!("services: {kept} kept, {added} new, {closed} closed");
         let mut say = |what: &str, new: usize, gone: usize| {
@@ -471,10 +516,14 @@ impl Running {
         let new = plan.routes.iter().filter(|route| !self.plan.routes.contains(route));
         say("routes", new.clone().count(), gone.clone().count());
         for route in gone {
-            board.remove_route(route.port, route.prefix, Some(route.gateway));
+            let (port, prefix, gateway) = (route.port, route.prefix, Some(route.gateway));
+            board.remove_route(port, prefix, gateway);
+            self.shards.each(move |_, shard| shard.driver.board().remove_route(port, prefix, gateway));
         }
         for route in new {
-            board.add_route(route_of(&plan, route));
+            let route = route_of(&plan, route);
+            board.add_route(route);
+            self.shards.each(move |_, shard| shard.driver.board().add_route(route));
         }
         let mut links = 0;
         for (number, link) in self.links.iter_mut().enumerate() {
@@ -484,6 +533,7 @@ impl Running {
             link.plan = port.clone();
             if is_other {
                 self.driver.detach(number);
+                self.shards.detach(number);
                 link.state.renew(now);
                 links += 1;
             }
@@ -511,10 +561,17 @@ impl Running {
 /// The interval at which a stopping board checks whether all sessions have ended.
 const QUIET_LOOK: Duration = Duration::from_millis(100);
 
-/// Returns whether all sessions have ended (TIME-WAIT excepted).
-fn is_quiet(driver: &Driver, services: usize) -> bool {
-    let sessions = driver.program::<Services>(services).map_or(0, Services::sessions);
-    sessions == 0 && driver.view().infos().all(|info| info.state == State::TimeWait)
+/// Adds the routes of a plan to a board.
+fn with_routes(mut board: Board, plan: &Plan) -> Board {
+    plan.routes.iter().for_each(|route| board.add_route(route_of(plan, route)));
+    board
+}
+
+/// Attaches the queues of a link to the shards.
+fn attach(driver: &mut Driver, shards: &Shards, port: usize, queues: Vec<AnyLink>) {
+    let mut queues = queues.into_iter();
+    queues.next().into_iter().for_each(|first| driver.attach(port, first));
+    shards.attach(port, queues);
 }
 
 /// Returns the number of suppressed log lines; `None` if there are none.

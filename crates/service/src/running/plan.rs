@@ -56,7 +56,7 @@ fn rdma_config(qps_max: usize) -> RdmaConfig {
 }
 
 /// Returns the board configuration of a plan, given the links that were opened.
-pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_board::BoardConfig {
+pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<Vec<AnyLink>>]) -> kiban_board::BoardConfig {
     let mut board = plan.board.clone();
     board.rdma = plan.rdma_service().map(|service| rdma_config(service.sessions_max));
     // Ports of bridges do not carry IP.
@@ -67,8 +67,9 @@ pub(super) fn plan_board(plan: &Plan, opened: &[io::Result<AnyLink>]) -> kiban_b
     }
     // TCP may produce larger segments only if every port can cut them into cells or packets.
     let may_be_whole = plan.ports[..own].iter().all(|port| port.carries != Carries::Cells);
-    let is_whole =
-        |opened: &io::Result<AnyLink>| opened.as_ref().is_ok_and(|link| link.traits().whole_segments);
+    let is_whole = |opened: &io::Result<Vec<AnyLink>>| {
+        opened.as_ref().is_ok_and(|queues| queues.iter().all(|link| link.traits().whole_segments))
+    };
     let opened = &opened[..plan.ports.len()];
     let any_whole = may_be_whole && opened[..own].iter().any(is_whole);
     board.tcp.segment_bytes_max = if any_whole { SEGMENT_BYTES } else { board.tcp.mss.into() };

@@ -45,10 +45,11 @@ impl PortLink {
         }
     }
 
-    pub(super) fn open(&self) -> io::Result<AnyLink> {
+    /// Opens the link, with a queue for each of `shards` shards.
+    pub(super) fn open(&self, shards: usize) -> io::Result<Vec<AnyLink>> {
         match &self.device {
-            None => link::open(&self.plan, &self.capture),
-            Some(device) => link::open_host(&self.plan, device, &self.capture),
+            None => link::open(&self.plan, &self.capture, shards),
+            Some(device) => Ok(vec![link::open_host(&self.plan, device, &self.capture)?]),
         }
     }
 

@@ -1,15 +1,15 @@
 //! The status of a board.
 
 use super::board::Running;
-use crate::config::Carries;
+use super::part::{Part, PortPart, part_of};
+use crate::config::{Carries, ServicePlan};
 use crate::losses;
-use crate::services::ProgramView;
-use crate::status::{self, Counters, Status, named, rounded};
+use crate::services::{ProgramView, Services};
+use crate::status::{self, Status, named, rounded};
 use kiban_base::Instant;
 use kiban_sandbox::Sandbox;
 use kiban_tcpip::dhcp;
-use kiban_tcpip::tcp::State;
-use std::collections::BTreeMap;
+use std::iter;
 
 fn program(view: &ProgramView) -> status::Program {
     status::Program {
@@ -36,47 +36,49 @@ fn dhcp_status(client: &dhcp::Client, now: Instant) -> status::Dhcp {
     status::Dhcp { state: client.state().to_string(), lease }
 }
 
+/// Returns what the status says of one shard.
+fn shard_status(part: &Part) -> status::Shard {
+    status::Shard {
+        sessions: part.sessions.values().sum(),
+        units_in: part.ports.iter().map(|port| port.link_counters.units_in).sum(),
+        units_out: part.ports.iter().map(|port| port.link_counters.units_out).sum(),
+        counters: part.counters.get("shard").cloned().unwrap_or_default(),
+    }
+}
+
 impl Running {
     pub(super) fn status(&mut self, now: Instant) -> Status {
-        let views = self.with_services(|services, _, _| services.views().collect::<Vec<_>>());
-        let services = views.into_iter().map(|view| status::Service {
-            name: view.plan.name.clone(),
-            kind: view.plan.kind.word().into(),
-            listen: view.plan.listen.to_string(),
-            state: if view.closed { "ending" } else { "listening" }.into(),
-            sessions: view.sessions as u64,
-            sessions_max: view.plan.sessions_max as u64,
-            counters: named(|see| view.counters.each(see)),
-            programs: view.programs.iter().map(program).collect(),
+        let views: Vec<_> =
+            self.driver.program::<Services>(self.services).into_iter().flat_map(Services::views).collect();
+        let (own, others) = (part_of(&mut self.driver, self.services, self.links.len()), {
+            self.shards.parts(self.links.len())
         });
-        let services = services.collect();
-        let ports = (0..self.links.len()).map(|number| self.port_status(number, now)).collect();
-        let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
-        let at_ports: Vec<BTreeMap<String, Counters>> =
-            (0..self.links.len()).map(|number| self.port_counters(number)).collect();
-        let board = self.driver.board();
-        let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
-        board.counters(&mut |family, name, value| {
-            // Skip counters that are reported with their port.
-            if !at_ports.iter().any(|port| port.contains_key(family)) {
-                *counters.entry(family.into()).or_default().entry(name.into()).or_default() += value;
+        let shards = match others.is_empty() {
+            true => Vec::new(),
+            false => iter::once(&own).chain(&others).map(shard_status).collect(),
+        };
+        let mut part = own;
+        others.into_iter().for_each(|other| part.add(other));
+        // The services of shard 0 come first in the sum, in the same order.
+        let services = views.into_iter().zip(&part.services).map(|(view, (_, _, sessions, counters))| {
+            let is_it = |plan: &&ServicePlan| !view.closed && plan.name == view.plan.name;
+            let configured = self.plan.services.iter().find(is_it);
+            status::Service {
+                name: view.plan.name.clone(),
+                kind: view.plan.kind.word().into(),
+                listen: view.plan.listen.to_string(),
+                state: if view.closed { "ending" } else { "listening" }.into(),
+                sessions: *sessions,
+                sessions_max: configured.unwrap_or(&view.plan).sessions_max as u64,
+                counters: named(|see| counters.each(see)),
+                programs: view.programs.iter().map(program).collect(),
             }
         });
-        let mut sessions = Counters::new();
-        for info in board.infos() {
-            *sessions.entry(state_word(info.state)).or_default() += 1;
-        }
-        let page_bytes = self.plan.board.memory.page_bytes as u64;
-        let memory = board.memory_mut();
-        let of = |capacity: usize, at_home: usize, unit: u64| status::Use {
-            capacity: capacity as u64 * unit,
-            used: capacity.saturating_sub(at_home) as u64 * unit,
-        };
-        let memory = status::Memory {
-            transmit_bytes: of(memory.transmit.capacity(), memory.transmit.available(), page_bytes),
-            receive_bytes: of(memory.receive.capacity(), memory.receive.available(), page_bytes),
-            pdus: of(memory.pdus.capacity(), memory.pdus.available(), 1),
-        };
+        let services = services.collect();
+        let parts = std::mem::take(&mut part.ports);
+        let ports = parts.into_iter().enumerate().map(|(at, part)| self.port_status(at, part, now)).collect();
+        let circuits = (0..self.plan.ports.len()).flat_map(|number| self.circuits(number)).collect();
+        let Part { memory, sessions, counters, .. } = part;
         Status {
             name: self.plan.name.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -88,6 +90,7 @@ impl Running {
             sandbox: self.sandbox.as_ref().map(Sandbox::report).map(status::Sandbox::from),
             memory,
             sessions,
+            shards,
             ports,
             circuits,
             services,
@@ -95,20 +98,9 @@ impl Running {
         }
     }
 
-    fn port_counters(&mut self, number: usize) -> BTreeMap<String, Counters> {
-        let mut counters: BTreeMap<String, Counters> = BTreeMap::new();
-        self.driver.board().port_counters(number, &mut |family, name, value| {
-            counters.entry(family.into()).or_default().insert(name.into(), value);
-        });
-        counters
-    }
-
-    fn port_status(&mut self, number: usize, now: Instant) -> status::Port {
-        let link_counters = self.driver.link_counters(number).unwrap_or_default();
-        let counters = self.port_counters(number);
-        let board = self.driver.board();
-        let waiting = board.waiting(number) as u64;
-        let dhcp = board.dhcp(number).map(|client| dhcp_status(client, now));
+    fn port_status(&self, number: usize, part: PortPart, now: Instant) -> status::Port {
+        let PortPart { waiting, link_counters, counters } = part;
+        let dhcp = self.driver.view().dhcp(number).map(|client| dhcp_status(client, now));
         let leased = dhcp.iter().flat_map(|dhcp| &dhcp.lease).map(|lease| lease.address.clone());
         let link = &self.links[number];
         status::Port {
@@ -158,16 +150,4 @@ impl Running {
         });
         circuits.collect()
     }
-}
-
-/// Converts the name of a state to snake case: `Established` to `established`, `FinWait1` to `fin_wait1`.
-pub(super) fn state_word(state: State) -> String {
-    let mut word = String::new();
-    for character in format!("{state:?}").chars() {
-        if character.is_ascii_uppercase() && !word.is_empty() {
-            word.push('_');
-        }
-        word.push(character.to_ascii_lowercase());
-    }
-    word
 }

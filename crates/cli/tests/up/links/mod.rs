@@ -6,4 +6,5 @@ mod dhcp;
 pub(crate) mod iperf;
 pub(crate) mod kernel;
 pub(crate) mod ping;
+mod shards;
 mod snooping;

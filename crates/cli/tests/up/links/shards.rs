@@ -1,0 +1,119 @@
+//! Boards of several shards, each with a queue of a TUN or TAP device, and the kernel's TCP as the peer.
+
+use crate::common::{ECHO, LONG, TestDir, connect, counted, echo, enter, is_clean, lan, run, text};
+use serde_json::Value;
+use std::net::{SocketAddr, TcpStream};
+
+/// Connections enough that each of two shards gets some, except with a probability of 2^-63.
+const CONNECTIONS: usize = 64;
+
+fn board(link: &str, shards: usize) -> String {
+    format!("shards = {shards}\n{}{ECHO}", lan(link, "", 1500))
+}
+
+/// Returns a number of each shard.
+fn of_shards(status: &Value, what: impl Fn(&Value) -> &Value) -> Vec<u64> {
+    let shards = status["shards"].as_array().unwrap_or_else(|| panic!("no shards: {status}"));
+    shards.iter().map(|shard| what(shard).as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn the_kernel_reaches_every_shard_of_a_board() {
+    if !enter() {
+        return;
+    }
+    for link in ["tun:kiban0", "tap:kiban0"] {
+        let dir = TestDir::new("shards");
+        let mut board = dir.up(&board(link, 2));
+        let idle = board.status();
+        let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
+        let piece: Vec<u8> = (0..20_000u32).map(|n| n as u8).collect();
+        for round in 0..3 {
+            streams.iter_mut().for_each(|stream| echo(stream, &piece[round..]));
+        }
+        // One status, one set of counters.
+        let status = board.status();
+        let service = &status["services"][0];
+        assert_eq!(service["sessions"], CONNECTIONS, "{status}");
+        assert_eq!(service["counters"]["accepted"], CONNECTIONS, "{status}");
+        assert_eq!(status["sessions"]["established"], CONNECTIONS, "{status}");
+        assert_eq!(status["counters"]["tcp"]["syns_in"], CONNECTIONS, "{status}");
+        assert_eq!(status["counters"]["tcp"]["resets_out"], 0, "{status}");
+        let sessions = of_shards(&status, |shard| &shard["sessions"]);
+        assert_eq!(sessions.iter().sum::<u64>(), CONNECTIONS as u64);
+        assert!(sessions.len() == 2 && sessions.iter().all(|count| *count > 0), "{link}: {sessions:?}");
+        let arrived = of_shards(&status, |shard| &shard["units_in"]);
+        assert!(arrived.iter().all(|count| *count > 0), "{link}: each queue is used: {arrived:?}");
+        assert_eq!(counted(&status, "units_in"), arrived.iter().sum::<u64>());
+        // After its first packets, the kernel uses the queue of the flow's shard.
+        let handed_on: u64 = of_shards(&status, |shard| &shard["counters"]["handed_on"]).iter().sum();
+        assert!(handed_on < arrived.iter().sum::<u64>() / 4, "{link}: {handed_on} of {arrived:?} handed on");
+        // What has no flow, whole or in fragments, is answered by shard 0, whatever its queue.
+        for size in ["56", "4000"] {
+            let ping = run("ping", &["-c", "2", "-W", "60", "-s", size, "10.9.0.2"]);
+            assert!(ping.status.success(), "{}", text(&ping));
+        }
+        // A port where nothing listens is refused.
+        let refused = TcpStream::connect_timeout(&SocketAddr::from(([10, 9, 0, 2], 9)), LONG);
+        assert_eq!(refused.expect_err("nothing listens").kind(), std::io::ErrorKind::ConnectionRefused);
+        drop(streams);
+        is_clean(&board, &idle);
+        let down = dir.kiban(&["down", "lab"]);
+        assert!(down.status.success(), "{}", text(&down));
+        assert_eq!(board.wait(), Some(0), "{}", dir.log());
+    }
+}
+
+#[test]
+fn a_reload_reaches_every_shard() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("shards-reload");
+    let config = board("tun:kiban0", 2);
+    let board = dir.up(&config);
+    let mut kept = connect("10.9.0.2:7");
+    echo(&mut kept, b"before");
+    let more = "[[service]]\nkind = \"echo\"\nname = \"more\"\nlisten = \"10.9.0.2:8\"\n";
+    let without: String = config.replace(ECHO, "");
+    dir.write("board.toml", &format!("{without}{more}[[route]]\nto = \"10.1.0.0/16\"\nvia = \"10.9.0.1\"\n"));
+    let reload = dir.kiban(&["reload", "lab"]);
+    assert!(reload.status.success(), "{}{}", text(&reload), dir.log());
+    // The new service listens on every shard, and the old one on none.
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:8")).collect();
+    streams.iter_mut().for_each(|stream| echo(stream, b"after"));
+    for _ in 0..CONNECTIONS {
+        let refused = TcpStream::connect_timeout(&SocketAddr::from(([10, 9, 0, 2], 7)), LONG);
+        assert_eq!(refused.expect_err("it is closed").kind(), std::io::ErrorKind::ConnectionRefused);
+    }
+    echo(&mut kept, b"the old session continues");
+    let status = board.status();
+    let sessions = of_shards(&status, |shard| &shard["sessions"]);
+    assert!(sessions.iter().all(|count| *count > 0), "{sessions:?}");
+    assert_eq!(status["counters"]["tcp"]["syns_in"], 1 + CONNECTIONS, "{status}");
+    // The number of shards is fixed when the board starts.
+    dir.write("board.toml", &config.replace("shards = 2", "shards = 3"));
+    let reload = dir.kiban(&["reload", "lab"]);
+    assert!(text(&reload).contains("shards has changed, which requires a restart"), "{}", text(&reload));
+}
+
+#[test]
+fn a_lost_device_is_opened_again_for_every_shard() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("shards-lost");
+    let board = dir.up(&board("tun:kiban0", 2));
+    echo(&mut connect("10.9.0.2:7"), b"before");
+    let gone = run("ip", &["link", "del", "kiban0"]);
+    assert!(gone.status.success(), "{}", text(&gone));
+    board.until("the link is lost and opened again", |status| {
+        let port = &status["ports"][0];
+        port["losses"] == 1 && port["state"] == "up"
+    });
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:7")).collect();
+    streams.iter_mut().for_each(|stream| echo(stream, b"after"));
+    let status = board.status();
+    let arrived = of_shards(&status, |shard| &shard["units_in"]);
+    assert!(arrived.iter().all(|count| *count > 0), "each queue is used: {arrived:?}");
+}
