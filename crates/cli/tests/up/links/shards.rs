@@ -1,8 +1,11 @@
 //! Boards of several shards, each with a queue of a TUN or TAP device, and the kernel's TCP as the peer.
 
 use crate::common::{ECHO, LONG, TestDir, connect, counted, echo, enter, is_clean, lan, run, text};
+use crate::programs::run::{SOCKETS, on_board, told};
 use serde_json::Value;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Stdio;
 
 /// Connections enough that each of two shards gets some, except with a probability of 2^-63.
 const CONNECTIONS: usize = 64;
@@ -116,4 +119,56 @@ fn a_lost_device_is_opened_again_for_every_shard() {
     let status = board.status();
     let arrived = of_shards(&status, |shard| &shard["units_in"]);
     assert!(arrived.iter().all(|count| *count > 0), "each queue is used: {arrived:?}");
+}
+
+#[test]
+fn unmodified_programs_run_on_a_board_of_several_shards() {
+    if !enter() {
+        return;
+    }
+    let dir = TestDir::new("shards-run");
+    let _board = dir.up(&format!("{}{SOCKETS}", board("tun:kiban0", 2)));
+    // The programs' listener is on shard 0, which also gets the connections of shard 1's flows.
+    let server = "import socket
+server = socket.create_server(('10.9.0.2', 8000), backlog=128)
+print('listening', flush=True)
+for _ in range(64):
+    stream = server.accept()[0]
+    stream.sendall(stream.recv(100))
+    stream.close()";
+    let mut server = on_board(&dir, &["python3", "-c", server]);
+    let mut server = server.stdout(Stdio::piped()).spawn().expect("python3 is there");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("it says so");
+    assert_eq!(line, "listening\n", "{}", dir.log());
+    let mut streams: Vec<TcpStream> = (0..CONNECTIONS).map(|_| connect("10.9.0.2:8000")).collect();
+    // The server takes one stream after the other, in the order in which they were accepted.
+    let mut heard = [0; 15];
+    streams.iter_mut().for_each(|stream| stream.write_all(b"through shard 0").expect("it is open"));
+    for stream in &mut streams {
+        stream.read_exact(&mut heard).expect("it sends it back");
+        assert_eq!(&heard, b"through shard 0");
+    }
+    assert!(server.wait().expect("it is a child of this process").success(), "{}", dir.log());
+    // A program's own connections, to the kernel and to a service of the board on all shards.
+    let listener = TcpListener::bind("10.9.0.1:0").expect("the kernel has the address");
+    let port = listener.local_addr().expect("bound").port();
+    let peer = std::thread::spawn(move || {
+        for _ in 0..CONNECTIONS {
+            let mut stream = listener.accept().expect("the program connects").0;
+            stream.write_all(b"hello").expect("it reads");
+        }
+    });
+    let client = format!(
+        "import socket
+for n in range(64):
+    stream = socket.create_connection(('10.9.0.1', {port}))
+    assert stream.recv(100, socket.MSG_WAITALL) == b'hello'
+    own = socket.create_connection(('10.9.0.2', 7))
+    own.sendall(b'to itself')
+    assert own.recv(9, socket.MSG_WAITALL) == b'to itself'"
+    );
+    let output = told(on_board(&dir, &["python3", "-c", &client]));
+    assert!(output.status.success(), "{}{}", text(&output), dir.log());
+    peer.join().expect("all have connected");
 }
