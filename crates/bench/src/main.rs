@@ -13,6 +13,7 @@ mod rdma;
 mod roce;
 mod rows;
 mod sar;
+mod shards;
 mod sim;
 mod sum;
 mod tcp;
@@ -31,11 +32,12 @@ struct Family {
     run: fn(&Options),
 }
 
-const FAMILIES: [Family; 12] = [
+const FAMILIES: [Family; 13] = [
     Family { name: "sum", about: "copying with the Internet checksum against memcpy", run: sum::run },
     Family { name: "memory", about: "pages and PDUs against a cyclic ring and Vec", run: memory::run },
     Family { name: "sar", about: "AAL5 segmentation and reassembly with all checks", run: sar::run },
     Family { name: "tcp", about: "TCP between two boards in memory against smoltcp", run: tcp::run },
+    Family { name: "shards", about: "two shards of a board against one, in memory", run: shards::run },
     Family {
         name: "link",
         about: "TCP with the kernel through TUN against a stub and two kernels",
