@@ -447,17 +447,29 @@ impl Served {
                 continue;
             }
             let Some(untold) = self.lines.try_take(self.clock.now()) else { continue };
-            tracing::warn!(
-                peer = %self.peer,
-                user = self.responder.user(),
-                file,
-                said = kind.words(),
-                diagnostic = item.error_identifier,
-                words = item.words(),
-                untold = (untold > 0).then_some(untold),
-                "{}",
-                if matches!(kind, FpduKind::UserAbort | FpduKind::ProviderAbort) { "aborted" } else { "refused" }
-            );
+            let aborts = matches!(kind, FpduKind::UserAbort | FpduKind::ProviderAbort);
+            // The macro needs a constant level.
+            macro_rules! log {
+                ($level:expr) => {
+                    tracing::event!(
+                        $level,
+                        peer = %self.peer,
+                        user = self.responder.user(),
+                        file,
+                        said = kind.words(),
+                        diagnostic = item.error_identifier,
+                        words = item.words(),
+                        untold = (untold > 0).then_some(untold),
+                        "{}",
+                        if aborts { "aborted" } else { "refused" }
+                    )
+                };
+            }
+            // ISODE's client selects a file before it creates it, to learn whether it exists.
+            match kind == FpduKind::SelectResponse && item.error() == ErrorIdentifier::FILE_NON_EXISTENT {
+                true => log!(tracing::Level::INFO),
+                false => log!(tracing::Level::WARN),
+            }
         }
     }
 }
