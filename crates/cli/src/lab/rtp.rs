@@ -1,5 +1,6 @@
 //! `kiban lab rtp`: streams with reports for each of them.
 
+use crate::board::control::time_or_seconds;
 use crate::osi::peer::{Host, cannot_listen};
 use crate::output::note;
 use clap::{Args, Subcommand};
@@ -7,7 +8,6 @@ use kiban_lab::rtp::Stream;
 use kiban_lab::rtp::boards::{self, Plan};
 use kiban_lab::rtp::receive::Receiver;
 use kiban_lab::rtp::send::{SendRequest, send};
-use kiban_service::config::DurationValue;
 use kiban_sim::ImpairmentConfig;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -81,13 +81,13 @@ impl StreamArgs {
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let DurationValue(time) = text.parse()?;
+    let time = time_or_seconds(text)?;
     let allowed = Duration::from_micros(10)..=Duration::from_secs(10);
     if allowed.contains(&time) { Ok(time) } else { Err("must be from 10us to 10s".into()) }
 }
 
 fn length(text: &str) -> Result<Duration, String> {
-    let DurationValue(time) = text.parse()?;
+    let time = time_or_seconds(text)?;
     let allowed = Duration::from_millis(10)..=Duration::from_secs(24 * 3600);
     if allowed.contains(&time) { Ok(time) } else { Err("must be from 10ms to 24h".into()) }
 }

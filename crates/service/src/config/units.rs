@@ -138,6 +138,7 @@ impl FromStr for DurationValue {
             "s" => 1.0,
             "min" | "m" => 60.0,
             "h" => 3600.0,
+            "d" => 86_400.0,
             _ => return Err(SAY),
         };
         match number {
@@ -167,9 +168,13 @@ mod tests {
         for (word, rate) in [("149.76Mbit", 149_760_000), ("64kbit", 64_000), ("1Gbit", 1_000_000_000)] {
             assert_eq!(word.parse(), Ok(Rate(rate)), "{word}");
         }
-        for (word, nanos) in
-            [("500us", 500_000), ("10s", 10_000_000_000), ("1.5min", 90_000_000_000), ("2m", 120_000_000_000)]
-        {
+        for (word, nanos) in [
+            ("500us", 500_000),
+            ("10s", 10_000_000_000),
+            ("1.5min", 90_000_000_000),
+            ("2m", 120_000_000_000),
+            ("1d", 86_400_000_000_000),
+        ] {
             assert_eq!(word.parse(), Ok(DurationValue(Duration::from_nanos(nanos))), "{word}");
         }
         for word in ["", "-1MiB", "MiB", "1TiBit", "1e400", "nan", "10 parsecs"] {
