@@ -13,7 +13,7 @@ use super::timing::Stopwatch;
 use crate::pump::pump;
 use crate::secure::{self, TlsError};
 use crate::socket;
-use kiban_os::Clock;
+use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::Disk;
 use kiban_osi::ftam::initiator::{self, Event, Failure, Initiator, Job, Outcome};
 use kiban_osi::ftam::{Machine, Role};
@@ -24,7 +24,7 @@ use kiban_tokio::{Attachment, ClientService, Stream};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc, watch};
@@ -148,11 +148,6 @@ impl fmt::Display for FailureLine<'_> {
         }
         f.write_str(&words.join("; "))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code panics while it holds the lock.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 enum Command {
@@ -295,6 +290,11 @@ impl Client {
             let _ = commands.send(Command::Cancel);
             bell.notify_one();
         }
+    }
+
+    /// Returns whether the association has ended.
+    pub fn is_finished(&self) -> bool {
+        self.task.is_finished()
     }
 
     /// Releases the association in an orderly way. Returns the time spent in each layer, if it was measured.

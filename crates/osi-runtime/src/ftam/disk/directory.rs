@@ -224,7 +224,7 @@ impl DirectoryDisk {
                 let_go(old);
             }
         }
-        if last { paths::settle_names(directory.as_fd()) } else { Ok(()) }
+        if last && self.settings.syncs_names { paths::settle_names(directory.as_fd()) } else { Ok(()) }
     }
 
     fn dockets(&self) -> Option<OwnedFd> {

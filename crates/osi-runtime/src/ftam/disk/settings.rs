@@ -24,6 +24,9 @@ pub enum Durability {
 pub struct Settings {
     /// When data must be durable.
     pub durability: Durability,
+    /// Whether the entry of a finished file in its directory is made durable together with its contents. If
+    /// not, the caller syncs the directory, once for many files.
+    pub syncs_names: bool,
     /// How long unfinished contents are kept so that they can be resumed, in seconds.
     pub left_seconds_max: u64,
     /// Maximum number of unfinished contents in one directory.
@@ -32,6 +35,11 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { durability: Durability::default(), left_seconds_max: 7 * 24 * 3600, left_max: LEFT_MAX }
+        Settings {
+            durability: Durability::default(),
+            syncs_names: true,
+            left_seconds_max: 7 * 24 * 3600,
+            left_max: LEFT_MAX,
+        }
     }
 }
