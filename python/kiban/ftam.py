@@ -119,7 +119,7 @@ class Filestore:
         """
         remotes = [self.url(name) for name in _paths(names)]
         flags = _flags(recursive=recursive, resume=resume)
-        return self._call("get", [*flags, *remotes, os.fspath(local)], progress).get("transfers", [])
+        return self._call("get", ["--overwrite", *flags, *remotes, os.fspath(local)], progress).get("transfers", [])
 
     def put(
         self,

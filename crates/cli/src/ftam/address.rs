@@ -1,12 +1,17 @@
-//! Remote names: `ftam://user@host:port/path`.
+//! Remote names: `ftam://user@host:port/path`, or `NAME:path` with the name of a host in the hosts file.
 
+use super::glob::{is_pattern, plain, quoted};
+use super::hosts::{HostEntry, Hosts, is_name};
 use kiban_osi::wire::tpkt::PORT;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode_byte, utf8_percent_encode};
+use std::cell::RefCell;
 use std::str::FromStr;
 use url::{Host, Url};
 
 /// Characters that must be percent-encoded in a path and in a user name.
-const PATH: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+const PATTERN: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
+const PATH: &AsciiSet = &PATTERN.add(b'*').add(b'[');
+const QUOTED: &AsciiSet = &PATH.add(b'\\');
 const USER: &AsciiSet = &PATH.add(b'@').add(b'/').add(b':');
 
 /// A file or directory on a responder.
@@ -19,17 +24,46 @@ pub(crate) struct Remote {
     pub(crate) port: u16,
     /// The filename, without the slash after the port; empty if it is the responder's root directory.
     pub(crate) path: String,
+    /// The path with its wildcards, and with `\` before ordinary characters that would be wildcards. `None`
+    /// if there are no wildcards.
+    pub(crate) pattern: Option<String>,
+    /// The name of a host in the hosts file.
+    pub(crate) alias: Option<String>,
 }
 
 impl Remote {
     /// Returns whether an argument has the form of a remote name.
     pub(crate) fn is_meant_by(text: &str) -> bool {
-        text.starts_with("ftam://")
+        text.starts_with("ftam://") || alias_of(text).is_some()
+    }
+
+    /// Looks the host up in the hosts file, and returns its entry if it has one.
+    ///
+    /// # Errors
+    /// The name has the form `NAME:path`, and the file has no such host.
+    pub(crate) fn resolve<'a>(&mut self, hosts: &'a Hosts) -> Result<Option<&'a HostEntry>, String> {
+        let name = self.alias.clone().unwrap_or_else(|| self.host.clone());
+        let Some(entry) = hosts.get(&name) else {
+            return if self.alias.is_some() { Err(hosts.unknown(&name)) } else { Ok(None) };
+        };
+        // In ftam://user@NAME:port/, the user and the port take precedence.
+        if self.alias.is_some() || self.port == PORT {
+            self.port = entry.port;
+        }
+        self.host = entry.host.clone();
+        self.user = self.user.take().or_else(|| entry.user.clone());
+        Ok(Some(entry))
     }
 
     /// Returns the same user, host and port with another path.
     pub(crate) fn with_path(&self, path: String) -> Remote {
-        Remote { path, ..self.clone() }
+        Remote { path, pattern: None, ..self.clone() }
+    }
+
+    /// Returns the same user, host and port with the name of a file in this directory.
+    pub(crate) fn below(&self, name: &str) -> Remote {
+        let path = self.path.trim_end_matches('/');
+        self.with_path(if self.path.is_empty() { name.to_owned() } else { format!("{path}/{name}") })
     }
 
     /// Returns the path's last component.
@@ -47,18 +81,73 @@ impl Remote {
     }
 }
 
+thread_local! {
+    /// The current remote directory of a shell.
+    static BASE: RefCell<Option<Remote>> = const { RefCell::new(None) };
+}
+
+/// Does work during which names without a host are relative to a directory.
+pub(crate) fn with_base<T>(base: &Remote, work: impl FnOnce() -> T) -> T {
+    BASE.set(Some(base.clone()));
+    let done = work();
+    BASE.set(None);
+    done
+}
+
+impl Remote {
+    /// Returns the file with a name that is relative to this directory. `/` is the user's home directory.
+    fn join(&self, name: &str) -> Remote {
+        let mut parts: Vec<String> = Vec::new();
+        if !name.starts_with('/') {
+            parts.extend(self.path.split('/').filter(|part| !part.is_empty()).map(quoted));
+        }
+        for part in name.split('/') {
+            match part {
+                "" | "." => {}
+                ".." => drop(parts.pop()),
+                part => parts.push(part.to_owned()),
+            }
+        }
+        let is_directory = name.ends_with('/') && !parts.is_empty();
+        let (path, pattern) = path_of(parts.join("/") + if is_directory { "/" } else { "" });
+        Remote { path, pattern, ..self.clone() }
+    }
+}
+
+/// Splits `NAME:path`.
+fn alias_of(text: &str) -> Option<(&str, &str)> {
+    text.split_once(':').filter(|(name, path)| is_name(name) && !path.starts_with("//"))
+}
+
+/// Returns the path that a pattern means if it has no wildcards, and the pattern if it has some.
+fn path_of(pattern: String) -> (String, Option<String>) {
+    let path = plain(&pattern);
+    (path, is_pattern(&pattern).then_some(pattern))
+}
+
 impl FromStr for Remote {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Remote, String> {
-        let wrong =
-            |why: &str| format!("{why}; write ftam://user@host:port/path (user and port are optional)");
+        let wrong = |why: &str| {
+            format!(
+                "{why}; write ftam://user@host:port/path (user and port are optional), or NAME:path with a name of the hosts file"
+            )
+        };
+        if let (false, Some(base)) = (Remote::is_meant_by(text), BASE.with_borrow(Clone::clone)) {
+            return Ok(base.join(text));
+        }
         if !Remote::is_meant_by(text) {
             return Err(wrong("not a remote name"));
         }
         // The URL parser would remove `..` together with the component before it, and so name another file.
         if text.split('/').any(|name| name == "..") {
             return Err(wrong("a path cannot contain '..'"));
+        }
+        if let Some((name, path)) = alias_of(text) {
+            let (path, pattern) = path_of(path.trim_start_matches('/').to_owned());
+            let (alias, host) = (Some(name.to_owned()), name.to_owned());
+            return Ok(Remote { user: None, host, port: PORT, path, pattern, alias });
         }
         let url = Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
         if url.password().is_some() {
@@ -80,11 +169,23 @@ impl FromStr for Remote {
             Some(Host::Ipv6(address)) => address.to_string(),
         };
         let user = decode(url.username())?;
+        // Percent-encoded characters are never wildcards.
+        let mut pattern = String::new();
+        let mut rest = url.path().strip_prefix('/').unwrap_or_default();
+        while let Some(at) = rest.find(['*', '[', ']']) {
+            pattern += &quoted(&decode(&rest[..at])?);
+            pattern += &rest[at..=at];
+            rest = &rest[at + 1..];
+        }
+        pattern += &quoted(&decode(rest)?);
+        let (path, pattern) = path_of(pattern);
         Ok(Remote {
             user: (!user.is_empty()).then_some(user),
             host,
             port: url.port().unwrap_or(PORT),
-            path: decode(url.path().strip_prefix('/').unwrap_or_default())?,
+            path,
+            pattern,
+            alias: None,
         })
     }
 }
@@ -106,6 +207,9 @@ fn encode(text: &str, set: &'static AsciiSet) -> String {
 
 impl std::fmt::Display for Remote {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(alias) = &self.alias {
+            return write!(f, "{alias}:{}", self.pattern.as_ref().unwrap_or(&quoted(&self.path)));
+        }
         f.write_str("ftam://")?;
         if let Some(user) = &self.user {
             write!(f, "{}@", encode(user, USER))?;
@@ -115,7 +219,16 @@ impl std::fmt::Display for Remote {
             PORT => endpoint.strip_suffix(&format!(":{PORT}")).unwrap_or(&endpoint),
             _ => &endpoint,
         };
-        write!(f, "{host}/{}", encode(&self.path, PATH))
+        // A printed name is no pattern, unless it was given as one.
+        let Some(pattern) = &self.pattern else { return write!(f, "{host}/{}", encode(&self.path, PATH)) };
+        write!(f, "{host}/")?;
+        let mut letters = pattern.chars();
+        while let Some(letter) = letters.next() {
+            let (letter, set) =
+                if letter == '\\' { (letters.next().unwrap_or(letter), QUOTED) } else { (letter, PATTERN) };
+            f.write_str(&encode(letter.encode_utf8(&mut [0; 4]), set))?;
+        }
+        Ok(())
     }
 }
 
@@ -124,7 +237,51 @@ mod tests {
     use super::*;
 
     fn remote(user: Option<&str>, host: &str, port: u16, path: &str) -> Remote {
-        Remote { user: user.map(String::from), host: host.into(), port, path: path.into() }
+        let user = user.map(String::from);
+        Remote { user, host: host.into(), port, path: path.into(), pattern: None, alias: None }
+    }
+
+    #[test]
+    fn wildcards_are_kept_unless_they_are_encoded() {
+        for (text, path, pattern) in [
+            ("ftam://h/a/*.cdr", "a/*.cdr", Some("a/*.cdr")),
+            ("ftam://h/%2A[ab]%5B", "*[ab][", Some("\\*[ab]\\[")),
+            ("ftam://h/%2A", "*", None),
+            ("switch:/calls/a?", "calls/a?", Some("calls/a?")),
+            ("switch:a\\*", "a*", None),
+        ] {
+            let remote: Remote = text.parse().expect(text);
+            assert_eq!((remote.path.as_str(), remote.pattern.as_deref()), (path, pattern), "{text}");
+            assert_eq!(remote.to_string().parse(), Ok(remote), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_in_a_shell_are_relative_to_its_directory() {
+        let base: Remote = "switch:calls/today".parse().expect("valid");
+        for (name, path, is_pattern) in [
+            ("a.cdr", "calls/today/a.cdr", false),
+            ("../*.cdr", "calls/*.cdr", true),
+            ("/", "", false),
+            ("/old/x", "old/x", false),
+            ("../../..", "", false),
+            ("./", "calls/today/", false),
+            ("switch:x", "x", false),
+        ] {
+            let remote = with_base(&base, || name.parse::<Remote>()).expect(name);
+            assert_eq!((remote.path.as_str(), remote.pattern.is_some()), (path, is_pattern), "{name}");
+        }
+        assert!("a.cdr".parse::<Remote>().is_err());
+    }
+
+    #[test]
+    fn a_name_of_the_hosts_file_is_followed_by_a_colon() {
+        let remote: Remote = "switch-1:calls/today".parse().expect("valid");
+        assert_eq!((remote.alias.as_deref(), remote.path.as_str()), (Some("switch-1"), "calls/today"));
+        assert_eq!(remote.to_string(), "switch-1:calls/today");
+        for text in ["./a:b", "a/b:c", "http://x/", "-a:b", ":b", "plain"] {
+            assert!(!Remote::is_meant_by(text), "{text}");
+        }
     }
 
     #[test]

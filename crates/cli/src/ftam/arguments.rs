@@ -1,7 +1,8 @@
 //! Arguments of the FTAM client commands.
 
 use super::address::Remote;
-use super::options::{Association, Kind};
+use super::kinds::Kind;
+use super::options::Association;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -16,9 +17,29 @@ pub(super) struct Transfer {
     /// Resume an interrupted transfer if its state was saved; otherwise start a new one.
     #[arg(long)]
     pub(super) resume: bool,
-    /// Number of times to reconnect and resume when the association is lost.
+    /// Number of times to reconnect and resume when the association is lost. A peer without recovery sends
+    /// or receives the file again from its beginning.
     #[arg(long, value_name = "TIMES", default_value_t = 3)]
     pub(super) retries: u32,
+}
+
+/// How many files are transferred at a time.
+#[derive(Args, Clone)]
+pub(super) struct Parallel {
+    /// Number of parallel associations.
+    #[arg(long, short, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) jobs: u16,
+}
+
+/// What to do if the local file exists.
+#[derive(Args, Clone)]
+pub(super) struct Existing {
+    /// Replace local files that exist.
+    #[arg(long)]
+    pub(super) overwrite: bool,
+    /// Leave out files that exist locally.
+    #[arg(long, conflicts_with = "overwrite")]
+    pub(super) skip_existing: bool,
 }
 
 /// Arguments common to the commands that descend into remote directories.
@@ -38,10 +59,17 @@ pub(super) struct Get {
     pub(super) transfer: Transfer,
     #[command(flatten)]
     pub(super) descent: Descent,
-    /// Files to download.
+    #[command(flatten)]
+    pub(super) existing: Existing,
+    #[command(flatten)]
+    pub(super) parallel: Parallel,
+    /// Delete each remote file once its local copy is safe on the disk.
+    #[arg(long)]
+    pub(super) then_delete: bool,
+    /// Files to download; *, ? and [...] are expanded (in ftam:// names without ?).
     #[arg(required = true, value_name = "REMOTE")]
     pub(super) remotes: Vec<Remote>,
-    /// Destination: a directory, or a file name for a single file.
+    /// Destination: a directory, a file name for a single file, or - for standard output.
     #[arg(value_name = "LOCAL")]
     pub(super) local: PathBuf,
 }
@@ -53,7 +81,9 @@ pub(super) struct Put {
     /// Transfer directories recursively.
     #[arg(long, short)]
     pub(super) recursive: bool,
-    /// Files to upload.
+    #[command(flatten)]
+    pub(super) parallel: Parallel,
+    /// Files to upload; - is standard input.
     #[arg(required = true, value_name = "LOCAL")]
     pub(super) locals: Vec<PathBuf>,
     /// Destination; a name that ends with a slash is a directory.
@@ -82,7 +112,7 @@ pub(super) struct Ls {
     pub(super) retries: u32,
     #[command(flatten)]
     pub(super) descent: Descent,
-    /// Directory to list.
+    /// Directory to list, or a name with wildcards.
     #[arg(value_name = "REMOTE")]
     pub(super) remote: Remote,
 }
@@ -112,7 +142,7 @@ pub(super) struct Mkdir {
 pub(super) struct Rm {
     #[command(flatten)]
     pub(super) association: Association,
-    /// Files or empty directories to delete.
+    /// Files or empty directories to delete; wildcards are expanded.
     #[arg(required = true, value_name = "REMOTE")]
     pub(super) remotes: Vec<Remote>,
 }

@@ -1,6 +1,7 @@
 //! File attributes, as text and as JSON.
 
 use kiban_lab::table::Table;
+use kiban_osi::ftam::filestore::Date;
 use kiban_osi::wire::ber::Oid;
 use kiban_osi::wire::ftam::{
     AccountAttribute, Availability, AvailabilityAttribute, ContentsType, DateAndTimeAttribute,
@@ -8,6 +9,8 @@ use kiban_osi::wire::ftam::{
     SizeAttribute, UserIdentityAttribute, oids,
 };
 use serde::Serialize;
+
+const BINARY: &str = "FTAM-3 binary";
 
 /// A file's attributes; those that the responder did not return are omitted.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -43,6 +46,9 @@ pub(super) struct FileAttributes {
     pub(super) availability: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) legal: Option<String>,
+    /// When the contents were last modified, if that is a date.
+    #[serde(skip)]
+    pub(super) modified_at: Option<Date>,
 }
 
 impl FileAttributes {
@@ -92,7 +98,30 @@ impl FileAttributes {
                 Some(LegalQualificationAttribute::Actual(legal)) => Some(legal.text().into_owned()),
                 _ => None,
             },
+            modified_at: instant(&read.date_and_time_of_last_modification),
         }
+    }
+
+    /// Returns whether the contents are bytes that are stored as they are sent.
+    pub(super) fn is_binary(&self) -> bool {
+        self.kind.as_deref() == Some(BINARY)
+    }
+
+    /// Returns whether two sets of attributes describe the same version of a file; `None` if they tell no
+    /// size and no date.
+    pub(super) fn is_same_version(&self, other: &FileAttributes) -> Option<bool> {
+        // A listing may omit attributes that a responder tells about a selected file.
+        fn same<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> Option<bool> {
+            Some(one.as_ref()? == other.as_ref()?)
+        }
+        [
+            same(&self.bytes, &other.bytes),
+            same(&self.modified, &other.modified),
+            same(&self.created, &other.created),
+        ]
+        .into_iter()
+        .flatten()
+        .reduce(|one, other| one && other)
     }
 
     /// Returns a table with one row per known attribute.
@@ -156,7 +185,7 @@ fn kind_of(name: Oid) -> String {
     match name {
         oids::FTAM_1 => "FTAM-1 text".into(),
         oids::FTAM_2 => "FTAM-2 records".into(),
-        oids::FTAM_3 => "FTAM-3 binary".into(),
+        oids::FTAM_3 => BINARY.into(),
         oids::NBS_9 | oids::NBS_9_OLD => "NBS-9 directory".into(),
         other => other.to_string(),
     }
@@ -183,18 +212,30 @@ fn date(date: &Option<DateAndTimeAttribute>) -> Option<String> {
     Some(date_words(date.text().escape_debug().to_string()))
 }
 
-fn date_words(text: String) -> String {
-    let digits = text.get(..14).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
-    let Some(d) = digits else { return text };
-    if !("01".."13").contains(&&d[4..6]) {
-        return text;
-    }
+/// Returns the time that a GeneralizedTime means.
+fn instant(date: &Option<DateAndTimeAttribute>) -> Option<Date> {
+    let Some(DateAndTimeAttribute::Actual(date)) = date else { return None };
+    instant_of(&date.text())
+}
+
+fn instant_of(text: &str) -> Option<Date> {
+    Date::read(&format!("{:04}{}", year_of(text)?, text.get(4..)?))
+}
+
+/// Returns the year of a date of 14 digits.
+fn year_of(text: &str) -> Option<u16> {
+    let digits = text.get(..14).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()))?;
     // ISODE sends the years since 1900: 0126 is 2026.
-    let year = match d[..4].parse() {
-        Ok(years @ 100..200) => 1900 + years,
-        Ok(year) => year,
-        Err(_) => 0_u16,
-    };
+    match digits[..4].parse() {
+        _ if !("01".."13").contains(&&digits[4..6]) => None,
+        Ok(years @ 100..200) => Some(1900 + years),
+        Ok(year) => Some(year),
+        Err(_) => None,
+    }
+}
+
+fn date_words(text: String) -> String {
+    let (Some(year), Some(d)) = (year_of(&text), text.get(..14)) else { return text };
     let zone = if text.ends_with('Z') { "Z" } else { "" };
     format!("{year:04}-{}-{} {}:{}:{}{zone}", &d[4..6], &d[6..8], &d[8..10], &d[10..12], &d[12..])
 }
@@ -214,5 +255,8 @@ mod tests {
         ] {
             assert_eq!(date_words(text.into()), words);
         }
+        assert_eq!(instant_of("01261122104316Z"), instant_of("20261122104316Z"));
+        assert_eq!(instant_of("20231114221320Z"), Some(Date(1_700_000_000)));
+        assert_eq!(instant_of("126112210431Z"), None);
     }
 }

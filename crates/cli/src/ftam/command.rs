@@ -1,10 +1,17 @@
 //! The arguments of `kiban ftam`, and its subcommands.
 
 use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat};
+use super::collect::Collect;
+use super::hosts::ListHosts;
+use super::link::Peer;
+use super::mirror::Mirror;
+use super::options::Association;
 use super::serve;
+use super::shell::{Running, Shell};
 use crate::osi::peer::runtime;
-use clap::{Args, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// Transfer files by FTAM (ISO 8571), and serve them.
 ///
@@ -39,6 +46,19 @@ enum What {
             \n  kiban ftam put --type text notes.txt ftam://collector@exchange.example/\
             \n  kiban ftam put -r calls ftam://collector@exchange.example/calls")]
     Put(Put),
+    /// Make a directory the same as another one: transfer files that are missing or newer.
+    #[command(after_help = "Examples:\
+            \n  kiban ftam mirror ftam://collector@exchange.example/calls calls\
+            \n  kiban ftam mirror --delete --dry-run calls ftam://collector@exchange.example/calls\
+            \n  kiban ftam mirror -j 4 --include '*.cdr' --exclude old exchange:calls calls")]
+    Mirror(Mirror),
+    /// Move files from a peer to a local directory, once or on a schedule.
+    #[command(after_help = "Examples:\
+            \n  kiban ftam collect --every 5m exchange:calls /var/spool/cdr\
+            \n  kiban ftam collect -j 4 --once 'ftam://collector@exchange.example/calls/*.cdr' cdr\
+            \n\nEach file appears in LOCAL once and complete, and is then deleted at the peer, even if the\
+            \nprogram is killed. Its journal is in LOCAL/.kiban-collect.")]
+    Collect(Collect),
     /// Append a file's contents to a remote file.
     #[command(after_help = "Example:\
             \n  kiban ftam append --type text more.txt ftam://collector@exchange.example/notes.txt")]
@@ -68,29 +88,97 @@ enum What {
     #[command(after_help = "Example:\
             \n  kiban ftam chattr --storage-account billing ftam://collector@exchange.example/today.cdr")]
     Chattr(Chattr),
+    /// Use the client commands at a prompt, over one association.
+    #[command(after_help = "Examples:\
+            \n  kiban ftam shell exchange:calls\
+            \n  echo 'get *.cdr' | kiban ftam shell ftam://collector@exchange.example/calls")]
+    Shell(Shell),
+    /// List the hosts of the hosts file.
+    #[command(after_help = "Example of ~/.config/kiban/ftam.toml:\
+            \n  [hosts.exchange]\
+            \n  address = \"10.0.0.7:102\"\
+            \n  user = \"collector\"\
+            \n  password-command = \"pass show exchange\"\
+            \n  tsel = \"0x0103\"\
+            \n\nThen 'kiban ftam ls exchange:calls' lists a directory of this host.")]
+    Hosts(ListHosts),
     /// Serve a directory as a filestore until ctrl-c.
     Serve(Box<serve::Serve>),
     /// Set a user's password in a users file; the file is created if it does not exist.
     Passwd(serve::Passwd),
 }
 
+/// A line of the shell.
+#[derive(Parser)]
+#[command(name = "", no_binary_name = true, disable_version_flag = true)]
+struct Line {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// Parses a line of the shell, whose command uses the shell's peer.
+fn line(words: &[String], peer: &Arc<Peer>) -> Result<Running, clap::Error> {
+    let mut what = Line::try_parse_from(words)?.what;
+    if let Some(association) = what.association() {
+        association.shared = Some(peer.clone());
+    }
+    Ok(Box::pin(what.run()))
+}
+
+impl What {
+    /// Returns whether the command waits for several files of the disk at the same time.
+    fn is_parallel(&self) -> bool {
+        match self {
+            What::Get(get) => get.parallel.jobs > 1,
+            What::Put(put) => put.parallel.jobs > 1,
+            What::Mirror(mirror) => mirror.is_parallel(),
+            What::Collect(collect) => collect.is_parallel(),
+            // The peer's answers are noticed while the shell waits for a line.
+            What::Shell(_) => true,
+            _ => false,
+        }
+    }
+
+    /// Returns the association's settings of a client command.
+    fn association(&mut self) -> Option<&mut Association> {
+        Some(match self {
+            What::Get(get) => &mut get.transfer.association,
+            What::Put(put) => &mut put.transfer.association,
+            What::Append(append) => &mut append.transfer.association,
+            What::Ls(ls) => &mut ls.association,
+            What::Stat(stat) => &mut stat.association,
+            What::Rm(rm) => &mut rm.association,
+            What::Mv(mv) => &mut mv.association,
+            What::Mkdir(mkdir) => &mut mkdir.association,
+            What::Chattr(chattr) => &mut chattr.association,
+            _ => return None,
+        })
+    }
+
+    async fn run(self) -> Result<ExitCode, String> {
+        match self {
+            What::Get(get) => get.run().await,
+            What::Put(put) => put.run().await,
+            What::Mirror(mirror) => mirror.run().await,
+            What::Collect(collect) => collect.run().await,
+            What::Append(append) => append.run().await,
+            What::Ls(ls) => ls.run().await,
+            What::Stat(stat) => stat.run().await,
+            What::Rm(many) => many.remove().await,
+            What::Mv(mv) => mv.run().await,
+            What::Mkdir(one) => one.make_directory().await,
+            What::Chattr(chattr) => chattr.run().await,
+            What::Shell(shell) => shell.run(line).await,
+            What::Hosts(hosts) => hosts.run(),
+            What::Serve(serve) => serve.run().await,
+            What::Passwd(passwd) => passwd.run(),
+        }
+    }
+}
+
 impl Ftam {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        // `serve` runs its associations on its own threads, so one thread is enough here.
-        runtime(false)?.block_on(async {
-            match self.what {
-                What::Get(get) => get.run().await,
-                What::Put(put) => put.run().await,
-                What::Append(append) => append.run().await,
-                What::Ls(ls) => ls.run().await,
-                What::Stat(stat) => stat.run().await,
-                What::Rm(many) => many.remove().await,
-                What::Mv(mv) => mv.run().await,
-                What::Mkdir(one) => one.make_directory().await,
-                What::Chattr(chattr) => chattr.run().await,
-                What::Serve(serve) => serve.run().await,
-                What::Passwd(passwd) => passwd.run(),
-            }
-        })
+        // `serve` runs its associations on its own threads, so one thread is enough for it.
+        runtime(self.what.is_parallel())?.block_on(self.what.run())
     }
 }

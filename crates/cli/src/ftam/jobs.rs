@@ -1,353 +1,324 @@
 //! The FTAM client commands.
 
 use super::address::Remote;
-use super::arguments::{Append, Chattr, Descent, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
+use super::arguments::{Append, Chattr, Get, Ls, Mkdir, Mv, Put, Rm, Stat, Transfer, When};
 use super::attributes::{FileAttributes, list};
-use super::link::{PersistentClient, RetryPolicy, TransferResult};
-use super::options::{Association, Kind};
-use crate::output::note;
+use super::kinds::Kind;
+use super::link::{PersistentClient, RetryPolicy};
+use super::listing::{RemoteFile, entries, expand, last_component, stat, tree};
+use super::local::{self, Spool, absolute, create_directories, file_name, parent};
+use super::options::Association;
+use super::report::Report;
+use super::task::{IfExists, Policy, Task, Way};
+use super::transfers::{self, root_of};
 use crate::output::print;
-use kiban_osi::ftam::filestore::Path as Name;
-use kiban_osi::ftam::initiator::{Job, Outcome};
+use kiban_osi::ftam::initiator::Job;
 use kiban_osi::wire::ftam::{
     Account, AccountAttribute, Availability, AvailabilityAttribute, ChangeAttributes,
     LegalQualificationAttribute, SizeAttribute,
 };
-use kiban_osi_runtime::ftam::timing::Stopwatch;
-use serde::Serialize;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
-/// Maximum depth of nested directories in recursive commands.
-const DEPTH_MAX: usize = 32;
-
-/// The result of a command.
-#[derive(Default, Serialize)]
-struct Report {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    transfers: Vec<TransferResult>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    entries: Option<Vec<FileAttributes>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    attributes: Option<FileAttributes>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    failures: Vec<String>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    timing: Vec<Layer>,
-}
-
-/// Processing time of a layer.
-#[derive(Serialize)]
-struct Layer {
-    task: &'static str,
-    microseconds: f64,
-    turns: u64,
-}
-
-impl Report {
-    /// Ends the association and prints the result.
-    async fn finish(mut self, association: &Association, link: PersistentClient) -> Result<ExitCode, String> {
-        let stopwatch = link.close().await;
-        if association.timing {
-            self.timing = stopwatch.as_ref().map(layers).unwrap_or_default();
-        }
-        if association.json {
-            let json = serde_json::to_string(&self).map_err(|error| error.to_string())?;
-            print(&format!("{json}\n"))?;
-        } else {
-            self.print_words(association)?;
-        }
-        for failure in &self.failures {
-            note!("kiban: {failure}");
-        }
-        Ok(if self.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    fn print_words(&self, association: &Association) -> Result<(), String> {
-        for moved in self.transfers.iter().filter(|_| !association.quiet) {
-            let TransferResult { from, to, bytes, seconds, resumed } = moved;
-            let rate = *bytes as f64 / seconds.max(1e-9) / 1e6;
-            let how = match *bytes {
-                _ if *resumed => ", resumed".into(),
-                // For small files, the rate would mainly reflect the protocol exchanges.
-                ..1_000_000 => String::new(),
-                _ => format!(", {rate:.1} MB/s"),
-            };
-            print(&format!("{from} -> {to}: {bytes} bytes in {seconds:.3} s{how}\n"))?;
-        }
-        if let Some(attributes) = &self.attributes {
-            print(&attributes.table(String::new()).to_string())?;
-        }
-        if !self.timing.is_empty() {
-            let mut table = kiban_lab::table::Table::new("Time of each task")
-                .text_column("task")
-                .number_column("us")
-                .number_column("turns");
-            for layer in &self.timing {
-                table.row([layer.task.into(), format!("{:.1}", layer.microseconds), layer.turns.to_string()]);
-            }
-            print(&table.to_string())?;
-        }
-        Ok(())
-    }
-}
-
-fn layers(stopwatch: &Stopwatch) -> Vec<Layer> {
-    let layer = |(task, spent, turns): (kiban_osi::stack::meter::Task, std::time::Duration, u64)| Layer {
-        task: task.name(),
-        microseconds: spent.as_secs_f64() * 1e6,
-        turns,
-    };
-    stopwatch.spent().map(layer).collect()
-}
+/// The argument that means standard input or output.
+const STANDARD: &str = "-";
 
 impl Transfer {
-    fn persistence(&self) -> RetryPolicy {
-        RetryPolicy { resume: self.resume, retries: self.retries }
-    }
-}
-
-impl Descent {
-    /// Checks that another directory may be listed, and counts it.
-    fn check(&self, remote: &Remote, depth: usize, listed: &mut usize) -> Result<(), String> {
-        *listed += 1;
-        if *listed > self.directories_max {
-            let most = self.directories_max;
-            return Err(format!("{remote}: more than {most} directories; raise --directories-max"));
-        }
-        match depth {
-            0..DEPTH_MAX => Ok(()),
-            _ => Err(format!("{remote}: more than {DEPTH_MAX} nested directories")),
+    /// Returns the settings of the command's transfers; `kind` is the default document type of the peer.
+    pub(super) fn policy(&self, kind: Option<Kind>) -> Policy {
+        Policy {
+            kind: self.kind.or(kind),
+            retry: RetryPolicy { resume: self.resume, retries: self.retries },
+            if_exists: IfExists::Fail,
+            then_delete: false,
+            unsynced: Arc::default(),
         }
     }
 }
 
 impl Get {
-    pub(super) async fn run(self) -> Result<ExitCode, String> {
-        let same_host =
-            |remote: &Remote| remote.with_path(String::new()) == self.remotes[0].with_path(String::new());
-        if !self.remotes.iter().all(same_host) {
-            return Err("all remote names must have the same user and host".into());
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
+        if self.local.as_os_str() == STANDARD {
+            return self.print().await;
         }
-        let into = self.local.is_dir() || self.remotes.len() > 1 || self.descent.recursive;
-        let root = if into { self.local.clone() } else { parent(&self.local) };
-        if self.descent.recursive {
-            std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-        }
+        let several = self.remotes.len() > 1 || self.remotes.iter().any(|remote| remote.pattern.is_some());
+        let is_into = self.local.is_dir() || several || self.descent.recursive;
         let association = &self.transfer.association;
-        let mut link = PersistentClient::new(association, &self.remotes[0], &absolute(&root)?)?;
-        let mut report = Report::default();
-        // Subdirectories that have been found but not listed yet.
-        let mut waiting: Vec<(Remote, String, usize)> = Vec::new();
-        let mut listed = 0;
+        let peer = association.peer(&mut self.remotes.iter_mut().collect::<Vec<_>>())?;
+        let root = if is_into { self.local.clone() } else { parent(&self.local) };
+        let root = if self.descent.recursive { root_of(&root)? } else { absolute(&root)? };
+        let mut report = Report::new(association);
+        let mut link = PersistentClient::new(&peer, &root);
+        let mut tasks = Vec::new();
         for remote in &self.remotes {
-            let name = match into {
-                true if !remote.name().is_empty() => remote.name().to_owned(),
-                true => String::new(),
-                false => file_name(&self.local)?,
-            };
-            waiting.push((remote.clone(), name, 0));
-        }
-        waiting.reverse();
-        while let Some((remote, name, depth)) = waiting.pop() {
-            let is_directory = self.descent.recursive && self.is_directory(&mut link, &remote).await;
-            let done = if !self.descent.recursive && (remote.path.is_empty() || remote.path.ends_with('/')) {
-                Err(format!("{remote}: is a directory; use --recursive to download it"))
-            } else if is_directory {
-                match self.descent.check(&remote, depth, &mut listed) {
-                    Ok(()) => self.descend(&mut link, &remote, &name, depth, &root, &mut waiting).await,
-                    Err(failure) => Err(failure),
-                }
-            } else {
-                self.fetch(&mut link, &remote, &name, &root).await.map(|moved| report.transfers.push(moved))
-            };
-            report.failures.extend(done.err());
-            if listed > self.descent.directories_max {
-                break;
+            match self.files(&mut link, remote, &mut report).await {
+                Ok(files) => tasks.extend(files.into_iter().map(|file| self.task(file, &root, is_into))),
+                Err(failure) => report.failed(failure),
             }
         }
-        report.finish(association, link).await
+        if !is_into {
+            tasks.iter_mut().try_for_each(|task| file_name(&self.local).map(|name| task.name = name))?;
+        }
+        // Two remote files with one local name: with --overwrite, the second would replace the first.
+        let mut names = HashSet::new();
+        tasks.retain(|task| {
+            let is_new = names.insert(task.name.clone());
+            if !is_new {
+                report
+                    .failed(format!("{}: another file of this command has the same local name", task.remote));
+            }
+            is_new
+        });
+        let mut policy = self.transfer.policy(peer.kind);
+        policy.then_delete = self.then_delete;
+        policy.if_exists = match (self.existing.overwrite, self.existing.skip_existing) {
+            (true, _) => IfExists::Overwrite,
+            (_, true) => IfExists::Skip,
+            _ => IfExists::Fail,
+        };
+        transfers::run(&peer, Some(link), tasks, policy, None, self.parallel.jobs.into(), report)
+            .await
+            .finish()
     }
 
-    async fn is_directory(&self, link: &mut PersistentClient, remote: &Remote) -> bool {
-        if remote.path.is_empty() || remote.path.ends_with('/') {
-            return true;
-        }
-        let stat = Job::Stat { remote: remote.path.clone() };
-        match link.run_with_retry(stat, "", &mut self.transfer.retries.clone()).await {
-            Ok(Outcome::Attributes(attributes)) => FileAttributes::of(&attributes).is_directory == Some(true),
-            _ => false,
-        }
-    }
-
-    async fn descend(
+    /// Returns the files that an argument means, each with its path below the local directory. Creates the
+    /// directories of a tree.
+    async fn files(
         &self,
         link: &mut PersistentClient,
         remote: &Remote,
-        name: &str,
-        depth: usize,
-        root: &Path,
-        waiting: &mut Vec<(Remote, String, usize)>,
-    ) -> Result<(), String> {
-        let here = root.join(name);
-        std::fs::create_dir_all(&here).map_err(|error| format!("{}: {error}", here.display()))?;
-        for entry in entries(link, remote, &mut self.transfer.retries.clone()).await? {
-            let last = last_component(&entry.name);
-            // File names sent by the peer must not lead outside the target directory.
-            let above = if name.is_empty() { Ok(Name::root()) } else { Name::read(name) };
-            let inside = above.and_then(|above| above.join(last));
-            let inside = inside.map_err(|wrong| format!("{remote}{last}: {wrong}"))?;
-            let slash = if entry.is_directory == Some(true) { "/" } else { "" };
-            let path = remote.path.trim_end_matches('/');
-            let path = if path.is_empty() { last.to_owned() } else { format!("{path}/{last}") };
-            waiting.push((remote.with_path(format!("{path}{slash}")), inside.as_str().into(), depth + 1));
+        report: &mut Report,
+    ) -> Result<Vec<RemoteFile>, String> {
+        let retries = &mut self.transfer.retries.clone();
+        let found = match &remote.pattern {
+            Some(_) => expand(link, remote, retries).await?,
+            None => {
+                let attributes = FileAttributes::default();
+                vec![RemoteFile { remote: remote.clone(), name: remote.name().to_owned(), attributes }]
+            }
+        };
+        let mut files = Vec::new();
+        for file in found {
+            let is_directory = match file.attributes.is_directory {
+                _ if file.remote.path.is_empty() || file.remote.path.ends_with('/') => true,
+                Some(is_directory) => is_directory,
+                None if self.descent.recursive => {
+                    let told = stat(link, &file.remote, retries).await;
+                    told.is_ok_and(|told| told.is_directory == Some(true))
+                }
+                None => false,
+            };
+            match (is_directory, self.descent.recursive, &remote.pattern) {
+                (false, ..) => files.push(file),
+                (true, true, _) => {
+                    let wanted = |_: &str, _| true;
+                    let (below, failures) = tree(link, &file.remote, &self.descent, retries, &wanted).await;
+                    failures.into_iter().for_each(|failure| report.failed(failure));
+                    create_directories(&link.local().join(&file.name))?;
+                    for mut found in below {
+                        if !file.name.is_empty() {
+                            found.name = format!("{}/{}", file.name, found.name);
+                        }
+                        match found.attributes.is_directory {
+                            Some(true) => create_directories(&link.local().join(&found.name))?,
+                            _ => files.push(found),
+                        }
+                    }
+                }
+                // As in a shell, where `cp *` leaves directories out.
+                (true, false, Some(_)) => {}
+                (true, false, None) => {
+                    return Err(format!("{remote}: is a directory; use --recursive to download it"));
+                }
+            }
         }
-        Ok(())
+        Ok(files)
     }
 
-    async fn fetch(
-        &self,
-        link: &mut PersistentClient,
-        remote: &Remote,
-        name: &str,
-        root: &Path,
-    ) -> Result<TransferResult, String> {
-        let local = Name::read(name).map_err(|wrong| format!("{name}: {wrong}"))?;
-        let target = root.join(name);
-        let document = self.transfer.kind.map(Kind::document);
-        let job = Job::Get { remote: remote.path.clone(), local, document };
-        let (bytes, seconds, resumed) =
-            link.transfer(job, remote, &absolute(root)?.join(name), self.transfer.persistence()).await?;
-        Ok(TransferResult {
-            from: remote.to_string(),
-            to: target.display().to_string(),
-            bytes,
-            seconds,
-            resumed,
-        })
+    fn task(&self, file: RemoteFile, root: &Path, is_into: bool) -> Task {
+        let shown = if is_into { self.local.join(&file.name) } else { self.local.clone() };
+        // The attributes are unknown if the file was named, not found in a listing.
+        let known = file.attributes.is_directory.is_some().then_some(file.attributes);
+        let (root, shown) = (root.into(), shown.display().to_string());
+        Task { way: Way::Get, remote: file.remote, root, name: file.name, shown, known }
+    }
+
+    /// Fetches one file to standard output. It is spooled on the disk, because a transfer that is restarted
+    /// goes back to its last checkpoint.
+    async fn print(mut self) -> Result<ExitCode, String> {
+        let association = &self.transfer.association;
+        let peer = association.peer(&mut self.remotes.iter_mut().collect::<Vec<_>>())?;
+        let [remote] = &self.remotes[..] else { return Err("only one file can be written to -".into()) };
+        if self.descent.recursive || self.then_delete || self.transfer.resume || remote.pattern.is_some() {
+            return Err("- cannot be combined with wildcards, --recursive, --then-delete and --resume".into());
+        }
+        if association.json {
+            return Err("--json would be mixed with the contents: name a local file".into());
+        }
+        let spool = Spool::new()?;
+        let name = Spool::NAME.to_owned();
+        let (root, known) = (spool.0.clone(), Some(FileAttributes::default()));
+        let task = Task { way: Way::Get, remote: remote.clone(), root, name, shown: STANDARD.into(), known };
+        let mut report = Report::new(association);
+        report.silence();
+        let policy = self.transfer.policy(peer.kind);
+        let report = transfers::run(&peer, None, vec![task], policy, None, 1, report).await;
+        if report.failures.is_empty() {
+            let mut file = File::open(spool.file()).map_err(local::at(&spool.file()))?;
+            match io::copy(&mut file, &mut io::stdout().lock()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                    return Err(format!("cannot write to standard output: {error}"));
+                }
+                _ => {}
+            }
+        }
+        report.finish()
     }
 }
 
 impl Put {
-    pub(super) async fn run(self) -> Result<ExitCode, String> {
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
         let association = &self.transfer.association;
-        let mut report = Report::default();
-        let mut links: Option<(PathBuf, PersistentClient)> = None;
-        let into = self.remote.path.is_empty() || self.remote.path.ends_with('/') || self.locals.len() > 1;
-        let mut waiting: Vec<(PathBuf, String, usize)> = Vec::new();
-        for local in self.locals.iter().rev() {
-            let base = self.remote.path.trim_end_matches('/');
-            let path = match (into, base.is_empty()) {
-                (false, _) => base.to_owned(),
-                (true, true) => file_name(local)?,
-                (true, false) => format!("{base}/{}", file_name(local)?),
-            };
-            waiting.push((local.clone(), path, 0));
+        let peer = association.peer(&mut [&mut self.remote])?;
+        let mut report = Report::new(association);
+        let mut locals = Vec::new();
+        for local in &self.locals {
+            match local::expand(local) {
+                Ok(found) => locals.extend(found),
+                Err(failure) => report.failed(failure),
+            }
         }
-        while let Some((local, path, depth)) = waiting.pop() {
-            let root = absolute(&parent(&local))?;
-            // The state of an interrupted transfer is kept in the local file's directory, so each local
-            // directory needs its own association.
-            let mut link = match links.take() {
-                Some((at, link)) if at == root => link,
-                other => {
-                    if let Some((_, link)) = other {
-                        link.close().await;
-                    }
-                    PersistentClient::new(association, &self.remote, &root)?
+        let path = &self.remote.path;
+        let is_into = path.is_empty() || path.ends_with('/') || locals.len() > 1 || self.locals.len() > 1;
+        let mut link = None;
+        let (mut tasks, mut spools) = (Vec::new(), Vec::new());
+        for local in &locals {
+            let remote = |name: &str| if is_into { self.remote.below(name) } else { self.remote.clone() };
+            if local.as_os_str() == STANDARD {
+                if is_into || self.transfer.resume {
+                    return Err("standard input needs a remote file name, and cannot be resumed".into());
                 }
-            };
-            let remote = self.remote.with_path(path);
-            let done = if local.is_dir() && !self.recursive {
-                Err(format!("{}: is a directory; use --recursive to upload it", local.display()))
-            } else if local.is_dir() {
-                descend_local(&mut link, &local, &remote, depth, &mut waiting).await
-            } else {
-                let done = put(&mut link, &self.transfer, &local, &remote, false).await;
-                done.map(|moved| report.transfers.push(moved))
-            };
-            report.failures.extend(done.err());
-            links = Some((root, link));
+                let (spool, task) = spooled(remote(""), Way::Put)?;
+                spools.push(spool);
+                tasks.push(task);
+                continue;
+            }
+            let remote = remote(&file_name(local)?);
+            if !local.is_dir() {
+                tasks.push(task_of(local, remote, Way::Put)?);
+                continue;
+            }
+            if !self.recursive {
+                report.failed(format!("{}: is a directory; use --recursive to upload it", local.display()));
+                continue;
+            }
+            let here = here()?;
+            let link = link.get_or_insert_with(|| PersistentClient::new(&peer, &here));
+            match upload_tree(link, local, &remote).await {
+                Ok(found) => tasks.extend(found),
+                Err(failure) => report.failed(failure),
+            }
         }
-        let (_, link) = links.ok_or("nothing to put")?;
-        report.finish(association, link).await
+        if let Some(link) = link {
+            link.close().await;
+        }
+        let policy = self.transfer.policy(peer.kind);
+        transfers::run(&peer, None, tasks, policy, None, self.parallel.jobs.into(), report).await.finish()
     }
 }
 
 impl Append {
-    pub(super) async fn run(self) -> Result<ExitCode, String> {
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
         let association = &self.transfer.association;
-        let mut link = PersistentClient::new(association, &self.remote, &absolute(&parent(&self.local))?)?;
-        let mut report = Report::default();
-        match put(&mut link, &self.transfer, &self.local, &self.remote, true).await {
-            Ok(moved) => report.transfers.push(moved),
-            Err(failure) => report.failures.push(failure),
+        let peer = association.peer(&mut [&mut self.remote])?;
+        let (_spool, task) = match self.local.as_os_str() == STANDARD {
+            true => {
+                let (spool, task) = spooled(self.remote.clone(), Way::Append)?;
+                (Some(spool), task)
+            }
+            false => (None, task_of(&self.local, self.remote.clone(), Way::Append)?),
+        };
+        let (policy, report) = (self.transfer.policy(peer.kind), Report::new(association));
+        transfers::run(&peer, None, vec![task], policy, None, 1, report).await.finish()
+    }
+}
+
+fn task_of(local: &Path, remote: Remote, way: Way) -> Result<Task, String> {
+    let shown = local.display().to_string();
+    Ok(Task { way, remote, root: absolute(&parent(local))?, name: file_name(local)?, shown, known: None })
+}
+
+/// Copies standard input to a file, because a transfer that is restarted reads it again.
+fn spooled(remote: Remote, way: Way) -> Result<(Spool, Task), String> {
+    let spool = Spool::new()?;
+    let copied = File::create(spool.file()).and_then(|mut file| io::copy(&mut io::stdin().lock(), &mut file));
+    copied.map_err(|error| format!("cannot copy standard input to {}: {error}", spool.file().display()))?;
+    let (root, name) = (spool.0.clone(), Spool::NAME.to_owned());
+    Ok((spool, Task { way, remote, root, name, shown: STANDARD.into(), known: None }))
+}
+
+/// Creates the directories of a local tree at the peer, and returns the files to upload.
+async fn upload_tree(
+    link: &mut PersistentClient,
+    local: &Path,
+    remote: &Remote,
+) -> Result<Vec<Task>, String> {
+    let root = absolute(local)?;
+    make_directory(link, remote).await?;
+    let mut tasks = Vec::new();
+    for file in local::tree(&root, &|_, _| true)? {
+        let remote = remote.below(&file.name);
+        if file.is_directory {
+            make_directory(link, &remote).await?;
+            continue;
         }
-        report.finish(association, link).await
+        let shown = local.join(&file.name).display().to_string();
+        tasks.push(Task { way: Way::Put, remote, root: root.clone(), name: file.name, shown, known: None });
     }
+    Ok(tasks)
 }
 
-async fn put(
-    link: &mut PersistentClient,
-    transfer: &Transfer,
-    local: &Path,
-    remote: &Remote,
-    behind: bool,
-) -> Result<TransferResult, String> {
-    std::fs::metadata(local).map_err(|error| format!("{}: {error}", local.display()))?;
-    let name = Name::read(&file_name(local)?).map_err(|wrong| format!("{}: {wrong}", local.display()))?;
-    let document = transfer.kind.unwrap_or(Kind::Binary).document();
-    let path = remote.path.clone();
-    let job = if behind {
-        Job::Append { local: name, remote: path, document }
-    } else {
-        Job::Put { local: name, remote: path, document }
-    };
-    let (bytes, seconds, resumed) =
-        link.transfer(job, remote, &absolute(local)?, transfer.persistence()).await?;
-    Ok(TransferResult { from: local.display().to_string(), to: remote.to_string(), bytes, seconds, resumed })
-}
-
-async fn descend_local(
-    link: &mut PersistentClient,
-    local: &Path,
-    remote: &Remote,
-    depth: usize,
-    waiting: &mut Vec<(PathBuf, String, usize)>,
-) -> Result<(), String> {
-    if depth == DEPTH_MAX {
-        return Err(format!("{}: more than {DEPTH_MAX} nested directories", local.display()));
-    }
+/// Creates a remote directory unless it exists.
+pub(super) async fn make_directory(link: &mut PersistentClient, remote: &Remote) -> Result<(), String> {
     let about = remote.to_string();
     // The creation fails if the directory already exists. The error is reported only if the directory does
     // not exist afterwards.
     let made = link.ask(Job::MakeDirectory { remote: remote.path.clone() }, &about).await;
-    let listed = std::fs::read_dir(local).and_then(Iterator::collect::<Result<Vec<_>, _>>);
-    let mut listed = listed.map_err(|error| format!("{}: {error}", local.display()))?;
-    if let Err(failure) = made
-        && link.ask(Job::Stat { remote: remote.path.clone() }, &about).await.is_err()
-    {
-        return Err(failure);
-    }
-    listed.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in listed.into_iter().rev() {
-        let name = file_name(&entry.path())?;
-        let kind = entry.file_type().map_err(|error| format!("{}: {error}", entry.path().display()))?;
-        if kind.is_symlink() || name == kiban_osi::ftam::filestore::RESERVED {
-            continue;
+    match made {
+        Err(failure) if link.ask(Job::Stat { remote: remote.path.clone() }, &about).await.is_err() => {
+            Err(failure)
         }
-        waiting.push((entry.path(), format!("{}/{name}", remote.path), depth + 1));
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 impl Ls {
-    pub(super) async fn run(self) -> Result<ExitCode, String> {
-        let mut link = here(&self.association, &self.remote)?;
-        let mut report = Report::default();
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
+        let peer = self.association.peer(&mut [&mut self.remote])?;
+        let mut link = PersistentClient::new(&peer, &here()?);
+        let mut report = Report::new(&self.association);
         let mut all = Vec::new();
         let mut waiting = vec![(self.remote.clone(), String::new(), 0)];
         let (mut retries, mut listed) = (self.retries, 0);
+        if self.remote.pattern.is_some() {
+            waiting.clear();
+            let found = expand(&mut link, &self.remote, &mut retries).await?;
+            let named = |file: RemoteFile| FileAttributes { name: file.remote.path, ..file.attributes };
+            all = found.into_iter().map(named).collect();
+            for entry in all.iter().rev().filter(|entry| entry.is_directory == Some(true)) {
+                if self.descent.recursive {
+                    let path = entry.name.clone();
+                    waiting.push((self.remote.with_path(path.clone()), format!("{path}/"), 1));
+                }
+            }
+            if !self.association.json {
+                print(&list(String::new(), &all).to_string())?;
+            }
+        }
         while let Some((remote, prefix, depth)) = waiting.pop() {
             let found = match self.descent.check(&remote, depth, &mut listed) {
                 Ok(()) => entries(&mut link, &remote, &mut retries).await,
@@ -356,7 +327,7 @@ impl Ls {
             let mut found = match found {
                 Ok(found) => found,
                 Err(failure) => {
-                    report.failures.push(failure);
+                    report.failed(failure);
                     if listed > self.descent.directories_max {
                         break;
                     }
@@ -364,15 +335,13 @@ impl Ls {
                 }
             };
             found.sort_by(|one, other| one.name.cmp(&other.name));
-            let base = remote.path.trim_end_matches('/');
             for entry in &mut found {
                 entry.name = format!("{prefix}{}", last_component(&entry.name));
             }
             for entry in found.iter().rev() {
                 if self.descent.recursive && entry.is_directory == Some(true) {
-                    let last = last_component(&entry.name);
-                    let path = if base.is_empty() { last.to_owned() } else { format!("{base}/{last}") };
-                    waiting.push((remote.with_path(path), format!("{}/", entry.name), depth + 1));
+                    let below = remote.below(last_component(&entry.name));
+                    waiting.push((below, format!("{}/", entry.name), depth + 1));
                 }
             }
             if self.association.json {
@@ -385,59 +354,36 @@ impl Ls {
         all.sort_by(|one, other| one.name.cmp(&other.name));
         let is_wanted = self.association.json && (report.failures.is_empty() || !all.is_empty());
         report.entries = is_wanted.then_some(all);
-        report.finish(&self.association, link).await
-    }
-}
-
-fn last_component(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or_default()
-}
-
-/// Lists a directory.
-async fn entries(
-    link: &mut PersistentClient,
-    remote: &Remote,
-    retries: &mut u32,
-) -> Result<Vec<FileAttributes>, String> {
-    // ISODE uses "." as the name of the user's home directory.
-    let path = remote.path.trim_end_matches('/');
-    let list = Job::List { remote: if path.is_empty() { "." } else { path }.to_owned() };
-    match link.run_with_retry(list, &remote.to_string(), retries).await? {
-        // ISODE lists `.` and `..`, which would lead a recursive command in circles and out of the directory.
-        Outcome::Entries(entries) => Ok(entries
-            .iter()
-            .map(FileAttributes::of)
-            .filter(|entry| !matches!(last_component(&entry.name), "" | "." | ".."))
-            .collect()),
-        _ => Ok(Vec::new()),
+        report.timed(link.close().await);
+        report.finish()
     }
 }
 
 impl Stat {
     pub(super) async fn run(mut self) -> Result<ExitCode, String> {
-        let mut link = here(&self.association, &self.remote)?;
-        let mut report = Report::default();
-        let stat = Job::Stat { remote: self.remote.path.clone() };
-        match link.run_with_retry(stat, &self.remote.to_string(), &mut self.retries).await {
-            Ok(Outcome::Attributes(attributes)) => report.attributes = Some(FileAttributes::of(&attributes)),
-            Ok(_) => report.failures.push(format!("{}: the responder returned no attributes", self.remote)),
-            Err(failure) => report.failures.push(failure),
+        let peer = self.association.peer(&mut [&mut self.remote])?;
+        let mut link = PersistentClient::new(&peer, &here()?);
+        let mut report = Report::new(&self.association);
+        match stat(&mut link, &self.remote, &mut self.retries).await {
+            Ok(attributes) => report.attributes = Some(attributes),
+            Err(failure) => report.failed(failure),
         }
-        report.finish(&self.association, link).await
+        report.timed(link.close().await);
+        report.finish()
     }
 }
 
 impl Mkdir {
     pub(super) async fn make_directory(self) -> Result<ExitCode, String> {
         let job = Job::MakeDirectory { remote: self.remote.path.trim_end_matches('/').to_owned() };
-        plain(&self.association, vec![(job, self.remote)]).await
+        plain(&self.association, "mkdir", vec![(job, self.remote)]).await
     }
 }
 
 impl Rm {
     pub(super) async fn remove(self) -> Result<ExitCode, String> {
         let job = |remote: Remote| (Job::Remove { remote: remote.path.clone() }, remote);
-        plain(&self.association, self.remotes.into_iter().map(job).collect()).await
+        plain(&self.association, "rm", self.remotes.into_iter().map(job).collect()).await
     }
 }
 
@@ -449,7 +395,7 @@ impl Mv {
             );
         }
         let job = Job::Rename { remote: self.remote.path.clone(), to: self.to };
-        plain(&self.association, vec![(job, self.remote)]).await
+        plain(&self.association, "mv", vec![(job, self.remote)]).await
     }
 }
 
@@ -477,52 +423,55 @@ impl Chattr {
             );
         }
         let job = Job::Change { remote: self.remote.path.clone(), attributes: Box::new(attributes) };
-        plain(&self.association, vec![(job, self.remote)]).await
+        plain(&self.association, "chattr", vec![(job, self.remote)]).await
     }
 }
 
-/// Runs jobs that return no result, using one association per user and host.
-async fn plain(association: &Association, jobs: Vec<(Job, Remote)>) -> Result<ExitCode, String> {
-    let mut report = Report::default();
+/// Runs jobs that return no result, using one association per user and host. Wildcards are expanded, which is
+/// meant for `rm`.
+async fn plain(
+    association: &Association,
+    verb: &'static str,
+    jobs: Vec<(Job, Remote)>,
+) -> Result<ExitCode, String> {
+    let mut report = Report::new(association);
     let mut link: Option<(Remote, PersistentClient)> = None;
-    for (job, remote) in jobs {
-        let host = remote.with_path(String::new());
+    for (job, mut remote) in jobs {
+        let given = remote.with_path(String::new());
         let mut used = match link.take() {
-            Some((at, link)) if at == host => link,
+            Some((at, link)) if at == given => link,
             other => {
                 if let Some((_, link)) = other {
-                    link.close().await;
+                    report.timed(link.close().await);
                 }
-                here(association, &remote)?
+                PersistentClient::new(&association.peer(&mut [&mut remote])?, &here()?)
             }
         };
-        report.failures.extend(used.ask(job, &remote.to_string()).await.err());
-        link = Some((host, used));
+        let jobs = if verb == "rm" && remote.pattern.is_some() {
+            let found = expand(&mut used, &remote, &mut 0).await;
+            let found = found.unwrap_or_else(|failure| {
+                report.failed(failure);
+                Vec::new()
+            });
+            let job = |remote: Remote| (Job::Remove { remote: remote.path.clone() }, remote);
+            found.into_iter().map(|file| job(file.remote)).collect()
+        } else {
+            vec![(job, remote)]
+        };
+        for (job, remote) in jobs {
+            match used.ask(job, &remote.to_string()).await {
+                Ok(_) => report.acted(verb, remote.to_string(), false),
+                Err(failure) => report.failed(failure),
+            }
+        }
+        link = Some((given, used));
     }
     let (_, link) = link.ok_or("nothing to do")?;
-    report.finish(association, link).await
+    report.timed(link.close().await);
+    report.finish()
 }
 
-/// Returns a client for jobs that use no local files.
-fn here(association: &Association, remote: &Remote) -> Result<PersistentClient, String> {
-    PersistentClient::new(association, remote, &absolute(Path::new("."))?)
-}
-
-fn parent(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
-        _ => ".".into(),
-    }
-}
-
-fn absolute(path: &Path) -> Result<PathBuf, String> {
-    path.canonicalize()
-        .or_else(|_| std::path::absolute(path))
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn file_name(path: &Path) -> Result<String, String> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    name.map(String::from)
-        .ok_or_else(|| format!("{} does not end in a file name, or the name is not UTF-8", path.display()))
+/// Returns the directory of an association that uses no local files.
+fn here() -> Result<PathBuf, String> {
+    absolute(Path::new("."))
 }

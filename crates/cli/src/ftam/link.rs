@@ -2,18 +2,19 @@
 //! of its transfers.
 
 use super::address::Remote;
-use super::options::{Association, Progress, activity};
-use crate::output::note;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use kiban_os::Clock;
+use super::kinds::{Kind, Progress};
+use crate::output::{note, print};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
-use kiban_osi::wire::ftam::ErrorIdentifier;
+use kiban_osi::wire::ftam::{Document, ErrorIdentifier};
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
 use kiban_osi_runtime::ftam::disk;
 use kiban_osi_runtime::ftam::timing::Stopwatch;
-use serde::Serialize;
-use std::path::Path;
+use sha2::{Digest, Sha256};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Pause before the first attempt to reconnect; it doubles before each further attempt.
@@ -25,31 +26,93 @@ const JSON_INTERVAL: Duration = Duration::from_millis(100);
 /// Hint printed for a failed transfer that can be resumed.
 const GOES_ON: &str = "; use --resume to continue";
 
-/// An association with one host.
-pub(super) struct PersistentClient {
+/// A host and the settings of the associations with it.
+pub(super) struct Peer {
     config: ClientConfig,
     /// The host, for error messages.
     host: String,
     has_user: bool,
     quiet: bool,
     progress: Progress,
-    client: Option<Client>,
-    stopwatch: Option<Stopwatch>,
+    /// The progress bars of all associations.
+    bars: MultiProgress,
+    /// The default document type.
+    pub(super) kind: Option<Kind>,
+    /// An association that a shell keeps for its next command, and the directory of its local files.
+    idle: Mutex<Option<(PathBuf, Client)>>,
+    keeps: bool,
 }
 
-/// A completed transfer.
-#[derive(Clone, Debug, Serialize)]
-pub(super) struct TransferResult {
-    /// Source.
-    pub(super) from: String,
-    /// Destination.
-    pub(super) to: String,
-    /// The number of content bytes, including those transferred in earlier attempts.
-    pub(super) bytes: u64,
-    /// Duration in seconds, excluding the time to connect.
-    pub(super) seconds: f64,
-    /// Whether the transfer resumed an earlier attempt.
-    pub(super) resumed: bool,
+impl Peer {
+    /// Returns the peer of `remote`, whose host has been looked up.
+    pub(super) fn new(
+        remote: &Remote,
+        config: ClientConfig,
+        quiet: bool,
+        progress: Progress,
+        kind: Option<Kind>,
+    ) -> Peer {
+        let is_shown = !quiet && progress != Progress::Json;
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        Peer {
+            config,
+            host: remote.endpoint(),
+            has_user: remote.user.is_some(),
+            quiet,
+            progress,
+            bars: MultiProgress::with_draw_target(target),
+            kind,
+            idle: Mutex::default(),
+            keeps: false,
+        }
+    }
+
+    /// Keeps an association when a command ends, for the next one.
+    pub(super) fn keeping(self) -> Peer {
+        Peer { keeps: true, ..self }
+    }
+
+    /// Returns whether a remote name has this host and user.
+    pub(super) fn is_of(&self, remote: &Remote) -> bool {
+        let ClientConfig { host, port, initiator, .. } = &self.config;
+        (host, *port, &initiator.user) == (&remote.host, remote.port, &remote.user)
+    }
+
+    /// Returns whether an association is kept.
+    pub(super) fn is_connected(&self) -> bool {
+        lock(&self.idle).is_some()
+    }
+
+    /// Releases the association that was kept.
+    pub(super) async fn close(&self) {
+        let idle = lock(&self.idle).take();
+        if let Some((_, client)) = idle {
+            client.close().await;
+        }
+    }
+
+    /// Prints a line without disturbing the progress bars.
+    pub(super) fn print(&self, text: &str) -> Result<(), String> {
+        self.bars.suspend(|| print(text))
+    }
+
+    /// Returns the kept association for files below this directory, if it is still usable.
+    async fn take_idle(&self, local: &Path) -> Option<Client> {
+        let (path, client) = lock(&self.idle).take()?;
+        if path == local && !client.is_finished() {
+            return Some(client);
+        }
+        client.close().await;
+        None
+    }
+}
+
+/// An association with one host, for local files below one directory.
+pub(super) struct PersistentClient {
+    peer: Arc<Peer>,
+    config: ClientConfig,
+    client: Option<Client>,
+    stopwatch: Option<Stopwatch>,
 }
 
 /// Whether to resume an earlier transfer, and how often to reconnect.
@@ -60,24 +123,21 @@ pub(super) struct RetryPolicy {
 }
 
 impl PersistentClient {
-    /// Returns a client for the host in `remote` and files below `local`. It connects on first use.
-    pub(super) fn new(
-        association: &Association,
-        remote: &Remote,
-        local: &Path,
-    ) -> Result<PersistentClient, String> {
-        Ok(PersistentClient {
-            config: association.config(remote, local)?,
-            host: remote.endpoint(),
-            has_user: remote.user.is_some(),
-            quiet: association.quiet,
-            progress: association.progress,
-            client: None,
-            stopwatch: None,
-        })
+    /// Returns a client for a peer and for files below `local`. It connects on first use.
+    pub(super) fn new(peer: &Arc<Peer>, local: &Path) -> PersistentClient {
+        let config = ClientConfig { local: local.into(), ..peer.config.clone() };
+        PersistentClient { peer: peer.clone(), config, client: None, stopwatch: None }
+    }
+
+    /// Returns the directory of local files.
+    pub(super) fn local(&self) -> &Path {
+        &self.config.local
     }
 
     async fn connect(&mut self) -> Result<&mut Client, ConnectError> {
+        if self.client.is_none() {
+            self.client = self.peer.take_idle(&self.config.local).await;
+        }
         if self.client.is_none() {
             self.client = Some(Client::connect(&self.config).await?);
         }
@@ -85,7 +145,7 @@ impl PersistentClient {
     }
 
     async fn client(&mut self) -> Result<&mut Client, String> {
-        let (host, has_user) = (self.host.clone(), self.has_user);
+        let (host, has_user) = (self.peer.host.clone(), self.peer.has_user);
         self.connect().await.map_err(|error| match &error {
             ConnectError::Refused(failure) if !has_user && is_of_password(failure) => {
                 format!("{host}: {error}; the address names no user: write ftam://USER@{host}/")
@@ -123,7 +183,7 @@ impl PersistentClient {
                         (is_lost, format!("{about}: {}", FailureLine(&failure)))
                     }
                 },
-                Err(error) => (is_transient(&error), format!("{}: {error}", self.host)),
+                Err(error) => (is_transient(&error), format!("{}: {error}", self.peer.host)),
             };
             if !may_pass || *retries == 0 {
                 return Err(error);
@@ -132,6 +192,13 @@ impl PersistentClient {
             tokio::time::sleep(pause).await;
             pause *= 2;
         }
+    }
+
+    /// Returns whether the record of an interrupted transfer exists.
+    pub(super) fn can_resume(&self, remote: &Remote, local: &Path) -> Result<bool, String> {
+        let docket = docket_of(activity(remote, local));
+        has_docket(&self.config.local, &docket)
+            .map_err(|error| format!("{}: {error}", self.config.local.display()))
     }
 
     /// Runs a transfer. If the association is lost, reconnects and resumes.
@@ -144,13 +211,11 @@ impl PersistentClient {
     ) -> Result<(u64, f64, bool), String> {
         let number = activity(remote, local);
         let docket = docket_of(number);
-        let mut resumed = persistence.resume
-            && has_docket(&self.config.local, &docket)
-                .map_err(|error| format!("{}: {error}", self.config.local.display()))?;
+        let mut resumed = persistence.resume && self.can_resume(remote, local)?;
         let began_resumed = resumed;
         let (mut retries, mut pause) = (persistence.retries, PAUSE);
-        let how = self.progress;
-        let bar = bar(self.quiet || how == Progress::Json, remote.name());
+        let how = self.peer.progress;
+        let bar = bar(&self.peer.bars, remote.name());
         // Connect first, so that the connection time does not count as transfer time.
         self.client().await?;
         let clock = Clock::new();
@@ -166,7 +231,7 @@ impl PersistentClient {
                 }
                 Err(error) => {
                     bar.finish_and_clear();
-                    return Err(format!("{}: {error}{GOES_ON}", self.host));
+                    return Err(format!("{}: {error}{GOES_ON}", self.peer.host));
                 }
             };
             let progress = client.progress();
@@ -184,15 +249,20 @@ impl PersistentClient {
                         note_progress(&bar, bytes, total);
                     }
                     bar.finish_and_clear();
-                    local.parent().into_iter().for_each(disk::remove_empty_state);
                     return Ok((bytes, clock.now().as_secs_f64(), began_resumed));
                 }
-                Err(failure) if self.is_lost(&failure) && failure.docket.is_some() && retries > 0 => {
-                    bar.println(format!(
-                        "kiban: {remote}: association lost after {bytes} bytes; reconnecting"
-                    ));
+                // Without recovery, the transfer is repeated from the beginning, if that has the same result.
+                Err(failure)
+                    if retries > 0
+                        && self.is_lost(&failure)
+                        && (failure.docket.is_some() || (says_lost(&failure) && is_repeatable(&job))) =>
+                {
+                    self.note(
+                        &bar,
+                        &format!("kiban: {remote}: association lost after {bytes} bytes; reconnecting"),
+                    );
                     self.client = None;
-                    (resumed, retries) = (true, retries - 1);
+                    (resumed, retries) = (failure.docket.is_some(), retries - 1);
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
@@ -214,16 +284,47 @@ impl PersistentClient {
     }
 
     fn is_lost(&self, failure: &Failure) -> bool {
-        failure.local.is_none() && !failure.cancelled && failure.misuse.is_none()
+        // The responder's disk is full; it has kept the transfer, but needs time to get room.
+        let full = ErrorIdentifier::LOCAL_FAILURE_SPACE;
+        let is_full = failure.diagnostics.iter().any(|item| item.error() == full);
+        failure.local.is_none() && !failure.cancelled && failure.misuse.is_none() && !is_full
     }
 
-    /// Releases the association. If there was one, returns the time spent in each layer.
+    /// Prints a line on standard error, above the progress bars.
+    fn note(&self, bar: &ProgressBar, line: &str) {
+        if bar.is_hidden() {
+            if !self.peer.quiet {
+                note!("{line}");
+            }
+        } else {
+            bar.println(line);
+        }
+    }
+
+    /// Releases the association, or keeps it for a shell's next command. If there was one, returns the time
+    /// spent in each layer.
     pub(super) async fn close(mut self) -> Option<Stopwatch> {
+        if let Some(client) = self.client.take_if(|_| self.peer.keeps) {
+            let replaced = lock(&self.peer.idle).replace((self.config.local.clone(), client));
+            if let Some((_, client)) = replaced {
+                client.close().await;
+            }
+        }
+        disk::remove_empty_state(&self.config.local);
         if let Some(client) = self.client.take() {
             self.stopwatch = Some(client.close().await);
         }
         self.stopwatch
     }
+}
+
+/// Returns the activity number that identifies a transfer on both sides. It is computed from the names, so
+/// that a repeated command finds the interrupted transfer.
+fn activity(remote: &Remote, local: &Path) -> i64 {
+    let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
+    let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
+    // A positive number that is small enough to be incremented without overflow.
+    (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }
 
 /// Returns whether the failure is a lost association rather than a response from the peer.
@@ -241,11 +342,21 @@ fn is_transient(error: &ConnectError) -> bool {
     matches!(error, ConnectError::Socket(_) | ConnectError::Lost | ConnectError::Timeout(_))
 }
 
-fn bar(quiet: bool, name: &str) -> ProgressBar {
-    let target = if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+/// Returns whether a transfer that was begun has the same result if it is carried out again.
+fn is_repeatable(job: &Job) -> bool {
+    // FTAM-2 records are inserted, not replaced.
+    match job {
+        Job::Get { .. } => true,
+        Job::Put { document, .. } => !matches!(document, Document::SequentialText(_)),
+        _ => false,
+    }
+}
+
+fn bar(bars: &MultiProgress, name: &str) -> ProgressBar {
     let style = "{msg:20!} {wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
     let style = ProgressStyle::with_template(style).expect("the template is well formed");
-    ProgressBar::with_draw_target(None, target).with_style(style).with_message(name.to_owned())
+    let hidden = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    bars.add(hidden.with_style(style).with_message(name.to_owned()))
 }
 
 /// Prints a line of JSON.

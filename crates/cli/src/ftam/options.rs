@@ -1,42 +1,57 @@
 //! Association options, common to all client commands.
 
 use super::address::Remote;
-use crate::osi::peer::{PeerArgs, password};
-use clap::{Args, ValueEnum};
+use super::hosts::{HostEntry, Hosts, password_of};
+use super::kinds::{Kind, Progress};
+use super::link::Peer;
+use crate::osi::peer::{PASSWORD_VARIABLE, PeerArgs, VersionArgs, password};
+use clap::Args;
 use kiban_osi::ftam::initiator;
 use kiban_osi::stack::layers::StackConfig;
-use kiban_osi::wire::ftam::{
-    BinaryParameters, Document, FunctionalUnits, QualityOfService, StringSignificance, TextParameters,
-};
+use kiban_osi::wire::ftam::{FunctionalUnits, QualityOfService};
 use kiban_osi_runtime::ftam::client::{BoardUse, ClientConfig};
 use kiban_osi_runtime::ftam::disk::Settings;
-use sha2::{Digest, Sha256};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Association")]
 pub(crate) struct Association {
+    /// Hosts file, whose names can be used as NAME:PATH [default: ~/.config/kiban/ftam.toml].
+    #[arg(long = "hosts", value_name = "FILE")]
+    hosts_file: Option<PathBuf>,
     /// Read the password from the first line of this file.
     #[arg(long, value_name = "FILE")]
-    password_file: Option<PathBuf>,
+    pub(super) password_file: Option<PathBuf>,
+    /// A command of the hosts file that prints the password.
+    #[arg(skip)]
+    pub(super) password_command: Option<String>,
     /// Account to charge.
     #[arg(long)]
-    account: Option<String>,
+    pub(super) account: Option<String>,
     #[command(flatten)]
-    peer: PeerArgs,
-    /// Maximum TPDU size to propose, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 65531, value_parser = clap::value_parser!(u32).range(128..=65531))]
-    tpdu_bytes: u32,
-    /// Size of a data element (F-DATA) in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    fdata_bytes: u32,
-    /// Interval between checkpoints, in bytes.
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    checkpoint_bytes: u64,
+    pub(super) peer: PeerArgs,
+    #[command(flatten)]
+    pub(super) version: VersionArgs,
+    /// Maximum TPDU size to propose, in bytes [default: 65531].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(128..=65531))]
+    pub(super) tpdu_bytes: Option<u32>,
+    /// Size of a data element (F-DATA) in bytes [default: 16384].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(super) fdata_bytes: Option<u32>,
+    /// Interval between checkpoints, in bytes [default: 4194304].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) checkpoint_bytes: Option<u64>,
     /// Do not propose restart or recovery, for peers that reject associations that do.
     #[arg(long)]
-    no_recovery: bool,
+    pub(super) no_recovery: bool,
+    /// The document type of the hosts file's entry.
+    #[arg(skip)]
+    pub(super) kind: Option<Kind>,
+    /// The peer of a shell, with its association.
+    #[arg(skip)]
+    pub(super) shared: Option<Arc<Peer>>,
     /// Run all OSI layers on this running board, over its own TCP; it needs a service of kind "osi".
     #[arg(long, value_name = "NAME", conflicts_with_all = ["tls", "timing"])]
     board: Option<String>,
@@ -44,9 +59,9 @@ pub(crate) struct Association {
     /// "attach".
     #[arg(long, value_name = "NAME", conflicts_with = "board")]
     board_tcp: Option<String>,
-    /// Timeout for establishing the association, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    timeout: u64,
+    /// Timeout for establishing the association, in seconds [default: 30].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(super) timeout: Option<u64>,
     /// Print the time spent in each layer.
     #[arg(long)]
     pub(crate) timing: bool,
@@ -61,45 +76,72 @@ pub(crate) struct Association {
     pub(crate) progress: Progress,
 }
 
-/// How the progress of a transfer is shown.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub(crate) enum Progress {
-    /// A progress bar, if standard error is a terminal.
-    Bar,
-    /// A line of JSON, at most ten times a second: the file, its transferred bytes, its size or null.
-    Json,
-}
+impl Association {
+    /// Looks up the hosts of remote names, and returns the peer, which is the same for all of them.
+    ///
+    /// # Errors
+    /// The hosts file is invalid or lacks a name, the names have different hosts or users, or there is no
+    /// password.
+    pub(super) fn peer(&self, remotes: &mut [&mut Remote]) -> Result<Arc<Peer>, String> {
+        let hosts = Hosts::read(self.hosts_file.as_deref())?;
+        let mut entry: Option<&HostEntry> = None;
+        for remote in remotes.iter_mut() {
+            entry = remote.resolve(&hosts)?;
+        }
+        let first = &*remotes.first().ok_or("no remote name")?;
+        let same = |remote: &&mut Remote| {
+            (&remote.user, &remote.host, remote.port) == (&first.user, &first.host, first.port)
+        };
+        if !remotes.iter().all(|remote| same(&remote)) {
+            return Err("all remote names must have the same user and host".into());
+        }
+        if let Some(shared) = &self.shared {
+            return match shared.is_of(first) {
+                true => Ok(shared.clone()),
+                false => Err(format!("{first}: a shell uses one host and user: start another one for this")),
+            };
+        }
+        let completed = entry.map(|entry| self.completed(entry));
+        let association = completed.as_ref().unwrap_or(self);
+        Ok(Arc::new(Peer::new(
+            first,
+            association.config(first)?,
+            association.quiet,
+            association.progress,
+            association.kind,
+        )))
+    }
 
-/// Type of a file.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub(crate) enum Kind {
-    /// FTAM-3: unstructured bytes.
-    Binary,
-    /// FTAM-1: text; line endings are converted to each host's.
-    Text,
-    /// FTAM-2: text; each line is a record.
-    Sequential,
-}
+    /// Fills in the settings of the hosts file that the command line does not give.
+    fn completed(&self, entry: &HostEntry) -> Association {
+        let mut all = self.clone();
+        all.peer.complete(&entry.peer);
+        all.account = all.account.or_else(|| entry.account.clone());
+        all.password_file = all.password_file.or_else(|| entry.password_file.clone());
+        all.password_command = entry.password_command.clone();
+        all.no_recovery |= entry.no_recovery;
+        all.version.session_version = all.version.session_version.or(entry.session_version);
+        all.tpdu_bytes = all.tpdu_bytes.or(entry.tpdu_bytes);
+        all.fdata_bytes = all.fdata_bytes.or(entry.fdata_bytes);
+        all.checkpoint_bytes = all.checkpoint_bytes.or(entry.checkpoint_bytes);
+        all.timeout = all.timeout.or(entry.timeout);
+        all.kind = entry.kind;
+        all
+    }
 
-impl Kind {
-    pub(crate) fn document(self) -> Document {
-        match self {
-            Kind::Binary => Document::UnstructuredBinary(BinaryParameters::NONE),
-            // As in ISODE and most profiles: GeneralString (universal class number 27), in which string
-            // boundaries are not significant.
-            Kind::Text => Document::UnstructuredText(TextParameters {
-                universal_class_number: Some(27),
-                string_significance: Some(StringSignificance::NOT_SIGNIFICANT),
-                ..TextParameters::NONE
-            }),
-            Kind::Sequential => Document::SequentialText(TextParameters::NONE),
+    fn password(&self, remote: &Remote) -> Result<Option<String>, String> {
+        match &self.password_command {
+            Some(command)
+                if self.password_file.is_none() && std::env::var_os(PASSWORD_VARIABLE).is_none() =>
+            {
+                password_of(command).map(Some)
+            }
+            _ => password(self.password_file.as_deref(), remote.user.as_deref(), &remote.host),
         }
     }
-}
 
-impl Association {
-    /// Returns the client settings for `remote`, with local files below `local`.
-    pub(crate) fn config(&self, remote: &Remote, local: &Path) -> Result<ClientConfig, String> {
+    /// Returns the client settings for `remote`, without a directory of local files.
+    fn config(&self, remote: &Remote) -> Result<ClientConfig, String> {
         let mut offer = initiator::Config::default();
         if self.no_recovery {
             offer.units =
@@ -107,19 +149,23 @@ impl Association {
             offer.quality = QualityOfService::NO_RECOVERY;
         }
         let mut stack = StackConfig::default();
-        stack.transport.tpdu_bytes_max = self.tpdu_bytes as usize;
+        stack.transport.tpdu_bytes_max = self.tpdu_bytes.unwrap_or(65531) as usize;
+        if let Some(versions) = self.version.session_version {
+            stack.session.versions = versions;
+        }
         Ok(ClientConfig {
             host: remote.host.clone(),
             port: remote.port,
-            local: local.into(),
-            disk: Settings::default(),
+            local: PathBuf::new(),
+            // `transfers` syncs each directory once for all of its files.
+            disk: Settings { syncs_names: false, ..Settings::default() },
             initiator: initiator::Config {
                 called: self.peer.called(),
                 user: remote.user.clone(),
                 account: self.account.clone(),
-                password: password(self.password_file.as_deref(), remote.user.as_deref(), &remote.host)?,
-                fdata_bytes: self.fdata_bytes as usize,
-                checkpoint_bytes: self.checkpoint_bytes,
+                password: self.password(remote)?,
+                fdata_bytes: self.fdata_bytes.map_or(offer.fdata_bytes, |bytes| bytes as usize),
+                checkpoint_bytes: self.checkpoint_bytes.unwrap_or(offer.checkpoint_bytes),
                 ..offer
             },
             stack,
@@ -129,17 +175,8 @@ impl Association {
                 (None, None) => None,
             },
             tls: self.peer.connector()?,
-            timeout: Duration::from_secs(self.timeout),
+            timeout: Duration::from_secs(self.timeout.unwrap_or(30)),
             timing: self.timing,
         })
     }
-}
-
-/// Returns the activity number that identifies a transfer on both sides. It is computed from the names, so
-/// that a repeated command finds the interrupted transfer.
-pub(crate) fn activity(remote: &Remote, local: &Path) -> i64 {
-    let digest = Sha256::digest(format!("{remote}\n{}", local.display()));
-    let bytes: [u8; 8] = digest[..8].try_into().expect("eight of thirty-two");
-    // A positive number that is small enough to be incremented without overflow.
-    (i64::from_be_bytes(bytes) & (i64::MAX >> 1)) | 2
 }

@@ -58,6 +58,31 @@ pub(crate) struct PeerArgs {
 }
 
 impl PeerArgs {
+    /// Returns settings with these transport, session and presentation selectors.
+    pub(crate) fn new(
+        [tsel, ssel, psel]: [Option<Selector>; 3],
+        tls: bool,
+        tls_ca: Option<PathBuf>,
+        tls_cert: Option<PathBuf>,
+        tls_key: Option<PathBuf>,
+    ) -> PeerArgs {
+        PeerArgs { tsel, ssel, psel, tls, tls_ca, tls_cert, tls_key }
+    }
+
+    /// Takes the settings that are missing here from `other`.
+    pub(crate) fn complete(&mut self, other: &PeerArgs) {
+        fn fill<T: Clone>(missing: &mut Option<T>, other: &Option<T>) {
+            *missing = missing.take().or_else(|| other.clone());
+        }
+        fill(&mut self.tsel, &other.tsel);
+        fill(&mut self.ssel, &other.ssel);
+        fill(&mut self.psel, &other.psel);
+        self.tls |= other.tls;
+        fill(&mut self.tls_ca, &other.tls_ca);
+        fill(&mut self.tls_cert, &other.tls_cert);
+        fill(&mut self.tls_key, &other.tls_key);
+    }
+
     /// Returns the called selectors; a selector that is not given is empty.
     pub(crate) fn called(&self) -> Selectors {
         let or_none = |selector: &Option<Selector>| selector.clone().unwrap_or_default();
@@ -155,7 +180,7 @@ pub(crate) fn password(
 }
 
 /// Parses a selector: text, or 0x and hexadecimal digits.
-fn selector(text: &str) -> Result<Selector, String> {
+pub(crate) fn selector(text: &str) -> Result<Selector, String> {
     let Some(digits) = text.strip_prefix("0x") else { return Ok(text.into()) };
     octets(digits)
         .map(Selector::from)

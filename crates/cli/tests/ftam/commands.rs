@@ -66,7 +66,7 @@ fn files_of_every_size_survive_a_put_and_a_get() {
         fs::write(dir.at("here"), &contents).expect("written");
         dir.run(&["put", "-q", "here", &there("there")]);
         same(&dir.at("root/there"), &contents);
-        dir.run(&["get", "-q", &there("there"), "back"]);
+        dir.run(&["get", "-q", "--overwrite", &there("there"), "back"]);
         same(&dir.at("back"), &contents);
         assert!(!dir.at(".kiban-ftam").exists(), "nothing is left beside local files");
     }

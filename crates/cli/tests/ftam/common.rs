@@ -112,7 +112,9 @@ impl Drop for TestDir {
 
 pub(crate) fn kiban() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kiban"));
-    command.env("KIBAN_FTAM_PASSWORD", "secret").env_remove("KIBAN_LOG").arg("ftam");
+    command.env("KIBAN_FTAM_PASSWORD", "secret").env_remove("KIBAN_LOG");
+    // The user's own hosts file must not matter.
+    command.env("XDG_CONFIG_HOME", "/nonexistent").arg("ftam");
     command
 }
 

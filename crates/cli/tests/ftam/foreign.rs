@@ -227,7 +227,7 @@ fn a_text_file_can_be_fetched_as_binary() {
     for kind in ["text", "sequential"] {
         let there = remote(server.port, kind);
         dir.run(&["put", "-q", "--type", kind, "text", &there]);
-        dir.run(&["get", "-q", "--type", "binary", &there, "back"]);
+        dir.run(&["get", "-q", "--overwrite", "--type", "binary", &there, "back"]);
         assert_eq!(
             fs::read(dir.at("back")).expect("fetched"),
             fs::read(dir.at("root").join(kind)).expect("put")

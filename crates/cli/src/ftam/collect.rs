@@ -1,0 +1,149 @@
+//! `kiban ftam collect`: moves files from a peer to a local directory, once or on a schedule.
+//!
+//! Rounds         each round lists the remote directories, and collects their files ([`Collection`]). With --every,
+//!                a failed round is reported, and the next one tries again.
+//! Signals        SIGINT and SIGTERM let the current files finish; a second signal ends the program at once.
+//! Not recursive  subdirectories are left out.
+
+use super::address::Remote;
+use super::arguments::{Parallel, Transfer};
+use super::collection::{Collection, token};
+use super::journal::STATE;
+use super::link::{Peer, PersistentClient};
+use super::listing::{NO_MATCH, RemoteFile, entries, expand, last_component};
+use super::report::Report;
+use super::task::{Task, Way};
+use super::transfers::{self, root_of};
+use crate::board::control::time_or_seconds;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[derive(Args)]
+pub(super) struct Collect {
+    #[command(flatten)]
+    transfer: Transfer,
+    #[command(flatten)]
+    parallel: Parallel,
+    /// Repeat at this interval: 30 (seconds), 5m, 1h, 1d.
+    #[arg(long, value_name = "TIME", value_parser = interval)]
+    every: Option<Duration>,
+    /// Collect once (the default).
+    #[arg(long, conflicts_with = "every")]
+    once: bool,
+    /// Remote directories, or names with wildcards; subdirectories are left out.
+    #[arg(required = true, value_name = "REMOTE")]
+    remotes: Vec<Remote>,
+    /// Local directory; it is created if it does not exist.
+    #[arg(value_name = "LOCAL")]
+    local: PathBuf,
+}
+
+/// Parses the time between two rounds.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = time_or_seconds(text)?;
+    if time < Duration::from_secs(1) { Err("must be at least 1 s".into()) } else { Ok(time) }
+}
+
+impl Collect {
+    pub(super) fn is_parallel(&self) -> bool {
+        self.parallel.jobs > 1
+    }
+
+    pub(super) async fn run(mut self) -> Result<ExitCode, String> {
+        let association = &self.transfer.association;
+        let peer = association.peer(&mut self.remotes.iter_mut().collect::<Vec<_>>())?;
+        let collection = Arc::new(Collection::open(root_of(&self.local)?)?);
+        let failed = |error: std::io::Error| format!("cannot handle signals: {error}");
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let stopping = collection.clone();
+        let (stopped, mut stops) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            stopping.stop();
+            stopped.send_replace(true);
+            // A second signal does not wait for the current files; they will be resumed.
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+            std::process::exit(1);
+        });
+        let mut next = tokio::time::Instant::now();
+        loop {
+            let report = self.round(&peer, &collection).await;
+            let is_quiet = report.is_empty() && self.every.is_some();
+            let code = if is_quiet { ExitCode::SUCCESS } else { report.finish()? };
+            let Some(every) = self.every else { return Ok(code) };
+            // A round that takes longer than the interval is followed by the next one at once.
+            next = (next + every).max(tokio::time::Instant::now());
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => {}
+                _ = stops.wait_for(|stops| *stops) => return Ok(ExitCode::SUCCESS),
+            }
+        }
+    }
+
+    async fn round(&self, peer: &Arc<Peer>, collection: &Arc<Collection>) -> Report {
+        let mut report = Report::new(&self.transfer.association);
+        collection.place_all(&mut report);
+        let mut link = PersistentClient::new(peer, &collection.directory.join(STATE));
+        let mut files = Vec::new();
+        let mut is_complete = true;
+        for remote in &self.remotes {
+            match list(&mut link, remote, self.transfer.retries).await {
+                Ok(found) => files.extend(found),
+                Err(failure) => {
+                    is_complete = false;
+                    report.failed(failure);
+                }
+            }
+        }
+        if is_complete {
+            collection.forget_deleted(&files, &mut report);
+        }
+        let tasks = files.into_iter().map(|file| self.task(file, collection)).collect();
+        let mut policy = self.transfer.policy(peer.kind);
+        policy.retry.resume = true;
+        let (collection, jobs) = (Some(collection.clone()), self.parallel.jobs.into());
+        transfers::run(peer, Some(link), tasks, policy, collection, jobs, report).await
+    }
+
+    fn task(&self, file: RemoteFile, collection: &Collection) -> Task {
+        Task {
+            way: Way::Get,
+            name: token(&file.remote, &file.attributes),
+            remote: file.remote,
+            root: collection.directory.join(STATE),
+            shown: self.local.join(&file.name).display().to_string(),
+            known: Some(file.attributes),
+        }
+    }
+}
+
+/// Returns the files of a directory, or those that a pattern matches.
+async fn list(
+    link: &mut PersistentClient,
+    remote: &Remote,
+    mut retries: u32,
+) -> Result<Vec<RemoteFile>, String> {
+    let mut found = match &remote.pattern {
+        Some(_) => match expand(link, remote, &mut retries).await {
+            // Usually there is nothing to collect.
+            Err(failure) if failure.ends_with(NO_MATCH) => Vec::new(),
+            found => found?,
+        },
+        None => entries(link, remote, &mut retries)
+            .await?
+            .into_iter()
+            .map(|attributes| {
+                let name = last_component(&attributes.name).to_owned();
+                RemoteFile { remote: remote.below(&name), name, attributes }
+            })
+            .collect(),
+    };
+    found.retain(|file| file.attributes.is_directory != Some(true));
+    found.sort_by(|one, other| one.remote.path.cmp(&other.remote.path));
+    Ok(found)
+}

@@ -1,0 +1,198 @@
+//! A collection: moves files from a peer to a local directory.
+//!
+//! Purpose       each file appears in the directory exactly once and complete, and is then deleted at the
+//!               peer, even if this program is killed at any moment, or the host crashes.
+//! Operation     a file is fetched into `.kiban-collect` below the directory under a name derived from its
+//!               remote name, size and dates, and is on the disk before it gets that name. Then the journal
+//!               records that it was fetched, it is renamed into the directory, and deleted at the peer; the
+//!               journal records the deletion last.
+//! Recovery      a fetched file that is still in `.kiban-collect` is renamed; if it is not there, it was
+//!               renamed before. So a program that takes files out of the directory never sees one twice. A
+//!               fetched file that the peer still lists in the same version is deleted, and not fetched again.
+//!               Interrupted transfers resume, if the peer supports recovery.
+//! Versions      a file whose size or dates change while it is fetched is dropped, and fetched in a later
+//!               round. Peers must tell a date, because files with equal names could not be told apart.
+//! Not recursive subdirectories are left out.
+
+use super::address::Remote;
+use super::attributes::FileAttributes;
+use super::journal::{Fetched, Journal, STATE};
+use super::kinds::Kind;
+use super::link::PersistentClient;
+use super::listing::{RemoteFile, stat};
+use super::local::{at, file_name, set_modified, sync_directory};
+use super::report::Report;
+use super::task::{Done, Policy, Task, delete};
+use crate::output::note;
+use kiban_os::lock;
+use kiban_osi::ftam::filestore::Path as Name;
+use kiban_osi::ftam::initiator::Job;
+use rustix::fs::{CWD, RenameFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The state of a collection, which its workers share.
+pub(super) struct Collection {
+    journal: Mutex<Journal>,
+    /// The local directory.
+    pub(super) directory: PathBuf,
+    /// Whether to stop after the current files.
+    stops: AtomicBool,
+}
+
+/// Returns the name of a version of a file in `.kiban-collect`.
+pub(super) fn token(remote: &Remote, file: &FileAttributes) -> String {
+    let (bytes, dates) = (file.bytes, (&file.modified, &file.created));
+    let digest = Sha256::digest(format!("{remote}\n{bytes:?}\n{dates:?}"));
+    digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Collection {
+    /// Opens the collection of a local directory.
+    ///
+    /// # Errors
+    /// Another collection uses the directory, or its journal is damaged.
+    pub(super) fn open(directory: PathBuf) -> Result<Collection, String> {
+        let journal = Mutex::new(Journal::open(&directory)?);
+        Ok(Collection { journal, directory, stops: AtomicBool::new(false) })
+    }
+
+    /// Lets the current files finish, and begins no others.
+    pub(super) fn stop(&self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+
+    /// Moves fetched files to the directory that an earlier run has left in `.kiban-collect`.
+    pub(super) fn place_all(&self, report: &mut Report) {
+        let waiting: Vec<(String, Fetched)> = lock(&self.journal).fetched();
+        for (token, fetched) in waiting {
+            if let Err(failure) = self.place(&token, &fetched.to) {
+                report.failed(failure);
+            }
+        }
+    }
+
+    /// Removes files from the journal that the peer does not list any more: they were deleted, and this was
+    /// not recorded.
+    pub(super) fn forget_deleted(&self, listed: &[RemoteFile], report: &mut Report) {
+        let mut journal = lock(&self.journal);
+        for (entry, _) in journal.fetched() {
+            let is_listed = listed.iter().any(|file| token(&file.remote, &file.attributes) == entry);
+            let is_placed = self.directory.join(STATE).join(&entry).symlink_metadata().is_err();
+            if !is_listed
+                && is_placed
+                && let Err(failure) = journal.deleted(&entry)
+            {
+                report.failed(failure);
+            }
+        }
+    }
+
+    /// Renames a fetched file into the directory, unless this was done before.
+    fn place(&self, token: &str, to: &str) -> Result<(), String> {
+        let (from, to) = (self.directory.join(STATE).join(token), self.directory.join(to));
+        let placed = match rustix::fs::renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+            Err(Errno::NOENT) => return Ok(()),
+            // A file system without RENAME_NOREPLACE, such as NFS.
+            Err(Errno::INVAL | Errno::NOSYS) => link(&from, &to),
+            Err(errno) => Err(errno.into()),
+            Ok(()) => Ok(()),
+        };
+        placed.and_then(|()| sync_directory(&self.directory)).map_err(|error| match error.kind() {
+            std::io::ErrorKind::AlreadyExists => format!(
+                "{}: exists; the file with this name that was fetched waits until it is moved away",
+                to.display()
+            ),
+            _ => format!("{}: {error}", to.display()),
+        })
+    }
+
+    /// Collects one file.
+    pub(super) async fn collect(
+        &self,
+        task: &Task,
+        link: &mut PersistentClient,
+        policy: &Policy,
+    ) -> Result<Option<Done>, String> {
+        if self.stops.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let listed = task.known.clone().unwrap_or_default();
+        if listed.modified.is_none() && listed.created.is_none() {
+            return Err(format!(
+                "{}: the responder tells no date, which collecting needs; use get --then-delete",
+                task.remote
+            ));
+        }
+        let staged = task.root.join(&task.name);
+        let mut moved = (0, 0.0, false);
+        if !lock(&self.journal).has(&task.name) {
+            if staged.symlink_metadata().is_err() {
+                moved = self.fetch(task, link, policy).await?;
+                let now = stat(link, &task.remote, &mut policy.retry.retries.clone()).await?;
+                if now.is_same_version(&listed) != Some(true) {
+                    std::fs::remove_file(&staged).map_err(at(&staged))?;
+                    return Err(format!("{}: it changed while it was fetched", task.remote));
+                }
+            }
+            sync_directory(&task.root).map_err(at(&task.root))?;
+            if let Some(date) = listed.modified_at {
+                // The file is complete without its date.
+                if let Err(error) = set_modified(&staged, date.0) {
+                    note!("kiban: {}: cannot set the time of its modification: {error}", task.shown);
+                }
+            }
+            let to = file_name(Path::new(&task.shown))?;
+            lock(&self.journal).fetched_now(&task.name, Fetched { remote: task.remote.to_string(), to })?;
+        }
+        let Some(fetched) = lock(&self.journal).get(&task.name) else { return Ok(None) };
+        self.place(&task.name, &fetched.to)?;
+        delete(link, &task.remote, &listed, None, policy.retry.retries).await?;
+        lock(&self.journal).deleted(&task.name)?;
+        let mut result = task.result(task.remote.to_string(), task.shown.clone(), moved);
+        if moved.0 == 0 {
+            result.bytes = listed.bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+        }
+        result.deleted = true;
+        Ok(Some(Done::Transferred(result)))
+    }
+
+    async fn fetch(
+        &self,
+        task: &Task,
+        link: &mut PersistentClient,
+        policy: &Policy,
+    ) -> Result<(u64, f64, bool), String> {
+        let local = Name::read(&task.name).expect("hexadecimal digits");
+        let document = policy.kind.map(Kind::document);
+        let path = task.root.join(&task.name);
+        let job = Job::Get { remote: task.remote.path.clone(), local, document };
+        let is_resumed = link.can_resume(&task.remote, &path)?;
+        match link.transfer(job.clone(), &task.remote, &path, policy.retry).await {
+            // The peer has forgotten the interrupted transfer, and its record is removed.
+            Err(_) if is_resumed && !link.can_resume(&task.remote, &path)? => {
+                link.transfer(job, &task.remote, &path, policy.retry).await
+            }
+            moved => moved,
+        }
+    }
+}
+
+/// Gives a file a new name that must not exist, and removes the old one.
+fn link(from: &Path, to: &Path) -> std::io::Result<()> {
+    match std::fs::hard_link(from, to) {
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            // An earlier run was killed between the two steps.
+            let (here, there) = (from.symlink_metadata()?, to.symlink_metadata()?);
+            if (here.dev(), here.ino()) != (there.dev(), there.ino()) {
+                return Err(error);
+            }
+        }
+        linked => linked?,
+    }
+    std::fs::remove_file(from)
+}

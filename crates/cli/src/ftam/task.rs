@@ -1,0 +1,93 @@
+//! A file to transfer, and its deletion at the peer afterwards.
+
+use super::address::Remote;
+use super::attributes::FileAttributes;
+use super::kinds::Kind;
+use super::link::{PersistentClient, RetryPolicy};
+use super::listing::stat;
+use super::report::TransferResult;
+use kiban_osi::ftam::initiator::Job;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// A file to transfer.
+pub(super) struct Task {
+    pub(super) way: Way,
+    pub(super) remote: Remote,
+    /// The directory in which the association keeps its records.
+    pub(super) root: PathBuf,
+    /// The path of the local file below it.
+    pub(super) name: String,
+    /// The local name in reports.
+    pub(super) shown: String,
+    /// The remote file's attributes, if they are known from a listing.
+    pub(super) known: Option<FileAttributes>,
+}
+
+/// The direction of a transfer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Way {
+    Get,
+    Put,
+    Append,
+}
+
+/// What `get` does if the local file exists.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum IfExists {
+    #[default]
+    Fail,
+    Skip,
+    Overwrite,
+}
+
+/// Settings that hold for all files of a command.
+#[derive(Clone)]
+pub(super) struct Policy {
+    pub(super) kind: Option<Kind>,
+    pub(super) retry: RetryPolicy,
+    pub(super) if_exists: IfExists,
+    pub(super) then_delete: bool,
+    /// Local directories with new files, which are synced at the end.
+    pub(super) unsynced: Arc<Mutex<BTreeSet<PathBuf>>>,
+}
+
+/// The end of a transfer that did not fail.
+pub(super) enum Done {
+    Transferred(TransferResult),
+    /// The local file exists.
+    Skipped(String),
+}
+
+impl Task {
+    pub(super) fn result(&self, from: String, to: String, moved: (u64, f64, bool)) -> TransferResult {
+        let (bytes, seconds, resumed) = moved;
+        TransferResult { from, to, bytes, seconds, resumed, deleted: false }
+    }
+}
+
+/// Deletes a remote file that was fetched, unless it has changed since `before`. `bytes` is the number of bytes
+/// that were fetched, if it is known.
+pub(super) async fn delete(
+    link: &mut PersistentClient,
+    remote: &Remote,
+    before: &FileAttributes,
+    bytes: Option<u64>,
+    retries: u32,
+) -> Result<(), String> {
+    let why_not = |why: &str| format!("{remote}: {why}; it was fetched, but not deleted");
+    let now = stat(link, remote, &mut retries.clone()).await.map_err(|failure| why_not(&failure))?;
+    let sizes = now.bytes.zip(bytes).filter(|_| now.is_binary());
+    let is_whole = sizes.is_none_or(|(size, bytes)| size == bytes as i64);
+    match now.is_same_version(before) {
+        Some(true) if is_whole => {}
+        Some(_) => return Err(why_not("it has changed since it was listed")),
+        None => return Err(why_not("the responder tells neither its size nor its date")),
+    }
+    let remove = Job::Remove { remote: remote.path.clone() };
+    link.ask(remove, &remote.to_string())
+        .await
+        .map(drop)
+        .map_err(|failure| format!("{failure}; it was fetched, but not deleted"))
+}

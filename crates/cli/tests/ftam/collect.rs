@@ -1,0 +1,118 @@
+//! Files that are fetched and then deleted at the peer: `get --then-delete`, and `collect`, whose client is killed
+//! at every step.
+
+use super::common::{TestDir, noise, remote, same};
+use std::fs;
+
+const FILES: [(&str, usize); 3] = [("a.cdr", 10), ("b.cdr", 70_000), ("c.cdr", 0)];
+
+/// Writes the files into the server's directory `calls`.
+fn deliver(dir: &TestDir) {
+    fs::create_dir_all(dir.at("root/calls")).expect("made");
+    for (name, bytes) in FILES {
+        fs::write(dir.at("root/calls").join(name), noise(bytes)).expect("written");
+    }
+}
+
+fn left(dir: &TestDir) -> usize {
+    fs::read_dir(dir.at("root/calls")).expect("there").count()
+}
+
+#[test]
+fn get_then_delete_removes_files_whose_local_copies_are_safe() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let there = |path: &str| remote(server.port, path);
+    deliver(&dir);
+    fs::create_dir(dir.at("in")).expect("made");
+    fs::write(dir.at("in/c.cdr"), "mine").expect("written");
+    let output = dir.try_run(&["get", "--json", "--then-delete", "-j", "2", &there("calls/*"), "in"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    for (name, bytes) in &FILES[..2] {
+        same(&dir.at("in").join(name), &noise(*bytes));
+        assert!(!dir.at("root/calls").join(name).exists(), "{name}");
+    }
+    // A file that was not fetched is not deleted.
+    same(&dir.at("root/calls/c.cdr"), b"");
+    same(&dir.at("in/c.cdr"), b"mine");
+    dir.run(&["get", "-q", "--then-delete", "--overwrite", &there("calls/c.cdr"), "in/c.cdr"]);
+    same(&dir.at("in/c.cdr"), b"");
+    assert_eq!(left(&dir), 0);
+}
+
+#[test]
+fn collect_moves_each_file_once() {
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    deliver(&dir);
+    fs::create_dir(dir.at("root/calls/sub")).expect("made");
+    let calls = remote(server.port, "calls");
+    let collect = ["collect", "--once", "-q", &calls, "in"];
+    dir.run(&collect);
+    for (name, bytes) in FILES {
+        same(&dir.at("in").join(name), &noise(bytes));
+    }
+    assert_eq!(left(&dir), 1, "the subdirectory");
+    dir.run(&collect);
+    // Another file with the same name waits until the first one is taken away.
+    fs::write(dir.at("root/calls/a.cdr"), "second").expect("written");
+    dir.fails(&collect, "waits until it is moved away");
+    dir.fails(&collect, "waits until it is moved away");
+    assert_eq!(left(&dir), 2, "it is not deleted before it is in the directory");
+    same(&dir.at("in/a.cdr"), &noise(10));
+    fs::remove_file(dir.at("in/a.cdr")).expect("removed");
+    dir.run(&collect);
+    same(&dir.at("in/a.cdr"), b"second");
+    assert_eq!(left(&dir), 1);
+    let pattern = remote(server.port, "calls/*.none");
+    assert_eq!(dir.run(&["collect", &pattern, "in"]), "", "nothing to collect is no failure");
+}
+
+/// Counts steps by the system calls of the program: it is killed at its n-th call, for many n.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_killed_collection_neither_loses_nor_repeats_a_file() {
+    use kiban_fault::{End, Plan, Traced, available};
+    use std::collections::BTreeSet;
+    if let Err(why) = available() {
+        println!("skipped: {why}");
+        return;
+    }
+    let dir = TestDir::new();
+    let server = dir.serve(&[], &[]);
+    let calls = remote(server.port, "calls");
+    let collect = ["collect", "-q", &calls, "in"];
+    // Returns how the program ended, and how many system calls it made.
+    let under = |plan: Plan| {
+        let mut traced = Traced::spawn_armed(dir.command(&collect), plan).expect("traced");
+        let end = traced.wait(std::time::Duration::from_secs(600)).expect("it ends");
+        (end, traced.calls())
+    };
+    deliver(&dir);
+    let (end, count) = under(Plan::Watch);
+    assert!(end == End::Code(0) && count > 100, "{end:?} after {count} calls");
+    let mut killed = 0;
+    for call in (0..count).step_by((count / 80).max(1) as usize) {
+        deliver(&dir);
+        let mut taken = BTreeSet::new();
+        let _ = fs::remove_dir_all(dir.at("in"));
+        fs::create_dir(dir.at("in")).expect("made");
+        let mut take = || {
+            for (name, bytes) in FILES {
+                let path = dir.at("in").join(name);
+                if path.exists() {
+                    same(&path, &noise(bytes));
+                    fs::remove_file(&path).expect("removed");
+                    assert!(taken.insert(name), "{name} came twice, after a kill at call {call}");
+                }
+            }
+        };
+        killed += usize::from(matches!(under(Plan::Kill { call }).0, End::Signal(_)));
+        take();
+        dir.run(&collect);
+        take();
+        assert_eq!(taken.len(), FILES.len(), "after a kill at call {call}");
+        assert_eq!(left(&dir), 0, "after a kill at call {call}");
+    }    // The number of calls varies, so a run may end before its last call.
+    assert!(killed > 40, "{killed} runs were killed");
+}
