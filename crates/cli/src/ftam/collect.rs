@@ -1,7 +1,7 @@
 //! `kiban ftam collect`: moves files from a peer to a local directory, once or on a schedule.
 //!
-//! Rounds         each round lists the remote directories, and collects their files ([`Collection`]). With --every,
-//!                a failed round is reported, and the next one tries again.
+//! Rounds         each round lists the remote directories, and collects their files ([`Collection`]). With
+//!                --every, a failed round is reported, and the next one tries again.
 //! Signals        SIGINT and SIGTERM let the current files finish; a second signal ends the program at once.
 //! Not recursive  subdirectories are left out.
 

@@ -8,8 +8,8 @@
 //!               journal records the deletion last.
 //! Recovery      a fetched file that is still in `.kiban-collect` is renamed; if it is not there, it was
 //!               renamed before. So a program that takes files out of the directory never sees one twice. A
-//!               fetched file that the peer still lists in the same version is deleted, and not fetched again.
-//!               Interrupted transfers resume, if the peer supports recovery.
+//!               fetched file that the peer still lists in the same version is deleted, and not fetched
+//!               again. Interrupted transfers resume, if the peer supports recovery.
 //! Versions      a file whose size or dates change while it is fetched is dropped, and fetched in a later
 //!               round. Peers must tell a date, because files with equal names could not be told apart.
 //! Not recursive subdirectories are left out.

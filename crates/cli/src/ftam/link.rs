@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use kiban_os::{Clock, lock};
 use kiban_osi::ftam::filestore::DiskError;
 use kiban_osi::ftam::initiator::{Failure, Job, Outcome, docket_of};
-use kiban_osi::wire::ftam::{Document, ErrorIdentifier};
+use kiban_osi::wire::ftam::{Document, ErrorIdentifier, FunctionalUnits, QualityOfService};
 use kiban_osi_runtime::ftam::client::{Client, ClientConfig, ConnectError, FailureLine, has_docket};
 use kiban_osi_runtime::ftam::disk;
 use kiban_osi_runtime::ftam::timing::Stopwatch;
@@ -127,6 +127,22 @@ impl PersistentClient {
     pub(super) fn new(peer: &Arc<Peer>, local: &Path) -> PersistentClient {
         let config = ClientConfig { local: local.into(), ..peer.config.clone() };
         PersistentClient { peer: peer.clone(), config, client: None, stopwatch: None }
+    }
+
+    /// Proposes no recovery when it connects. For files that are shorter than the distance of two
+    /// checkpoints, a recovery would start at the beginning as well, and its records cost a third of the
+    /// time.
+    pub(super) fn without_recovery(mut self) -> PersistentClient {
+        let initiator = &mut self.config.initiator;
+        let recovery = FunctionalUnits::RECOVERY | FunctionalUnits::RESTART_DATA_TRANSFER;
+        initiator.units = initiator.units.without(recovery);
+        initiator.quality = QualityOfService::NO_RECOVERY;
+        self
+    }
+
+    /// Returns whether a file of this length may have a checkpoint.
+    pub(super) fn has_checkpoints(peer: &Peer, bytes: u64) -> bool {
+        bytes >= peer.config.initiator.checkpoint_bytes
     }
 
     /// Returns the directory of local files.

@@ -62,8 +62,8 @@ pub(super) struct LocalFile {
     pub(super) modified: i64,
 }
 
-/// Returns the files and directories below `root`, in sorted order; each directory stands before its contents.
-/// Symbolic links, special files and the state of interrupted transfers are left out.
+/// Returns the files and directories below `root`, in sorted order; each directory stands before its
+/// contents. Symbolic links, special files and the state of interrupted transfers are left out.
 pub(super) fn tree(root: &Path, is_wanted: &dyn Fn(&str, bool) -> bool) -> Result<Vec<LocalFile>, String> {
     let mut all = Vec::new();
     let mut waiting = vec![(String::new(), 0)];

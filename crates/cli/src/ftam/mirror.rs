@@ -1,7 +1,7 @@
 //! `kiban ftam mirror`: makes a directory the same as another one, in either direction.
 //!
-//! Plan              both trees are listed, and a file is transferred if the target lacks it, if the source is
-//!                   newer, or if the sizes of binary files differ. Dates have a resolution of one second.
+//! Plan              both trees are listed, and a file is transferred if the target lacks it, if the source
+//!                   is newer, or if the sizes of binary files differ. Dates have a resolution of one second.
 //! Dates             a fetched file gets the date of its source. A file that was put has the date of its
 //!                   arrival, because FTAM cannot set it, and so is newer than its source.
 //! Deletion          happens after the transfers, and only if all of the source could be listed and no

@@ -88,11 +88,11 @@ impl Association {
         for remote in remotes.iter_mut() {
             entry = remote.resolve(&hosts)?;
         }
-        let first = &*remotes.first().ok_or("no remote name")?;
+        let first = remotes.first().ok_or("no remote name")?;
         let same = |remote: &&mut Remote| {
             (&remote.user, &remote.host, remote.port) == (&first.user, &first.host, first.port)
         };
-        if !remotes.iter().all(|remote| same(&remote)) {
+        if !remotes.iter().all(same) {
             return Err("all remote names must have the same user and host".into());
         }
         if let Some(shared) = &self.shared {

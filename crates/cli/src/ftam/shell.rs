@@ -3,8 +3,8 @@
 //! Purpose    looking around at a peer, without writing its address and the password again for each command.
 //! Names      remote names are relative to the current remote directory, and local names to the current local
 //!            directory. `/` begins at the user's home directory.
-//! Input      lines are edited and kept in a history on a terminal; otherwise they are read as a script, and a
-//!            failed line makes the exit status 1.
+//! Input      lines are edited and kept in a history on a terminal; otherwise they are read as a script, and
+//!            a failed line makes the exit status 1.
 //! Limits     the association is kept between commands with the same local directory; others use one more.
 
 use super::address::{Remote, with_base};

@@ -67,8 +67,8 @@ impl Task {
     }
 }
 
-/// Deletes a remote file that was fetched, unless it has changed since `before`. `bytes` is the number of bytes
-/// that were fetched, if it is known.
+/// Deletes a remote file that was fetched, unless it has changed since `before`. `bytes` is the number of
+/// bytes that were fetched, if it is known.
 pub(super) async fn delete(
     link: &mut PersistentClient,
     remote: &Remote,

@@ -1,10 +1,10 @@
 //! Transfers of many files, over one association or several in parallel.
 //!
-//! Operation   each worker has an association of its own, and takes the next file from a common list until the
-//!             list is empty. A failed file does not stop the others.
-//! Durability  a new local file gets its name when its contents are on the disk. The entries in the directories
-//!             are synced once, when all files have been transferred, or with `--then-delete` for each file.
-//!             When the command ends, everything that it reports as transferred is on the disk.
+//! Operation   each worker has an association of its own, and takes the next file from a common list until
+//!             the list is empty. A failed file does not stop the others.
+//! Durability  a new local file gets its name when its contents are on the disk. The entries in the
+//!             directories are synced once, when all files have been transferred, or with `--then-delete` for
+//!             each file. When the command ends, everything that it reports as transferred is on the disk.
 //! Deletion    `get --then-delete` removes the remote file after that, and only if its size and dates are
 //!             still those that it had before it was fetched.
 
@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tokio::task::JoinSet;
 
-/// Transfers files over at most `jobs` associations, for a collection if there is one, and adds the results to
-/// the report.
+/// Transfers files over at most `jobs` associations, for a collection if there is one, and adds the results
+/// to the report.
 pub(super) async fn run(
     peer: &Arc<Peer>,
     first: Option<PersistentClient>,
@@ -38,6 +38,11 @@ pub(super) async fn run(
     report: Report,
 ) -> Report {
     let workers = jobs.min(tasks.len()).max(1);
+    // A collection resumes what an earlier run has begun.
+    let is_small = collection.is_none()
+        && !policy.retry.resume
+        && tasks.len() > workers
+        && tasks.iter().all(|task| task.is_small(peer, &policy));
     let tasks = Arc::new(Mutex::new(VecDeque::from(tasks)));
     let report = Arc::new(Mutex::new(report));
     let mut set = JoinSet::new();
@@ -46,7 +51,8 @@ pub(super) async fn run(
         let (peer, tasks, report, link) = (peer.clone(), tasks.clone(), report.clone(), first.take());
         let (policy, collection) = (policy.clone(), collection.clone());
         set.spawn(async move {
-            let stopwatch = work(&peer, link, &tasks, &policy, collection.as_deref(), &report).await;
+            let stopwatch =
+                work(&peer, link, &tasks, &policy, collection.as_deref(), is_small, &report).await;
             lock(&report).timed(stopwatch);
         });
     }
@@ -67,6 +73,7 @@ async fn work(
     tasks: &Mutex<VecDeque<Task>>,
     policy: &Policy,
     collection: Option<&Collection>,
+    is_small: bool,
     report: &Mutex<Report>,
 ) -> Option<Stopwatch> {
     loop {
@@ -74,7 +81,10 @@ async fn work(
         if let Some(other) = link.take_if(|link| link.local() != task.root) {
             other.close().await;
         }
-        let link = link.get_or_insert_with(|| PersistentClient::new(peer, &task.root));
+        let link = link.get_or_insert_with(|| {
+            let link = PersistentClient::new(peer, &task.root);
+            if is_small { link.without_recovery() } else { link }
+        });
         let done = match collection {
             Some(collection) => collection.collect(&task, link, policy).await,
             None => task.run(link, policy).await.map(Some),
@@ -94,6 +104,19 @@ async fn work(
 }
 
 impl Task {
+    /// Returns whether the file is certainly too short for a checkpoint, and can be transferred again from
+    /// its beginning.
+    fn is_small(&self, peer: &Peer, policy: &Policy) -> bool {
+        let bytes = match self.way {
+            Way::Get => self.known.as_ref().and_then(|known| u64::try_from(known.bytes?).ok()),
+            Way::Put if policy.kind != Some(Kind::Sequential) => {
+                self.root.join(&self.name).metadata().ok().map(|file| file.len())
+            }
+            _ => None,
+        };
+        bytes.is_some_and(|bytes| !PersistentClient::has_checkpoints(peer, bytes))
+    }
+
     /// Transfers the file.
     async fn run(&self, link: &mut PersistentClient, policy: &Policy) -> Result<Done, String> {
         let local = Name::read(&self.name).map_err(|wrong| format!("{}: {wrong}", self.shown))?;

@@ -1,5 +1,5 @@
-//! The comforts of the client: a hosts file, wildcards, standard input and output, dates, parallel transfers and
-//! `mirror`.
+//! The comforts of the client: a hosts file, wildcards, standard input and output, dates, parallel transfers
+//! and `mirror`.
 
 use super::common::{Fate, Relay, TestDir, noise, remote, said, same};
 use serde_json::Value;

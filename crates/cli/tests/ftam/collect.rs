@@ -1,5 +1,5 @@
-//! Files that are fetched and then deleted at the peer: `get --then-delete`, and `collect`, whose client is killed
-//! at every step.
+//! Files that are fetched and then deleted at the peer: `get --then-delete`, and `collect`, whose client is
+//! killed at every step.
 
 use super::common::{TestDir, noise, remote, same};
 use std::fs;
@@ -113,6 +113,7 @@ fn a_killed_collection_neither_loses_nor_repeats_a_file() {
         take();
         assert_eq!(taken.len(), FILES.len(), "after a kill at call {call}");
         assert_eq!(left(&dir), 0, "after a kill at call {call}");
-    }    // The number of calls varies, so a run may end before its last call.
+    }
+    // The number of calls varies, so a run may end before its last call.
     assert!(killed > 40, "{killed} runs were killed");
 }
