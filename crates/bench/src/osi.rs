@@ -11,6 +11,9 @@
 //!           final rename. The reader of the bare stream confirms with a byte.
 //! Policy    data must reach the disk before a put is confirmed (by `fsync` at the end); this costs little in
 //!           an in-memory file system.
+//! Files     many small files are transferred between two directories on a disk (below TMPDIR), over four
+//!           associations. The other side is four threads that write, fsync and rename the same number of
+//!           files. As in `kiban ftam get -j 4`, the initiator syncs the directory once, at the end.
 //! Target    a fixed rate, or 0.6 of the bare stream's rate on this machine if that is lower. The bare stream
 //!           is therefore measured first.
 
@@ -65,6 +68,7 @@ pub(crate) fn run(options: &Options) {
         transfers(&mut bench, &runtime, &dir, bytes, &row);
     }
     associations(&mut bench, &runtime);
+    small_files(&mut bench, if options.quick { 100 } else { 2000 });
     bench.finish();
 }
 
@@ -80,7 +84,10 @@ struct TestDir(PathBuf);
 impl TestDir {
     fn new(bytes: usize) -> TestDir {
         let memory = std::path::Path::new(MEMORY);
-        let above = if memory.is_dir() { memory.into() } else { std::env::temp_dir() };
+        TestDir::below(if memory.is_dir() { memory.into() } else { std::env::temp_dir() }, bytes)
+    }
+
+    fn below(above: PathBuf, bytes: usize) -> TestDir {
         let dir = TestDir(above.join(format!("kiban-bench-osi-{}", std::process::id())));
         for directory in ["root", "here"] {
             std::fs::create_dir_all(dir.0.join(directory)).expect("a directory can be made");
@@ -114,9 +121,13 @@ impl TestDir {
     }
 
     fn connect(&self, runtime: &Runtime, address: SocketAddr, row: &Row) -> Client {
+        runtime.block_on(Client::connect(&self.config(address, row))).expect("the service listens")
+    }
+
+    fn config(&self, address: SocketAddr, row: &Row) -> ClientConfig {
         let mut stack = StackConfig::default();
         stack.transport.tpdu_bytes_max = row.tpdu_bytes;
-        let config = ClientConfig {
+        ClientConfig {
             host: address.ip().to_string(),
             port: address.port(),
             local: self.0.join("here"),
@@ -132,8 +143,7 @@ impl TestDir {
             tls: None,
             timeout: PATIENCE,
             timing: false,
-        };
-        runtime.block_on(Client::connect(&config)).expect("the service listens")
+        }
     }
 }
 
@@ -216,6 +226,101 @@ fn stream(trial: &mut Trial, bytes: usize, write_bytes: usize) -> f64 {
     });
     reader.join().expect("it ended well");
     span.per_second()
+}
+
+/// The number of parallel associations, and of threads that they are compared with.
+const PARALLEL: usize = 4;
+
+fn small_files(bench: &mut Bench, files: usize) {
+    let dir = TestDir::below(std::env::temp_dir(), 0);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime =
+        builder.worker_threads(PARALLEL).enable_all().build().expect("the system has threads to spare");
+    let row = &ROWS[2];
+    let address = dir.serve(&runtime, row);
+    let mut config = dir.config(address, row);
+    config.disk.syncs_names = false;
+    let here = dir.0.join("here");
+    for number in 0..files {
+        std::fs::write(here.join(format!("line{number}")), format!("line {number}\n"))
+            .expect("there is room");
+    }
+    let clients = runtime.block_on(async {
+        let mut clients = Vec::new();
+        for _ in 0..PARALLEL {
+            clients.push(Client::connect(&config).await.expect("the service listens"));
+        }
+        clients
+    });
+    let clients: Arc<[tokio::sync::Mutex<Client>]> =
+        clients.into_iter().map(tokio::sync::Mutex::new).collect();
+    let local = |name: String| Path::read(&name).expect("a name");
+    let document = || Document::UnstructuredBinary(BinaryParameters::NONE);
+    let job = move |is_put: bool, number: usize| match is_put {
+        true => {
+            let remote = format!("there{number}");
+            Job::Put { local: local(format!("line{number}")), remote, document: document() }
+        }
+        false => {
+            let remote = format!("there{number}");
+            Job::Get { local: local(format!("back{number}")), remote, document: Some(document()) }
+        }
+    };
+    for (what, is_put) in [("put", true), ("get", false)] {
+        let transfer = |trial: &mut Trial| {
+            let span = trial.measure_once(|| {
+                runtime.block_on(async {
+                    let mut set = tokio::task::JoinSet::new();
+                    for worker in 0..PARALLEL {
+                        let clients = clients.clone();
+                        set.spawn(async move {
+                            let mut client = clients[worker].lock().await;
+                            for number in (worker..files).step_by(PARALLEL) {
+                                client.run(job(is_put, number), None).await.expect("the transfer succeeds");
+                            }
+                        });
+                    }
+                    set.join_all().await;
+                });
+                std::fs::File::open(&here).and_then(|here| here.sync_all()).expect("a directory");
+                files as f64
+            });
+            span.per_second()
+        };
+        let copies = dir.0.join("copies");
+        std::fs::create_dir_all(&copies).expect("a directory can be made");
+        bench.compare(
+            &format!("{what} of {files} files of one line, {PARALLEL} associations"),
+            Unit::PerSecond,
+            ("FTAM", transfer),
+            ("write, fsync, rename", |trial: &mut Trial| {
+                let span = trial.measure_once(|| {
+                    write_files(&copies, files);
+                    files as f64
+                });
+                span.per_second()
+            }),
+            // At most 1.5 times as long.
+            Target::ratio_at_least(1.0 / 1.5),
+        );
+    }
+}
+
+/// Writes small files in several threads; each has its name when its contents are on the disk.
+fn write_files(directory: &std::path::Path, files: usize) {
+    thread::scope(|scope| {
+        for worker in 0..PARALLEL {
+            scope.spawn(move || {
+                for number in (worker..files).step_by(PARALLEL) {
+                    let new = directory.join(format!("new{number}"));
+                    let mut file = std::fs::File::create(&new).expect("there is room");
+                    file.write_all(format!("line {number}\n").as_bytes()).expect("there is room");
+                    file.sync_all().expect("the disk works");
+                    std::fs::rename(&new, directory.join(format!("line{number}"))).expect("ours");
+                }
+            });
+        }
+    });
 }
 
 /// The number of messages that the responder sends in an association: CC, ACCEPT, DISCONNECT.
