@@ -81,6 +81,9 @@ install: ## Install the program, the libraries, manual pages and completions (PR
 	install -s -m 755 '$(BUILT)/verbs/libibverbs.so.1' '$(BUILT)/verbs/librdmacm.so.1' \
 		'$(BUILT)/verbs/libkiban_paths.so' '$(BUILT)/verbs/librspreload.so' '$(BUILT)/verbs/libkiban_sockets.so' \
 		'$(DESTDIR)$(PREFIX)/lib/kiban'
+	@# The names by which container engines start a network (docs/net.md).
+	ln -sf ../../bin/kiban '$(DESTDIR)$(PREFIX)/lib/kiban/pasta'
+	ln -sf ../../bin/kiban '$(DESTDIR)$(PREFIX)/lib/kiban/slirp4netns'
 	'$(BUILT)/kiban' man '$(DESTDIR)$(PREFIX)/share/man/man1'
 	'$(BUILT)/kiban' completions bash > '$(DESTDIR)$(BASH_COMPLETIONS)/kiban'
 	'$(BUILT)/kiban' completions zsh > '$(DESTDIR)$(ZSH_COMPLETIONS)/_kiban'

@@ -62,7 +62,11 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Kiban::parse().verb {
+    conclude(net::run_by_name().unwrap_or_else(run))
+}
+
+fn run() -> Result<ExitCode, String> {
+    match Kiban::parse().verb {
         Verb::Tour(tour) => tour.run(),
         Verb::Up(up) => up.run(),
         Verb::Status(show) => show.run(),
@@ -86,7 +90,10 @@ fn main() -> ExitCode {
         Verb::Lab(lab) => lab.run(),
         Verb::Completions(completions) => completions.run(&mut Kiban::command()),
         Verb::Man(man) => man.run(Kiban::command()),
-    };
+    }
+}
+
+fn conclude(outcome: Result<ExitCode, String>) -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(message) => {

@@ -107,6 +107,93 @@ wait $guest
 }
 
 #[test]
+fn a_forwarded_udp_port_shows_the_guest_its_sender() {
+    let script = r#"
+"$kiban" net -u 192.0.2.1:9001:8081 -u 127.0.0.1:9002:8081 -- python3 "$peers" tell & guest=$!
+# The sender's address is the host's own; from its loopback, the guest could not be answered.
+python3 "$peers" ask 192.0.2.1 9001
+python3 "$peers" ask 127.0.0.1 9002
+kill $guest
+"#;
+    assert_eq!(run("udp", script).0, "192.0.2.1\n10.0.2.2\n");
+}
+
+/// The begin of scripts for the programs that container engines start: `net` is a network namespace in a file.
+const ENGINE: &str = r#"
+net=$3/net
+touch "$net"
+unshare --net="$net" ip link set lo up
+inside() { nsenter --net="$net" "$@"; }
+ln -s "$kiban" "$3/pasta"
+ln -s "$kiban" "$3/slirp4netns"
+echo nameserver 192.0.2.1 > "$3/resolv"
+mount --bind "$3/resolv" "$(realpath /etc/resolv.conf)"
+"#;
+
+#[test]
+fn under_the_name_of_pasta_it_serves_podman() {
+    let script = format!(
+        r#"{ENGINE}
+"$3/pasta" --config-net --pid "$3/pid" -t 127.0.0.1/9000-9000:8080-8080 -u 127.0.0.1/9001-9001:8081-8081     --dns-forward 169.254.1.1 -T none -U none --no-map-gw --quiet --netns "$net" --map-guest-addr 169.254.1.2
+# It has returned, so the network works.
+board=$(cat "$3/pid")
+inside python3 "$peers" few
+inside python3 "$peers" names 169.254.1.1
+# This address stands for the host's own, and the gateway's does not stand for the loopback.
+inside python3 "$peers" upload 169.254.1.2
+fails inside python3 "$peers" loopback 2> /dev/null
+inside python3 "$peers" serve & guest=$!
+until python3 "$peers" call 9000 2>/dev/null; do kill -0 $guest; done
+wait $guest
+nsenter --net="$net" python3 "$peers" tell & guest=$!
+python3 "$peers" ask 127.0.0.1 9001
+kill $guest
+# The network ends with the file of the namespace.
+umount "$net"
+rm "$net"
+while kill -0 $board 2>/dev/null; do :; done
+# Errors are printed before it returns.
+status 1 "$3/pasta" --config-net --netns "$net" 2> "$3/said"
+grep -q "$net: No such file" "$3/said"
+"#
+    );
+    assert_eq!(run("pasta", &script).0, "10.0.2.2\n");
+}
+
+#[test]
+fn under_the_name_of_slirp4netns_it_serves_podman_and_rootlesskit() {
+    let script = format!(
+        r#"{ENGINE}
+mkfifo "$3/net-ready" "$3/net-exit"
+"$3/slirp4netns" --disable-host-loopback --mtu=65520 --enable-sandbox --enable-seccomp --enable-ipv6 -c -r 3 -e 4 \
+    --netns-type=path "$net" tap0 4< "$3/net-exit" 3> "$3/net-ready" & board=$!
+exec 5> "$3/net-exit"
+read -r ready < "$3/net-ready" || [ "$ready" = 1 ]
+inside ip -o address show tap0 | grep -q '10.0.2.100/24'
+inside python3 "$peers" few
+inside python3 "$peers" names 10.0.2.3
+inside python3 "$peers" upload fd00:1::1
+fails inside python3 "$peers" loopback 2> /dev/null
+# The network ends with the pipe.
+exec 5>&-
+wait $board
+# RootlessKit creates and configures the interface.
+inside ip tuntap add tap1 mode tap
+inside ip link set tap1 mtu 65520 up
+inside ip address add 10.1.0.100/16 dev tap1
+inside ip route add default via 10.1.0.2
+sleep 1000 & guest=$!
+"$3/slirp4netns" --mtu 65520 -r 3 --cidr 10.1.0.0/16 --netns-type=path "$net" tap1 3> "$3/net-ready" & board=$!
+read -r ready < "$3/net-ready" || [ "$ready" = 1 ]
+inside python3 "$peers" few
+inside python3 "$peers" names 10.1.0.3
+kill $board $guest
+"#
+    );
+    run("slirp4netns", &script);
+}
+
+#[test]
 fn pings_need_permission_and_say_how_to_get_it() {
     let script = r#"
 # In a new network namespace, the range is empty.
@@ -139,7 +226,7 @@ wait $board
 fn wrong_arguments_are_explained() {
     let rows: [(&[&str], &str); 4] = [
         (&["--gateway", "10.9.9.9", "--", "true"], "must be another address in the network of --address"),
-        (&["-t", "x", "--", "true"], "write [ADDRESS:]PORT[:GUEST-PORT]"),
+        (&["-t", "x", "--", "true"], "-t x: write [ADDRESS:]PORT[:GUEST-PORT]"),
         (&["1999999999"], "cannot use the network of process 1999999999"),
         (&["--mtu", "100", "--", "true"], "1280..=65520"),
     ];

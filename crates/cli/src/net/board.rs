@@ -1,12 +1,16 @@
 //! The process that runs the board.
 
-use super::arguments::{Forwarded, Options};
+use super::options::{Mapped, Options};
+use super::ports::Forwarded;
+use crate::output::note;
 use kiban_service::control::{ControlServer, MetricsListener};
 use kiban_service::requests::Request;
 use kiban_service::{Plan, Running};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
@@ -27,7 +31,10 @@ pub(super) fn run(options: &Options, device: OwnedFd, socket: OwnedFd) -> Result
     let text = configuration(options, &device, sessions_max())?;
     let plan = Plan::read(&text, &name).map_err(|error| error.to_string())?;
     let mut running = Running::start(plan, None)?;
-    let control = ControlServer::open(&name, MetricsListener::bind(None)?, running.requests())?;
+    // The guest has its network even where the board cannot be observed.
+    let control = MetricsListener::bind(None)
+        .and_then(|metrics| ControlServer::open(&name, metrics, running.requests()))
+        .inspect_err(|error| note!("kiban: `kiban status` does not show this network: {error}"));
     running.confine()?;
     let requests = running.requests();
     let mut socket = UnixStream::from(socket);
@@ -68,11 +75,12 @@ fn configuration(options: &Options, device: &OwnedFd, sessions: u64) -> Result<S
         }
         write!(link, ",record={file}").expect("a string");
     }
-    let own: Vec<String> = options
-        .addresses()
-        .iter()
-        .map(|(guest, gateway)| quoted(format!("{gateway}/{}", guest.prefix_len())))
-        .collect();
+    // The board's addresses, each with the length of its prefix: the gateways, and what else is mapped.
+    let mapped =
+        options.map.iter().map(|mapped| (mapped.from.0, if mapped.from.0.is_ipv4() { 32 } else { 128 }));
+    let gateways = options.addresses.iter().map(|(guest, gateway)| (*gateway, guest.prefix_len()));
+    let own: BTreeMap<IpAddr, u8> = mapped.chain(gateways).collect();
+    let own = list(own.iter().map(|(address, bits)| format!("{address}/{bits}")));
     let mut add = |line: String| {
         text.push_str(&line);
         text.push('\n');
@@ -82,17 +90,36 @@ fn configuration(options: &Options, device: &OwnedFd, sessions: u64) -> Result<S
     add(format!("[tcp]\nbacklog = {REQUESTS_MAX}"));
     add("[memory]\ntransmit = \"32MiB\"\nreceive = \"32MiB\"".into());
     add(format!("[[port]]\nname = \"guest\"\nlink = {}", quoted(link)));
-    add(format!("address = [{}]\nmtu = {}", own.join(", "), options.mtu_bytes));
+    add(format!("address = {own}\nmtu = {}", options.mtu_bytes));
     add(format!("[[service]]\nkind = \"net\"\nsessions = {sessions}"));
-    add(format!("host_loopback = {}", options.host_loopback));
-    if let Some(server) = options.name_server {
-        add(format!("name_server = {}", quoted(server.to_string())));
-    }
-    for Forwarded { from, to_port } in &options.tcp {
-        let to = options.address.addr();
-        add(format!("[[service]]\nkind = \"forward\"\nlisten = \"kernel:{from}\"\nto = \"{to}:{to_port}\""));
+    let end = |(address, port): (IpAddr, Option<u16>)| match port {
+        Some(port) => SocketAddr::new(address, port).to_string(),
+        None => address.to_string(),
+    };
+    let map = options.map.iter().map(|Mapped { from, to }| format!("{}={}", end(*from), end(*to)));
+    add(format!("map = {}", list(map)));
+    // A port is forwarded to the guest's address of the same family, or to its first address.
+    let to = |Forwarded { from, to_port }: &Forwarded| {
+        let guests = || options.addresses.iter().map(|(guest, _)| guest.addr());
+        let guest = guests().find(|guest| guest.is_ipv4() == from.is_ipv4()).or_else(|| guests().next());
+        guest.map(|guest| SocketAddr::new(guest, *to_port)).ok_or("the guest has no address")
+    };
+    let udp: Vec<String> = options
+        .udp
+        .iter()
+        .map(|port| Ok(format!("{}={}", port.from, to(port)?)))
+        .collect::<Result<_, String>>()?;
+    add(format!("udp = {}", list(udp.into_iter())));
+    for port in &options.tcp {
+        let (from, to) = (port.from, to(port)?);
+        add(format!("[[service]]\nkind = \"forward\"\nlisten = \"kernel:{from}\"\nto = \"{to}\""));
     }
     Ok(text)
+}
+
+/// Returns a list of texts in TOML.
+fn list(texts: impl Iterator<Item = String>) -> String {
+    format!("[{}]", texts.map(|text| toml_string(&text)).collect::<Vec<_>>().join(", "))
 }
 
 /// Returns a text as a TOML string.

@@ -1,6 +1,6 @@
 //! The process in the guest's namespaces: creates and configures the interface.
 
-use super::arguments::Options;
+use super::options::{Options, Target};
 use crate::output::note;
 use kiban_link::frames::tun::{TunLink, TunMode};
 use kiban_os::unix::names;
@@ -12,37 +12,47 @@ use std::path::Path;
 
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// Enters new namespaces with an interface. Returns its open device.
+/// Enters the guest's namespaces, and creates its interface. Returns its open device.
 ///
 /// # Errors
-/// The system forbids it; the message says which setting does.
+/// The system forbids it, and the message says which setting does; or the guest belongs to another user, or
+/// there is none.
 pub(super) fn create(options: &Options) -> Result<OwnedFd, String> {
-    // The directory is created before this process is root of a namespace.
-    let folder = names::own_folder();
-    namespace::enter_new().map_err(|error| error.to_string())?;
-    if options.name_server.is_none() {
-        note!(
-            "kiban: this host names no name server in {RESOLVER}, so the command has none: --dns names one"
-        );
-    } else if let Err(error) = folder.and_then(|folder| replace_resolver(&folder, options)) {
-        note!("kiban: cannot replace {RESOLVER} for the command, which sees this host's: {error}");
+    let say = |error: io::Error| error.to_string();
+    match &options.target {
+        Target::Command(..) => enter_new(options).map_err(say)?,
+        Target::Process(process) => {
+            let folder = format!("/proc/{process}/ns");
+            namespace::join(Some(Path::new(&format!("{folder}/user"))), Path::new(&format!("{folder}/net")))
+                .map_err(|error| format!("cannot use the network of process {process}: {error}"))?;
+        }
+        Target::Namespace { user, net, .. } => namespace::join(user.as_deref(), net).map_err(say)?,
     }
     configure(options)
 }
 
-/// Enters the namespaces of a process, and gives them an interface. Returns its open device.
-///
-/// # Errors
-/// There is no such process, or it belongs to another user.
-pub(super) fn join(process: u32, options: &Options) -> Result<OwnedFd, String> {
-    namespace::join(process).map_err(|error| error.to_string())?;
-    configure(options)
+/// Enters new namespaces, in which the command's requests for names reach the board.
+fn enter_new(options: &Options) -> io::Result<()> {
+    // The directory is created before this process is root of a namespace.
+    let folder = names::own_folder();
+    namespace::enter_new()?;
+    let Some(server) = options.name_server() else {
+        note!(
+            "kiban: this host names no name server in {RESOLVER}, so the command has none: --dns names one"
+        );
+        return Ok(());
+    };
+    if let Err(error) = folder.and_then(|folder| replace_resolver(&folder, server)) {
+        note!("kiban: cannot replace {RESOLVER} for the command, which sees this host's: {error}");
+    }
+    Ok(())
 }
 
 /// Shows the command a `resolv.conf` with the board as its name server.
-fn replace_resolver(folder: &Path, options: &Options) -> io::Result<()> {
+fn replace_resolver(folder: &Path, server: IpAddr) -> io::Result<()> {
     let file = folder.join(format!("net-{}.resolv", std::process::id()));
-    std::fs::write(&file, resolver(options))?;
+    let text = "# kiban net: the board passes requests on to this host's name server.";
+    std::fs::write(&file, format!("{text}\nnameserver {server}\n"))?;
     let shown = namespace::replace_file(&file, Path::new(RESOLVER));
     // The mount keeps the file.
     std::fs::remove_file(&file)?;
@@ -54,11 +64,14 @@ fn configure(options: &Options) -> Result<OwnedFd, String> {
     let name = &options.interface;
     let work = || -> io::Result<OwnedFd> {
         let device = TunLink::open(name, TunMode::Frames, true)?;
+        if !options.configures {
+            return Ok(device.into_file());
+        }
         interface::set_mtu(name, options.mtu_bytes)?;
         // Where /proc is read-only, the addresses become usable a little later.
         let _ = namespace::skip_duplicate_detection(name);
         interface::set_up(name)?;
-        for (address, gateway) in options.addresses() {
+        for &(address, gateway) in &options.addresses {
             let set = interface::set_address(name, address.addr(), address.prefix_len())
                 .and_then(|()| namespace::add_default_route(name, gateway));
             match (set, gateway) {
@@ -69,10 +82,4 @@ fn configure(options: &Options) -> Result<OwnedFd, String> {
         Ok(device.into_file())
     };
     work().map_err(|error| error.to_string())
-}
-
-/// Returns a `resolv.conf` with the board as the only name server.
-fn resolver(options: &Options) -> String {
-    let server = options.gateway;
-    format!("# kiban net: the board passes requests on to this host's name server.\nnameserver {server}\n")
 }

@@ -10,130 +10,258 @@
 //! Processes   the first one starts two others, each with a socket, and waits for them. One runs the board,
 //!             in the namespaces in which kiban was started (`board`). The other enters the guest's
 //!             namespaces, creates and configures the interface, and passes on the open device (`guest`);
-//!             then it becomes the command, or exits if the network is for another process.
-//! End         when the command, or the other process, has ended, the board gets time to deliver what the
-//!             guest has sent. The exit status is the command's.
+//!             then it becomes the command, or exits if the network is for another process. For a network in
+//!             the background, a process before these (`launch`) returns once the network works.
+//! Names       under the names of programs that container engines start, it has their options: `pasta` and
+//!             `slirp4netns`. All become the same [`Options`].
+//! End         when the command, or the other process, has ended, or the file of the namespace is removed, the
+//!             board gets time to deliver what the guest has sent. The exit status is the command's.
 //! Signals     a terminal sends SIGINT and SIGQUIT to the command, too, which decides; SIGTERM is passed on.
 
 mod arguments;
 mod board;
 mod guest;
+mod options;
+mod pasta;
+mod ports;
+mod slirp4netns;
 
 pub(crate) use arguments::Net;
 
 use crate::nic::verbs::become_program;
 use crate::output::note;
-use arguments::Target;
+use clap::Parser;
 use kiban_os::unix::{close_inherited_files, inherited_file, receive_file, send_file};
+use options::{Options, Target};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::inotify;
 use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{self, Read, Write, stdin};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Environment variable that gives a child process its role: `board`, or for the guest the number of its
-/// socket.
+/// Environment variable that gives a child process its role: `board`, `keeper` (the first process of a network
+/// in the background), or for the guest the number of its socket.
 const PART: &str = "KIBAN_NET_PART";
 
 impl Net {
     pub(crate) fn run(self) -> Result<ExitCode, String> {
-        let say = |error: io::Error| error.to_string();
-        match std::env::var(PART).as_deref() {
-            Ok("board") => {
-                // It must hold nothing that somebody waits for, such as a lock or the end of a pipe.
-                close_inherited_files();
-                // A signal from the command's terminal must not end its network.
-                rustix::process::setsid().map_err(|error| say(error.into()))?;
-                let options = self.options()?;
-                let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
-                let Some(device) = receive_file(&socket).map_err(say)? else { return Ok(ExitCode::FAILURE) };
-                board::run(&options, device, socket)
-            }
-            Ok(number) => self.become_guest(number),
-            Err(_) => self.start(),
-        }
-    }
-
-    /// The process in the guest's namespaces, whose socket has a number.
-    fn become_guest(&self, socket: &str) -> Result<ExitCode, String> {
-        let say = |error: io::Error| error.to_string();
-        let socket = socket.parse().map_err(|_| format!("{PART} is for kiban's own processes"))?;
-        let mut socket = UnixStream::from(inherited_file(socket).map_err(say)?);
-        let options = self.options()?;
-        let target = self.target()?;
-        let device = match target {
-            Target::Command(..) => guest::create(&options)?,
-            Target::Process(process) => guest::join(process, &options)?,
-        };
-        send_file(&socket, device.as_fd()).map_err(say)?;
-        drop(device);
-        let Target::Command(program, arguments) = target else { return Ok(ExitCode::SUCCESS) };
-        // If the board cannot start, it prints the error and ends.
-        if socket.read_exact(&mut [0]).is_err() {
-            return Ok(ExitCode::FAILURE);
-        }
-        let mut command = Command::new(program);
-        command.args(arguments).env_remove(PART);
-        Ok(become_program(command))
-    }
-
-    /// The first process: starts the others, and waits for them.
-    fn start(&self) -> Result<ExitCode, String> {
-        let say = |error: io::Error| error.to_string();
-        // Check the options before anything starts.
-        self.options()?;
-        // From here on, the number cannot mean another process.
-        let process = match self.target()? {
-            Target::Command(..) => None,
-            Target::Process(number) => {
-                let found = open_process(number);
-                Some(found.map_err(|error| format!("cannot use the network of process {number}: {error}"))?)
-            }
-        };
-        let (to_board, of_board) = UnixStream::pair().map_err(say)?;
-        let (mut to_guest, of_guest) = UnixStream::pair().map_err(say)?;
-        let mut board =
-            part("board", |command| command.stdin(OwnedFd::from(of_board)).stdout(Stdio::null()))?;
-        // The command gets this process's standard streams, so the socket has another number.
-        rustix::io::fcntl_setfd(&of_guest, FdFlags::empty()).map_err(|error| say(error.into()))?;
-        let mut guest = part(&of_guest.as_raw_fd().to_string(), |command| command)?;
-        drop(of_guest);
-        if process.is_none() {
-            let command = open_process(guest.id()).map_err(say)?;
-            std::thread::Builder::new().spawn(move || pass_on_signals(&command)).map_err(say)?;
-        }
-        let mut connect = || -> io::Result<()> {
-            let Some(device) = receive_file(&to_guest)? else { return Ok(()) };
-            send_file(&to_board, device.as_fd())?;
-            // The board has started.
-            (&to_board).read_exact(&mut [0])?;
-            to_guest.write_all(&[1])
-        };
-        // A process that fails prints why, and its exit status is returned below.
-        let _ = connect();
-        drop(to_guest);
-        let status = guest.wait().map_err(say)?;
-        if let Some(process) = process.filter(|_| status.success()) {
-            let mut ended = [PollFd::new(&process, PollFlags::IN)];
-            while poll(&mut ended, None) == Err(Errno::INTR) {}
-        }
-        // The end of the socket tells the board to finish.
-        drop(to_board);
-        let ended = board.wait().map_err(say)?;
-        Ok(code_of(if status.success() { ended } else { status }))
+        run(&self.options()?)
     }
 }
 
-/// Starts this program again, with the same arguments, for one of the parts.
+/// Runs the program whose name this one was started by, if it is one of those above.
+pub(crate) fn run_by_name() -> Option<Result<ExitCode, String>> {
+    let started_as = PathBuf::from(std::env::args_os().next()?);
+    let options = match started_as.file_name()?.to_str()? {
+        "pasta" => pasta::Pasta::parse().options(),
+        "slirp4netns" => slirp4netns::Slirp4netns::parse().options(),
+        _ => return None,
+    };
+    Some(options.and_then(|options| run(&options)))
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let say = |error: io::Error| error.to_string();
+    match std::env::var(PART).as_deref() {
+        Ok("board") => {
+            // It must hold nothing that somebody waits for, such as a lock or the end of a pipe.
+            close_inherited_files();
+            // A signal from the command's terminal must not end its network.
+            rustix::process::setsid().map_err(|error| say(error.into()))?;
+            let socket = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+            let Some(device) = receive_file(&socket).map_err(say)? else { return Ok(ExitCode::FAILURE) };
+            board::run(options, device, socket)
+        }
+        Ok("keeper") => {
+            rustix::process::setsid().map_err(|error| say(error.into()))?;
+            let ready = stdin().as_fd().try_clone_to_owned().map_err(say)?;
+            start(options, Some(ready))
+        }
+        Ok(number) => become_guest(options, number),
+        Err(_) if options.background => launch(),
+        Err(_) => {
+            let ready = options.ready_fd.map(inherited_file).transpose();
+            start(options, ready.map_err(|error| format!("--ready-fd: {error}"))?)
+        }
+    }
+}
+
+/// Starts the first process in the background, and waits until the network works. Prints what it says until
+/// then.
+fn launch() -> Result<ExitCode, String> {
+    let say = |error: io::Error| error.to_string();
+    let (mut ready, of_keeper) = UnixStream::pair().map_err(say)?;
+    let mut keeper = part("keeper", |command| {
+        command.stdin(OwnedFd::from(of_keeper)).stdout(Stdio::null()).stderr(Stdio::piped())
+    })?;
+    let errors = keeper.stderr.take();
+    let (tell, told) = std::sync::mpsc::channel();
+    let copy = move || {
+        // The pipe is closed only when all processes have ended.
+        let copied = errors.map(|mut errors| io::copy(&mut errors, &mut io::stderr()));
+        drop((copied, tell.send(())));
+    };
+    std::thread::Builder::new().spawn(copy).map_err(say)?;
+    if ready.read_exact(&mut [0]).is_ok() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let status = keeper.wait().map_err(say)?;
+    // Print all of the error.
+    let _ = told.recv();
+    Ok(if status.success() { ExitCode::FAILURE } else { code_of(status) })
+}
+
+/// The process in the guest's namespaces, whose socket has a number.
+fn become_guest(options: &Options, socket: &str) -> Result<ExitCode, String> {
+    let say = |error: io::Error| error.to_string();
+    let socket = socket.parse().map_err(|_| format!("{PART} is for kiban's own processes"))?;
+    let mut socket = UnixStream::from(inherited_file(socket).map_err(say)?);
+    let device = guest::create(options)?;
+    send_file(&socket, device.as_fd()).map_err(say)?;
+    drop(device);
+    let Target::Command(program, arguments) = &options.target else { return Ok(ExitCode::SUCCESS) };
+    // If the board cannot start, it prints the error and ends.
+    if socket.read_exact(&mut [0]).is_err() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove(PART);
+    Ok(become_program(command))
+}
+
+/// The first process: starts the others, and waits for them. A byte is written to `ready` once the network
+/// works.
+fn start(options: &Options, ready: Option<OwnedFd>) -> Result<ExitCode, String> {
+    let say = |error: io::Error| error.to_string();
+    let exit = options.exit_fd.map(inherited_file).transpose();
+    let exit = exit.map_err(|error| format!("--exit-fd: {error}"))?;
+    // From here on, neither a number nor a path can come to mean another guest.
+    let end = End::watch(&options.target)?;
+    let (to_board, of_board) = UnixStream::pair().map_err(say)?;
+    let (mut to_guest, of_guest) = UnixStream::pair().map_err(say)?;
+    let mut board = part("board", |command| command.stdin(OwnedFd::from(of_board)).stdout(Stdio::null()))?;
+    // The command gets this process's standard streams, so the socket has another number.
+    rustix::io::fcntl_setfd(&of_guest, FdFlags::empty()).map_err(|error| say(error.into()))?;
+    let mut guest = part(&of_guest.as_raw_fd().to_string(), |command| command)?;
+    drop(of_guest);
+    if matches!(end, End::OfCommand) {
+        let command = open_process(guest.id()).map_err(say)?;
+        std::thread::Builder::new().spawn(move || pass_on_signals(&command)).map_err(say)?;
+    }
+    // A process that fails prints why, and its exit status is returned below.
+    let connect = || -> io::Result<()> {
+        let Some(device) = receive_file(&to_guest)? else { return Ok(()) };
+        send_file(&to_board, device.as_fd())?;
+        // The board has started.
+        (&to_board).read_exact(&mut [0])
+    };
+    if connect().is_ok() {
+        if let Some(path) = &options.pid_file {
+            let written = std::fs::write(path, format!("{}\n", std::process::id()));
+            written.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
+        // Only a command waits for it; and whoever waits may have ended.
+        let _ = to_guest.write_all(&[1]);
+        let _ = ready.as_ref().map(|ready| rustix::io::write(ready, b"1"));
+    }
+    drop((to_guest, ready));
+    let status = guest.wait().map_err(say)?;
+    if status.success() {
+        end.wait(exit.as_ref()).map_err(say)?;
+    }
+    // The end of the socket tells the board to finish.
+    drop(to_board);
+    let ended = board.wait().map_err(say)?;
+    Ok(code_of(if status.success() { ended } else { status }))
+}
+
+/// The end of a guest.
+enum End {
+    /// The process in the guest's namespaces has become the command.
+    OfCommand,
+    /// The file becomes readable when the process ends.
+    OfProcess(OwnedFd),
+    /// The file becomes readable when something in the directory is removed, perhaps the file at the path.
+    OfFile(OwnedFd, PathBuf),
+    /// The guest's end is not watched.
+    Never,
+}
+
+impl End {
+    fn watch(target: &Target) -> Result<End, String> {
+        match target {
+            Target::Command(..) => Ok(End::OfCommand),
+            Target::Process(number) => {
+                let found = open_process(*number);
+                found
+                    .map(End::OfProcess)
+                    .map_err(|error| format!("cannot use the network of process {number}: {error}"))
+            }
+            Target::Namespace { net, ends: true, .. } => {
+                let watch = || -> io::Result<OwnedFd> {
+                    let events =
+                        inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK)?;
+                    let folder = net.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    inotify::add_watch(
+                        &events,
+                        folder.unwrap_or(Path::new(".")),
+                        inotify::WatchFlags::DELETE | inotify::WatchFlags::MOVED_FROM,
+                    )?;
+                    std::fs::metadata(net)?;
+                    Ok(events)
+                };
+                let watched = watch().map_err(|error| format!("{}: {error}", net.display()))?;
+                Ok(End::OfFile(watched, net.clone()))
+            }
+            Target::Namespace { ends: false, .. } => Ok(End::Never),
+        }
+    }
+
+    /// Waits for the end of the guest, or until the other end of the file `exit` is closed.
+    fn wait(&self, exit: Option<&OwnedFd>) -> io::Result<()> {
+        loop {
+            let guest = match self {
+                End::OfCommand => return Ok(()),
+                End::OfProcess(file) | End::OfFile(file, _) => Some(file),
+                End::Never => None,
+            };
+            let files = guest.iter().map(|file| PollFd::new(*file, PollFlags::IN));
+            let mut files: Vec<PollFd<'_>> =
+                files.chain(exit.map(|exit| PollFd::new(exit, PollFlags::IN))).collect();
+            match poll(&mut files, None) {
+                Err(Errno::INTR) => continue,
+                polled => polled?,
+            };
+            let is_ready = |at: usize| files.get(at).is_some_and(|file| !file.revents().is_empty());
+            let has_ended = match self {
+                End::OfFile(events, path) if is_ready(0) => {
+                    // What was removed does not matter; if nothing can be read, poll waits.
+                    let _ = rustix::io::read(events, &mut [0; 4096]);
+                    !path.exists()
+                }
+                _ => is_ready(0),
+            };
+            if has_ended || is_ready(usize::from(guest.is_some())) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Starts this program again, under the same name and with the same arguments, for one of the parts.
 fn part(name: &str, set_up: impl FnOnce(&mut Command) -> &mut Command) -> Result<Child, String> {
     let own =
         std::env::current_exe().map_err(|error| format!("cannot find the path of this program: {error}"))?;
     let mut command = Command::new(own);
-    let command = set_up(command.args(std::env::args_os().skip(1)).env(PART, name));
+    let mut arguments = std::env::args_os();
+    command.arg0(arguments.next().unwrap_or_default());
+    let command = set_up(command.args(arguments).env(PART, name));
     command.spawn().map_err(|error| format!("cannot start another process: {error}"))
 }
 

@@ -6,6 +6,10 @@ usage: peers.py host        serves at 192.0.2.1 and fd00:1::1 until it is killed
        peers.py loopback    checks that the gateway leads to the host's loopback
        peers.py serve       serves one connection at port 8080, for `-t`
        peers.py call PORT   calls a port of the host's loopback, and checks the answer
+       peers.py tell        answers datagrams at port 8081 with their sender's address, for `-u`
+       peers.py ask ADDRESS PORT    sends datagrams until an answer arrives, and prints it
+       peers.py names ADDRESS       resolves a name at a name server
+       peers.py upload ADDRESS      checks that the guest reaches the server at an address
 """
 
 import hashlib
@@ -15,7 +19,7 @@ import sys
 import threading
 
 HOSTS = ["192.0.2.1", "fd00:1::1"]
-DIGEST, LOCAL, ECHO, RESET, CLOSED, SERVED = 8000, 8001, 8002, 8003, 8004, 8080
+DIGEST, LOCAL, ECHO, RESET, CLOSED, SERVED, TOLD = 8000, 8001, 8002, 8003, 8004, 8080, 8081
 GATEWAY = "10.0.2.2"
 MEBIBYTES = 16
 
@@ -141,12 +145,46 @@ def serve():
         digest(listener.accept()[0])
 
 
+def tell():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("0.0.0.0", TOLD))
+        while True:
+            data, peer = sock.recvfrom(1 << 16)
+            sock.sendto(peer[0].encode(), peer)
+
+
+def ask(address, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(0.2)
+        while True:
+            # The guest may not listen yet: then the datagram is lost, or refused.
+            try:
+                sock.sendto(b"?", (address, port))
+                answer, peer = sock.recvfrom(1 << 16)
+            except (TimeoutError, ConnectionRefusedError):
+                continue
+            assert peer == (address, port), peer
+            print(answer.decode())
+            return
+
+
+def names(address):
+    query = b"\x12\x34\1\0\0\1\0\0\0\0\0\0\4name\4test\0\0\1\0\1"
+    assert exchange(address, 53, query).endswith(socket.inet_aton(HOSTS[0]))
+
+
 part = sys.argv[1]
 if part == "call":
     upload("127.0.0.1", int(sys.argv[2]))
+elif part == "ask":
+    ask(sys.argv[2], int(sys.argv[3]))
+elif part == "names":
+    names(sys.argv[2])
+elif part == "upload":
+    upload(sys.argv[2], DIGEST, b"upload")
 elif part == "few":
     upload(HOSTS[0], DIGEST, b"few")
 elif part == "loopback":
     upload(GATEWAY, LOCAL, b"loopback")
 else:
-    {"host": host, "guest": guest, "serve": serve}[part]()
+    {"host": host, "guest": guest, "serve": serve, "tell": tell}[part]()

@@ -63,31 +63,32 @@ pub fn enter_new() -> io::Result<()> {
     interface::set_up("lo")
 }
 
-/// Moves this process, which must have one thread, into the user and network namespaces of another.
+/// Moves this process, which must have one thread, into a network namespace, after the user namespace that owns
+/// it. Namespaces are given by files, such as `/proc/NUMBER/ns/net` and `/run/netns/NAME`.
 ///
 /// # Errors
-/// There is no such process, or it belongs to another user.
-pub fn join(process: u32) -> io::Result<()> {
-    let open = |name: &str| {
-        let path = format!("/proc/{process}/ns/{name}");
-        let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
-        file.map_err(|error| {
+/// There is no such file, or it belongs to another user.
+pub fn join(user: Option<&Path>, net: &Path) -> io::Result<()> {
+    let say = |path: &Path| {
+        let path = path.display().to_string();
+        move |error: Errno| {
             let error = io::Error::from(error);
-            io::Error::new(
-                error.kind(),
-                format!("cannot use the network of process {process}: {path}: {error}"),
-            )
-        })
+            io::Error::new(error.kind(), format!("{path}: {error}"))
+        }
     };
-    let (user, net) = (open("user")?, open("net")?);
-    let is_ours = fs::read_link("/proc/self/ns/user")? == fs::read_link(format!("/proc/{process}/ns/user"))?;
-    if !is_ours {
-        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
+    let open = |path: &Path| {
+        rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(say(path))
+    };
+    let (user, net) =
+        (user.map(|path| Ok::<_, io::Error>((path, open(path)?))).transpose()?, (net, open(net)?));
+    if let Some((path, file)) = user {
+        // A process cannot enter the user namespace in which it is.
+        let (own, other) = (rustix::fs::stat("/proc/self/ns/user")?, rustix::fs::fstat(&file)?);
+        if (own.st_dev, own.st_ino) != (other.st_dev, other.st_ino) {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::User)).map_err(say(path))?;
+        }
     }
-    move_into_link_name_space(net.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| {
-        let error = io::Error::from(error);
-        io::Error::new(error.kind(), format!("cannot enter the network namespace: {error}"))
-    })
+    move_into_link_name_space(net.1.as_fd(), Some(LinkNameSpaceType::Network)).map_err(say(net.0))
 }
 
 /// Shows this process, and those that it starts, another file at a path.

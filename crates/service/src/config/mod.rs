@@ -18,6 +18,8 @@ mod units;
 mod validator;
 
 pub use error::ConfigError;
-pub use plan::{Carries, Endpoint, Kind, NetConfig, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan};
+pub use plan::{
+    Carries, Endpoint, Kind, Mapped, NetConfig, Plan, PortPlan, RoutePlan, SandboxPlan, ServicePlan,
+};
 pub use units::DurationValue;
 pub(crate) use validator::PORTS_MAX;

@@ -173,13 +173,26 @@ pub struct ServicePlan {
     pub kind: Kind,
 }
 
-/// Which destinations of a guest stand for others.
+/// The traffic of a guest that does not simply go to its destination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NetConfig {
-    /// This host's name server.
-    pub name_server: Option<SocketAddr>,
-    /// Whether the board's addresses stand for this host's loopback addresses.
-    pub host_loopback: bool,
+    /// The board's addresses that stand for others. The first match counts.
+    pub map: Vec<Mapped>,
+    /// UDP ports of this host that are forwarded, and the guest's address and port for each.
+    pub udp: Vec<(SocketAddr, SocketAddr)>,
+}
+
+/// An address of the board that stands for another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapped {
+    /// The board's address.
+    pub address: IpAddr,
+    /// The only port that is mapped; `None` for all.
+    pub port: Option<u16>,
+    /// The address to which this host connects.
+    pub to: IpAddr,
+    /// The port to which it connects; `None` for the same one.
+    pub to_port: Option<u16>,
 }
 
 /// The kind of a service.

@@ -1,9 +1,9 @@
 //! The services section of a configuration.
 
 use super::error::{ConfigError, hint};
-use super::plan::{Carries, Endpoint, Kind, NetConfig, PortPlan, ServicePlan};
+use super::plan::{Carries, Endpoint, Kind, Mapped, NetConfig, PortPlan, ServicePlan};
 use super::tables;
-use super::units::{Bytes, DurationValue, Word};
+use super::units::{Bytes, DurationValue, Word, Words};
 use super::validator::Validator;
 use kiban_os::unix::names;
 use kiban_streams::{ClientService, run_socket_path};
@@ -15,6 +15,19 @@ const KINDS: [&str; 10] =
     ["echo", "discard", "source", "http", "forward", "net", "attach", "osi", "rdma", "sockets"];
 
 const SERVICES_MAX: usize = 256;
+
+/// Reads `ADDRESS[:PORT]=ADDRESS[:PORT]`.
+fn mapped(text: &str) -> Option<Mapped> {
+    let end = |text: &str| match text.parse::<SocketAddr>() {
+        Ok(socket) => Some((socket.ip(), Some(socket.port()))),
+        Err(_) => text.parse::<IpAddr>().ok().map(|address| (address, None)),
+    };
+    let ((address, port), (to, to_port)) = text
+        .split_once('=')
+        .map(|(from, to)| (end(from), end(to)))
+        .and_then(|(from, to)| Some((from?, to?)))?;
+    Some(Mapped { address, port, to, to_port })
+}
 
 impl Validator<'_> {
     pub(super) fn socket(&self, word: &Word) -> Result<SocketAddr, ConfigError> {
@@ -75,6 +88,37 @@ impl Validator<'_> {
             None => "assign the address to a port".into(),
         };
         Err(self.at(word, format!("{address} is not an address of this board"), remedy))
+    }
+
+    /// Reads what a `net` service maps and forwards.
+    fn net(&self, table: &tables::Service) -> Result<NetConfig, ConfigError> {
+        let words =
+            |words: &Option<Words>| words.iter().flat_map(|words| words.0.clone()).collect::<Vec<_>>();
+        let mapped = |word: &Word| {
+            mapped(word).ok_or_else(|| {
+                self.at(
+                    word,
+                    format!("`{}` maps no address to another", word.value),
+                    "write ADDRESS=ADDRESS, or with ports: 10.0.2.2:53=192.0.2.1:53",
+                )
+            })
+        };
+        let forwarded = |word: &Word| {
+            word.split_once('=')
+                .and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)))
+                .filter(|(from, to): &(SocketAddr, SocketAddr)| from.port() != 0 && to.port() != 0)
+                .ok_or_else(|| {
+                    self.at(
+                        word,
+                        format!("`{}` forwards no port to another", word.value),
+                        "write this host's address and port, and the guest's: 0.0.0.0:5353=10.0.2.15:53",
+                    )
+                })
+        };
+        Ok(NetConfig {
+            map: words(&table.map).iter().map(mapped).collect::<Result<_, _>>()?,
+            udp: words(&table.udp).iter().map(forwarded).collect::<Result<_, _>>()?,
+        })
     }
 
     pub(super) fn services(
@@ -140,8 +184,8 @@ impl Validator<'_> {
             ("head_time", table.head_time.is_some(), &["http"]),
             ("bytes", table.bytes.is_some(), &["source"]),
             ("to", table.to.is_some(), &["forward"]),
-            ("name_server", table.name_server.is_some(), &["net"]),
-            ("host_loopback", table.host_loopback.is_some(), &["net"]),
+            ("map", table.map.is_some(), &["net"]),
+            ("udp", table.udp.is_some(), &["net"]),
         ];
         if !KINDS.contains(&word) {
             return Err(self.at(&table.kind, format!("unknown value `{word}`"), hint(word, &KINDS)));
@@ -170,10 +214,7 @@ impl Validator<'_> {
             "osi" => Kind::Osi { path: ClientService::Osi.path(&names::own_path(), board) },
             "rdma" => Kind::Rdma { path: ClientService::Rdma.path(&names::own_path(), board) },
             "sockets" => Kind::Sockets { path: run_socket_path(&names::own_path(), board) },
-            "net" => Kind::Net(NetConfig {
-                name_server: table.name_server.as_ref().map(|word| self.socket(word)).transpose()?,
-                host_loopback: table.host_loopback.unwrap_or(false),
-            }),
+            "net" => Kind::Net(self.net(table)?),
             "echo" => Kind::Echo,
             "discard" => Kind::Discard,
             "source" => Kind::Source {

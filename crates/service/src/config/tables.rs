@@ -200,10 +200,10 @@ pub(super) struct Service {
     pub(super) bytes: Option<Word>,
     /// `forward`: the endpoint to connect to.
     pub(super) to: Option<Word>,
-    /// `net`: this host's name server.
-    pub(super) name_server: Option<Word>,
-    /// `net`: whether the board's addresses stand for this host's loopback.
-    pub(super) host_loopback: Option<bool>,
+    /// `net`: which addresses of the board stand for others.
+    pub(super) map: Option<Words>,
+    /// `net`: UDP ports of this host that are forwarded to the guest.
+    pub(super) udp: Option<Words>,
 }
 
 /// Prometheus metrics.

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Maximum number of flows: with the sessions' sockets, below the usual limit of open files.
 pub(super) const FLOWS_MAX: usize = 512;
 /// How long a flow may be idle.
-const IDLE: Duration = Duration::from_secs(120);
+pub(super) const IDLE: Duration = Duration::from_secs(120);
 /// The maximum number of answers that one flow passes on in one call, so that others get their turn.
 const ANSWERS_MAX: usize = 64;
 /// Length of the header of an echo message (RFC 792, RFC 4443 §4).

@@ -6,51 +6,49 @@
 //! Connections      `connections`: the guest's SYN is answered once this host has connected. From then on a
 //!                  relay ([`super::relay`]) copies in both directions.
 //! Datagrams, pings `flows`: one connected socket for each pair of addresses, and for each ping.
-//! Names            requests to the board's address, port 53, go to this host's name server.
-//! Loopback         the board's address reaches this host's loopback only if `host_loopback` is set. The
-//!                  guest's packets to loopback or link-local addresses are dropped by IP.
+//! Mapped addresses the board's addresses may stand for others (`map`): port 53 for this host's name server, or
+//!                  all ports for its loopback. Otherwise, the guest reaches nothing at them. Its packets to
+//!                  loopback or link-local addresses are dropped by IP.
+//! Forwarded ports  UDP ports of this host: `entrances`. TCP ports: services of the kind `forward`.
 //! Limits           connections: `sessions`; flows: [`flows::FLOWS_MAX`], the longest idle one makes room.
 
 mod connections;
+mod entrances;
 mod flows;
 
 use super::counters::ServiceCounters;
 use super::relay::Relays;
 use super::service::{Service, SessionLimits};
-use crate::config::NetConfig;
+use crate::config::{Mapped, NetConfig};
 use connections::Connections;
+use entrances::Entrances;
 use flows::Flows;
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, InterceptedKind};
 use kiban_link::EpollSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// The number of the first connection among the watched files, and of the first relay; flows come first.
+/// The numbers among the watched files of the first connection, relay and forwarded port; flows come first.
 const FIRST_CONNECTION: u64 = 1 << 32;
 const FIRST_RELAY: u64 = 1 << 48;
-/// The port of the name service.
-const DOMAIN: u16 = 53;
+const FIRST_ENTRANCE: u64 = 1 << 62;
 
 impl NetConfig {
     /// Returns the address to which this host connects for a packet of the guest to `target`; `None` if the
     /// guest must not reach it. `is_own` says whether the target is one of the board's addresses.
     fn destination(&self, target: SocketAddr, is_own: bool) -> Option<SocketAddr> {
-        if !is_own {
-            // IP has dropped these already.
-            let address = target.ip().to_canonical();
-            let is_own = address != target.ip() || address.is_loopback() || address.is_unspecified();
-            return (!is_own).then_some(target);
-        }
-        if target.port() == DOMAIN && self.name_server.is_some() {
-            return self.name_server;
-        }
-        let loopback: IpAddr = match target {
-            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        let stands = |mapped: &&Mapped| {
+            mapped.address == target.ip() && mapped.port.is_none_or(|port| port == target.port())
         };
-        self.host_loopback.then_some(SocketAddr::new(loopback, target.port()))
+        if let Some(Mapped { to, to_port, .. }) = self.map.iter().find(stands) {
+            return Some(SocketAddr::new(*to, to_port.unwrap_or(target.port())));
+        }
+        // IP has dropped most of these already.
+        let address = target.ip().to_canonical();
+        let is_here = is_own || address != target.ip() || address.is_loopback() || address.is_unspecified();
+        (!is_here).then_some(target)
     }
 }
 
@@ -62,6 +60,7 @@ pub struct Net {
     listener: Option<u32>,
     connections: Connections,
     flows: Flows,
+    entrances: Entrances,
     relays: Relays,
     counters: ServiceCounters,
     ready: Vec<u64>,
@@ -81,6 +80,7 @@ impl Net {
             listener: None,
             connections: Connections::new(FIRST_CONNECTION),
             flows: Flows::default(),
+            entrances: Entrances::new(FIRST_ENTRANCE),
             relays: Relays::new(FIRST_RELAY, bounds.sessions_max),
             counters: ServiceCounters::default(),
             ready: Vec::new(),
@@ -108,6 +108,11 @@ impl Net {
         while let Some(packet) = host.intercepted() {
             packet.copy_payload(&mut self.payload);
             let sent = match packet.kind() {
+                InterceptedKind::Datagram { local, remote }
+                    if self.entrances.answer((local, remote), &self.payload, now) =>
+                {
+                    true
+                }
                 InterceptedKind::Datagram { local, remote } => {
                     let to = self.config.destination(local, host.is_own(local.ip()));
                     to.is_some_and(|to| {
@@ -135,6 +140,9 @@ impl Net {
 
 impl Service for Net {
     fn start(&mut self, host: &mut Host<'_>, _: Instant) -> Result<(), String> {
+        for &(from, to) in &self.config.udp {
+            self.entrances.open(from, to, &self.files)?;
+        }
         self.listener = Some(host.intercept().map_err(|refused| refused.to_string())?);
         Ok(())
     }
@@ -163,6 +171,7 @@ impl Service for Net {
     fn look(&mut self, host: &mut Host<'_>, now: Instant) {
         self.connections.look(host, now);
         self.flows.look(now);
+        self.entrances.look(now);
         self.relays.look(self.bounds.idle, host, &mut self.counters, now);
     }
 
@@ -193,8 +202,9 @@ impl Service for Net {
         ready.clear();
         self.files.ready(&mut ready);
         for &number in &ready {
-            let Net { connections, flows, relays, files, counters, .. } = self;
+            let Net { connections, flows, entrances, relays, files, counters, .. } = self;
             match number {
+                FIRST_ENTRANCE.. => counters.datagrams_out += entrances.on_ready(number, host, now),
                 FIRST_RELAY.. => drop(relays.on_ready(number, host, files, counters, now)),
                 FIRST_CONNECTION.. => connections.on_ready(number, host, files, counters),
                 _ => counters.datagrams_out += flows.on_ready(number, host, now),
@@ -209,27 +219,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_boards_own_addresses_stand_for_others() {
-        let names: SocketAddr = "192.168.1.1:53".parse().unwrap();
+    fn only_mapped_addresses_stand_for_others() {
         let address = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let mapped = |from: &str, port, to: &str, to_port| Mapped {
+            address: from.parse().unwrap(),
+            port,
+            to: to.parse().unwrap(),
+            to_port,
+        };
+        let names = mapped("10.0.2.2", Some(53), "192.168.1.1", Some(5353));
+        let loopback = [mapped("10.0.2.2", None, "127.0.0.1", None), mapped("fd00::2", None, "::1", None)];
+        let config = |map: &[Mapped]| NetConfig { map: map.to_vec(), udp: Vec::new() };
+        let (few, all) = (config(&[names]), config(&[names, loopback[0], loopback[1]]));
         let rows = [
-            // (target, own, loopback wanted, destination)
-            ("192.0.2.1:80", false, false, Some("192.0.2.1:80")),
-            ("192.0.2.1:53", false, true, Some("192.0.2.1:53")),
-            ("127.0.0.1:80", false, true, None),
-            ("[::ffff:127.0.0.1]:80", false, true, None),
-            ("[::ffff:192.0.2.1]:80", false, true, None),
-            ("0.0.0.0:80", false, true, None),
-            ("10.0.2.2:53", true, false, Some("192.168.1.1:53")),
-            ("10.0.2.2:80", true, false, None),
-            ("10.0.2.2:80", true, true, Some("127.0.0.1:80")),
-            ("[fd00::2]:80", true, true, Some("[::1]:80")),
+            // (target, own, configuration, destination)
+            ("192.0.2.1:80", false, &few, Some("192.0.2.1:80")),
+            ("192.0.2.1:53", false, &all, Some("192.0.2.1:53")),
+            ("127.0.0.1:80", false, &all, None),
+            ("[::ffff:127.0.0.1]:80", false, &all, None),
+            ("[::ffff:192.0.2.1]:80", false, &all, None),
+            ("0.0.0.0:80", false, &all, None),
+            ("10.0.2.2:53", true, &few, Some("192.168.1.1:5353")),
+            ("10.0.2.2:80", true, &few, None),
+            ("10.0.2.2:80", true, &all, Some("127.0.0.1:80")),
+            ("[fd00::2]:80", true, &all, Some("[::1]:80")),
+            ("[fd00::2]:80", true, &few, None),
         ];
-        for (target, is_own, host_loopback, expected) in rows {
-            let config = NetConfig { name_server: Some(names), host_loopback };
+        for (target, is_own, config, expected) in rows {
             assert_eq!(config.destination(address(target), is_own), expected.map(address), "{target}");
         }
-        let none = NetConfig { name_server: None, host_loopback: false };
-        assert_eq!(none.destination(address("10.0.2.2:53"), true), None);
     }
 }

@@ -1,0 +1,137 @@
+//! The checked options of a guest's network, however they were given.
+
+use super::ports::Forwarded;
+use ipnet::{IpNet, Ipv4Net};
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::PathBuf;
+
+/// The port of the name service.
+const DOMAIN: u16 = 53;
+
+/// What gets the network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Target {
+    /// A command with its arguments, in namespaces of its own.
+    Command(OsString, Vec<OsString>),
+    /// A process that runs.
+    Process(u32),
+    /// A network namespace, given by a file, and the user namespace that owns it unless that is our own. The
+    /// network ends when the file is removed, if `ends`.
+    Namespace { user: Option<PathBuf>, net: PathBuf, ends: bool },
+}
+
+/// An address of the board that stands for another; `None` as a port means all, or the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Mapped {
+    pub(super) from: (IpAddr, Option<u16>),
+    pub(super) to: (IpAddr, Option<u16>),
+}
+
+/// The options.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Options {
+    pub(super) target: Target,
+    /// The guest's addresses, each with its gateway.
+    pub(super) addresses: Vec<(IpNet, IpAddr)>,
+    /// Whether to configure the interface; otherwise somebody else does.
+    pub(super) configures: bool,
+    pub(super) mtu_bytes: usize,
+    pub(super) interface: String,
+    /// The first match counts.
+    pub(super) map: Vec<Mapped>,
+    pub(super) tcp: Vec<Forwarded>,
+    pub(super) udp: Vec<Forwarded>,
+    pub(super) pcap: Option<PathBuf>,
+    /// Whether to continue in the background once the network works.
+    pub(super) background: bool,
+    /// A file for the number of the first process.
+    pub(super) pid_file: Option<PathBuf>,
+    /// The number of an inherited file to which a byte is written once the network works.
+    pub(super) ready_fd: Option<i32>,
+    /// The number of an inherited file: the network ends when its other end is closed.
+    pub(super) exit_fd: Option<i32>,
+}
+
+impl Options {
+    /// Returns options with which a target only gets an interface with addresses.
+    pub(super) fn new(target: Target, addresses: Vec<(IpNet, IpAddr)>) -> Options {
+        Options {
+            target,
+            addresses,
+            configures: true,
+            mtu_bytes: 65_520,
+            interface: "eth0".into(),
+            map: Vec::new(),
+            tcp: Vec::new(),
+            udp: Vec::new(),
+            pcap: None,
+            background: false,
+            pid_file: None,
+            ready_fd: None,
+            exit_fd: None,
+        }
+    }
+
+    /// Passes requests for names at an address on to a name server of this host.
+    pub(super) fn map_names(&mut self, at: IpAddr, server: IpAddr) {
+        self.map.push(Mapped { from: (at, Some(DOMAIN)), to: (server, Some(DOMAIN)) });
+    }
+
+    /// Lets an address stand for this host's loopback.
+    pub(super) fn map_loopback(&mut self, at: IpAddr) {
+        let to: IpAddr =
+            if at.is_ipv4() { [127, 0, 0, 1].into() } else { "::1".parse().expect("an address") };
+        self.map.push(Mapped { from: (at, None), to: (to, None) });
+    }
+
+    /// Returns the address to which the guest sends requests for names.
+    pub(super) fn name_server(&self) -> Option<IpAddr> {
+        let names = self.map.iter().filter(|mapped| mapped.from.1 == Some(DOMAIN));
+        names.map(|mapped| mapped.from.0).min()
+    }
+}
+
+/// Checks that a gateway is in the network of an address.
+pub(super) fn check_gateway(address: IpNet, gateway: IpAddr, names: (&str, &str)) -> Result<(), String> {
+    if address.contains(&gateway) && address.addr() != gateway {
+        return Ok(());
+    }
+    Err(format!("{} {gateway} must be another address in the network of {} {address}", names.1, names.0))
+}
+
+/// Returns the first name server of this host.
+pub(super) fn host_name_server() -> Option<IpAddr> {
+    name_server_in(&std::fs::read_to_string("/etc/resolv.conf").ok()?)
+}
+
+fn name_server_in(text: &str) -> Option<IpAddr> {
+    text.lines().find_map(|line| line.strip_prefix("nameserver")?.split_whitespace().next()?.parse().ok())
+}
+
+/// Returns the address of this host from which it reaches other hosts; nothing is sent.
+pub(super) fn host_address(is_ipv4: bool) -> Option<IpAddr> {
+    // Any address that is routed by the default route (RFC 5737, RFC 3849).
+    let (from, to): (&str, &str) =
+        if is_ipv4 { ("0.0.0.0:0", "192.0.2.1:9") } else { ("[::]:0", "[2001:db8::1]:9") };
+    let socket = UdpSocket::bind(from).ok()?;
+    socket.connect(to).ok()?;
+    socket.local_addr().ok().map(|address: SocketAddr| address.ip())
+}
+
+/// Returns the address with a number in an IPv4 network.
+pub(super) fn numbered(network: Ipv4Net, number: u32) -> Ipv4Addr {
+    (network.network().to_bits() + number).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_server_counts() {
+        let text = "# nameserver 1.1.1.1\nsearch x\nnameserver\t192.0.2.1 # router\nnameserver 192.0.2.2\n";
+        assert_eq!(name_server_in(text), Some("192.0.2.1".parse().unwrap()));
+        assert_eq!(name_server_in("search x\n"), None);
+    }
+}

@@ -1,0 +1,132 @@
+//! UDP ports of this host that are forwarded to the guest.
+//!
+//! Sources   the guest sees the address and port of the sender, and answers there: an answer is recognised by
+//!           its pair of addresses, and leaves through the forwarded port. A sender that the guest cannot
+//!           answer, such as this host's loopback, appears at the board's address, with its own port.
+//! Limits    [`SENDERS_MAX`] pairs; the longest idle one makes room. A pair is forgotten after [`IDLE`].
+
+use super::flows::{FLOWS_MAX as SENDERS_MAX, IDLE};
+use kiban_base::Instant;
+use kiban_board::Host;
+use kiban_link::{EpollSet, Interest};
+use kiban_os::interface::bind_remedy;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+
+/// The maximum number of datagrams that one port passes on in one call, so that others get their turn.
+const DATAGRAMS_MAX: usize = 64;
+
+/// A sender as the guest knows it, and the guest's address.
+type Pair = (SocketAddr, SocketAddr);
+
+struct Sender {
+    entrance: usize,
+    address: SocketAddr,
+    used_at: Instant,
+}
+
+/// The forwarded ports.
+pub(super) struct Entrances {
+    first: u64,
+    /// Each with the guest's address and port.
+    entrances: Vec<(UdpSocket, SocketAddr)>,
+    senders: BTreeMap<Pair, Sender>,
+    by_use: BTreeSet<(Instant, Pair)>,
+    room: Vec<u8>,
+}
+
+impl Entrances {
+    /// Returns an empty set; `first` is the number of the first port among the watched files.
+    pub(super) fn new(first: u64) -> Entrances {
+        let (senders, by_use) = (BTreeMap::new(), BTreeSet::new());
+        Entrances { first, entrances: Vec::new(), senders, by_use, room: vec![0; 1 << 16] }
+    }
+
+    /// Opens a port of this host.
+    ///
+    /// # Errors
+    /// The port is in use, or this user must not use it.
+    pub(super) fn open(&mut self, from: SocketAddr, to: SocketAddr, files: &EpollSet) -> Result<(), String> {
+        let open = || {
+            let socket = UdpSocket::bind(from)?;
+            socket.set_nonblocking(true)?;
+            files.watch(&socket, self.first + self.entrances.len() as u64, Interest::READ)?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|error| format!("UDP {from}: {error}{}", bind_remedy(from, &error)))?;
+        self.entrances.push((socket, to));
+        Ok(())
+    }
+
+    /// Passes what arrived at a port to the guest. Returns the number of datagrams.
+    pub(super) fn on_ready(&mut self, number: u64, host: &mut Host<'_>, now: Instant) -> u64 {
+        let index = (number - self.first) as usize;
+        let mut passed = 0;
+        for _ in 0..DATAGRAMS_MAX {
+            let Some((socket, to)) = self.entrances.get(index) else { break };
+            // An error is an ICMP error about an earlier answer.
+            let (length, sender) = match socket.recv_from(&mut self.room) {
+                Ok(received) => received,
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => continue,
+                Err(_) => break,
+            };
+            let to = *to;
+            let Some(shown) = shown(sender, to, host) else { continue };
+            self.remember((shown, to), Sender { entrance: index, address: sender, used_at: now });
+            // Without packet memory, the datagram is lost.
+            passed += u64::from(host.send_from(shown, to, &self.room[..length]).is_ok());
+        }
+        passed
+    }
+
+    fn remember(&mut self, pair: Pair, sender: Sender) {
+        if self.senders.len() >= SENDERS_MAX
+            && !self.senders.contains_key(&pair)
+            && let Some(&(_, idle)) = self.by_use.first()
+        {
+            self.forget(&idle);
+        }
+        self.forget(&pair);
+        self.by_use.insert((sender.used_at, pair));
+        self.senders.insert(pair, sender);
+    }
+
+    fn forget(&mut self, pair: &Pair) {
+        if let Some(sender) = self.senders.remove(pair) {
+            self.by_use.remove(&(sender.used_at, *pair));
+        }
+    }
+
+    /// Sends a datagram of the guest through a forwarded port if it is an answer. Returns whether it is.
+    pub(super) fn answer(&mut self, pair: Pair, payload: &[u8], now: Instant) -> bool {
+        let Some(sender) = self.senders.get_mut(&pair) else { return false };
+        self.by_use.remove(&(sender.used_at, pair));
+        sender.used_at = now;
+        self.by_use.insert((now, pair));
+        // If the socket's buffer is full, the datagram is lost, as on a link.
+        let _ = self.entrances[sender.entrance].0.send_to(payload, sender.address);
+        true
+    }
+
+    /// Forgets senders that have been idle for too long.
+    pub(super) fn look(&mut self, now: Instant) {
+        while let Some(&(used_at, pair)) = self.by_use.first()
+            && used_at + IDLE <= now
+        {
+            self.forget(&pair);
+        }
+    }
+}
+
+/// Returns the address at which the guest sees a sender; `None` if it is of another family.
+fn shown(sender: SocketAddr, to: SocketAddr, host: &Host<'_>) -> Option<SocketAddr> {
+    let address = sender.ip().to_canonical();
+    let is_near = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    let is_reached = !is_near && !address.is_loopback() && address != to.ip() && !host.is_own(address);
+    let address =
+        if is_reached && address.is_ipv4() == to.is_ipv4() { address } else { host.source_for(to.ip())? };
+    Some(SocketAddr::new(address, sender.port()))
+}
