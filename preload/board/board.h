@@ -28,7 +28,10 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
 enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11, ASK_INFO = 12 };
-enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16 };
+enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 17 };
+/* The maximum number of bytes of data in ASK_CONNECT_FAST, and the slot of the reply if the SYN waits for data. */
+#define FAST_OPEN_BYTES_MAX 16384
+#define SYN_WAITS UINT32_MAX
 enum { REPLY_LISTENING = 1, REPLY_OPENED = 2, REPLY_ACCEPTED = 3, REPLY_ENDED = 5 };
 enum { LOCAL, REMOTE };
 enum { CLOSED = 1, NO_ROUTE = 6, BAD_ADDRESS = 7, IN_USE = 8 };
@@ -55,7 +58,7 @@ union name {
     struct sockaddr_in6 in6;
 };
 /* The number of options in options.c. */
-#define OPTIONS 18
+#define OPTIONS 20
 struct known {
     uint64_t device, inode;
     union name name[2];
@@ -129,6 +132,7 @@ char *write_number(char *to, int number);
 bool receive(int socket, struct entry *reply, int *file, int flags);
 int new_asker(int flags);
 int begin_to_ask(int socket, const struct entry *entry);
+int begin_to_ask_with(int socket, const struct entry *entry, const struct msghdr *data, size_t *bytes);
 int ask(const struct entry *entry, struct entry *reply, int *file);
 bool has_answer(int asker, int wait_ms);
 int answer_soon(int asker, struct entry *reply, int *file, int wait_ms);
@@ -188,6 +192,8 @@ int query_option(int at, const struct known *known, bool is_listener, uint32_t *
 void send_options(const struct known *known, bool is_listener);
 int query_info(const struct known *known, void *info, socklen_t *bytes);
 bool is_beyond_board(int level, int name);
+bool is_too_late(int at, enum state state);
+bool opens_fast(const struct known *known);
 
 /* ---- more.c ---- */
 
@@ -200,6 +206,9 @@ void end_write(int fd, ssize_t count, bool has_more);
 struct later {
     struct known known;
     struct entry entry;
+    /* Data that the program has sent with MSG_FASTOPEN, and the number of its bytes that the program was told of. */
+    const struct msghdr *data;
+    size_t bytes;
     size_t filled;
     /* own: the program's original socket. asker: the socket on which the board replies. end: the other end of the
      * program's new socket. */

@@ -34,7 +34,10 @@
  * Datagrams        UDP sockets are in datagrams.c.
  * Urgent data      Unix sockets have it, too: MSG_OOB, SO_OOBINLINE, SIOCATMARK, POLLPRI and SIGURG work on the program's
  *                  end, and the board passes the urgent byte on.
- * Not implemented  TCP Fast Open; a reset in stdio and io_uring; the local name of a stream
+ * Fast Open        sendto() with MSG_FASTOPEN sends its data together with the request to connect, and the board sends it
+ *                  in the SYN if it has the server's cookie (RFC 7413). With TCP_FASTOPEN_CONNECT, connect() then
+ *                  returns at once, and the board connects when the program writes.
+ * Not implemented  a reset in stdio and io_uring; the local name of a stream
  *                  before the board has replied; errors at bind(), which listen() returns instead. If a descriptor
  *                  was added to epoll or duplicated (dup) before it connected, the copy still refers to the
  *                  kernel's socket. Connections that libc itself opens (rcmd(3), DNS over TCP) are the kernel's. */
@@ -95,8 +98,11 @@ static ssize_t ended(int fd, ssize_t count, size_t wanted, int flags) {
         return count;
     if (!(ready_for(fd, POLLIN) & POLLHUP))
         return count;
-    if (!(found.word & HAS_FINISHED))
-        return fail(ECONNRESET);
+    if (!(found.word & HAS_FINISHED)) {
+        /* A stream that connects with the program's first data may have failed to open. */
+        int error = outcome_of_hangup(fd);
+        return fail(error ? error : ECONNRESET);
+    }
     /* After shutdown(), the two look the same here, so query the board, once. */
     struct entry entry = {.what = ASK_FATE}, reply;
     put(&entry, LOCAL, &found.known.name[LOCAL]);
@@ -182,13 +188,14 @@ static int board_bind(int fd, const struct sockaddr *name, socklen_t length) {
 }
 
 /* Connects through the kernel, after binding the socket if the program had bound it. */
-static int connect_in_kernel(int fd, const struct found *found, const struct sockaddr *name, socklen_t length) {
+static ssize_t connect_in_kernel(int fd, const struct found *found, const struct msghdr *message, bool is_fast,
+                                 int flags) {
     if (found->state == BOUND) {
         forget(found);
         if (bind_at_last(fd, &found->known))
             return -1;
     }
-    return libc.connect(fd, name, length);
+    return is_fast ? libc.sendmsg(fd, message, flags) : libc.connect(fd, message->msg_name, message->msg_namelen);
 }
 
 /* Replaces the descriptor with a new kernel socket, as it was before the board was involved. The record is kept, because
@@ -247,9 +254,9 @@ static int listen_on_board(int fd, struct found *found, enum state state) {
 
 /* Requests a stream from the board. Returns 0 and the reply; EAGAIN or EINTR if there is no reply yet; or another
  * error number. */
-static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct entry *reply, int *file, int *asker,
-                           bool *has_asked) {
-    *has_asked = false;
+static int ask_for_connect(int fd, bool waits, struct later *later, struct entry *reply, int *file) {
+    int *asker = &later->asker;
+    later->has_asked = false;
     if ((*asker = new_asker(waits ? 0 : SOCK_NONBLOCK)) < 0)
         return errno;
     if (waits) {
@@ -257,10 +264,10 @@ static int ask_for_connect(int fd, bool waits, const struct entry *entry, struct
         copy_time(fd, SO_SNDTIMEO, *asker, SO_SNDTIMEO);
         copy_time(fd, SO_SNDTIMEO, *asker, SO_RCVTIMEO);
     }
-    int error = begin_to_ask(*asker, entry);
+    int error = begin_to_ask_with(*asker, &later->entry, later->data, &later->bytes);
     if (error)
         return error;
-    *has_asked = true;
+    later->has_asked = true;
     if (!waits)
         return answer_soon(*asker, reply, file, PROMPT_MS);
     if (receive(*asker, reply, file, 0))
@@ -277,14 +284,48 @@ static int patience_of(int fd) {
     return time.tv_sec < 1000000 ? (int)(time.tv_sec * 1000 + (time.tv_usec + 999) / 1000) : 1000000000;
 }
 
-static int board_connect(int fd, const struct sockaddr *name, socklen_t length) {
-    int kept = errno, result;
-    if (connect_datagrams(fd, name, length, &result))
-        return result;
+static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, const struct sockaddr *name,
+                            socklen_t length);
+
+/* Returns the number of bytes in a message. */
+static size_t bytes_of(const struct msghdr *message) {
+    size_t bytes = 0;
+    for (size_t at = 0; at < message->msg_iovlen; at++)
+        bytes += message->msg_iov[at].iov_len;
+    return bytes;
+}
+
+/* Sends the bytes of a message after the first `taken`. Returns the number of all that have been sent. */
+static ssize_t send_rest(int fd, const struct msghdr *message, size_t taken, int flags) {
+    size_t total = taken;
+    for (size_t at = 0; at < message->msg_iovlen; at++) {
+        struct iovec part = message->msg_iov[at];
+        size_t skips = part.iov_len < taken ? part.iov_len : taken;
+        taken -= skips;
+        if (part.iov_len == skips)
+            continue;
+        ssize_t count = board_sendto(fd, (char *)part.iov_base + skips, part.iov_len - skips, flags, NULL, 0);
+        if (count < 0)
+            return total ? (ssize_t)total : -1;
+        total += (size_t)count;
+        if ((size_t)count < part.iov_len - skips)
+            break;
+    }
+    return (ssize_t)total;
+}
+
+/* Connects a socket to the address of a message. If `is_fast` is set, also sends the data of the message, as sendto() with
+ * MSG_FASTOPEN (tcp(7)), and returns the number of bytes. */
+static ssize_t open_stream(int fd, const struct msghdr *message, bool is_fast, int flags) {
+    int kept = errno;
+    const struct sockaddr *name = message->msg_name;
+    socklen_t length = message->msg_namelen;
     struct found found = {0};
     struct entry entry = {.what = ASK_CONNECT}, reply;
     bool is_known = find_or_adopt(fd, &found);
     bool disconnects = name && length >= sizeof name->sa_family && name->sa_family == AF_UNSPEC;
+    if (is_fast && disconnects)
+        return fail(EOPNOTSUPP);
     if (is_known && disconnects) {
         /* connect(2): AF_UNSPEC dissolves the association. A socket that the program has bound stays bound. */
         int error = found.state == BOUND || found.state == RESERVED ? 0 : start_over(fd, &found);
@@ -296,7 +337,9 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         return fail(EINVAL);
     if (is_known && found.state == CONNECTING) {
         int error = outcome(fd, &found, 0);
-        return error ? fail(error == EINPROGRESS ? EALREADY : error) : done(kept, 0);
+        if (error)
+            return fail(error == EINPROGRESS ? EALREADY : error);
+        return is_fast ? send_rest(fd, message, 0, flags & ~MSG_FASTOPEN) : done(kept, 0);
     }
     if (is_known && (found.state == FAILED || found.state == RESERVED)) {
         int error = start_over(fd, &found);
@@ -305,7 +348,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     }
     int domain = tcp_domain(fd);
     if (!domain || disconnects)
-        return libc.connect(fd, name, length);
+        return is_fast ? libc.sendmsg(fd, message, flags) : libc.connect(fd, name, length);
     if (domain < 0)
         return fail(EPROTONOSUPPORT);
     struct known known = {.domain = domain};
@@ -315,7 +358,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         return fail(error);
     put(&entry, REMOTE, &remote);
     if (is_loopback(&entry, REMOTE))
-        return connect_in_kernel(fd, &found, name, length);
+        return connect_in_kernel(fd, &found, message, is_fast, flags);
     if (fd >= FILES)
         return fail(EMFILE); /* The stream's state could not be recorded, and the kernel's TCP must not be used. */
     known.name[REMOTE] = name_of(&entry, REMOTE, domain);
@@ -327,18 +370,22 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         if (is_unspecified(&entry, LOCAL) && entry.port[LOCAL] == 0)
             entry.family[LOCAL] = 0;
     }
-    bool waits = is_blocking(fd), has_asked;
-    int file = -1, asker;
+    bool waits = is_blocking(fd) && !(flags & MSG_DONTWAIT);
+    int file = -1;
     read_options(fd, known.options);
-    error = ask_for_connect(fd, waits, &entry, &reply, &file, &asker, &has_asked);
+    if (opens_fast(&known) || (is_fast && bytes_of(message)))
+        entry.what = ASK_CONNECT_FAST;
+    struct later later = {.known = known, .entry = entry, .data = is_fast ? message : NULL};
+    error = ask_for_connect(fd, waits, &later, &reply, &file);
     if (error == EAGAIN || error == EINTR) {
-        struct later later = {.known = known, .entry = entry, .asker = asker, .has_asked = has_asked};
         int other = connect_by_helper(fd, &later);
-        close(asker);
+        close(later.asker);
+        if (!other && later.bytes)
+            return done(kept, (ssize_t)later.bytes); /* The helper sends them. */
         return fail(other ? other : error == EINTR ? EINTR : EINPROGRESS);
     }
-    if (asker >= 0)
-        close(asker);
+    if (later.asker >= 0)
+        close(later.asker);
     if (error)
         return fail(error);
     bool is_ours = reply.what == REPLY_OPENED && file >= 0;
@@ -346,7 +393,7 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
         /* The address belongs to the kernel's network. */
         if (file >= 0)
             close(file);
-        return connect_in_kernel(fd, &found, name, length);
+        return connect_in_kernel(fd, &found, message, is_fast, flags);
     }
     /* If the reply has no error code, the board has sent a descriptor, but this program has too many open files. */
     if (!is_ours)
@@ -356,10 +403,24 @@ static int board_connect(int fd, const struct sockaddr *name, socklen_t length) 
     connects = true;
     known.name[LOCAL] = name_of(&reply, LOCAL, domain);
     send_options(&known, false);
-    if ((error = note(fd, known, CONNECTING)))
+    bool syn_waits = entry.what == ASK_CONNECT_FAST && reply.slot == SYN_WAITS;
+    size_t taken = entry.what == ASK_CONNECT_FAST && !syn_waits ? reply.slot : 0;
+    /* While the SYN waits for data, the program sees a connected socket, as in Linux. */
+    if ((error = note(fd, known, syn_waits ? CONNECTED : CONNECTING)))
         return fail(error);
-    error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
-    return error ? fail(error) : done(kept, 0);
+    if (!syn_waits)
+        error = find(fd, &found) ? outcome(fd, &found, waits ? patience_of(fd) : 0) : EBADF;
+    if (taken && error == EINPROGRESS)
+        return done(kept, (ssize_t)taken);
+    if (error)
+        return fail(error);
+    return is_fast ? send_rest(fd, message, taken, flags & ~MSG_FASTOPEN) : done(kept, 0);
+}
+
+static int board_connect(int fd, const struct sockaddr *name, socklen_t length) {
+    struct msghdr message = {.msg_name = (void *)name, .msg_namelen = length};
+    int result;
+    return connect_datagrams(fd, name, length, &result) ? result : (int)open_stream(fd, &message, false, 0);
 }
 
 static int board_listen(int fd, int backlog) {
@@ -559,8 +620,8 @@ static int board_setsockopt(int fd, int level, int option, const void *value, so
     if (at < 0)
         return fail(ENOPROTOOPT);
     int error = read_option(at, value, length, &number);
-    if (error)
-        return fail(error);
+    if (error || is_too_late(at, found.state))
+        return fail(error ? error : EINVAL);
     if (is_on_board(&found)) {
         error = set_option(at, &found.known, found.state == LISTENING || found.state == RESERVED, number);
         return error ? fail(error) : done(kept, 0);
@@ -669,13 +730,10 @@ static ssize_t board_splice(int from, off64_t *from_offset, int to, off64_t *to_
     return ended(from, count, bytes, flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0);
 }
 
-/* Returns whether a call asks for TCP Fast Open, that is, for an implicit connect(). It fails as on a
- * system where Fast Open is turned off (tcp(7)); programs then call connect(). */
+/* Returns whether a call asks for TCP Fast Open on a stream socket, that is, for an implicit connect(). */
 static bool asks_for_fast_open(int fd, int flags) {
-    if (!(flags & MSG_FASTOPEN) || !board_path || !stream_family(fd))
-        return false;
-    errno = EOPNOTSUPP;
-    return true;
+    struct found found;
+    return (flags & MSG_FASTOPEN) && board_path && (stream_family(fd) || find_or_adopt(fd, &found));
 }
 
 /* Returns whether an address that is passed with data is ignored: that of a connected stream, as in Linux. */
@@ -692,7 +750,7 @@ static ssize_t board_sendto(int fd, const void *from, size_t bytes, int flags, c
     if (send_datagram(fd, &message, flags, &result))
         return result;
     if (asks_for_fast_open(fd, flags))
-        return -1;
+        return open_stream(fd, &message, true, flags);
     begin_write(fd, flags & MSG_MORE);
     if (ignores_name(fd, name))
         name = NULL, length = 0;
@@ -707,7 +765,7 @@ static ssize_t board_sendmsg(int fd, const struct msghdr *message, int flags) {
     if (send_datagram(fd, message, flags, &result))
         return result;
     if (asks_for_fast_open(fd, flags))
-        return -1;
+        return open_stream(fd, message, true, flags);
     begin_write(fd, flags & MSG_MORE);
     nameless.msg_name = NULL, nameless.msg_namelen = 0;
     result = libc.sendmsg(fd, ignores_name(fd, message->msg_name) ? &nameless : message, flags);
@@ -719,8 +777,12 @@ static int board_sendmmsg(int fd, struct mmsghdr *messages, unsigned count, int 
     int result;
     if (send_datagrams(fd, messages, count, flags, &result))
         return result;
-    if (asks_for_fast_open(fd, flags))
-        return -1;
+    if (count && asks_for_fast_open(fd, flags)) {
+        /* The first message connects; for the second, the socket is already connected. */
+        ssize_t sent = open_stream(fd, &messages->msg_hdr, true, flags);
+        messages->msg_len = sent < 0 ? 0 : (unsigned)sent;
+        return sent < 0 ? -1 : 1;
+    }
     begin_write(fd, flags & MSG_MORE);
     result = libc.sendmmsg(fd, messages, count, flags);
     end_write(fd, result, flags & MSG_MORE);

@@ -85,7 +85,7 @@ static int connect_later(struct later *later, struct entry *reply) {
     int file = -1;
     fcntl(later->asker, F_SETFL, 0);
     if (!later->has_asked) {
-        int error = begin_to_ask(later->asker, &later->entry);
+        int error = begin_to_ask_with(later->asker, &later->entry, later->data, &later->bytes);
         if (error)
             return -error;
     }
@@ -127,6 +127,21 @@ static int connect_later(struct later *later, struct entry *reply) {
     return error ? -error : file;
 }
 
+/* Sends the data of which the program was told that it has been sent, except for what left in the SYN. */
+static void send_first(int file, const struct later *later, size_t taken) {
+    fcntl(file, F_SETFL, 0);
+    size_t left = later->bytes;
+    for (size_t at = 0; later->data && at < later->data->msg_iovlen && left; at++) {
+        struct iovec part = later->data->msg_iov[at];
+        size_t count = part.iov_len < left ? part.iov_len : left, skips = count < taken ? count : taken;
+        left -= count;
+        taken -= skips;
+        for (ssize_t sent; skips < count; skips += sent)
+            if ((sent = send(file, (char *)part.iov_base + skips, count - skips, MSG_NOSIGNAL)) < 0)
+                return; /* carry() meets the error, too. */
+    }
+}
+
 __attribute__((noreturn)) static void run_later(struct later *later) {
     static char waste[16384];
     struct entry reply = {0};
@@ -161,6 +176,7 @@ __attribute__((noreturn)) static void run_later(struct later *later) {
             _exit(0);
         later->filled -= count;
     }
+    send_first(file, later, reply.slot);
     fcntl(file, F_SETFL, O_NONBLOCK);
     fcntl(later->end, F_SETFL, O_NONBLOCK);
     carry(later->end, file);

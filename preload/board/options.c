@@ -33,6 +33,8 @@ static const struct option {
     {IPPROTO_TCP, TCP_WINDOW_CLAMP, 15, 0},
     {SOL_SOCKET, SO_REUSEADDR, 17, 0},
     {SOL_SOCKET, SO_REUSEPORT, 18, 0},
+    {IPPROTO_TCP, TCP_FASTOPEN, 19, 0},
+    {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 20, 0},
 };
 
 /* The code of MSG_MORE, which is set like an option. */
@@ -60,7 +62,10 @@ static bool is_valid(const struct option *option, int value) {
     case TCP_SYNCNT:
         return value >= 1 && value <= 127;
     case TCP_USER_TIMEOUT:
+    case TCP_FASTOPEN:
         return value >= 0;
+    case TCP_FASTOPEN_CONNECT:
+        return value == 0 || value == 1;
     default:
         return true;
     }
@@ -74,6 +79,8 @@ static uint32_t stored(const struct option *option, int value) {
         return value < 0 && option->level == IPPROTO_IPV6 ? 0 : (uint32_t)value & 0xfc;
     if (option->level == SOL_SOCKET || option->name == TCP_NODELAY || option->name == TCP_CORK)
         return value != 0;
+    if (option->name == TCP_FASTOPEN)
+        return (uint32_t)(value < SOMAXCONN ? value : SOMAXCONN);
     if (option->name == TCP_LINGER2)
         return (uint32_t)(value < 0 ? -1 : value > LINGER2_MAX ? LINGER2_MAX : value ? value : (int)option->usual);
     return (uint32_t)value;
@@ -185,12 +192,23 @@ void send_options(const struct known *known, bool is_listener) {
             set_option(at, known, is_listener, known->options[at]);
 }
 
+/* Returns whether it is too late to set an option, as in Linux. */
+bool is_too_late(int at, enum state state) {
+    bool is_open = state == CONNECTING || state == CONNECTED, is_tcp = options[at].level == IPPROTO_TCP;
+    return (is_tcp && options[at].name == TCP_FASTOPEN && is_open) ||
+           (is_tcp && options[at].name == TCP_FASTOPEN_CONNECT && (is_open || state == LISTENING));
+}
+
+/* Returns whether connect() is to use TCP Fast Open (TCP_FASTOPEN_CONNECT). */
+bool opens_fast(const struct known *known) { return known->options[option_at(IPPROTO_TCP, TCP_FASTOPEN_CONNECT)]; }
+
 /* Returns whether an option changes the behaviour of a connection in a way that the board does not support.
  * Setting it fails on every TCP socket, because it is not known yet whether the socket will use the board. */
 bool is_beyond_board(int level, int name) {
     switch (level) {
     case IPPROTO_TCP:
-        return name == TCP_MAXSEG || name == TCP_REPAIR || name == TCP_CONGESTION;
+        return name == TCP_MAXSEG || name == TCP_REPAIR || name == TCP_CONGESTION || name == TCP_FASTOPEN_KEY ||
+               name == TCP_FASTOPEN_NO_COOKIE;
     case IPPROTO_IP:
         return name == IP_TTL || name == IP_OPTIONS || name == IP_TRANSPARENT;
     case IPPROTO_IPV6:

@@ -226,9 +226,24 @@ static int board_address(struct sockaddr_un *name) {
     return folder;
 }
 
-/* Connects a new socket to the board and sends a request. Returns 0, EAGAIN if the board's backlog is full, or
- * another error number. */
-int begin_to_ask(int socket, const struct entry *entry) {
+int begin_to_ask(int socket, const struct entry *entry) { return begin_to_ask_with(socket, entry, NULL, NULL); }
+
+/* Connects a new socket to the board and sends a request, followed by data. Its first parts are sent, up to
+ * FAST_OPEN_BYTES_MAX; sets `*bytes` to their number. Returns 0, EAGAIN if the board's backlog is full, or another error
+ * number. */
+int begin_to_ask_with(int socket, const struct entry *entry, const struct msghdr *data, size_t *bytes) {
+    enum { PARTS_MAX = 9 };
+    struct iovec parts[PARTS_MAX] = {{(void *)entry, sizeof *entry}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 1};
+    size_t room = data ? FAST_OPEN_BYTES_MAX : 0;
+    for (size_t at = 0; data && at < data->msg_iovlen && message.msg_iovlen < PARTS_MAX && room; at++) {
+        struct iovec part = data->msg_iov[at];
+        part.iov_len = part.iov_len < room ? part.iov_len : room;
+        room -= part.iov_len;
+        parts[message.msg_iovlen++] = part;
+    }
+    if (data)
+        *bytes = FAST_OPEN_BYTES_MAX - room;
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     int folder = board_address(&name);
     /* An empty path would be an abstract name. */
@@ -239,9 +254,9 @@ int begin_to_ask(int socket, const struct entry *entry) {
         close(folder);
     if (error)
         return error == ENOENT || error == ECONNREFUSED ? board_unreachable() : error;
-    while (send(socket, entry, sizeof *entry, MSG_NOSIGNAL) != sizeof *entry)
+    while (libc.sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
         if (errno != EINTR)
-            return ECONNABORTED;
+            return errno == EFAULT ? EFAULT : ECONNABORTED;
     return 0;
 }
 

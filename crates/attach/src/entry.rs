@@ -20,6 +20,11 @@ pub const STATISTICS_PIECE_BYTES: usize = 40;
 /// Bytes of a stream's statistics: Linux's `struct tcp_info` up to `tcpi_rcv_wnd`, in whole pieces.
 pub const STATISTICS_BYTES: usize = 6 * STATISTICS_PIECE_BYTES;
 
+/// Maximum number of bytes of data in a [`Request::ConnectFast`].
+pub const FAST_OPEN_BYTES_MAX: usize = 16 << 10;
+/// The slot in the answer to a [`Request::ConnectFast`] if the SYN waits for data.
+pub const SYN_WAITS: u32 = u32::MAX;
+
 /// A request from a client. The client chooses the numbers of slots and listeners.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -143,6 +148,16 @@ pub enum Request {
     QueryRemote {
         /// The socket's local address.
         local: SocketAddr,
+    },
+    /// Opens a stream with TCP Fast Open (RFC 7413), for a client that has no slots. The first data may follow
+    /// the entry in the packet, at most [`FAST_OPEN_BYTES_MAX`]. Answered by [`Indication::Opened`], whose
+    /// slot is the number of these bytes that leave in the SYN, or [`SYN_WAITS`] if there are none and the
+    /// SYN waits for what the client writes; or by [`Indication::Ended`].
+    ConnectFast {
+        /// Same as in [`Request::Connect`].
+        local: Option<SocketAddr>,
+        /// The remote address and port.
+        remote: SocketAddr,
     },
     /// Requests the statistics of a slot's stream; answered by [`Indication::Statistics`], once for each
     /// piece.
@@ -374,6 +389,9 @@ impl Request {
             }
             Request::SetRemote { local, remote } => Fields { what: 15, local: Some(local), remote, ..none },
             Request::QueryRemote { local } => Fields { what: 16, local: Some(local), ..none },
+            Request::ConnectFast { local, remote } => {
+                Fields { what: 17, local, remote: Some(remote), ..none }
+            }
         }
         .bytes()
     }
@@ -398,6 +416,7 @@ impl Request {
             14 => Request::Bind { local: local?, remote, shares: code != 0 },
             15 => Request::SetRemote { local: local?, remote },
             16 => Request::QueryRemote { local: local? },
+            17 => Request::ConnectFast { local, remote: remote? },
             _ => return None,
         })
     }

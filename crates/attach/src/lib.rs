@@ -47,7 +47,10 @@ mod option;
 
 pub use client::{Client, Read};
 pub use datagram::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, IcmpReport};
-pub use entry::{ENTRY_BYTES, EndReason, Indication, Request, STATISTICS_BYTES, STATISTICS_PIECE_BYTES};
+pub use entry::{
+    ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, STATISTICS_BYTES,
+    STATISTICS_PIECE_BYTES, SYN_WAITS,
+};
 pub use option::StreamOption;
 
 use core::ops::RangeInclusive;

@@ -45,11 +45,15 @@ pub enum StreamOption {
     ReuseAddress = 17,
     /// `SO_REUSEPORT`.
     ReusePort = 18,
+    /// `TCP_FASTOPEN`: how many connections of a listener may be pending.
+    FastOpen = 19,
+    /// `TCP_FASTOPEN_CONNECT`.
+    FastOpenConnect = 20,
 }
 
 impl StreamOption {
     /// All options, by number.
-    pub const ALL: [StreamOption; 18] = [
+    pub const ALL: [StreamOption; 20] = [
         StreamOption::NoDelay,
         StreamOption::KeepAlive,
         StreamOption::KeepIdle,
@@ -68,6 +72,8 @@ impl StreamOption {
         StreamOption::More,
         StreamOption::ReuseAddress,
         StreamOption::ReusePort,
+        StreamOption::FastOpen,
+        StreamOption::FastOpenConnect,
     ];
 
     pub(crate) fn of(code: u8) -> Option<StreamOption> {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Pair, config, socket};
-use kiban_board::{Completion, StreamId};
+use kiban_board::{Completion, Owner, StreamId};
 use std::time::Duration;
 
 const ANSWER: usize = 5000;
@@ -88,4 +88,39 @@ fn requests_and_answers_survive_losses() {
             assert!(board.memory_mut().is_all_free());
         }
     }
+}
+
+#[test]
+fn a_syn_waits_for_data_if_the_server_has_granted_a_cookie() {
+    let mut pair = pair();
+    pair.boards[1].host().listen(socket(1, 80)).unwrap();
+    let open = |pair: &mut Pair| pair.boards[0].host().open_fast(Owner::BOARD, None, socket(1, 80)).unwrap();
+    let packets = |pair: &mut Pair| {
+        let before = pair.packets[0];
+        pair.run();
+        pair.packets[0] - before
+    };
+    // The first SYN requests a cookie, so it does not wait.
+    let (first, waits) = open(&mut pair);
+    assert!(!waits && packets(&mut pair) == 2);
+    assert_eq!(pair.boards[0].host().write(first, b"request").unwrap(), 7);
+    // The others wait: for data, for the end of the data, or until the stream is closed.
+    for (number, write) in [&b"request"[..], b"", b"request"].into_iter().enumerate() {
+        let (stream, waits) = open(&mut pair);
+        assert!(waits && packets(&mut pair) <= 1, "{number}");
+        let later = pair.now + Duration::from_secs(600);
+        pair.run_until(later);
+        assert_eq!(packets(&mut pair), 0, "{number}");
+        assert_eq!(pair.boards[0].host().write(stream, write).unwrap(), write.len());
+        assert!(packets(&mut pair) > 0, "{number}");
+        assert!(pair.completions(0).contains(&Completion::Opened { stream }), "{number}");
+    }
+    let (finished, _) = open(&mut pair);
+    pair.boards[0].host().finish(finished).unwrap();
+    assert!(packets(&mut pair) > 0);
+    let (closed, _) = open(&mut pair);
+    packets(&mut pair);
+    pair.boards[0].host().close(closed).unwrap();
+    assert_eq!(packets(&mut pair), 0);
+    assert_eq!(pair.boards[0].counter("tcp", "fast_opens_out"), 2);
 }

@@ -58,6 +58,20 @@ impl Stack {
         Ok(self.edge.add(upper, session, false))
     }
 
+    /// Opens a stream with TCP Fast Open (RFC 7413). Returns whether the server has granted a cookie before; then
+    /// the SYN waits for the first write.
+    pub(crate) fn open_fast(
+        &mut self,
+        upper: Upper,
+        owner: tcp::Owner,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<(StreamId, bool), HostError> {
+        let id = self.open(upper, owner, local, remote)?;
+        let (session, now) = (self.session(id)?, self.now);
+        Ok((id, self.ip.tcp.offer_fast_open(session, now)))
+    }
+
     /// Opens a stream whose first data is `bytes`, which leaves in the SYN if the server has granted a Fast
     /// Open cookie (RFC 7413). Returns how much of `bytes` was taken.
     pub(crate) fn open_with_data(
@@ -67,13 +81,21 @@ impl Stack {
         remote: SocketAddr,
         bytes: &[u8],
     ) -> Result<(StreamId, usize), HostError> {
-        let id = self.open(upper, tcp::Owner::BOARD, local, remote)?;
-        let (session, now) = (self.session(id)?, self.now);
-        self.ip.tcp.offer_fast_open(session, now);
+        let (id, _) = self.open_fast(upper, tcp::Owner::BOARD, local, remote)?;
+        Ok((id, self.write_before_syn(id, bytes)?))
+    }
+
+    /// Writes the data that a SYN may carry, as much as fits, and lets the SYN leave.
+    fn write_before_syn(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         let written = self.write_by(id, bytes.len(), usize::MAX, |page, from, count| {
             page.append(&bytes[from..from + count]).expect("the page has room")
         })?;
-        Ok((id, written))
+        if written == 0 {
+            let session = self.session(id)?;
+            self.ip.tcp.release_syn(session);
+            self.unsettled = true;
+        }
+        Ok(written)
     }
 
     /// Returns an error if the host may not write to a stream.
@@ -93,6 +115,11 @@ impl Stack {
     /// when there is room.
     #[inline]
     pub(crate) fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
+        if let Some(stream) = self.edge.stream(id).filter(|stream| !stream.open)
+            && self.ip.tcp.syn_waits(stream.session)
+        {
+            return self.write_before_syn(id, bytes);
+        }
         let Some(chunk) = self.ip.tcp.config().copy_chunk_bytes else {
             return self.write_up_to(id, bytes, usize::MAX);
         };

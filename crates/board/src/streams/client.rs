@@ -401,7 +401,8 @@ impl<C: Chunk> ClientStreams<C> {
             | Request::QueryInfo { .. }
             | Request::Bind { .. }
             | Request::SetRemote { .. }
-            | Request::QueryRemote { .. } => return Ok(false),
+            | Request::QueryRemote { .. }
+            | Request::ConnectFast { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {
                 if !self.listeners.contains_key(&listener)

@@ -62,6 +62,7 @@ impl Forward {
             socket,
             is_connected,
             is_open,
+            syn_waits: false,
             skips: 0,
             tells_why: false,
             waits_for_accept: false,

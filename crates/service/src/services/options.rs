@@ -2,9 +2,9 @@
 //!
 //! Purpose    the options of a stream, with the values that setsockopt(2) sets and getsockopt(2) returns.
 //! Effect     `TCP_NODELAY`, keep-alive, the user timeout and the traffic class act on the board's
-//!            connection. `SO_LINGER` with a time of zero makes a close reset it, and `TCP_CORK` and
-//!            `MSG_MORE` hold short segments (relay.rs). The others are only stored and returned
-//!            (docs/attach.md has the list).
+//!            connection, and `TCP_FASTOPEN` on the board's listener. `SO_LINGER` with a time of zero makes a
+//!            close reset the connection, and `TCP_CORK` and `MSG_MORE` hold short segments (relay.rs). The
+//!            others are only stored and returned (docs/attach.md has the list).
 //! Listeners  a connection inherits the options of its listener.
 
 use kiban_attach::StreamOption;

@@ -1,5 +1,6 @@
 //! Relays: each connects a stream on the board to a socket on this host.
 //!
+//! Fast Open        a stream whose SYN waits for data (RFC 7413) begins with the first write of the program.
 //! Half-close       the directions end independently: a FIN on one side is passed on as a FIN on the other,
 //!                  after all data before it. A reset is passed on as a reset.
 //! Back-pressure    a relay holds at most one page from the board and one piece from the socket. When it can
@@ -96,6 +97,8 @@ pub(super) struct Begin {
     pub(super) is_connected: bool,
     /// Whether the stream is open.
     pub(super) is_open: bool,
+    /// Whether the stream's SYN waits for the program's first data (TCP Fast Open).
+    pub(super) syn_waits: bool,
     /// The number of bytes to skip at the start of the data from the socket.
     pub(super) skips: usize,
     /// Whether the program learns the reason if the stream cannot be opened.
@@ -121,6 +124,8 @@ struct Relay {
     socket: Line,
     is_connected: bool,
     is_open: bool,
+    /// Whether the stream's SYN waits for the program's first data.
+    syn_waits: bool,
     skips: usize,
     tells_why: bool,
     waits_for_accept: bool,
@@ -243,8 +248,8 @@ impl Relays {
         let number = self.next;
         self.next += 1;
         counters.accepted += 1;
-        let Begin { socket, is_connected, is_open, skips, tells_why, waits_for_accept, ends, options, slot } =
-            begin;
+        let Begin { socket, is_connected, is_open, syn_waits, skips, tells_why, .. } = begin;
+        let Begin { waits_for_accept, ends, options, slot, .. } = begin;
         // Forget how an earlier stream with the same addresses ended.
         self.fates.retain(|(its, _)| Some(*its) != ends);
         let relay = Relay {
@@ -252,6 +257,7 @@ impl Relays {
             socket,
             is_connected,
             is_open,
+            syn_waits,
             skips,
             tells_why,
             waits_for_accept,
@@ -545,6 +551,9 @@ impl Relay {
             // The other end of the socket pair or connection is gone.
             return Next::Cut;
         }
+        if self.syn_waits && !self.is_open && self.write_first(stream, host, piece, counters).is_err() {
+            return Next::Cut;
+        }
         if !self.is_connected || !self.is_open {
             return Next::Stay;
         }
@@ -557,6 +566,28 @@ impl Relay {
             Ok(()) if self.told_socket && self.told_board => Next::Close,
             Ok(()) => Next::Stay,
         }
+    }
+
+    /// Writes the program's first data, if there is any, which leaves in the SYN. A program that sends none
+    /// opens no stream.
+    fn write_first(
+        &mut self,
+        stream: StreamId,
+        host: &mut Host<'_>,
+        piece: &mut [u8],
+        counters: &mut ServiceCounters,
+    ) -> io::Result<()> {
+        let count = match self.socket.receive(piece) {
+            Ok(0) => return Err(ErrorKind::ConnectionAborted.into()),
+            Ok(count) => count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.syn_waits = false;
+        let written = host.write(stream, &piece[..count]).map_err(io::Error::other)?;
+        counters.bytes_out += written as u64;
+        self.inward.extend_from_slice(&piece[written..count]);
+        Ok(())
     }
 
     /// Moves data from the board to the socket.
@@ -728,7 +759,7 @@ impl Relay {
     fn watch(&mut self, files: &EpollSet) -> io::Result<()> {
         let wanted = if self.is_connected {
             Interest {
-                read: self.is_open && !self.is_blocked && !self.socket_finished,
+                read: self.syn_waits || (self.is_open && !self.is_blocked && !self.socket_finished),
                 write: self.outward.is_some(),
             }
         } else {

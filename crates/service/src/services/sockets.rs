@@ -6,6 +6,8 @@
 //! Streams          the descriptor is one end of a pair of Unix sockets; a relay moves the bytes. Until the
 //!                  stream is open, the program cannot write, just as on a TCP socket that is still
 //!                  connecting: its send buffer is filled with bytes that the relay later skips.
+//! Fast Open        a request may carry the first data, which leaves in the SYN if the board has the server's
+//!                  cookie. Without data, the SYN then waits until the program writes.
 //! Listeners        the descriptor is one end of a pair of SOCK_SEQPACKET sockets; each packet announces a
 //!                  connection and carries the socket for its stream. Listeners of one user that all have
 //!                  SO_REUSEPORT can share an address; a hash of the addresses of a connection selects its
@@ -25,7 +27,9 @@ use super::datagrams::Datagrams;
 use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
-use kiban_attach::{ENTRY_BYTES, EndReason, Indication, Request, StreamOption};
+use kiban_attach::{
+    ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, SYN_WAITS, StreamOption,
+};
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
 use kiban_link::{EpollSet, Interest};
@@ -149,18 +153,22 @@ impl Sockets {
         let Some((socket, owner, _)) = self.askers.remove(&number) else { return };
         // The socket may be closed later, by another thread, so stop watching it now.
         let _ = self.files.forget(&socket);
-        let mut entry = [0; ENTRY_BYTES];
-        let received = socket.receive(&mut entry);
-        let ask = match received {
-            Ok(ENTRY_BYTES) => Request::read(&entry),
-            _ => None,
+        let mut packet = [0; ENTRY_BYTES + FAST_OPEN_BYTES_MAX];
+        let received = socket.receive(&mut packet);
+        let (ask, data) = match packet[..*received.as_ref().unwrap_or(&0)].split_first_chunk() {
+            // Data may follow only this request.
+            Some((entry, data)) => {
+                let takes_data = |ask: &Request| data.is_empty() || matches!(ask, Request::ConnectFast { .. });
+                (Request::read(entry).filter(takes_data), data)
+            }
+            None => (None, &[][..]),
         };
         let (indication, file) = match ask {
             Some(Request::Connect { local, remote, .. }) => {
-                match self.connect(owner, local, remote, host, now) {
-                    Ok((local, file)) => (Indication::Opened { slot: 0, local }, Some(file)),
-                    Err(why) => (Indication::Ended { slot: 0, why }, None),
-                }
+                self.connect((owner, local, remote), None, host, now)
+            }
+            Some(Request::ConnectFast { local, remote }) => {
+                self.connect((owner, local, remote), Some(data), host, now)
             }
             Some(Request::Listen { local, shares, .. }) => {
                 let user = if shares { user_of(&socket) } else { None };
@@ -240,17 +248,43 @@ impl Sockets {
         }
     }
 
+    /// Opens a stream, with TCP Fast Open if `fast` has a value, which is its first data. Returns the answer
+    /// and the program's socket.
     fn connect(
         &mut self,
-        owner: Owner,
-        local: Option<SocketAddr>,
-        remote: SocketAddr,
+        ends: (Owner, Option<SocketAddr>, SocketAddr),
+        fast: Option<&[u8]>,
         host: &mut Host<'_>,
         now: Instant,
-    ) -> Result<(SocketAddr, OwnedFd), EndReason> {
+    ) -> (Indication, Option<OwnedFd>) {
+        match self.open(ends, fast, host, now) {
+            Ok((slot, local, file)) => (Indication::Opened { slot, local }, Some(file)),
+            Err(why) => (Indication::Ended { slot: 0, why }, None),
+        }
+    }
+
+    fn open(
+        &mut self,
+        (owner, local, remote): (Owner, Option<SocketAddr>, SocketAddr),
+        fast: Option<&[u8]>,
+        host: &mut Host<'_>,
+        now: Instant,
+    ) -> Result<(u32, SocketAddr, OwnedFd), EndReason> {
         let slot = self.relays.take_slot(None, host, &mut self.counters, now).ok_or(EndReason::TooMany)?;
-        let stream = host.open_for(owner, local, remote)?;
-        let begun = pair().and_then(|(ours, theirs)| Ok((ours, fill(theirs.as_fd())?, theirs)));
+        let (stream, mut syn_waits) = match fast {
+            None => (host.open_for(owner, local, remote)?, false),
+            Some(_) => host.open_fast(owner, local, remote)?,
+        };
+        let mut taken = 0;
+        if let Some(data) = fast.filter(|data| syn_waits && !data.is_empty()) {
+            taken = host.write(stream, data).unwrap_or(0);
+            syn_waits = false;
+        }
+        let begun = pair().and_then(|(ours, theirs)| {
+            // While the SYN waits, the program may write.
+            let skips = if syn_waits { 0 } else { fill(theirs.as_fd())? };
+            Ok((ours, skips, theirs))
+        });
         let (Ok(info), Ok((ours, skips, theirs))) = (host.info(stream), begun) else {
             let _ = host.abort(stream);
             return Err(EndReason::TooMany);
@@ -261,6 +295,7 @@ impl Sockets {
             socket,
             is_connected: true,
             is_open: false,
+            syn_waits,
             skips,
             tells_why: true,
             waits_for_accept: false,
@@ -270,7 +305,7 @@ impl Sockets {
         };
         self.relays.begin(stream, begin, &mut self.counters, now);
         self.relays.pump(stream, host, &self.files, &mut self.counters, now);
-        Ok((info.local, theirs))
+        Ok((if syn_waits { SYN_WAITS } else { taken as u32 }, info.local, theirs))
     }
 
     fn listen(
@@ -356,12 +391,15 @@ impl Sockets {
         };
         let ends = Some((local, remote));
         let socket = socket.into();
-        let options = self.listeners.get(&listener).map(|listener| listener.options).unwrap_or_default();
+        let mut options = self.listeners.get(&listener).map(|listener| listener.options).unwrap_or_default();
         options.apply_all(stream, host);
+        // As in Linux, this is an option of listeners only.
+        options.set(StreamOption::FastOpen, 0);
         let begin = Begin {
             socket,
             is_connected: true,
             is_open: true,
+            syn_waits: false,
             skips: 0,
             tells_why: false,
             waits_for_accept: true,
@@ -391,7 +429,12 @@ impl Sockets {
         } else {
             // Listeners that share an address have common options, because requests name only the address.
             let those = self.listeners.values_mut().filter(|listener| listener.local == local);
-            those.for_each(|listener| listener.options.set(option, value));
+            for listener in those {
+                listener.options.set(option, value);
+                if option == StreamOption::FastOpen {
+                    let _ = host.set_fast_open(listener.number, value);
+                }
+            }
         }
     }
 

@@ -747,7 +747,7 @@ impl Tcp {
         self.timers.next_deadline().min(self.retry_at).min(self.sweep_at)
     }
 
-    fn enqueue_for_tx(&mut self, index: u32) {
+    pub(in crate::tcp) fn enqueue_for_tx(&mut self, index: u32) {
         if let Some(session) = self.table.at(index)
             && !session.in_tx_queue
         {

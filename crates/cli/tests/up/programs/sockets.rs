@@ -4,6 +4,7 @@
 
 use super::run::{SOCKETS, TOOLS, on_board, told};
 use crate::common::{PORT, TestDir, enter, run, text};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::Command;
@@ -11,12 +12,44 @@ use std::process::Command;
 /// Runs a Python program on the board, with the kernel as its peer.
 #[track_caller]
 fn succeeds(name: &str, program: &str) {
+    succeeds_with(name, program, "");
+}
+
+/// Runs a Python program like [`succeeds`], with further settings of the board. Returns its status at the end.
+#[track_caller]
+fn succeeds_with(name: &str, program: &str, settings: &str) -> Value {
     let dir = TestDir::new(name);
     run("ip", &["link", "set", "lo", "up"]);
-    let board = dir.up(&format!("{PORT}{SOCKETS}"));
+    let board = dir.up(&format!("{PORT}{SOCKETS}{settings}"));
     let output = told(on_board(&dir, &["python3", "-c", &format!("{TOOLS}{program}")]));
     assert_eq!(text(&output), "all is well\n", "{}", dir.log());
-    board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0);
+    board.until("all streams have gone", |status| status["services"][0]["sessions"] == 0)
+}
+
+/// Sets a parameter of the kernel's TCP in this network namespace.
+fn set_kernel(name: &str, value: &str) {
+    let path = format!("/proc/sys/net/ipv4/{name}");
+    std::fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
+}
+
+#[test]
+fn data_leaves_in_the_syn_with_the_kernel_as_server_and_as_client() {
+    if enter() {
+        // Both sides, client and server (tcp(7)).
+        set_kernel("tcp_fastopen", "3");
+        let status = succeeds_with("run-syn-data", include_str!("python/syn_data.py"), "");
+        let tcp = &status["counters"]["tcp"];
+        assert_eq!(tcp["fast_opens_out"], 6, "{tcp}");
+        assert_eq!(tcp["fast_opens_in"], 3, "{tcp}");
+    }
+}
+
+#[test]
+fn ecn_is_negotiated_with_the_kernel_in_both_roles() {
+    if enter() {
+        set_kernel("tcp_ecn", "1");
+        succeeds_with("run-ecn", include_str!("python/ecn.py"), "[tcp]\necn = \"on\"\n");
+    }
 }
 
 #[test]

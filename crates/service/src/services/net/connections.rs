@@ -100,6 +100,7 @@ impl Connections {
             socket: socket.into(),
             is_connected: true,
             is_open: true,
+            syn_waits: false,
             skips: 0,
             tells_why: false,
             ends: None,

@@ -47,6 +47,7 @@ impl Program for OneRelay {
                 socket: Peer::new(ours.into()).expect("a socket").into(),
                 is_connected: true,
                 is_open: true,
+                syn_waits: false,
                 skips: 0,
                 tells_why: false,
                 waits_for_accept: false,

@@ -14,6 +14,7 @@ use crate::tcp::config::{Fairness, SynCookies};
 use crate::tcp::interface::indication::SessionId;
 use crate::tcp::machine::Tcp;
 use crate::tcp::segment::{Outbox, Segment};
+use crate::tcp::session::Session;
 use crate::tcp::state::State;
 use crate::wire::tcp::{Flags, Header, Options, Sequence};
 use core::net::SocketAddr;
@@ -150,14 +151,28 @@ impl Tcp {
         found.map(|listener| listener.fast_open_pending_max = pending_max).is_some()
     }
 
-    /// Offers Fast Open for a session that was just opened: data written before the SYN is sent leaves in the
-    /// SYN, if the server has granted a cookie before.
-    pub fn offer_fast_open(&mut self, session: SessionId, now: Instant) {
+    /// Offers Fast Open for a session that was just opened. If the server has granted a cookie before, the SYN
+    /// waits for data, which leaves in it. Returns whether it does so.
+    pub fn offer_fast_open(&mut self, session: SessionId, now: Instant) -> bool {
         if let Some(found) = self.table.get_mut(session).filter(|found| found.state == State::SynSent)
             && let Some((cookie, mss)) = self.fast_open.offer(found.remote.ip(), now)
         {
             found.offer_fast_open(cookie, mss);
         }
+        self.syn_waits(session)
+    }
+
+    /// Sends the SYN of a session, which may wait for data, without any.
+    pub fn release_syn(&mut self, session: SessionId) {
+        if let Some(found) = self.table.get_mut(session) {
+            found.release_syn();
+            self.enqueue_for_tx(session.index);
+        }
+    }
+
+    /// Returns whether the SYN of a session waits for data.
+    pub fn syn_waits(&self, session: SessionId) -> bool {
+        self.table.get(session).is_some_and(Session::syn_waits)
     }
 
     /// Makes room in a full backlog for an address that has fewer entries, by silently dropping the oldest

@@ -2,7 +2,7 @@
 //!
 //! Client           the first SYN carries a cookie and the first data, or asks for a cookie. Whatever the
 //!                  SYN-ACK does not acknowledge is sent again as usual. A SYN that is retransmitted carries
-//!                  neither.
+//!                  neither. The host may open a session before it has any data; the SYN then waits for it.
 //! Listener         the session is established as soon as the SYN has arrived: its data is delivered, and the
 //!                  host may answer. The SYN-ACK is retransmitted until an ACK shows that it has arrived.
 
@@ -14,8 +14,21 @@ use kiban_base::{Instant, Pdu};
 
 impl Session {
     /// Offers Fast Open in our SYN: `cookie`, or the request for one. `mss` is the server's, if it is known.
+    /// A SYN with a cookie waits for data.
     pub(in crate::tcp) fn offer_fast_open(&mut self, cookie: FastOpenCookie, mss: u16) {
-        self.fast_open = FastOpen::Offer { cookie, mss, sent: 0 };
+        self.fast_open = FastOpen::Offer { cookie, mss, sent: 0, waits: !cookie.is_request() };
+    }
+
+    /// Sends our SYN without waiting for data.
+    pub(in crate::tcp) fn release_syn(&mut self) {
+        if let FastOpen::Offer { waits, .. } = &mut self.fast_open {
+            *waits = false;
+        }
+    }
+
+    /// Returns whether our SYN waits for the host's first data.
+    pub(in crate::tcp) fn syn_waits(&self) -> bool {
+        matches!(self.fast_open, FastOpen::Offer { waits: true, .. })
     }
 
     /// Grants a cookie in our SYN-ACK.
@@ -48,7 +61,8 @@ impl Session {
 
     /// Adds data to our first SYN, if we have a cookie. Returns the number of bytes.
     pub(super) fn gather_syn_data(&mut self, is_first: bool, pdu: &mut Pdu) -> u32 {
-        let FastOpen::Offer { cookie, mss, sent } = &mut self.fast_open else { return 0 };
+        let FastOpen::Offer { cookie, mss, sent, waits } = &mut self.fast_open else { return 0 };
+        *waits = false;
         if !is_first || cookie.is_request() {
             return 0;
         }

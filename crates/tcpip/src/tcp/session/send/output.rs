@@ -105,6 +105,9 @@ impl Session {
             }
             return Progress::Done;
         }
+        if self.state == State::SynSent && self.syn_waits() && self.send_queue.bytes() == 0 && !self.fin_queued {
+            return Progress::Done;
+        }
         let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
         let (answer, is_first) = (self.state == State::SynReceived, self.snd_max == self.snd_una);
         let (flags, options) = self.syn_flags_and_options(answer, is_first, ctx.config);

@@ -14,6 +14,8 @@ pub(in crate::tcp::session) enum FastOpen {
         mss: u16,
         /// Bytes of data in the SYN.
         sent: u32,
+        /// Whether the SYN waits for the host's first data.
+        waits: bool,
     },
     /// Our SYN-ACK carries this cookie.
     Grant(FastOpenCookie),
