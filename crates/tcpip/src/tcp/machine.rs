@@ -206,6 +206,7 @@ impl Tcp {
             cookies_until: Instant::ZERO,
             fast_open_pending: 0,
             fast_open_pending_max: self.config.fast_open_pending_max,
+            fast_open_resets: VecDeque::new(),
         });
         Ok(self.next_listener)
     }
@@ -808,6 +809,7 @@ impl Tcp {
             listener.half_open_count -= 1;
         }
         let fast_open = session.fast_open_listener().filter(|_| !closed);
+        let fast_open_reset = session.fast_open_reset();
         if waiting.is_some() && (closed || session.listener.is_none()) {
             self.claims.set_half_open(claim, false);
         }
@@ -820,6 +822,7 @@ impl Tcp {
         }
         if was_fast_open != fast_open {
             self.count_fast_open(was_fast_open, fast_open);
+            self.keep_fast_open_reset(fast_open_reset, cx.now);
         }
         if enters_time_wait {
             self.on_time_wait(id, cx, out);

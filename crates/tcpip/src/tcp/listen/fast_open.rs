@@ -23,6 +23,9 @@ const ENTRIES_MAX: usize = 256;
 /// How long no data is sent in SYNs to an address after one was lost.
 const SUSPENSION: Duration = Duration::from_secs(3600);
 
+/// How long a pending session that a RST has ended counts as pending (Linux: 60 s).
+pub(crate) const RESET_COUNTS: Duration = Duration::from_secs(60);
+
 /// What a listener does with a SYN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FastOpenSyn {

@@ -45,6 +45,7 @@ impl Tcp {
             cookies_until: Instant::ZERO,
             fast_open_pending: 0,
             fast_open_pending_max: 0,
+            fast_open_resets: VecDeque::new(),
         });
         Ok(self.next_listener)
     }

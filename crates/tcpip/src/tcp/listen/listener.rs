@@ -27,6 +27,8 @@ pub(crate) struct Listener {
     /// Number of Fast Open sessions whose handshake is not complete, and its limit.
     pub(crate) fast_open_pending: u32,
     pub(crate) fast_open_pending_max: u32,
+    /// Until when sessions count as pending that a RST has ended, in order.
+    pub(crate) fast_open_resets: VecDeque<Instant>,
 }
 
 /// A SYN about which the host has not decided.

@@ -122,7 +122,11 @@ impl Tcp {
         if listener.fast_open_pending_max == 0 {
             return FastOpenSyn::Ordinary;
         }
-        let has_room = listener.fast_open_pending < listener.fast_open_pending_max;
+        while listener.fast_open_resets.front().is_some_and(|until| *until <= now) {
+            listener.fast_open_resets.pop_front();
+        }
+        let pending = listener.fast_open_pending as usize + listener.fast_open_resets.len();
+        let has_room = pending < listener.fast_open_pending_max as usize;
         let addresses = (local.ip(), remote.ip());
         if fast_open::is_valid(&self.secret, shown, addresses, now) {
             if has_room {
@@ -144,6 +148,14 @@ impl Tcp {
         }
     }
 
+    /// Counts a pending session that a RST has ended for a while longer. Otherwise an attacker could exhaust
+    /// the server with spoofed SYNs, whose answers cause RSTs (RFC 7413 §5.1).
+    pub(in crate::tcp) fn keep_fast_open_reset(&mut self, listener: Option<u32>, now: Instant) {
+        if let Some(listener) = self.listeners.iter_mut().find(|its| Some(its.number) == listener) {
+            listener.fast_open_resets.push_back(now + fast_open::RESET_COUNTS);
+        }
+    }
+
     /// Sets how many Fast Open sessions of a listener may be pending; with zero, it accepts none. Returns
     /// whether the listener exists.
     pub fn set_fast_open(&mut self, listener: u32, pending_max: u32) -> bool {
@@ -151,8 +163,8 @@ impl Tcp {
         found.map(|listener| listener.fast_open_pending_max = pending_max).is_some()
     }
 
-    /// Offers Fast Open for a session that was just opened. If the server has granted a cookie before, the SYN
-    /// waits for data, which leaves in it. Returns whether it does so.
+    /// Offers Fast Open for a session that was just opened. If the server has granted a cookie before, the
+    /// SYN waits for data, which leaves in it. Returns whether it does so.
     pub fn offer_fast_open(&mut self, session: SessionId, now: Instant) -> bool {
         if let Some(found) = self.table.get_mut(session).filter(|found| found.state == State::SynSent)
             && let Some((cookie, mss)) = self.fast_open.offer(found.remote.ip(), now)

@@ -44,6 +44,21 @@ impl Session {
         }
     }
 
+    /// Handles a RST that ends the session.
+    pub(super) fn on_fast_open_reset(&mut self) {
+        if let FastOpen::Pending { listener, .. } = self.fast_open {
+            self.fast_open = FastOpen::Reset { listener };
+        }
+    }
+
+    /// Returns the listener of a session that a RST has ended while it was pending.
+    pub(in crate::tcp) fn fast_open_reset(&self) -> Option<u32> {
+        match self.fast_open {
+            FastOpen::Reset { listener } => Some(listener),
+            _ => None,
+        }
+    }
+
     /// Returns whether the data of a SYN was accepted and our SYN-ACK is not acknowledged.
     #[inline]
     pub(super) fn is_fast_open_pending(&self) -> bool {
@@ -126,7 +141,7 @@ impl Session {
         ctx.counters.fast_opens_in += 1;
         // Our SYN, which is sent below, takes one number. It counts as acknowledged, so that data may follow.
         self.establish(self.snd_una + 1, ctx);
-        self.fast_open = FastOpen::Pending { syn: header.sequence, listener, due: true };
+        self.fast_open = FastOpen::Pending { syn: header.sequence, listener, due: true, is_sent: false };
         // What exceeds the window that we are going to offer is sent again.
         let most = self.window_most(ctx) as usize;
         pdu.truncate_body(most.min(pdu.body_len()));
@@ -170,15 +185,15 @@ impl Session {
 
     /// Sends the SYN-ACK of a Fast Open session if it is due.
     pub(super) fn output_fast_open(&mut self, ctx: &mut SessionContext<'_, '_>) -> Progress {
-        let FastOpen::Pending { due: true, .. } = self.fast_open else { return Progress::Done };
+        let FastOpen::Pending { due: true, is_sent, .. } = self.fast_open else { return Progress::Done };
         let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };
-        let is_first = self.consecutive_timeouts == 0 && self.syn_sent_at.is_none();
-        ctx.counters.retransmits += u64::from(!is_first);
-        self.syn_sent_at = is_first.then_some(ctx.cx.now);
-        let (flags, options) = self.syn_flags_and_options(true, is_first, ctx.config);
+        ctx.counters.retransmits += u64::from(is_sent);
+        // RFC 6298 §3: a SYN-ACK that has been sent several times is not measured.
+        self.syn_sent_at = (!is_sent).then_some(ctx.cx.now);
+        let (flags, options) = self.syn_flags_and_options(true, !is_sent, ctx.config);
         self.emit(self.snd_una - 1, flags, options, pdu, ctx);
-        if let FastOpen::Pending { due, .. } = &mut self.fast_open {
-            *due = false;
+        if let FastOpen::Pending { due, is_sent, .. } = &mut self.fast_open {
+            (*due, *is_sent) = (false, true);
         }
         self.rto_deadline = ctx.cx.now + self.rtt.rto(ctx.config);
         Progress::Done

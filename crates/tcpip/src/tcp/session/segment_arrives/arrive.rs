@@ -54,6 +54,7 @@ impl Session {
             } else if header.sequence == self.rcv_nxt {
                 ctx.counters.resets_in += 1;
                 let reason = if self.state == State::SynReceived { Reason::Refused } else { Reason::Reset };
+                self.on_fast_open_reset();
                 self.end(reason, ctx);
             } else {
                 self.challenge(ctx);

@@ -24,7 +24,12 @@ pub(in crate::tcp::session) enum FastOpen {
         /// The sequence number of the peer's SYN.
         syn: Sequence,
         listener: u32,
-        /// Whether the SYN-ACK is to be sent.
+        /// Whether the SYN-ACK is to be sent, and whether it has been sent before.
         due: bool,
+        is_sent: bool,
+    },
+    /// A RST has ended the session before our SYN-ACK was acknowledged.
+    Reset {
+        listener: u32,
     },
 }
