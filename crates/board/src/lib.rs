@@ -83,7 +83,7 @@ pub use config::{
 };
 pub use edge::{Completion, Consumer, DatagramInfo, Intercepted, InterceptedKind, StreamId};
 pub use error::HostError;
-pub use host::Host;
+pub use host::{Host, MEMBERSHIPS_MAX};
 pub use kiban_tcpip::ip::IcmpErrorKind;
 pub use kiban_tcpip::steering::Steering;
 pub use kiban_tcpip::tcp::{Owner, Reason};

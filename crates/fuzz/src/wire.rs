@@ -15,8 +15,8 @@ use kiban_rdma::wire::efe as efe_frame;
 use kiban_rdma::wire::mpa as mpa_frames;
 use kiban_tcpip::rtp::{Config, Session};
 use kiban_tcpip::wire::{
-    arp, dhcp, discovery, icmp, icmpv6, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp, rtp,
-    tcp, udp,
+    arp, dhcp, discovery, icmp, icmpv6, igmp, ip, ipv4, ipv4_options, ipv6, ipv6_extension, mld, pfc, rtcp,
+    rtp, tcp, udp,
 };
 use kiban_vi::wire as vi_packet;
 use std::time::Duration;
@@ -57,6 +57,7 @@ pub(crate) const TARGETS: &[Target] = &[
     },
     Target { name: "llc_snap", run: llc_snap, seeds: llc_snap_seeds },
     Target { name: "mld", run: mld, seeds: mld_seeds },
+    Target { name: "igmp", run: igmp, seeds: igmp_seeds },
     Target { name: "mpa", run: mpa, seeds: mpa_seeds },
     Target { name: "oam", run: oam, seeds: oam_seeds },
     Target { name: "pfc", run: pfc, seeds: || vec![[&[1, 1, 0, 8][..], &[9; 42]].concat()] },
@@ -418,6 +419,42 @@ fn mld_seeds() -> Vec<Vec<u8>> {
     let record = [&[4, 0, 0, 0][..], &[0xff; 16]].concat();
     let with_more = [&[2, 1, 0, 1][..], &[0xff; 36]].concat();
     let report = [&[143, 0, 0, 0, 0, 0, 0, 2][..], &record, &with_more].concat();
+    old.into_iter().chain(new).chain([report]).collect()
+}
+
+fn igmp(bytes: &[u8], features: &mut Features<'_>) {
+    let (message, used) = match igmp::Message::read(bytes) {
+        Ok(read) => read,
+        Err(rule) => return broken(features, rule),
+    };
+    features.show((core::mem::discriminant(&message), igmp::verify(bytes).is_ok()));
+    let mut again = vec![0; message.length()];
+    assert_eq!(message.write(&mut again), used);
+    assert_eq!(igmp::Message::read(&again), Ok((message, used)));
+    assert_eq!(igmp::verify(&again), Ok(()));
+    match message {
+        igmp::Message::Report(records) => {
+            for record in records {
+                features.show((record.kind, record.sources.len().checked_ilog2()));
+            }
+        }
+        igmp::Message::Query { max_response_code, sources, .. } => {
+            let longest = igmp::max_response_time(max_response_code).as_millis();
+            features.show((longest.checked_ilog2(), sources.len()));
+        }
+        _ => {}
+    }
+}
+
+fn igmp_seeds() -> Vec<Vec<u8>> {
+    let old = [0x11, 0x12, 0x16, 0x17].map(|kind| vec![kind, 100, 0, 0, 239, 1, 2, 3]);
+    let new = [0_u8, 1].map(|sources| {
+        let front = vec![0x11, 0x83, 0, 0, 0, 0, 0, 0, 2, 125, 0, sources];
+        [front, vec![9; 4 * usize::from(sources)]].concat()
+    });
+    let record = [4, 0, 0, 0, 239, 1, 2, 3];
+    let with_more = [2, 1, 0, 1, 224, 0, 0, 251, 9, 9, 9, 9, 0, 0, 0, 0];
+    let report = [&[0x22, 0, 0, 0, 0, 0, 0, 2][..], &record, &with_more].concat();
     old.into_iter().chain(new).chain([report]).collect()
 }
 

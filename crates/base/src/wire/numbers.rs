@@ -32,6 +32,8 @@ pub mod protocol {
     pub const FRAGMENT: u8 = 44;
     /// ICMPv6 (RFC 4443).
     pub const ICMPV6: u8 = 58;
+    /// IGMP (RFC 3376).
+    pub const IGMP: u8 = 2;
     /// No next header (RFC 8200 §4.7).
     pub const NOTHING: u8 = 59;
     /// IPv6 destination options (RFC 8200 §4.6).

@@ -27,6 +27,8 @@ pub(crate) struct Edge {
     pub(super) by_session: Vec<Option<(SessionId, u32)>>,
     pub(crate) page_line: MemoryWaiters,
     pub(crate) inboxes: Vec<Inbox>,
+    /// The groups that sockets have joined: the socket, the port, and the group.
+    pub(crate) memberships: Vec<(SocketId, usize, IpAddr)>,
     pub(super) datagrams_max: usize,
     pub(crate) datagrams_dropped: u64,
     pub(crate) replies_dropped: u64,
@@ -58,6 +60,7 @@ impl Edge {
             by_session: Vec::new(),
             page_line: MemoryWaiters::default(),
             inboxes: Vec::new(),
+            memberships: Vec::new(),
             datagrams_max,
             datagrams_dropped: 0,
             replies_dropped: 0,

@@ -34,12 +34,13 @@ impl Host<'_> {
         Ok(socket)
     }
 
-    /// Closes a socket and drops the datagrams that wait in it.
+    /// Closes a socket, drops the datagrams that wait in it, and leaves its groups.
     ///
     /// # Errors
     /// [`HostError::Udp`]: there is no such socket.
     pub fn unbind(&mut self, socket: SocketId) -> Result<(), HostError> {
         self.board.stack.ip.udp.close(socket)?;
+        self.leave_all(socket);
         self.board.stack.edge.inboxes.retain(|inbox| inbox.socket != socket);
         Ok(())
     }

@@ -180,10 +180,10 @@ impl Host<'_> {
         self.open_for(tcp::Owner::BOARD, Some(local), remote)
     }
 
-    /// Opens a stream like [`open_for`](Self::open_for), with TCP Fast Open (RFC 7413). If the server has granted
-    /// a cookie before, the result is `true`: the SYN waits for the first [`write`](Self::write) and carries
-    /// its data, if memory is free for it. The server may receive this data twice (§6.1). Otherwise the SYN leaves at once and requests a
-    /// cookie.
+    /// Opens a stream like [`open_for`](Self::open_for), with TCP Fast Open (RFC 7413). If the server has
+    /// granted a cookie before, the result is `true`: the SYN waits for the first [`write`](Self::write) and
+    /// carries its data, if memory is free for it. The server may receive this data twice (§6.1). Otherwise
+    /// the SYN leaves at once and requests a cookie.
     ///
     /// # Errors
     /// Same as for [`open_for`](Self::open_for).
@@ -233,8 +233,8 @@ impl Host<'_> {
     /// [`Completion::Writable`] follows.
     ///
     /// # Errors
-    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] before the stream is open, unless its SYN waits for
-    /// data ([`open_fast`](Self::open_fast)), and after it has ended; [`HostError::Tcp`] after
+    /// [`HostError::UnknownStream`]; [`HostError::NotOpen`] before the stream is open, unless its SYN waits
+    /// for data ([`open_fast`](Self::open_fast)), and after it has ended; [`HostError::Tcp`] after
     /// [`finish`](Self::finish).
     pub fn write(&mut self, id: StreamId, bytes: &[u8]) -> Result<usize, HostError> {
         self.board.stack.write(id, bytes)

@@ -25,7 +25,7 @@ pub(crate) enum LinkEvent {
     NeighbourFailed(IpAddr),
     Address(Ipv6Addr, bool),
     Deprecated(Ipv6Addr, bool),
-    Group(Ipv6Addr, bool),
+    Group(IpAddr, bool),
     Route {
         prefix: Prefix,
         gateway: Option<IpAddr>,

@@ -37,6 +37,8 @@ impl Stack {
                 }
             }
         }
+        // A circuit has no neighbours to discover and no groups; what came from it must not reach a link.
+        ip.discoveries.clear();
         self.forward_host_packets();
     }
 

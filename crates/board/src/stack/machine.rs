@@ -2,7 +2,7 @@
 
 use crate::edge::{Edge, NEXT_TURN};
 use crate::error::HostError;
-use crate::port::{LinkEvent, Port, QueueLimit};
+use crate::port::{LinkEvent, PacketPort, Port, QueueLimit};
 use crate::shard::Contents;
 use crate::wiring::ip::IpStack;
 use alloc::vec::Vec;
@@ -176,6 +176,21 @@ impl Stack {
         }
         copies.host_in_bytes += bytes.len() as u64;
         Ok(pdu)
+    }
+
+    /// Makes a port listen to a group for one more socket, or one less.
+    pub(crate) fn listen_to_group(&mut self, port: usize, group: IpAddr, listen: bool) {
+        let Stack { ip, edge, ports, now, unsettled, .. } = self;
+        *unsettled = true;
+        match &mut ports[port] {
+            Port::Packets(PacketPort { link: Some(link), .. }) if listen => link.join(group, *now),
+            Port::Packets(PacketPort { link: Some(link), .. }) => link.leave(group, *now),
+            // Without a link, nobody is told.
+            _ => {
+                let is_wanted = edge.memberships.iter().any(|known| (known.1, known.2) == (port, group));
+                ip.ip.listen_to_group(port, group, is_wanted);
+            }
+        }
     }
 
     pub(crate) fn consume(&mut self, session: SessionId, bytes: u32) {

@@ -58,8 +58,8 @@ impl Stack {
         Ok(self.edge.add(upper, session, false))
     }
 
-    /// Opens a stream with TCP Fast Open (RFC 7413). Returns whether the server has granted a cookie before; then
-    /// the SYN waits for the first write.
+    /// Opens a stream with TCP Fast Open (RFC 7413). Returns whether the server has granted a cookie before;
+    /// then the SYN waits for the first write.
     pub(crate) fn open_fast(
         &mut self,
         upper: Upper,

@@ -37,7 +37,7 @@ pub(crate) struct IpStack {
     pub(crate) from_tcp: tcp::Outbox,
     pub(crate) datagrams: VecDeque<udp::Datagram>,
     pub(crate) messages: VecDeque<icmp::Message>,
-    /// Neighbour discovery messages of the burst, for the port on which they arrived.
+    /// Neighbour discovery and IGMP messages of the burst, for the port on which they arrived.
     pub(crate) discoveries: VecDeque<Delivery>,
     /// Next hops about which TCP has given negative advice.
     pub(crate) negative_advice: VecDeque<(usize, IpAddr)>,
@@ -116,6 +116,7 @@ impl IpStack {
             protocol::UDP => self.on_datagram(delivery, tx_queue, edge, cx),
             protocol::ICMP if delivery.target.is_ipv4() => self.on_message(delivery, edge, cx),
             protocol::ICMPV6 if delivery.target.is_ipv6() => self.on_message(delivery, edge, cx),
+            protocol::IGMP if delivery.target.is_ipv4() => self.discoveries.push_back(delivery),
             _ => {
                 self.ip.on_unknown_protocol(delivery);
                 self.report(cx);

@@ -299,12 +299,13 @@ fn a_lease_takes_no_net_from_another_port() {
     assert!(has(&hub, LEASED));
 }
 
-#[test]
-fn a_configured_default_route_takes_precedence() {
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 8, 0, 1);
+
+/// Returns a board with a leased address on port 0, [`NEAR`] on port 1, and a default route.
+fn with_default_route(port: usize, gateway: Ipv4Addr, source: Ipv4Addr) -> Hub {
     let mut configuration = config(leased());
-    let near: IpAddr = [10, 8, 0, 1].into();
-    let port = IpPortConfig {
-        address: near,
+    let near = IpPortConfig {
+        address: NEAR.into(),
         prefix: "10.8.0.0/24".parse().unwrap(),
         mtu_bytes: 1500,
         packets_max: 64,
@@ -312,15 +313,31 @@ fn a_configured_default_route_takes_precedence() {
         merges: false,
         believe_sums: false,
     };
-    configuration.ports.push(PortConfig::Ip(port));
+    configuration.ports.push(PortConfig::Ip(near));
     configuration.routes.push(kiban_tcpip::ip::Route {
         prefix: "0.0.0.0/0".parse().unwrap(),
-        port: 1,
-        gateway: Some([10, 8, 0, 254].into()),
-        source: near,
+        port,
+        gateway: Some(gateway.into()),
+        source: source.into(),
         mtu_bytes: 1500,
     });
-    let mut hub = Hub::of(&[configuration]);
+    Hub::of(&[configuration])
+}
+
+#[test]
+fn a_configured_route_to_the_leased_router_outlives_the_lease() {
+    let mut hub = with_default_route(0, ROUTER, Ipv4Addr::UNSPECIFIED);
+    Server::new().pass(&mut hub, second(4));
+    assert_eq!(hub.boards[0].host().source_for([192, 0, 2, 1].into()), Some(LEASED.into()));
+    hub.pass(second(3600));
+    assert!(!has(&hub, LEASED));
+    assert_eq!(hub.boards[0].host().source_for([192, 0, 2, 1].into()), Some(NEAR.into()));
+}
+
+#[test]
+fn a_configured_default_route_takes_precedence() {
+    let near: IpAddr = NEAR.into();
+    let mut hub = with_default_route(1, Ipv4Addr::new(10, 8, 0, 254), NEAR);
     Server::new().pass(&mut hub, second(4));
     assert!(has(&hub, LEASED));
     assert_eq!(hub.boards[0].host().source_for([192, 0, 2, 1].into()), Some(near));

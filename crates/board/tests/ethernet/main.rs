@@ -4,6 +4,7 @@ mod autoconf;
 mod both_families;
 #[path = "../common/mod.rs"]
 mod common;
+mod groups;
 mod helpers;
 mod leases;
 mod listeners;

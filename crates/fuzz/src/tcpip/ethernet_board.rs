@@ -21,8 +21,8 @@ use kiban_tcpip::ethernet::{AutoconfConfig, Identifier, LinkConfig, NeighbourCon
 use kiban_tcpip::wire::arp::{self, Operation};
 use kiban_tcpip::wire::discovery::{ALL_NODES, HOP_LIMIT, Item, Message, solicited_node};
 use kiban_tcpip::wire::ipv6_extension::{PAD_MORE, ROUTER_ALERT};
-use kiban_tcpip::wire::mld;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use kiban_tcpip::wire::{igmp, mld};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 const OURS: Mac = Mac([2, 0, 0, 0, 0, 1]);
@@ -190,6 +190,16 @@ fn listeners(query: mld::Message<'_>) -> Vec<u8> {
     framed(ether_type::IPV6, &packet)
 }
 
+/// Returns a frame with a query for group members.
+fn members(query: igmp::Message<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; query.length()];
+    query.write(&mut bytes);
+    let mut packet = craft::ip(PEER.into(), igmp::ALL_HOSTS.into(), protocol::IGMP, &bytes);
+    packet[8] = igmp::TIME_TO_LIVE;
+    craft::mend(&mut packet);
+    framed(ether_type::IPV4, &packet)
+}
+
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let ask = |operation, target| {
         let mut bytes = vec![0; arp::PACKET_BYTES];
@@ -241,6 +251,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         discovery(ROUTER, LOCAL, redirect, &target),
         listeners(old),
         listeners(new),
+        members(igmp::Message::OldQuery { max_response_code: 1, group: Ipv4Addr::UNSPECIFIED }),
     ]
     .into_iter()
     .chain(packets().iter().map(|packet| {

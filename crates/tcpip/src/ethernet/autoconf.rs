@@ -80,7 +80,7 @@ impl Link {
         }
         let wait = if now == Instant::ZERO { self.autoconf.first_wait } else { Duration::ZERO };
         // RFC 4862 §5.4.2: if the probe is delayed, the join is, too.
-        self.join(solicited_node(address), now + wait);
+        self.join(solicited_node(address).into(), now + wait);
         let probes = self.config.autoconf.probes;
         let standing = if probes == 0 {
             self.due.push_back(Output::Address(address, true));
@@ -122,7 +122,7 @@ impl Link {
     pub(super) fn on_duplicate(&mut self, address: Ipv6Addr, cx: &mut Context<'_>) {
         let Some(at) = self.autoconf.own.iter().position(|own| own.address == address) else { return };
         self.counters.duplicate_addresses += 1;
-        self.leave(solicited_node(address), cx.now);
+        self.leave(solicited_node(address).into(), cx.now);
         let own = &mut self.autoconf.own[at];
         own.standing = AddressState::Taken;
         let (made, taken, until) = (own.made, own.taken + 1, (own.valid_until, own.preferred_until));
@@ -186,7 +186,7 @@ impl Link {
             }
             router.until > now
         });
-        left.into_iter().for_each(|group| self.leave(group, now));
+        left.into_iter().for_each(|group| self.leave(group.into(), now));
         for address in probes {
             let group = solicited_node(address);
             let message = Message::NeighbourSolicitation { target: address };

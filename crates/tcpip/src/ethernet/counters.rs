@@ -53,6 +53,16 @@ kiban_base::counters! {
         mld_reports_out,
         /// Responses to MLD queries that were delayed by the rate limit.
         mld_rate_limited,
+        /// Queries for group members (IGMP) that were accepted.
+        igmp_queries_in,
+        /// Invalid IGMP messages: with another TTL than 1, fragmented, or malformed.
+        igmp_malformed,
+        /// IGMP messages that require no response: for groups without a member here, or of other members.
+        igmp_ignored,
+        /// IGMP reports and leave messages sent.
+        igmp_reports_out,
+        /// Responses to IGMP queries that were delayed by the rate limit.
+        igmp_rate_limited,
         /// Redirects accepted.
         redirects_in,
         /// Redirects rejected.

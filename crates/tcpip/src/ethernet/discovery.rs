@@ -23,10 +23,10 @@ use kiban_base::{Context, Pdu, Sum};
 const MESSAGE_BYTES_MAX: usize = 1460;
 
 impl Link {
-    /// Processes a message of neighbour discovery or multicast listener discovery whose checksum is correct.
+    /// Processes a message of neighbour discovery or multicast listener discovery whose checksum is correct,
+    /// or a message of IGMP.
     pub fn on_discovery(&mut self, delivery: Delivery, cx: &mut Context<'_>) {
         let Delivery { source, target, pdu, brief, .. } = delivery;
-        let (IpAddr::V6(source), IpAddr::V6(target)) = (source, target) else { return };
         let mut bytes = [0; MESSAGE_BYTES_MAX];
         let length = pdu.len();
         if length > MESSAGE_BYTES_MAX {
@@ -39,6 +39,9 @@ impl Link {
             at += run.len();
         }
         cx.copies.header_bytes += length as u64;
+        let (IpAddr::V6(source), IpAddr::V6(target)) = (source, target) else {
+            return self.on_igmp(&bytes[..length], brief, cx);
+        };
         if mld::is_mld(bytes[0]) {
             return self.on_mld(&bytes[..length], source, brief, cx);
         }

@@ -6,7 +6,7 @@ use super::announcement::Announcement;
 use super::cache::{Advertised, Cache, CacheEvent, Reach, Resolved};
 use super::config::{LinkConfig, Role};
 use super::counters::EthernetCounters;
-use super::listener::Mld;
+use super::listener::Listener;
 use crate::dhcp;
 use crate::ip::Prefix;
 use crate::wire::ip::version;
@@ -41,7 +41,7 @@ pub enum Output {
     /// An IPv6 address became deprecated or ceased to be.
     Deprecated(Ipv6Addr, bool),
     /// A group was joined, or left.
-    Group(Ipv6Addr, bool),
+    Group(IpAddr, bool),
     /// A route to a prefix, through a router or direct, was added or removed.
     Route(Prefix, Option<IpAddr>, bool),
     /// An IPv4 address was leased by DHCP, or its lease ended.
@@ -63,7 +63,8 @@ pub struct Link {
     pub(super) own4: Vec<(Ipv4Addr, Prefix)>,
     pub(super) announcements: Vec<Announcement>,
     pub(super) autoconf: Autoconf,
-    pub(super) mld: Mld,
+    pub(super) mld: Listener<Ipv6Addr>,
+    pub(super) igmp: Listener<Ipv4Addr>,
     pub(super) dhcp: Option<Box<dhcp::Client>>,
     pub(super) due: VecDeque<Output>,
     pub(super) counters: EthernetCounters,
@@ -87,7 +88,8 @@ impl Link {
             own4,
             announcements,
             autoconf: Autoconf::new(&config, rng),
-            mld: Mld::new(),
+            mld: Listener::new(),
+            igmp: Listener::new(),
             dhcp: config.dhcp.then(|| {
                 let config = dhcp::Config::new(config.mac, config.mtu_bytes);
                 Box::new(dhcp::Client::new(config, rng))
@@ -196,10 +198,7 @@ impl Link {
     #[inline]
     fn group_mac(&self, next: IpAddr) -> Option<Mac> {
         match next {
-            IpAddr::V4(next) if next.is_multicast() => {
-                let [_, b, c, d] = next.octets();
-                Some(Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d]))
-            }
+            IpAddr::V4(next) if next.is_multicast() => Some(group_mac4(next)),
             IpAddr::V4(next) => {
                 let is_last = |(_, prefix): &(Ipv4Addr, Prefix)| prefix.is_last(next);
                 (next.is_broadcast() || self.own4.iter().any(is_last)).then_some(Mac::BROADCAST)
@@ -288,6 +287,7 @@ impl Link {
         self.settle_announcements(cx);
         // The report of a group precedes the first duplicate address detection probe to it.
         self.settle_mld(cx);
+        self.settle_igmp(cx);
         self.settle_autoconf(cx);
         while let Some(due) = self.due.pop_front() {
             out(due, cx);
@@ -301,7 +301,8 @@ impl Link {
         }
         let announcements = self.announcements.iter().map(|announcement| announcement.at).min();
         let ipv6 = self.autoconf.deadline().min(self.mld.deadline());
-        let ipv4 = announcements.unwrap_or(Instant::NEVER).min(self.dhcp_deadline());
+        let ipv4 =
+            announcements.unwrap_or(Instant::NEVER).min(self.dhcp_deadline()).min(self.igmp.deadline());
         self.cache.deadline().min(ipv4).min(ipv6)
     }
 
@@ -350,6 +351,12 @@ impl Link {
     pub(super) fn release(&mut self, mac: Mac, queue: VecDeque<Pdu>) {
         self.due.extend(queue.into_iter().map(|pdu| Output::Packet { mac, pdu }));
     }
+}
+
+/// Returns the MAC address of an IPv4 group (RFC 1112 §6.4).
+pub(super) fn group_mac4(group: Ipv4Addr) -> Mac {
+    let [_, b, c, d] = group.octets();
+    Mac([0x01, 0x00, 0x5e, b & 0x7f, c, d])
 }
 
 /// Returns the MAC address of an IPv6 group (RFC 2464 §7).

@@ -12,9 +12,10 @@
 //!                  IP.
 //! Files            `link`: the state machine; `cache`: the neighbour cache; `arp`; `discovery`: IPv6
 //!                  solicitations and advertisements; `autoconf`: IPv6 addresses and routers; `addresses`:
-//!                  their state; `opaque`: interface identifiers; `mld`: reports of IPv6 groups; `listener`:
-//!                  their state; `announcement`: announcements of IPv4 addresses; `dhcp`: leased IPv4
-//!                  addresses; `bridge`: the station table of a bridge, independent of the other files.
+//!                  their state; `opaque`: interface identifiers; `mld`, `igmp`: reports of groups;
+//!                  `listener`: their state; `announcement`: announcements of IPv4 addresses; `dhcp`:
+//!                  leased IPv4 addresses; `bridge`: the station table of a bridge, independent of the other
+//!                  files.
 //! Limits           the configuration bounds every table.
 //! Not implemented  VLAN tags, sending redirects or router advertisements: a board is a host.
 
@@ -28,6 +29,7 @@ mod config;
 mod counters;
 mod dhcp;
 mod discovery;
+mod igmp;
 mod link;
 mod listener;
 mod mld;

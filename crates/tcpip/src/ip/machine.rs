@@ -10,7 +10,7 @@ use super::path::{Path, Paths, plateau_below};
 use super::reassembly::Reassembly;
 use super::route::{Prefix, Route, Routes};
 use crate::wire::ip::version;
-use crate::wire::{discovery, ipv4, ipv6};
+use crate::wire::{discovery, igmp, ipv4, ipv6};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -29,8 +29,8 @@ pub struct Ip {
     pub(super) config: Config,
     pub(super) own4: Vec<Ipv4Addr>,
     pub(super) own6: Vec<Own6>,
-    /// IPv6 groups joined, by port, except all nodes.
-    pub(super) groups: Vec<(usize, Ipv6Addr)>,
+    /// Groups joined, by port, except all nodes and all hosts.
+    pub(super) groups: Vec<(usize, IpAddr)>,
     /// Hop limits advertised by routers, by port; zero if none.
     pub(super) hop_limits: Vec<u8>,
     pub(super) routes: Routes,
@@ -90,7 +90,7 @@ impl Ip {
     }
 
     /// Joins a group on a port, or leaves it.
-    pub fn listen_to_group(&mut self, port: usize, group: Ipv6Addr, listen: bool) {
+    pub fn listen_to_group(&mut self, port: usize, group: IpAddr, listen: bool) {
         match self.groups.iter().position(|known| *known == (port, group)) {
             None if listen => self.groups.push((port, group)),
             Some(at) if !listen => {
@@ -162,8 +162,10 @@ impl Ip {
         self.own6.iter().any(|own| own.address == address)
     }
 
-    pub(super) fn listens_to(&self, group: Ipv6Addr) -> bool {
-        group == discovery::ALL_NODES || self.groups.iter().any(|(_, known)| *known == group)
+    pub(super) fn listens_to(&self, group: IpAddr) -> bool {
+        group == IpAddr::V4(igmp::ALL_HOSTS)
+            || group == IpAddr::V6(discovery::ALL_NODES)
+            || self.groups.iter().any(|(_, known)| *known == group)
     }
 
     /// Sets whether packets to any unicast address are taken, as a transparent proxy does.
@@ -232,6 +234,22 @@ impl Ip {
             (is_local(own.address) == is_local(target), !own.deprecated, common)
         };
         self.own6.iter().filter(|own| own.port == port).max_by_key(rank).map(|own| own.address)
+    }
+
+    /// Returns the port that has an address of ours.
+    pub fn port_of(&self, address: IpAddr) -> Option<usize> {
+        let route = || self.routes.all().find(|route| route.gateway.is_none() && route.source == address);
+        let own6 = self.own6.iter().find(|own| IpAddr::V6(own.address) == address);
+        self.is_ours(address).then(|| own6.map(|own| own.port).or_else(|| Some(route()?.port))).flatten()
+    }
+
+    /// Returns the port on which a group is joined that no address selects: that of the route to it, or else
+    /// the first one with an address of its family.
+    pub fn port_for_group(&self, group: IpAddr) -> Option<usize> {
+        let is_near = |route: &&Route| route.gateway.is_none() && route.source.is_ipv4() == group.is_ipv4();
+        let routed = || self.routes.find(group).map(|route| route.port);
+        let own6 = || self.own6.first().map(|own| own.port).filter(|_| group.is_ipv6());
+        routed().or_else(own6).or_else(|| self.routes.all().find(is_near).map(|route| route.port))
     }
 
     /// Returns the port and the next hop of the route to `target`, if there is one.

@@ -128,6 +128,11 @@ impl Routes {
         self.lasts = direct.filter_map(|route| route.prefix.last()).collect();
     }
 
+    /// Returns all routes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Route> {
+        self.list.iter()
+    }
+
     /// Removes the routes for which `is_it` returns true.
     pub fn remove(&mut self, is_it: impl Fn(&Route) -> bool) {
         self.list.retain(|route| !is_it(route));

@@ -17,8 +17,6 @@ use core::net::{IpAddr, Ipv4Addr};
 use kiban_base::{Context, Pdu};
 use kiban_base::{Malformed, numbers::protocol};
 
-/// The all-hosts multicast group of a link (RFC 1112 §4).
-const ALL_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// Minimum number of TCP bytes in a first fragment; with fewer, filters cannot see the flags (RFC 1858 §3.1).
 const TCP_BYTES_MIN: usize = 16;
 
@@ -174,21 +172,22 @@ impl Ip {
         let protocol = header.protocol;
         let (source, target) = (IpAddr::V4(header.source), IpAddr::V4(header.target));
         if !self.own4.contains(&header.target) {
-            // RFC 1122 §3.3.6, §4.2.3.10: broadcast and multicast are accepted for UDP only.
-            let is_for_all = header.target == ALL_HOSTS || self.is_broadcast(header.target);
+            // RFC 1122 §3.3.6, §4.2.3.10: broadcast and multicast are accepted for UDP only, and for IGMP.
+            let is_for_all = self.listens_to(target) || self.is_broadcast(header.target);
             brief.intercepted = self.intercepts(target);
-            brief.to_group = is_for_all && protocol == protocol::UDP;
+            brief.to_group = is_for_all && matches!(protocol, protocol::UDP | protocol::IGMP);
             if !brief.intercepted && !brief.to_group {
                 self.counters.not_ours += 1;
                 return None;
             }
         }
         // RFC 1122 §3.2.1.3: a source must not be multicast, broadcast, unspecified or loopback. It must not
-        // be one of our own addresses either, since packets from them never leave the host.
+        // be one of our own addresses either, since packets from them never leave the host. An IGMP querier
+        // may have no address (RFC 4541 §2.1.1).
         if header.source.is_multicast()
             || header.source.is_loopback()
             || self.is_broadcast(header.source)
-            || header.source == Ipv4Addr::UNSPECIFIED
+            || (header.source == Ipv4Addr::UNSPECIFIED && protocol != protocol::IGMP)
             || self.own4.contains(&header.source)
         {
             self.counters.bad_source += 1;

@@ -139,7 +139,8 @@ impl Ip {
             to_group: header.target.is_multicast(),
             intercepted: !self.is_ours6(header.target) && self.intercepts(header.target.into()),
         };
-        let is_for_us = self.is_ours6(header.target) || (brief.to_group && self.listens_to(header.target));
+        let is_for_us =
+            self.is_ours6(header.target) || (brief.to_group && self.listens_to(header.target.into()));
         if !is_for_us && !brief.intercepted {
             self.counters.not_ours += 1;
             return None;

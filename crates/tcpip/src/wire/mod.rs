@@ -17,6 +17,7 @@ pub mod dhcp;
 pub mod discovery;
 pub mod icmp;
 pub mod icmpv6;
+pub mod igmp;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv4_options;

@@ -173,7 +173,7 @@ fn packets_with_impossible_addresses_are_dropped() {
         assert_eq!(counted(&bench), expected, "{source} {target}");
     }
     let mut bench = bench();
-    bench.ip.listen_to_group(3, six("ff02::1:ff00:1"), true);
+    bench.ip.listen_to_group(3, six("ff02::1:ff00:1").into(), true);
     assert!(
         bench.arrive(&packet6(58, b"message-", |header| header.target = six("ff02::1:ff00:1"))).is_some()
     );

@@ -105,7 +105,11 @@ impl Session {
             }
             return Progress::Done;
         }
-        if self.state == State::SynSent && self.syn_waits() && self.send_queue.bytes() == 0 && !self.fin_queued {
+        if self.state == State::SynSent
+            && self.syn_waits()
+            && self.send_queue.bytes() == 0
+            && !self.fin_queued
+        {
             return Progress::Done;
         }
         let Some(pdu) = ctx.cx.memory.pdus.take() else { return Progress::Starved };

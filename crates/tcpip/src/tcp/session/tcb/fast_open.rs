@@ -29,7 +29,5 @@ pub(in crate::tcp::session) enum FastOpen {
         is_sent: bool,
     },
     /// A RST has ended the session before our SYN-ACK was acknowledged.
-    Reset {
-        listener: u32,
-    },
+    Reset { listener: u32 },
 }
