@@ -28,7 +28,7 @@ struct entry {
 };
 _Static_assert(sizeof(struct entry) == 48, "as the board has it");
 enum { ASK_CONNECT = 1, ASK_LISTEN = 2, ASK_FATE = 9, ASK_SET_OPTION = 10, ASK_OPTION = 11, ASK_INFO = 12 };
-enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 17 };
+enum { ASK_BIND = 14, ASK_SET_REMOTE = 15, ASK_REMOTE = 16, ASK_CONNECT_FAST = 17, ASK_MEMBER = 18 };
 /* The maximum number of bytes of data in ASK_CONNECT_FAST, and the slot of the reply if the SYN waits for data. */
 #define FAST_OPEN_BYTES_MAX 16384
 #define SYN_WAITS UINT32_MAX
@@ -169,6 +169,8 @@ bool receive_datagrams(int fd, struct mmsghdr *messages, unsigned count, int fla
 
 void read_datagram_options(int fd, uint32_t *values);
 void apply_datagram_options(int fd, const struct known *known);
+bool is_membership(int level, int name);
+int set_membership(int fd, const struct found *found, int level, int name, const void *value, socklen_t length);
 int set_datagram_option(int fd, struct found *found, int level, int name, const void *value, socklen_t length);
 int get_datagram_option(int fd, const struct found *found, int level, int name, void *target, socklen_t *length);
 int read_control(const struct known *known, const struct msghdr *message, struct header *header, unsigned *segment);
@@ -206,7 +208,7 @@ void end_write(int fd, ssize_t count, bool has_more);
 struct later {
     struct known known;
     struct entry entry;
-    /* Data that the program has sent with MSG_FASTOPEN, and the number of its bytes that the program was told of. */
+    /* Data that the program has sent with MSG_FASTOPEN, and the number of its bytes for which sendto() returns. */
     const struct msghdr *data;
     size_t bytes;
     size_t filled;

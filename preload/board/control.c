@@ -10,6 +10,7 @@
  *                  MSG_ERRQUEUE, which also returns an error that is next in the socket.
  * Lengths          as in Linux, control data with a wrong length is refused (EINVAL), and what does not fit when receiving
  *                  is cut (MSG_CTRUNC).
+ * Groups           the board keeps memberships (set_membership()).
  * Not implemented  the quoted datagram in an error; errors that wait behind datagrams; SO_TIMESTAMPING; IP_MTU_DISCOVER is
  *                  stored, but the board sends fragments. */
 #include "board.h"
@@ -28,7 +29,7 @@
 enum {
     HOPS4, CLASS4, INFO4, TELLS_HOPS4, TELLS_CLASS4, ERRORS4, MTU4,
     HOPS6, CLASS6, INFO6, TELLS_HOPS6, TELLS_CLASS6, ERRORS6, MTU6,
-    SEGMENT, GRO, STAMP, STAMP_NS, DATAGRAM_OPTIONS
+    SEGMENT, GRO, STAMP, STAMP_NS, REUSE_ADDRESS, REUSE_PORT, DATAGRAM_OPTIONS
 };
 _Static_assert(DATAGRAM_OPTIONS <= OPTIONS, "a record has room for them");
 
@@ -54,6 +55,8 @@ static const struct {
     [GRO] = {IPPROTO_UDP, UDP_GRO, INT32_MIN, INT32_MAX},
     [STAMP] = {SOL_SOCKET, SO_TIMESTAMP, INT32_MIN, INT32_MAX},
     [STAMP_NS] = {SOL_SOCKET, SO_TIMESTAMPNS, INT32_MIN, INT32_MAX},
+    [REUSE_ADDRESS] = {SOL_SOCKET, SO_REUSEADDR, INT32_MIN, INT32_MAX},
+    [REUSE_PORT] = {SOL_SOCKET, SO_REUSEPORT, INT32_MIN, INT32_MAX},
 };
 
 static int option_of(int level, int name) {
@@ -109,6 +112,8 @@ void apply_datagram_options(int fd, const struct known *known) {
 
 int set_datagram_option(int fd, struct found *found, int level, int name, const void *value, socklen_t length) {
     int at = option_of(level, name), number = 0;
+    if (is_membership(level, name))
+        return set_membership(fd, found, level, name, value, length);
     if (at < 0)
         return level == SOL_SOCKET && name != SO_TIMESTAMPING ? libc.setsockopt(fd, level, name, value, length)
                                                               : fail(ENOPROTOOPT);

@@ -56,7 +56,8 @@ static bool is_group(const struct entry *entry, int end) {
     return entry->family[end] == 4 ? (address[0] & 0xf0) == 0xe0 || !memcmp(address, all, 4) : address[0] == 0xff;
 }
 
-/* Reads the address of a socket's own end. Returns whether it is a datagram socket of the board. */
+/* Reads the address of a socket's own end. Returns whether it is a datagram socket of the board. Sets the entry's `slot`
+ * to the start of the random number, by which the board distinguishes sockets with the same address. */
 static bool own_entry(int fd, struct entry *entry) {
     struct entry_name name;
     int kept = errno;
@@ -64,8 +65,10 @@ static bool own_entry(int fd, struct entry *entry) {
     bool is_it = !libc.getsockname(fd, (struct sockaddr *)&name, &length) && length == sizeof name &&
                  name.family == AF_UNIX && !name.zero && !memcmp(name.tag, ENTRY_TAG, sizeof name.tag) &&
                  name.entry.what == ASK_BIND;
-    if (is_it)
+    if (is_it) {
         *entry = name.entry;
+        memcpy(&entry->slot, name.random, sizeof entry->slot);
+    }
     errno = kept;
     return is_it;
 }
@@ -108,6 +111,7 @@ bool find_datagrams(int fd, struct found *found) {
     struct known known = {.domain = entry.family[LOCAL] == 6 ? AF_INET6 : AF_INET};
     known.name[LOCAL] = name_of(&entry, LOCAL, known.domain);
     put(&query, LOCAL, &known.name[LOCAL]);
+    query.slot = entry.slot;
     int kept = errno, file = -1;
     if (!ask(&query, &reply, &file) && reply.what == REPLY_ACCEPTED)
         known.name[REMOTE] = name_of(&reply, REMOTE, known.domain);
@@ -121,11 +125,14 @@ static int bind_on_board(int fd, int family, const union name *local, const stru
     struct entry entry = {.what = ASK_BIND}, reply;
     struct entry_name own = {.family = AF_UNIX};
     struct known known = {.domain = family};
-    int file, shares = 0;
-    socklen_t length = sizeof shares;
+    int file;
     put(&entry, LOCAL, local);
-    if (!libc.getsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &shares, &length))
-        entry.code = shares != 0;
+    for (int at = 0; at < 2; at++) {
+        int shares = 0;
+        socklen_t length = sizeof shares;
+        if (!libc.getsockopt(fd, SOL_SOCKET, at ? SO_REUSEPORT : SO_REUSEADDR, &shares, &length) && shares)
+            entry.code |= 1 << at;
+    }
     if (remote) {
         entry.family[REMOTE] = remote->family[REMOTE];
         entry.port[REMOTE] = remote->port[REMOTE];
@@ -217,9 +224,11 @@ bool bind_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *
 }
 
 /* Sets the remote address of a socket of the board; NULL: none. Returns 0 or an error number. */
-static int set_remote(struct found *found, const union name *remote) {
-    struct entry entry = {.what = ASK_SET_REMOTE}, reply;
+static int set_remote(int fd, struct found *found, const union name *remote) {
+    struct entry entry = {.what = ASK_SET_REMOTE}, reply, own;
     int file = -1;
+    if (own_entry(fd, &own))
+        entry.slot = own.slot;
     put(&entry, LOCAL, &found->known.name[LOCAL]);
     if (remote) {
         put(&entry, REMOTE, remote);
@@ -239,6 +248,56 @@ static int set_remote(struct found *found, const union name *remote) {
     return rewrite(found, DATAGRAMS) ? 0 : ENOBUFS;
 }
 
+/* Returns whether an option joins or leaves a group. */
+bool is_membership(int level, int name) {
+    return (level == IPPROTO_IP && (name == IP_ADD_MEMBERSHIP || name == IP_DROP_MEMBERSHIP)) ||
+           (level == IPPROTO_IPV6 && (name == IPV6_JOIN_GROUP || name == IPV6_LEAVE_GROUP));
+}
+
+/* Joins a group with a socket of the board, or leaves it (ip(7), ipv6(7)). The board has no interface numbers. Returns 0
+ * or -1 with errno set. */
+int set_membership(int fd, const struct found *found, int level, int name, const void *value, socklen_t length) {
+    struct entry entry = {.what = ASK_MEMBER}, reply, own;
+    struct ip_mreqn four = {0};
+    struct ipv6_mreq six;
+    union name group = {0}, local = found->known.name[LOCAL];
+    int kept = errno, file = -1;
+    if (length < (level == IPPROTO_IP ? sizeof(struct ip_mreq) : sizeof six))
+        return fail(EINVAL);
+    if (!value)
+        return fail(EFAULT);
+    entry.code = name == IP_ADD_MEMBERSHIP || name == IPV6_JOIN_GROUP;
+    if (level == IPPROTO_IP) {
+        memcpy(&four, value, length < sizeof four ? sizeof(struct ip_mreq) : sizeof four);
+        group.in.sin_family = AF_INET;
+        group.in.sin_addr = four.imr_multiaddr;
+    } else {
+        memcpy(&six, value, sizeof six);
+        group.in6.sin6_family = AF_INET6;
+        group.in6.sin6_addr = six.ipv6mr_multiaddr;
+        four.imr_ifindex = (int)six.ipv6mr_interface;
+    }
+    if (four.imr_ifindex)
+        return fail(ENODEV);
+    put(&entry, LOCAL, &local);
+    put(&entry, REMOTE, &group);
+    if (!is_group(&entry, REMOTE) || (level == IPPROTO_IP && four.imr_multiaddr.s_addr == INADDR_BROADCAST))
+        return fail(EINVAL);
+    /* The interface is that of the socket's address, or has the address that the program gives. */
+    if (four.imr_address.s_addr && is_unspecified(&entry, LOCAL)) {
+        entry.family[LOCAL] = 4;
+        memcpy(entry.address[LOCAL], &four.imr_address, sizeof four.imr_address);
+    }
+    if (own_entry(fd, &own))
+        entry.slot = own.slot;
+    int error = ask(&entry, &reply, &file);
+    if (file >= 0)
+        close(file);
+    if (!error && reply.what != REPLY_OPENED)
+        error = reply.code == NO_ROUTE ? ENODEV : error_of(reply.code);
+    return error ? fail(error) : (int)done(kept, 0);
+}
+
 /* connect() of a UDP socket. Returns whether the call is done; `*result` is its result. */
 bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, int *result) {
     struct found found;
@@ -246,7 +305,7 @@ bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, in
     bool is_ours = find_datagrams(fd, &found);
     union name remote;
     if (is_ours && name && length >= sizeof name->sa_family && name->sa_family == AF_UNSPEC) {
-        error = set_remote(&found, NULL);
+        error = set_remote(fd, &found, NULL);
         *result = error ? fail(error) : done(kept, 0);
         return true;
     }
@@ -261,7 +320,7 @@ bool connect_datagrams(int fd, const struct sockaddr *name, socklen_t length, in
         *result = error < 0 ? 0 : fail(error);
         return error > 0;
     }
-    error = set_remote(&found, &remote);
+    error = set_remote(fd, &found, &remote);
     *result = error ? fail(error) : done(kept, 0);
     return true;
 }

@@ -127,7 +127,7 @@ static int connect_later(struct later *later, struct entry *reply) {
     return error ? -error : file;
 }
 
-/* Sends the data of which the program was told that it has been sent, except for what left in the SYN. */
+/* Sends the data for which sendto() has returned, except for what the board has taken. */
 static void send_first(int file, const struct later *later, size_t taken) {
     fcntl(file, F_SETFL, 0);
     size_t left = later->bytes;

@@ -20,6 +20,16 @@ pub const STATISTICS_PIECE_BYTES: usize = 40;
 /// Bytes of a stream's statistics: Linux's `struct tcp_info` up to `tcpi_rcv_wnd`, in whole pieces.
 pub const STATISTICS_BYTES: usize = 6 * STATISTICS_PIECE_BYTES;
 
+/// Which datagram sockets may share a local address (socket(7)).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// `SO_REUSEADDR`: sockets that have set their remote addresses.
+    pub reuse_address: bool,
+    /// `SO_REUSEPORT`: sockets of the same user that have set this, too. A hash of the addresses of a
+    /// datagram selects its socket.
+    pub reuse_port: bool,
+}
+
 /// Maximum number of bytes of data in a [`Request::ConnectFast`].
 pub const FAST_OPEN_BYTES_MAX: usize = 16 << 10;
 /// The slot in the answer to a [`Request::ConnectFast`] if the SYN waits for data.
@@ -132,14 +142,17 @@ pub enum Request {
         local: SocketAddr,
         /// A remote address to which the board must have a route.
         remote: Option<SocketAddr>,
-        /// Whether other sockets that have set their remote addresses may have the same local address.
-        shares: bool,
+        /// Which other sockets may have the same local address.
+        shares: Sharing,
     },
     /// Sets the only remote address from which a datagram socket receives. Answered by
     /// [`Indication::Opened`] with the local address, or by [`Indication::Ended`] if the board has no route.
     SetRemote {
         /// The socket's local address.
         local: SocketAddr,
+        /// The start of the random part of the socket's abstract name; zero if it has none. Distinguishes
+        /// sockets that share a local address.
+        tag: u32,
         /// The remote address; `None` to receive from all again.
         remote: Option<SocketAddr>,
     },
@@ -148,11 +161,26 @@ pub enum Request {
     QueryRemote {
         /// The socket's local address.
         local: SocketAddr,
+        /// Same as in [`Request::SetRemote`].
+        tag: u32,
     },
-    /// Opens a stream with TCP Fast Open (RFC 7413), for a client that has no slots. The first data may follow
-    /// the entry in the packet, at most [`FAST_OPEN_BYTES_MAX`]. Answered by [`Indication::Opened`], whose
-    /// slot is the number of these bytes that leave in the SYN, or [`SYN_WAITS`] if there are none and the
-    /// SYN waits for what the client writes; or by [`Indication::Ended`].
+    /// Makes a datagram socket join a group, or leave it. Answered by [`Indication::Opened`], or by
+    /// [`Indication::Ended`] with the reason.
+    Member {
+        /// The socket's local address. If that is unspecified, the address of an interface may be given
+        /// instead.
+        local: SocketAddr,
+        /// Same as in [`Request::SetRemote`].
+        tag: u32,
+        /// The group; the port is not used.
+        group: SocketAddr,
+        /// Whether it joins.
+        joins: bool,
+    },
+    /// Opens a stream with TCP Fast Open (RFC 7413), for a client that has no slots. The first data may
+    /// follow the entry in the packet, at most [`FAST_OPEN_BYTES_MAX`]. Answered by [`Indication::Opened`],
+    /// whose slot is the number of these bytes that the board has taken, or [`SYN_WAITS`] if there are none
+    /// and the SYN waits for what the client writes; or by [`Indication::Ended`].
     ConnectFast {
         /// Same as in [`Request::Connect`].
         local: Option<SocketAddr>,
@@ -385,10 +413,21 @@ impl Request {
             }
             Request::QueryStatistics { slot } => Fields { what: 13, slot, ..none },
             Request::Bind { local, remote, shares } => {
-                Fields { what: 14, code: shares.into(), local: Some(local), remote, ..none }
+                let code = u8::from(shares.reuse_address) | u8::from(shares.reuse_port) << 1;
+                Fields { what: 14, code, local: Some(local), remote, ..none }
             }
-            Request::SetRemote { local, remote } => Fields { what: 15, local: Some(local), remote, ..none },
-            Request::QueryRemote { local } => Fields { what: 16, local: Some(local), ..none },
+            Request::SetRemote { local, tag, remote } => {
+                Fields { what: 15, slot: tag, local: Some(local), remote, ..none }
+            }
+            Request::QueryRemote { local, tag } => Fields { what: 16, slot: tag, local: Some(local), ..none },
+            Request::Member { local, tag, group, joins } => Fields {
+                what: 18,
+                code: joins.into(),
+                slot: tag,
+                local: Some(local),
+                remote: Some(group),
+                ..none
+            },
             Request::ConnectFast { local, remote } => {
                 Fields { what: 17, local, remote: Some(remote), ..none }
             }
@@ -413,9 +452,13 @@ impl Request {
             11 => Request::QueryOption { local: local?, remote, option: StreamOption::of(code)? },
             12 => Request::QueryInfo { local: local?, remote: remote? },
             13 => Request::QueryStatistics { slot },
-            14 => Request::Bind { local: local?, remote, shares: code != 0 },
-            15 => Request::SetRemote { local: local?, remote },
-            16 => Request::QueryRemote { local: local? },
+            14 => {
+                let shares = Sharing { reuse_address: code & 1 != 0, reuse_port: code & 2 != 0 };
+                Request::Bind { local: local?, remote, shares }
+            }
+            15 => Request::SetRemote { local: local?, tag: slot, remote },
+            16 => Request::QueryRemote { local: local?, tag: slot },
+            18 => Request::Member { local: local?, tag: slot, group: remote?, joins: code != 0 },
             17 => Request::ConnectFast { local, remote: remote? },
             _ => return None,
         })

@@ -49,7 +49,7 @@ pub use client::{Client, Read};
 pub use datagram::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, IcmpReport};
 pub use entry::{
     ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, STATISTICS_BYTES,
-    STATISTICS_PIECE_BYTES, SYN_WAITS,
+    STATISTICS_PIECE_BYTES, SYN_WAITS, Sharing,
 };
 pub use option::StreamOption;
 

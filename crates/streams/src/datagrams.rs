@@ -19,14 +19,14 @@
 use super::call::{ATTACH_TIMEOUT, is_no_listener, wait_for};
 use super::{board_gone_error, boards, end_error, run_socket_path};
 use kiban_attach::{DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, ENTRY_BYTES};
-use kiban_attach::{Indication, Request};
+use kiban_attach::{Indication, Request, Sharing};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
 use kiban_os::unix::names::{self, folders_of_boards};
 use rustix::io::{IoSlice, IoSliceMut};
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags, SocketType};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ impl DatagramSocket {
     }
 
     fn bind_by(path: PathBuf, is_found: bool, local: SocketAddr) -> io::Result<DatagramSocket> {
-        let request = Request::Bind { local, remote: None, shares: false };
+        let request = Request::Bind { local, remote: None, shares: Sharing::default() };
         let (socket, answer) = ask(&path, is_found, request)?;
         match answer {
             Indication::Listening { result: Ok(local), .. } => {
@@ -108,9 +108,37 @@ impl DatagramSocket {
     /// # Errors
     /// The board has no route to the address, or has exited.
     pub fn connect(&self, remote: SocketAddr) -> io::Result<SocketAddr> {
-        let request = Request::SetRemote { local: self.local, remote: Some(remote) };
+        let request = Request::SetRemote { local: self.local, tag: 0, remote: Some(remote) };
         match ask(&self.path, self.is_found, request)?.1 {
             Indication::Opened { local, .. } => Ok(local),
+            Indication::Ended { why, .. } => Err(end_error(why)),
+            _ => Err(board_gone_error()),
+        }
+    }
+
+    /// Joins a group. A socket that is bound to all addresses then receives the group's datagrams to its
+    /// port. It joins on the board's port that has the socket's address or, if that is unspecified, on the
+    /// one of the route to the group, or else on the first one.
+    ///
+    /// # Errors
+    /// The socket has joined it already, or has joined too many; the address is not a group; the board has
+    /// exited.
+    pub fn join(&self, group: IpAddr) -> io::Result<()> {
+        self.set_member(group, true)
+    }
+
+    /// Leaves a group.
+    ///
+    /// # Errors
+    /// The socket has not joined the group; the board has exited.
+    pub fn leave(&self, group: IpAddr) -> io::Result<()> {
+        self.set_member(group, false)
+    }
+
+    fn set_member(&self, group: IpAddr, joins: bool) -> io::Result<()> {
+        let group = SocketAddr::new(group, 0);
+        match ask(&self.path, self.is_found, Request::Member { local: self.local, tag: 0, group, joins })?.1 {
+            Indication::Opened { .. } => Ok(()),
             Indication::Ended { why, .. } => Err(end_error(why)),
             _ => Err(board_gone_error()),
         }

@@ -402,6 +402,7 @@ impl<C: Chunk> ClientStreams<C> {
             | Request::Bind { .. }
             | Request::SetRemote { .. }
             | Request::QueryRemote { .. }
+            | Request::Member { .. }
             | Request::ConnectFast { .. } => return Ok(false),
             Request::Unlisten { listener } => return Ok(self.unlisten(listener, host)),
             Request::Offer { listener, slot } => {

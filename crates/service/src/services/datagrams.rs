@@ -14,21 +14,27 @@
 //! Sharing   as with SO_REUSEADDR on Linux, a socket may be bound to the same address as others if all of
 //!           those have set their remote addresses: servers bind such a socket for the next client. A
 //!           datagram goes to the socket whose remote address is the datagram's sender, or else to the one
-//!           without a remote address. While several sockets share an address, datagrams for a full one are
-//!           dropped.
+//!           without a remote address. With SO_REUSEPORT, several sockets of one user without a remote
+//!           address may be bound to it; a hash of the addresses of a datagram selects one. While several
+//!           sockets share an address, datagrams for a full one are dropped.
+//! Groups    a socket at the wildcard address receives the datagrams to its port of all groups that any
+//!           socket has joined, as in Linux (ip(7), IP_MULTICAST_ALL). Sockets that share an address get a
+//!           copy each.
 //! Trust     the board parses its own copy of each packet, which the program cannot change. A program that
 //!           sends an invalid packet is disconnected. Datagrams leave only from the address and port to which
 //!           the socket is bound.
-//! Limits    requests name a socket by its local address; if several have that address, the one without a
-//!           remote address is meant.
+//! Requests  name a socket by its local address. Among several with that address, the program's end of the
+//!           socket has an abstract name whose random part begins with the request's tag; a program that uses
+//!           no such names means the one without a remote address.
 //!
 //! [`Request::Bind`]: kiban_attach::Request::Bind
 
+use super::clients::user_of;
 use super::counters::ServiceCounters;
 use kiban_attach::{
-    DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, EndReason, IcmpReport, Indication,
+    DATAGRAM_BYTES_MAX, DATAGRAM_HEADER_BYTES, DatagramHeader, EndReason, IcmpReport, Indication, Sharing,
 };
-use kiban_board::{Completion, DatagramInfo, Host, HostError, SocketId};
+use kiban_board::{Completion, DatagramInfo, Host, HostError, MEMBERSHIPS_MAX, SocketId};
 use kiban_link::{EpollSet, Interest};
 use kiban_os::clock::machine_nanos;
 use kiban_os::unix::Peer;
@@ -36,7 +42,9 @@ use kiban_tcpip::ip::IcmpErrorKind;
 use kiban_tcpip::wire::{icmp, icmpv6};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
+use socket2::SockRef;
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,6 +57,10 @@ struct ProgramSocket {
     local: SocketAddr,
     /// The only remote address from which it receives.
     remote: Option<SocketAddr>,
+    /// The user whose sockets may have the same address (SO_REUSEPORT).
+    shared_by: Option<u32>,
+    /// The groups that it has joined, each with the address of an interface.
+    groups: Vec<(IpAddr, IpAddr)>,
     /// Whether the program gets errors about datagrams to all addresses.
     takes_errors: bool,
     socket: Peer,
@@ -58,6 +70,14 @@ struct ProgramSocket {
 }
 
 impl ProgramSocket {
+    /// Returns the start of the random part of the abstract name of the program's end, behind a zero and
+    /// "kiban"; `None` if it has no such name.
+    fn tag(&self) -> Option<u32> {
+        let name = SockRef::from(&self.socket).peer_addr().ok()?;
+        let random = name.as_abstract_namespace()?.strip_prefix(b"kiban")?;
+        random.first_chunk().copied().map(u32::from_ne_bytes)
+    }
+
     /// Passes a packet to the program, or keeps it if its socket has no room and no other packet waits.
     fn pass(&mut self, packet: &[u8], counters: &mut ServiceCounters) {
         if self.waiting.is_some() {
@@ -80,12 +100,14 @@ impl ProgramSocket {
 pub(super) struct Datagrams {
     sockets: BTreeMap<u64, ProgramSocket>,
     room: Box<[u8]>,
+    /// Spreads datagrams over the sockets that share an address.
+    hash: RandomState,
 }
 
 impl Datagrams {
     pub(super) fn new() -> Datagrams {
         let room = vec![0; DATAGRAM_HEADER_BYTES + DATAGRAM_BYTES_MAX].into();
-        Datagrams { sockets: BTreeMap::new(), room }
+        Datagrams { sockets: BTreeMap::new(), room, hash: RandomState::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -97,14 +119,15 @@ impl Datagrams {
     pub(super) fn bind(
         &mut self,
         (number, socket): (u64, Peer),
-        (local, remote, shares): (SocketAddr, Option<SocketAddr>, bool),
+        (local, remote, shares): (SocketAddr, Option<SocketAddr>, Sharing),
         host: &mut Host<'_>,
         files: &EpollSet,
     ) -> Result<(), (Peer, EndReason)> {
         if remote.is_some_and(|remote| host.source_for(remote.ip()).is_none()) {
             return Err((socket, EndReason::NoRoute));
         }
-        let shared = if shares { self.shared_at(local) } else { None };
+        let shared_by = if shares.reuse_port { user_of(&socket) } else { None };
+        let shared = self.shared_at(local, shares.reuse_address, shared_by);
         let bound = shared.map_or_else(|| kiban_board::streams::bind(host, local), |id| Ok((id, local)));
         let (id, local) = match bound {
             Ok(bound) => bound,
@@ -120,27 +143,34 @@ impl Datagrams {
             return Err((socket, EndReason::TooMany));
         }
         let (remote, waiting, is_watched) = (None, None, false);
-        let program = ProgramSocket { id, local, remote, takes_errors: false, socket, waiting, is_watched };
+        let (groups, takes_errors) = (Vec::new(), false);
+        let program =
+            ProgramSocket { id, local, remote, shared_by, groups, takes_errors, socket, waiting, is_watched };
         self.sockets.insert(number, program);
         Ok(())
     }
 
-    /// Returns the board's socket at an address where all sockets have a remote address.
-    fn shared_at(&self, local: SocketAddr) -> Option<SocketId> {
-        let mut there = self.sockets.values().filter(|its| its.local == local).peekable();
-        let id = there.peek()?.id;
-        there.all(|its| its.remote.is_some()).then_some(id)
+    /// Returns the board's socket at an address that another one may share: all sockets there have a remote
+    /// address (SO_REUSEADDR), or all have the same user (SO_REUSEPORT).
+    fn shared_at(&self, local: SocketAddr, reuse_address: bool, user: Option<u32>) -> Option<SocketId> {
+        let there = || self.sockets.values().filter(|its| its.local == local);
+        let may_share = (reuse_address && there().all(|its| its.remote.is_some()))
+            || (user.is_some() && there().all(|its| its.shared_by == user));
+        there().next().filter(|_| may_share).map(|its| its.id)
     }
 
-    /// Returns the socket with a local address: the one that is bound to it, or else to all addresses.
-    fn at(&mut self, local: SocketAddr) -> Option<&mut ProgramSocket> {
+    /// Returns the socket with a local address: the one that is bound to it, or else to all addresses; and
+    /// with this tag, if it is not zero.
+    fn at(&mut self, (local, tag): (SocketAddr, u32)) -> Option<&mut ProgramSocket> {
         let find = |is_it: &dyn Fn(&ProgramSocket) -> bool| {
             self.sockets.iter().find(|(_, its)| is_it(its)).map(|(&number, _)| number)
         };
         let is_any = |its: &ProgramSocket| {
             its.local.ip().is_unspecified() && its.local.port() == local.port() && local.port() != 0
         };
-        let number = find(&|its| its.local == local && its.remote.is_none())
+        let is_tagged = |its: &ProgramSocket| tag != 0 && its.tag() == Some(tag);
+        let number = find(&|its| (its.local == local || is_any(its)) && is_tagged(its))
+            .or_else(|| find(&|its| its.local == local && its.remote.is_none()))
             .or_else(|| find(&|its| its.local == local))
             .or_else(|| find(&|its| is_any(its) && its.remote.is_none()))
             .or_else(|| find(&is_any))?;
@@ -150,7 +180,7 @@ impl Datagrams {
     /// Sets the remote address of a socket.
     pub(super) fn set_remote(
         &mut self,
-        local: SocketAddr,
+        local: (SocketAddr, u32),
         remote: Option<SocketAddr>,
         host: &Host<'_>,
     ) -> Indication {
@@ -168,9 +198,48 @@ impl Datagrams {
         Indication::Opened { slot: 0, local: SocketAddr::new(ip, socket.local.port()) }
     }
 
+    /// Makes a socket join a group, or leave it.
+    pub(super) fn set_member(
+        &mut self,
+        (local, tag): (SocketAddr, u32),
+        group: IpAddr,
+        joins: bool,
+        host: &mut Host<'_>,
+    ) -> Indication {
+        let ended = |why| Indication::Ended { slot: 0, why };
+        let any = if group.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
+        let is_same_family = local.is_ipv4() == group.is_ipv4();
+        let member = (group, if is_same_family { local.ip() } else { any });
+        let Some(socket) = self.at((local, tag)) else { return ended(EndReason::Closed) };
+        let (id, known) = (socket.id, socket.groups.iter().position(|its| *its == member));
+        match known {
+            None if joins && socket.groups.len() >= MEMBERSHIPS_MAX => return ended(EndReason::TooMany),
+            None if joins => socket.groups.push(member),
+            Some(at) if !joins => drop(socket.groups.swap_remove(at)),
+            None => return ended(EndReason::BadAddress),
+            Some(_) => return ended(EndReason::InUse),
+        }
+        // The board's socket is a member as long as any program's socket is.
+        let others = self.sockets.values().filter(|its| its.id == id && its.groups.contains(&member)).count();
+        let result = match joins {
+            true if others == 1 => host.join(id, member.0, member.1),
+            false if others == 0 => host.leave(id, member.0, member.1),
+            _ => Ok(()),
+        };
+        match result {
+            Ok(()) => Indication::Opened { slot: 0, local },
+            Err(refused) => {
+                if let (true, Some(socket)) = (joins, self.at((local, tag))) {
+                    socket.groups.retain(|its| *its != member);
+                }
+                ended(refused.into())
+            }
+        }
+    }
+
     /// Returns the remote address of a socket.
-    pub(super) fn query_remote(&mut self, local: SocketAddr) -> Indication {
-        match self.at(local).and_then(|socket| socket.remote) {
+    pub(super) fn query_remote(&mut self, (local, tag): (SocketAddr, u32)) -> Indication {
+        match self.at((local, tag)).and_then(|socket| socket.remote) {
             Some(remote) => Indication::Accepted { listener: 0, slot: 0, local, remote },
             None => Indication::Ended { slot: 0, why: EndReason::Closed },
         }
@@ -262,7 +331,7 @@ impl Datagrams {
         files: &EpollSet,
         counters: &mut ServiceCounters,
     ) {
-        let Datagrams { sockets, room } = self;
+        let Datagrams { sockets, room, hash } = self;
         let mut programs: Vec<(u64, &mut ProgramSocket)> = sockets
             .iter_mut()
             .filter(|(_, program)| program.id == id)
@@ -281,10 +350,23 @@ impl Datagrams {
             let nanos = machine_nanos();
             let data = DatagramHeader::Data { remote, nanos, local, traffic_class, hop_limit };
             header.copy_from_slice(&data.bytes());
-            let at = |wanted| programs.iter().position(|(_, program)| program.remote == wanted);
-            if let Some(at) = at(Some(remote)).or_else(|| at(None)) {
-                programs[at].1.pass(&room[..DATAGRAM_HEADER_BYTES + length], counters);
+            let packet = &room[..DATAGRAM_HEADER_BYTES + length];
+            if local.is_multicast() {
+                let takes = |program: &ProgramSocket| program.remote.is_none_or(|its| its == remote);
+                let those = programs.iter_mut().filter(|(_, program)| takes(program));
+                those.for_each(|(_, program)| program.pass(packet, counters));
+                continue;
             }
+            let mut takers = |wanted: Option<SocketAddr>| {
+                let number_of =
+                    programs.iter().filter(|(_, program)| program.remote == wanted).count() as u64;
+                // The board's port is the same for all of them.
+                let chosen = hash.hash_one((remote, local)).checked_rem(number_of)?;
+                let mut those = programs.iter_mut().filter(|(_, program)| program.remote == wanted);
+                those.nth(chosen as usize).map(|(_, program)| program.pass(packet, counters))
+            };
+            // A datagram that no program takes is lost.
+            let _ = takers(Some(remote)).or_else(|| takers(None));
         }
         for (number, program) in programs {
             let waits = program.waiting.is_some();
@@ -298,8 +380,15 @@ impl Datagrams {
     fn remove(&mut self, number: u64, host: &mut Host<'_>, files: &EpollSet) {
         if let Some(program) = self.sockets.remove(&number) {
             let _ = files.forget(&program.socket);
-            if !self.sockets.values().any(|other| other.id == program.id) {
+            let others = || self.sockets.values().filter(|other| other.id == program.id);
+            if others().next().is_none() {
                 let _ = host.unbind(program.id);
+            }
+            for member in &program.groups {
+                if !others().any(|other| other.groups.contains(member)) {
+                    // An unbound socket has left its groups.
+                    let _ = host.leave(program.id, member.0, member.1);
+                }
             }
         }
     }

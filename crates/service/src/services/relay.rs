@@ -580,7 +580,9 @@ impl Relay {
         let count = match self.socket.receive(piece) {
             Ok(0) => return Err(ErrorKind::ConnectionAborted.into()),
             Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         self.syn_waits = false;

@@ -28,7 +28,7 @@ use super::options::StreamOptions;
 use super::relay::{Begin, Relays, name_socket};
 use super::service::{Service, SessionLimits};
 use kiban_attach::{
-    ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, SYN_WAITS, StreamOption,
+    ENTRY_BYTES, EndReason, FAST_OPEN_BYTES_MAX, Indication, Request, SYN_WAITS, Sharing, StreamOption,
 };
 use kiban_base::Instant;
 use kiban_board::{Completion, Host, Owner, StreamId};
@@ -158,7 +158,8 @@ impl Sockets {
         let (ask, data) = match packet[..*received.as_ref().unwrap_or(&0)].split_first_chunk() {
             // Data may follow only this request.
             Some((entry, data)) => {
-                let takes_data = |ask: &Request| data.is_empty() || matches!(ask, Request::ConnectFast { .. });
+                let takes_data =
+                    |ask: &Request| data.is_empty() || matches!(ask, Request::ConnectFast { .. });
                 (Request::read(entry).filter(takes_data), data)
             }
             None => (None, &[][..]),
@@ -182,10 +183,13 @@ impl Sockets {
             Some(Request::Bind { local, remote, shares }) => {
                 return self.bind((number, socket), (local, remote, shares), host);
             }
-            Some(Request::SetRemote { local, remote }) => {
-                (self.datagrams.set_remote(local, remote, host), None)
+            Some(Request::SetRemote { local, tag, remote }) => {
+                (self.datagrams.set_remote((local, tag), remote, host), None)
             }
-            Some(Request::QueryRemote { local }) => (self.datagrams.query_remote(local), None),
+            Some(Request::QueryRemote { local, tag }) => (self.datagrams.query_remote((local, tag)), None),
+            Some(Request::Member { local, tag, group, joins }) => {
+                (self.datagrams.set_member((local, tag), group.ip(), joins, host), None)
+            }
             Some(Request::QueryEnd { local, remote }) => {
                 (Indication::Ended { slot: 0, why: self.relays.fate((local, remote)) }, None)
             }
@@ -230,7 +234,7 @@ impl Sockets {
     fn bind(
         &mut self,
         caller: (u64, Peer),
-        ends: (SocketAddr, Option<SocketAddr>, bool),
+        ends: (SocketAddr, Option<SocketAddr>, Sharing),
         host: &mut Host<'_>,
     ) {
         let bound = match self.sessions() < self.bounds.sessions_max {

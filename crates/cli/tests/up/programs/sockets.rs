@@ -15,7 +15,8 @@ fn succeeds(name: &str, program: &str) {
     succeeds_with(name, program, "");
 }
 
-/// Runs a Python program like [`succeeds`], with further settings of the board. Returns its status at the end.
+/// Runs a Python program like [`succeeds`], with further settings of the board. Returns the board's status at
+/// the end.
 #[track_caller]
 fn succeeds_with(name: &str, program: &str, settings: &str) -> Value {
     let dir = TestDir::new(name);
@@ -70,6 +71,20 @@ fn short_segments_wait_while_more_data_is_announced() {
 fn listeners_of_several_processes_share_a_port() {
     if enter() {
         succeeds("run-reuse-port", include_str!("python/reuse_port.py"));
+    }
+}
+
+#[test]
+fn datagram_sockets_of_several_processes_share_a_port() {
+    if enter() {
+        succeeds("run-reuse-port-datagrams", include_str!("python/reuse_port_datagrams.py"));
+    }
+}
+
+#[test]
+fn datagram_sockets_join_and_leave_groups() {
+    if enter() {
+        succeeds("run-groups", include_str!("python/groups.py"));
     }
 }
 
