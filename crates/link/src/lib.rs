@@ -63,7 +63,7 @@ use std::os::fd::BorrowedFd;
 pub const BURST: usize = 64;
 /// With whole segments, a call also stops at this number of bytes, so that the data is still in the CPU cache
 /// when the host reads it.
-const BURST_BYTES: u64 = 256 << 10;
+pub const BURST_BYTES: u64 = 256 << 10;
 
 kiban_base::counters! {
     /// Counters of a link.

@@ -1,9 +1,9 @@
-//! Async Unix-socket listeners and peers.
+//! Async Unix-socket listeners and peers, and other files.
 
 use kiban_os::unix::{Listener, Peer};
 use rustix::net::SendFlags;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,11 +13,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// Pause before the next accept when the system is out of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Registers a [`Listener`] or a [`Peer`] with the runtime.
+/// Registers a [`Listener`], a [`Peer`] or a file with the runtime.
 fn register<T: AsRawFd>(file: T) -> io::Result<AsyncFd<T>> {
-    // SAFETY: a [`Listener`] or [`Peer`] owns one descriptor, always returns the same one, and keeps it open
-    // until it is dropped.
+    // SAFETY: a [`Listener`], a [`Peer`] or a file owns one descriptor, always returns the same one, and
+    // keeps it open until it is dropped.
     Ok(unsafe { AsyncFd::register(file) }?)
+}
+
+/// Registers a file with the runtime, for example a device.
+///
+/// # Errors
+/// If the runtime cannot register it.
+///
+/// # Panics
+/// If called outside a tokio runtime.
+pub fn register_file(file: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    register(file)
 }
 
 /// A listener that is registered with a runtime.

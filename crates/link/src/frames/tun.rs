@@ -159,6 +159,11 @@ impl TunLink {
         &self.name
     }
 
+    /// Returns the kind of units that the device carries.
+    pub fn carries(&self) -> TunMode {
+        self.carries
+    }
+
     /// Returns the open device, for another process.
     pub fn into_file(self) -> OwnedFd {
         self.file
