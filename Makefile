@@ -142,9 +142,17 @@ test-rxe: ## Speak RoCEv2 with rdma_rxe of a Linux kernel in QEMU, in both direc
 	@scripts/need cargo gcc
 	@scripts/guest/test rxe $(RXE)
 
-bench: verbs ## Measure against targets and other stacks; records go to target/bench
+ifeq ($(BENCH),socks5)
+# The other stacks are dependencies of a workspace of its own.
+bench:
+	@scripts/need cargo gcc iproute2
+	$(CARGO) build --release --locked --manifest-path examples/socks5/Cargo.toml --target-dir '$(TARGET)/socks5'
+	'$(TARGET)/socks5/release/compare' $(if $(KIBAN_BENCH_QUICK),1 1)
+else
+bench: verbs ## Measure against targets and other stacks; records go to target/bench (BENCH=socks5: crates for tokio)
 	@scripts/need cargo gcc iproute2
 	$(CARGO) run --release --locked -p kiban-bench -- $(BENCH)
+endif
 
 fuzz: ## Fuzz decoders and protocol machines; FUZZ=session, TIME=600 (targets: CONTRIBUTING.md)
 	@scripts/need cargo g++

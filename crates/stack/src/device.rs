@@ -17,6 +17,8 @@ const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 
 /// A source and sink of IP packets, such as a tunnel or a virtual machine's network card.
 ///
+/// The methods are called under the stack's lock: they must not block, and must not use the stack.
+///
 /// ```
 /// use kiban_stack::{PacketDevice, Stack};
 /// use std::io;

@@ -4,6 +4,7 @@ use crate::core::Handle;
 use crate::interception::{Addresses, CHECK_INTERVAL, Handshake, Interception, PingInfo, Waiting};
 use crate::stream::TcpStream;
 use crate::table::{Table, host_error};
+use crate::waiters;
 use kiban_board::{Host, StreamId};
 use std::future::poll_fn;
 use std::io;
@@ -40,6 +41,9 @@ impl Table {
     }
 
     fn admit(&mut self, addresses: Addresses, host: &mut Host<'_>) -> io::Result<()> {
+        if self.interception.is_none() {
+            let _ = host.refuse(addresses.0, addresses.1);
+        }
         let interception = self.interception()?;
         host.admit(addresses.0, addresses.1).map_err(|_| gave_up_error())?;
         interception.handshakes.insert(addresses, Handshake::Pending(None));
@@ -49,7 +53,9 @@ impl Table {
 
     /// Returns the stream of an admitted connection, or `None` if the task waits.
     fn admitted(&mut self, addresses: Addresses, cx: &Context<'_>) -> io::Result<Option<StreamId>> {
-        let interception = self.interception()?;
+        self.check()?;
+        let Table { interception, woken, .. } = self;
+        let interception = interception.as_mut().ok_or_else(dropped_error)?;
         match interception.handshakes.get_mut(&addresses) {
             Some(Handshake::Done(stream)) => {
                 let stream = *stream;
@@ -57,7 +63,7 @@ impl Table {
                 Ok(Some(stream))
             }
             Some(Handshake::Pending(waker)) => {
-                *waker = Some(cx.waker().clone());
+                waiters::set(waker, cx, woken);
                 Ok(None)
             }
             Some(Handshake::Failed) | None => Err(gave_up_error()),
@@ -66,9 +72,10 @@ impl Table {
 
     /// Forgets an admitted connection whose program does not wait for it any longer.
     fn abandon(&mut self, addresses: Addresses, host: &mut Host<'_>) {
-        let removed = self.interception.as_mut().and_then(|its| its.handshakes.remove(&addresses));
-        if let Some(Handshake::Done(stream)) = removed {
-            self.abort(stream, host);
+        match self.interception.as_mut().and_then(|its| its.handshakes.remove(&addresses)) {
+            Some(Handshake::Done(stream)) => self.abort(stream, host),
+            Some(Handshake::Pending(waker)) => self.woken.extend(waker),
+            Some(Handshake::Failed) | None => {}
         }
     }
 
@@ -297,8 +304,9 @@ impl UdpFlow {
 impl Drop for UdpFlow {
     fn drop(&mut self) {
         self.handle.call(|table, _| {
-            if let Some(interception) = &mut table.interception {
-                interception.flows.remove(&self.addresses);
+            let Table { interception, woken, .. } = table;
+            if let Some(mut flow) = interception.as_mut().and_then(|its| its.flows.remove(&self.addresses)) {
+                flow.waiters.wake(woken);
             }
         });
     }

@@ -1,7 +1,7 @@
 //! What programs have open, and the tasks that wait for it.
 
 use crate::interception::Interception;
-use crate::waiters::Waiters;
+use crate::waiters::{self, Waiters};
 use kiban_base::Instant;
 use kiban_board::streams::why;
 use kiban_board::{Completion, Host, HostError, IcmpErrorKind, Reason, SocketId, StreamId};
@@ -124,23 +124,27 @@ impl Table {
         self.streams[at] = Some(StreamState { id, is_open, has_peer_finished, ended, reader, writer });
     }
 
-    fn stream(&mut self, id: StreamId) -> Option<&mut StreamState> {
-        self.streams.get_mut(id.index())?.as_mut().filter(|stream| stream.id == id)
+    /// Returns a stream that its program has not dropped, and the tasks to wake.
+    fn stream(&mut self, id: StreamId) -> (&mut StreamState, &mut Vec<Waker>) {
+        let stream = self.streams[id.index()].as_mut().filter(|stream| stream.id == id);
+        (stream.expect("the program has the stream"), &mut self.woken)
     }
 
-    /// Returns a stream that its program has not dropped.
-    fn open(&mut self, id: StreamId) -> io::Result<&mut StreamState> {
-        self.check()?;
-        Ok(self.stream(id).expect("the program has the stream"))
+    /// Removes a stream that its program drops.
+    fn remove(&mut self, id: StreamId) {
+        let removed = self.streams[id.index()].take();
+        self.woken
+            .extend(removed.into_iter().flat_map(|stream| stream.reader.into_iter().chain(stream.writer)));
     }
 
     /// Returns whether a stream that this side opens is established; if not yet, the task waits.
     pub(crate) fn is_open(&mut self, id: StreamId, cx: &Context<'_>) -> io::Result<bool> {
-        let stream = self.open(id)?;
+        self.check()?;
+        let (stream, woken) = self.stream(id);
         match stream.ended {
             Some(reason) => Err(end_error(why(reason))),
             None => {
-                stream.writer = Some(cx.waker().clone());
+                waiters::set(&mut stream.writer, cx, woken);
                 Ok(stream.is_open)
             }
         }
@@ -161,14 +165,14 @@ impl Table {
             return Ok(Some(count));
         }
         let is_gone = self.check();
-        let stream = self.stream(id).expect("the program has the stream");
+        let (stream, woken) = self.stream(id);
         match stream.ended {
             _ if stream.has_peer_finished => Ok(Some(0)),
             Some(Reason::Closed) => Ok(Some(0)),
             Some(reason) => Err(end_error(why(reason))),
             None => {
                 is_gone?;
-                stream.reader = Some(cx.waker().clone());
+                waiters::set(&mut stream.reader, cx, woken);
                 Ok(None)
             }
         }
@@ -182,7 +186,8 @@ impl Table {
         cx: &Context<'_>,
         host: &mut Host<'_>,
     ) -> io::Result<Option<usize>> {
-        let stream = self.open(id)?;
+        self.check()?;
+        let (stream, woken) = self.stream(id);
         if let Some(reason) = stream.ended {
             return Err(end_error(why(reason)));
         }
@@ -195,7 +200,7 @@ impl Table {
                 if total > 0 {
                     break;
                 }
-                stream.writer = Some(cx.waker().clone());
+                waiters::set(&mut stream.writer, cx, woken);
                 return Ok(None);
             }
         }
@@ -204,7 +209,7 @@ impl Table {
 
     /// Sends a FIN.
     pub(crate) fn finish(&mut self, id: StreamId, host: &mut Host<'_>) -> io::Result<()> {
-        self.open(id)?;
+        self.check()?;
         // If it has been sent already, or the stream has ended, there is nothing to do.
         let _ = host.finish(id);
         Ok(())
@@ -212,13 +217,13 @@ impl Table {
 
     /// Resets a stream that its program drops.
     pub(crate) fn abort(&mut self, id: StreamId, host: &mut Host<'_>) {
-        self.streams[id.index()] = None;
+        self.remove(id);
         let _ = host.abort(id);
     }
 
     /// Closes a stream that its program drops.
     pub(crate) fn close(&mut self, id: StreamId, host: &mut Host<'_>) {
-        self.streams[id.index()] = None;
+        self.remove(id);
         // The session may have ended just now.
         let _ = host.close(id);
     }
@@ -241,7 +246,8 @@ impl Table {
 
     /// Stops listening, and closes the streams that the program has not accepted.
     pub(crate) fn unlisten(&mut self, number: u32, host: &mut Host<'_>) {
-        let listener = self.listeners.remove(&number).expect("the program has the listener");
+        let mut listener = self.listeners.remove(&number).expect("the program has the listener");
+        listener.waiters.wake(&mut self.woken);
         for Accepted { stream, .. } in listener.accepted {
             self.abort(stream, host);
         }
@@ -294,7 +300,9 @@ impl Table {
     }
 
     pub(crate) fn unbind(&mut self, id: SocketId, host: &mut Host<'_>) {
-        self.sockets.remove(&id);
+        if let Some(mut socket) = self.sockets.remove(&id) {
+            socket.waiters.wake(&mut self.woken);
+        }
         let _ = host.unbind(id);
     }
 

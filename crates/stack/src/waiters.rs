@@ -2,6 +2,14 @@
 
 use std::task::{Context, Waker};
 
+/// Sets the task that waits for an event. A task that it replaces is woken: to drop its waker here, under the
+/// stack's lock, could drop the task and with it a stream, which takes the lock.
+pub(crate) fn set(place: &mut Option<Waker>, cx: &Context<'_>, woken: &mut Vec<Waker>) {
+    if !place.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        woken.extend(place.replace(cx.waker().clone()));
+    }
+}
+
 /// Tasks that wait for the same event.
 #[derive(Default)]
 pub(crate) struct Waiters(Vec<Waker>);
