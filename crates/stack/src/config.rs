@@ -38,8 +38,8 @@ pub struct Config {
     pub flows_max: usize,
     /// Maximum number of received datagrams that wait in a socket or a flow; later ones are dropped.
     pub datagrams_max: usize,
-    /// How long the task continues after everything of the stack has been dropped while sent data has not
-    /// been acknowledged.
+    /// How long the task continues, at most, after everything of the stack has been dropped while connections
+    /// have not ended.
     pub linger: Duration,
 }
 

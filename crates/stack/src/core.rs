@@ -18,6 +18,7 @@ use kiban_base::{Instant, Pdu};
 use kiban_board::{Board, Host, Input, Output};
 use kiban_link::LinkContext;
 use kiban_os::lock;
+use kiban_tcpip::tcp::State;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -110,7 +111,8 @@ impl Core {
         }
         let mut until = self.deadline.min(self.table.deadline());
         if let Some(end) = self.ends_at {
-            if now >= end || self.board.sessions() == 0 {
+            // TIME-WAIT has nothing left to deliver.
+            if now >= end || self.board.infos().all(|info| info.state == State::TimeWait) {
                 return Turn::End;
             }
             until = until.min(end);

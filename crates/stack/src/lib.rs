@@ -83,7 +83,7 @@
 //! Reset            reading and writing fail with `ConnectionReset`, after the data received before it.
 //! Drop             a dropped stream is closed. Data that was written is still sent; if received data has not
 //!                  been read, the peer gets a RST, as from Linux. When the stack and everything made by it
-//!                  have been dropped, the task continues until all data is acknowledged, for at most
+//!                  have been dropped, the task continues until the connections have ended, for at most
 //!                  [`Config::linger`]; then the device is dropped.
 //! Device           if the device fails, every call fails with `NetworkDown`.
 //! Limits           [`Config`] has all of them.

@@ -11,13 +11,13 @@ const CONNECT: u8 = 1;
 const UDP_ASSOCIATE: u8 = 3;
 
 /// Connects to a destination through the server.
-pub async fn connect(server: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
+pub(crate) async fn connect(server: SocketAddr, to: SocketAddr) -> io::Result<TcpStream> {
     Ok(request(server, CONNECT, to).await?.0)
 }
 
 /// Returns a socket connected to the server's UDP relay, which works until the stream is dropped.
 #[allow(dead_code, reason = "the comparison relays only TCP")]
-pub async fn associate(server: SocketAddr) -> io::Result<(UdpSocket, TcpStream)> {
+pub(crate) async fn associate(server: SocketAddr) -> io::Result<(UdpSocket, TcpStream)> {
     let any = SocketAddr::new(if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() }, 0);
     let (stream, relay) = request(server, UDP_ASSOCIATE, any).await?;
     let socket = UdpSocket::bind(any).await?;
@@ -27,7 +27,7 @@ pub async fn associate(server: SocketAddr) -> io::Result<(UdpSocket, TcpStream)>
 
 /// Returns the header of datagrams to a destination (§7).
 #[allow(dead_code, reason = "the comparison relays only TCP")]
-pub fn datagram_header(to: SocketAddr) -> Vec<u8> {
+pub(crate) fn datagram_header(to: SocketAddr) -> Vec<u8> {
     let mut header = vec![0; 3];
     append_address(&mut header, to);
     header
@@ -62,7 +62,7 @@ fn append_address(message: &mut Vec<u8>, to: SocketAddr) {
 }
 
 /// Copies in both directions until both have ended.
-pub async fn relay(mut one: impl AsyncRead + AsyncWrite + Unpin, mut other: TcpStream) {
+pub(crate) async fn relay(mut one: impl AsyncRead + AsyncWrite + Unpin, mut other: TcpStream) {
     // An error ends both streams; their peers see a reset if data was lost.
     let _ = tokio::io::copy_bidirectional_with_sizes(&mut one, &mut other, BUFFER_BYTES, BUFFER_BYTES).await;
 }

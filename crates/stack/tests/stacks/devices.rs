@@ -1,9 +1,10 @@
 //! Devices that lose packets, refuse packets, or fail.
 
-use crate::{address, bytes, config, pair, within};
-use kiban_stack::{PacketDevice, Pipe, Stack, pipe};
+use crate::{address, bytes, config, within};
+use kiban_stack::{Config, PacketDevice, Pipe, Stack, pipe};
 use std::io::{self, ErrorKind};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Loses one of fifty packets, and takes only every third one at once.
@@ -20,10 +21,10 @@ impl PacketDevice for Bad {
 
     fn poll_send(&mut self, cx: &mut Context<'_>, packet: &[u8]) -> Poll<io::Result<()>> {
         self.1 += 1;
-        if self.1 % 50 == 0 {
+        if self.1.is_multiple_of(50) {
             return Poll::Ready(Ok(()));
         }
-        if self.1 % 3 != 0 {
+        if !self.1.is_multiple_of(3) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -117,7 +118,11 @@ async fn an_mtu_out_of_range_is_refused() {
 /// dropped, which the peer's stack reports.
 #[tokio::test]
 async fn a_dropped_stack_delivers_what_was_written() {
-    let (one, other) = pair();
+    let (one, other) = pipe(1500);
+    // What ends the task is the end of its connections, not this time.
+    let patient = Config { linger: Duration::from_secs(3600), ..config(1) };
+    let one = Stack::with(one, patient).expect("a stack");
+    let other = Stack::with(other, config(2)).expect("a stack");
     let listener = other.listen(address("10.0.0.2:80")).expect("the port is free");
     let (client, server) = tokio::join!(one.connect(listener.local_addr()), listener.accept());
     let (mut client, (mut server, _)) = (client.expect("a connection"), server.expect("a connection"));

@@ -185,5 +185,6 @@ async fn a_dropped_interceptor_leaves_accepted_streams_open() {
     let interceptor = other.intercept().expect("the first one has been dropped");
     let accept = async { request(&interceptor).await.accept().await };
     let (client, server) = within(async { tokio::join!(one.connect(target), accept) }).await;
-    (client.expect("a connection"), server.expect("a connection"));
+    client.expect("a connection");
+    server.expect("a connection");
 }
