@@ -4,9 +4,10 @@
 //!                  1500; the proxy under test connects to a SOCKS5 server on loopback. The server is the
 //!                  destination itself, so that it costs as little as possible.
 //! Programs         the same relay, buffers and runtime; each stack has the device and the settings that its
-//!                  documentation recommends, and buffers of 1 MiB.
-//! Measurements     throughput in both directions with 1 and 16 streams; connections per second, each of which
-//!                  carries one byte there and one back. All CPUs are shared by clients, proxy and server.
+//!                  documentation recommends, and buffers of 1 MiB (ipstack: its send buffer only).
+//! Measurements     throughput in both directions with 1 and 16 streams; connections per second, each of
+//!                  which carries one byte there and one back. All CPUs are shared by clients, proxy and
+//!                  server.
 //! Rounds           the stacks take turns in every round; the medians of the rounds are printed, and kiban's
 //!                  ratio to each of the others. A proxy that fails or stalls in a round has 0 there.
 //!
