@@ -66,11 +66,10 @@ const OVER_TCP: [(&str, &str); 4] = [
     ("FI_TCP_IFACE", "lo"),
 ];
 
-fn command(program: &str, arguments: &[&str], launch: Launch<'_>) -> Command {
-    let mut command = Command::new("timeout");
-    command.arg(HANGS).arg(program).args(arguments);
-    command.envs(launch.environment.iter().copied()).stdin(Stdio::null()).stderr(Stdio::null());
-    command
+/// Completes a command that starts a program.
+fn start<'a>(command: &'a mut Command, arguments: &[&str], launch: Launch<'_>) -> &'a mut Command {
+    let command = command.args(arguments).envs(launch.environment.iter().copied());
+    command.stdin(Stdio::null()).stderr(Stdio::null())
 }
 
 /// Runs a server on its CPU and a client on ours; returns the number that `figure` finds in the client's last
@@ -84,14 +83,15 @@ pub(super) fn beside(
 ) -> Option<f64> {
     for _ in 0..3 {
         let mut serving = std::thread::scope(|threads| {
-            let start = || {
+            let serve = || {
                 let _ = pin_thread(cpu);
-                command(program, server, launch).stdout(Stdio::null()).spawn()
+                // It is started directly, because `timeout` would not pass on the signal that ends it below.
+                start(&mut Command::new(program), server, launch).stdout(Stdio::null()).spawn()
             };
-            threads.spawn(start).join().expect("a thread").ok()
+            threads.spawn(serve).join().expect("a thread").ok()
         })?;
         wait_for_listener(launch.port);
-        let said = command(program, client, launch).output().ok()?;
+        let said = start(Command::new("timeout").args([HANGS, program]), client, launch).output().ok()?;
         let text = String::from_utf8_lossy(&said.stdout).into_owned();
         let _ = serving.kill();
         let _ = serving.wait();
